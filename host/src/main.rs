@@ -1,0 +1,2 @@
+//! Parses, runs, exits with a code that means something.
+fn main() {}

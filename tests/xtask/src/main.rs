@@ -1,0 +1,2 @@
+//! Menu.
+fn main() {}
