@@ -1,0 +1,177 @@
+//! What the API server does for a decision: writes as plain data, live reads, and how either can fail.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::object::{Gvk, Object, ObjectRef, Scope, Version};
+
+/// An object of any kind, or a subresource of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its kind.
+    pub gvk: Gvk,
+    /// Its name.
+    pub key: ObjectRef,
+    /// The subresource, such as `status`; none for the object itself.
+    pub subresource: Option<Arc<str>>,
+}
+
+/// A write, as plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// What is written.
+    pub target: Target,
+    /// How.
+    pub verb: Verb,
+}
+
+/// How something is written. Bodies are JSON text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// POST.
+    Create {
+        /// The object.
+        body: String,
+        /// Recorded as the owner of the fields.
+        manager: Arc<str>,
+    },
+    /// Server-side apply, forced (`RO-1`).
+    Apply {
+        /// The fields that this manager owns.
+        body: String,
+        /// The field manager.
+        manager: Arc<str>,
+    },
+    /// PUT.
+    Replace {
+        /// The object.
+        body: String,
+        /// Recorded as the owner of the fields.
+        manager: Arc<str>,
+    },
+    /// A JSON patch (RFC 6902).
+    JsonPatch {
+        /// The list of operations.
+        body: String,
+        /// Recorded as the owner of the fields.
+        manager: Arc<str>,
+    },
+    /// A JSON merge patch (RFC 7386).
+    MergePatch {
+        /// The patch.
+        body: String,
+        /// Recorded as the owner of the fields.
+        manager: Arc<str>,
+    },
+    /// DELETE. An object that is gone already counts as a success (`KD-9`).
+    Delete(Deletion),
+}
+
+/// The fine print of a deletion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deletion {
+    /// What becomes of owned objects; none = what is usual for the kind.
+    pub propagation: Option<Propagation>,
+    /// Delete only the object with this uid.
+    pub uid: Option<String>,
+    /// Delete only this version.
+    pub version: Option<String>,
+    /// The seconds that it gets for its end; none = what is usual for the kind.
+    pub grace_seconds: Option<u32>,
+}
+
+/// What becomes of the objects that a deleted one owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted afterwards.
+    Background,
+    /// They are deleted before.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// Why the API server did not do it. Worth retrying: all but [`Reason::Invalid`] and, until somebody changes something,
+/// [`Reason::Forbidden`] and [`Reason::UnknownKind`]; the retry policy of the controller decides.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// The sort of failure: what a program decides on.
+    pub reason: Reason,
+    /// The HTTP status; 0 if there was no answer.
+    pub code: u16,
+    /// The explanation, with verb, kind and name.
+    pub message: String,
+}
+
+/// The sorts of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// 404: the object does not exist.
+    Missing,
+    /// 409, or 422 for a write that carries a resourceVersion.
+    Conflict,
+    /// 401 or 403.
+    Forbidden,
+    /// Any other 4xx.
+    Rejected,
+    /// No answer, or 5xx.
+    Unreachable,
+    /// The API server does not serve this kind: its CRD is not installed.
+    UnknownKind,
+    /// What was to be sent is no valid request.
+    Invalid,
+}
+
+/// The API server, as decisions see it.
+pub trait Cluster: Send + Sync + 'static {
+    /// Sends a write and returns the object as it is then; none after a deletion. No retry on conflict: who decides
+    /// about that reads again first.
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>>;
+
+    /// Returns the object as the API server has it now; none if it does not exist.
+    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>>;
+
+    /// Returns whether objects of this kind live in a namespace; none if the kind is not known. Answered from what
+    /// discovery has found before, without a request.
+    fn scope(&self, gvk: &Gvk) -> Option<Scope>;
+}
+
+impl Target {
+    /// Returns an object itself.
+    pub fn object(gvk: Gvk, key: ObjectRef) -> Self {
+        Self { gvk, key, subresource: None }
+    }
+
+    /// Returns the status of an object.
+    pub fn status(gvk: Gvk, key: ObjectRef) -> Self {
+        Self { gvk, key, subresource: Some("status".into()) }
+    }
+}
+
+impl Error {
+    /// Whether the version that was written upon is out of date (`FI-4`).
+    pub fn is_conflict(&self) -> bool {
+        self.reason == Reason::Conflict
+    }
+}
+
+impl Verb {
+    /// Returns the verb as RBAC and the manifest name it.
+    pub fn rbac(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create",
+            Self::Apply { .. } | Self::JsonPatch { .. } | Self::MergePatch { .. } => "patch",
+            Self::Replace { .. } => "update",
+            Self::Delete(_) => "delete",
+        }
+    }
+}
+
+impl Deletion {
+    /// Returns the deletion of exactly the version that was seen.
+    pub fn of_version(uid: &str, version: Version) -> Self {
+        Self { uid: Some(uid.to_owned()), version: Some(version.to_string()), ..Self::default() }
+    }
+}

@@ -1,0 +1,570 @@
+//! The two faces of a plugin: [`Guest`], what the daemon calls, and [`Run`], what a component may ask during a call.
+//!
+//! The types mirror the contract in `wit/`; documents are JSON text.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::cluster::Deletion;
+use crate::object::{Gvk, ObjectRef};
+
+/// A loaded component.
+pub trait Guest: Send + Sync + 'static {
+    /// Opens a session for one execution: its calls share an instance while they come one after another; a call beside
+    /// another gets its own; a trap ends the instance. Nothing is started before the first call.
+    fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session>;
+
+    /// Returns what the component exports.
+    fn exports(&self) -> Exports;
+}
+
+/// Which interfaces a component exports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "one fact per optional interface")]
+pub struct Exports {
+    /// `reconciler`
+    pub reconciler: bool,
+    /// `cleaner`
+    pub cleaner: bool,
+    /// `error-handler`
+    pub error_handler: bool,
+    /// `dependent`
+    pub dependent: bool,
+    /// `matcher`
+    pub matcher: bool,
+    /// `condition`
+    pub condition: bool,
+}
+
+/// The calls of one execution.
+pub trait Session: Send + Sync {
+    /// Brings the world in line with a primary.
+    fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>>;
+    /// Tidies up before a primary goes.
+    fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>>;
+    /// Decides what a failed run leaves behind.
+    fn handle_error<'a>(
+        &'a self,
+        primary: &'a str,
+        failed: &'a FailureInfo,
+    ) -> BoxFuture<'a, Result<ErrorControl, Failure>>;
+    /// Returns the object that a dependent should be.
+    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>>;
+    /// Says whether a dependent is as desired, in the component's own way.
+    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>>;
+    /// Says whether a condition is met for a dependent.
+    fn is_met<'a>(
+        &'a self,
+        name: &'a str,
+        dependent: &'a str,
+        primary: &'a str,
+    ) -> BoxFuture<'a, Result<ConditionResult, Failure>>;
+}
+
+/// The arguments of [`Session::matches`].
+#[derive(Clone, Copy, Debug)]
+pub struct MatchQuestion<'a> {
+    /// The matcher, as the manifest names it.
+    pub name: &'a str,
+    /// The object as it is.
+    pub actual: &'a str,
+    /// The object as it should be.
+    pub desired: &'a str,
+    /// The primary.
+    pub primary: &'a str,
+}
+
+/// Why a call did not do its job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// How it failed.
+    pub cause: Cause,
+    /// The explanation, for people.
+    pub message: String,
+}
+
+/// How a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The component returned an error.
+    Returned,
+    /// The component trapped.
+    Trap,
+    /// The call took longer than the manifest allows.
+    Timeout,
+    /// The component wanted more memory than the manifest allows.
+    OutOfMemory,
+    /// The daemon could not make the call, or not understand its answer.
+    Other,
+}
+
+/// What to write to the primary, and when to come back (UC rules).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpdateControl {
+    /// What to write.
+    pub update: PrimaryUpdate,
+    /// Run again after this time; none = at the next event.
+    pub reschedule: Option<Duration>,
+}
+
+/// What to write to the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrimaryUpdate {
+    /// Nothing.
+    Nothing,
+    /// The object without its status.
+    Object(String),
+    /// The `status` of this object.
+    Status(String),
+    /// The object, then its status.
+    ObjectAndStatus(String),
+}
+
+/// Whether the primary may go (DC rules).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeleteControl {
+    /// Yes.
+    RemoveFinalizer,
+    /// Not yet; called again at the next event, or after this time.
+    KeepFinalizer(Option<Duration>),
+}
+
+/// What failed, as an error handler is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureInfo {
+    /// Where it comes from.
+    pub origin: FailureOrigin,
+    /// The text of the failure.
+    pub message: String,
+    /// The dependents that failed, with their texts; empty unless the origin is the workflow (`WF-9`).
+    pub dependents: Vec<(String, String)>,
+    /// The retry state (`EC-2`).
+    pub retry: RetryInfo,
+}
+
+/// Where a failure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureOrigin {
+    /// `reconcile` returned it.
+    Reconciler,
+    /// The managed workflow.
+    Workflow,
+    /// The write that `reconcile` asked for.
+    Update,
+    /// The component trapped.
+    Trap,
+    /// The call took too long.
+    Timeout,
+    /// The component wanted too much memory.
+    OutOfMemory,
+    /// Anything else.
+    Other,
+}
+
+/// What to do about a failure (EC rules).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErrorControl {
+    /// Log it and retry.
+    Unhandled,
+    /// It is dealt with.
+    Handled {
+        /// An object whose status is written.
+        status: Option<String>,
+        /// How to go on.
+        next: NextStep,
+    },
+}
+
+/// How to go on after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextStep {
+    /// Retry by the policy.
+    Retry,
+    /// Wait for the next event.
+    Stop,
+    /// Run again after this time, without counting it as a retry.
+    Reschedule(Duration),
+}
+
+/// How often the primary has failed in a row (RT rules).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryInfo {
+    /// The number of retries so far; 0 at the first failure.
+    pub attempt: u32,
+    /// True if no retry follows a failure of this run.
+    pub last: bool,
+}
+
+/// Whether an object is as desired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MatchResult {
+    /// It is.
+    Matches,
+    /// It is not; the text says what differs.
+    Differs(String),
+}
+
+/// Whether a condition is met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionResult {
+    /// True if it is.
+    pub met: bool,
+    /// Anything worth keeping, as JSON (`WF-8`).
+    pub detail: Option<String>,
+}
+
+// === what a component may ask ===
+
+/// What a component may ask during a call: the imports that concern the run. Permissions have been checked by then.
+pub trait Run: Send + Sync + 'static {
+    /// Returns what is known about the run from its start.
+    fn info(&self) -> RunInfo;
+    /// Says whether an event for this primary is waiting already (`EP-24`).
+    fn next_imminent(&self) -> bool;
+    /// Returns the settings in force, as a JSON object.
+    fn settings(&self) -> String;
+    /// Returns many objects out of the caches.
+    fn find_all(&self, query: Query) -> Result<Page, CallError>;
+    /// Returns the one object that belongs to the primary.
+    fn find_one(&self, place: Place) -> Result<Option<String>, CallError>;
+    /// Returns an object by its name.
+    fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError>;
+    /// Writes, and returns the object as it is then.
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>>;
+    /// Deletes.
+    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>>;
+    /// Adds a finalizer to the primary (none = the controller's), and returns the primary as it is then.
+    fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
+    /// Removes a finalizer from the primary (none = the controller's), and returns the primary as it is then.
+    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
+    /// Compares without writing.
+    fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError>;
+    /// Runs a workflow or a dependent by hand.
+    fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>>;
+    /// Returns what became of the managed workflow (none), or of a standalone one, in this run.
+    fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult>;
+    /// Returns a value kept for the run or the primary.
+    fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String>;
+    /// Sets or removes (none) a value kept for the run or the primary.
+    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError>;
+    /// Records a Kubernetes Event about the primary. Never waits, never fails (`ER-6`).
+    fn publish(&self, event: Event);
+}
+
+/// What is known about a run from its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunInfo {
+    /// The controller's name.
+    pub controller: Arc<str>,
+    /// The primary.
+    pub primary: ObjectRef,
+    /// The retry state; none on a fresh run.
+    pub retry: Option<RetryInfo>,
+    /// In all-events mode: the primary is gone (`AE-2`).
+    pub primary_deleted: bool,
+    /// In all-events mode: the deletion was missed (`AE-2`).
+    pub final_state_unknown: bool,
+}
+
+/// Where to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// One source.
+    Source(String),
+    /// All sources of a kind.
+    Kind(Gvk),
+    /// The primaries of this controller.
+    Primaries,
+}
+
+/// Which objects of a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Those that belong to the primary (`IM-6`).
+    Related,
+    /// All in one namespace.
+    Namespaced(String),
+    /// All.
+    Everywhere,
+    /// Those under a key of an index (IX rules).
+    Indexed {
+        /// The index.
+        index: String,
+        /// The key.
+        key: String,
+    },
+}
+
+/// A question for many objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Where to look.
+    pub place: Place,
+    /// Which objects.
+    pub selection: Selection,
+    /// A label selector, as for kubectl; none = all.
+    pub labels: Option<String>,
+    /// JSON pointers of the fields to return; empty = all.
+    pub fields: Vec<String>,
+    /// Of an object that several sources hold, only the newest version.
+    pub newest_only: bool,
+    /// At most so many; none = as many as the manifest allows.
+    pub limit: Option<u32>,
+    /// The `next` of the page before.
+    pub after: Option<String>,
+}
+
+/// Part of a long answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The objects, ordered by namespace and name.
+    pub items: Vec<String>,
+    /// Where the next page begins; none = this was the last.
+    pub next: Option<String>,
+}
+
+/// An object as a component names it, before the daemon knows its scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectTarget {
+    /// Its kind.
+    pub gvk: Gvk,
+    /// Its name.
+    pub key: ObjectRef,
+}
+
+/// A write that a component asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteRequest {
+    /// How, and what.
+    pub verb: WriteVerb,
+    /// The fine print.
+    pub options: WriteOptions,
+}
+
+/// How a component wants something written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteVerb {
+    /// POST of this object.
+    Create(String),
+    /// Server-side apply of this object.
+    Apply(String),
+    /// PUT of this object.
+    Update(String),
+    /// The JSON patch from the cached object to this one.
+    Edit(String),
+    /// A JSON patch.
+    JsonPatch(ObjectTarget, String),
+    /// A JSON merge patch.
+    MergePatch(ObjectTarget, String),
+}
+
+/// The fine print of a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// How it is treated.
+    pub mode: WriteMode,
+    /// How it is compared; none = as the mode says.
+    pub compare_by: Option<Comparison>,
+    /// The subresource to write.
+    pub subresource: Option<String>,
+    /// The source that it concerns, if several watch the kind.
+    pub source: Option<String>,
+    /// An object to compare with instead of the cached one.
+    pub actual: Option<String>,
+}
+
+/// How a write is treated (`RO-3`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteMode {
+    /// As `RO-4` says.
+    #[default]
+    Usual,
+    /// Not written if it matches; the event of the write causes no run.
+    MatchAndFilter,
+    /// A newer version is a conflict; the event causes no run.
+    Optimistic,
+    /// The caches get the answer; the event causes a run.
+    CacheOnly,
+    /// Written in any case; the event causes no run.
+    ForceFilter,
+    /// As from any client, caches not involved.
+    Plain,
+}
+
+/// How objects are compared (section 15 of the semantics).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// As fits the verb (`RO-6`).
+    ByVerb,
+    /// By our managed fields (SSA rules).
+    Applied,
+    /// By differences; additions are tolerated (GM rules).
+    Generic,
+    /// By differences under `status` only (`GM-4`).
+    StatusOnly,
+    /// Everything must be equal.
+    Equality,
+}
+
+/// The arguments of [`Run::compare`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompareQuestion {
+    /// How.
+    pub by: Comparison,
+    /// The object as it is.
+    pub actual: String,
+    /// The object as it should be.
+    pub desired: String,
+    /// JSON pointers under which differences do not count.
+    pub ignore: Vec<String>,
+}
+
+/// A workflow or dependent to run by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkflowCall {
+    /// Reconcile the managed workflow (none) or a standalone one.
+    Reconcile(Option<String>),
+    /// Clean up the managed workflow (none) or a standalone one.
+    Cleanup(Option<String>),
+    /// Reconcile one standalone dependent.
+    ReconcileDependent(String),
+    /// Delete one standalone dependent.
+    RemoveDependent(String),
+}
+
+/// What became of a workflow (`WF-8`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkflowResult {
+    /// The nodes that were reached, in the order of the graph.
+    pub nodes: Vec<NodeResult>,
+    /// True if no node failed and no postcondition is unmet.
+    pub complete: bool,
+}
+
+/// What became of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeResult {
+    /// The dependent's name.
+    pub name: String,
+    /// What was done with which object; empty if it failed or was inactive.
+    pub done: Vec<(String, Operation)>,
+    /// The conditions that were evaluated.
+    pub conditions: Vec<(ConditionRole, ConditionResult)>,
+    /// The text of its failure.
+    pub failed: Option<String>,
+}
+
+/// What can be done with an object (`DR-2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Nothing: it is as desired, or read only.
+    Unchanged,
+    /// It was created.
+    Created,
+    /// It was updated.
+    Updated,
+    /// It was deleted.
+    Deleted,
+}
+
+/// What a condition is for (`WF-1`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConditionRole {
+    /// The node takes part.
+    Activation,
+    /// The dependent should exist.
+    ReconcilePrecondition,
+    /// What depends on it may go on.
+    ReadyPostcondition,
+    /// What it depends on may go.
+    DeletePostcondition,
+}
+
+/// How long a value is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As long as the run.
+    Run,
+    /// As long as the primary.
+    Primary,
+    /// As long as the plugin's version is loaded.
+    Plugin,
+}
+
+/// A Kubernetes Event (ER rules).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// True for `Warning`, false for `Normal`.
+    pub warning: bool,
+    /// One word in CamelCase.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+    /// Events with the same key are counted as one.
+    pub key: Option<String>,
+    /// What was being done.
+    pub action: Option<String>,
+    /// Who reports it; none = the controller's name.
+    pub component: Option<String>,
+    /// Labels of the Event.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the Event.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Why an import did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    /// The sort of refusal.
+    pub reason: CallReason,
+    /// The API server's HTTP status; 0 if it was not asked.
+    pub code: u16,
+    /// The explanation.
+    pub message: String,
+}
+
+/// The sorts of refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallReason {
+    /// The manifest does not permit it.
+    Denied,
+    /// An argument is wrong.
+    Invalid,
+    /// Not possible in this call.
+    Misplaced,
+    /// It does not exist.
+    Missing,
+    /// There are several and one was asked for.
+    Ambiguous,
+    /// Somebody else was faster.
+    Conflict,
+    /// The API server said no.
+    Rejected,
+    /// The API server could not be reached, or failed.
+    Unreachable,
+    /// A workflow ran and a node failed.
+    Failed,
+    /// A limit of the manifest is reached.
+    Exhausted,
+    /// Anything else.
+    Other,
+}
+
+impl Failure {
+    /// Returns a failure of the daemon's own making.
+    pub fn other(message: impl Into<String>) -> Self {
+        Self { cause: Cause::Other, message: message.into() }
+    }
+}
+
+impl CallError {
+    /// Returns a refusal that the API server had no part in.
+    pub fn new(reason: CallReason, message: impl Into<String>) -> Self {
+        Self { reason, code: 0, message: message.into() }
+    }
+}

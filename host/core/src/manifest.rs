@@ -1,0 +1,385 @@
+//! What an operator declares, as types that cannot be wrong: plugins with limits and permissions, controllers with sources and dependents.
+//!
+//! [`parse`] is the only way to get one from YAML; see `docs/manifest.md` for the file format. Inside the daemon nothing
+//! is checked again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::object::Gvk;
+
+/// One operator: a document of kind `Operator`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operator {
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// The components, by name.
+    pub plugins: BTreeMap<Arc<str>, Plugin>,
+    /// The controllers, by name.
+    pub controllers: BTreeMap<Arc<str>, Controller>,
+}
+
+/// A component, and what it may use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plugin {
+    /// The component's file, absolute or resolved against the manifest's folder.
+    pub component: PathBuf,
+    /// What it may use up.
+    pub limits: Limits,
+    /// What it may ask for.
+    pub capabilities: Capabilities,
+    /// Its own configuration, a JSON object.
+    pub config: serde_json::Value,
+}
+
+/// What a plugin may use up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of linear memory an instance may have; default 64 MiB.
+    pub memory: u64,
+    /// How long one call may take; default 5 s.
+    pub timeout: Duration,
+    /// How many calls may run at once, nested ones not counted; default 8.
+    pub concurrency: usize,
+    /// Bytes of all memos of one run; default 64 KiB.
+    pub memo_run: usize,
+    /// Bytes of all memos of one primary; default 4 KiB.
+    pub memo_primary: usize,
+    /// Bytes of all memos of the plugin; default 64 KiB.
+    pub memo_plugin: usize,
+    /// Requests to the API server one run may ask for; default 100.
+    pub requests: u32,
+    /// Objects in one answer of the cache; default 500.
+    pub page: u32,
+    /// Bytes of log lines one call may write; what is beyond is dropped with one warning; default 64 KiB.
+    pub log: usize,
+}
+
+/// What a plugin may ask for; everything else is denied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Permitted verbs by kind.
+    pub kubernetes: BTreeMap<Gvk, BTreeSet<Permission>>,
+}
+
+/// A verb that a manifest can permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Permission {
+    /// Read from the caches beyond what is related to the primary.
+    Get,
+    /// `operations.create`.
+    Create,
+    /// `operations.apply`.
+    Apply,
+    /// `operations.update`.
+    Update,
+    /// `operations.edit`, `json-patch`, `merge-patch`.
+    Patch,
+    /// `operations.remove`.
+    Delete,
+}
+
+/// A controller: one kind of primaries, reconciled by one plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Controller {
+    /// Its name, unique in the daemon.
+    pub name: Arc<str>,
+    /// The plugin that reconciles.
+    pub plugin: Arc<str>,
+    /// The kind of its primaries.
+    pub primary: Gvk,
+    /// Where primaries are watched; secondaries follow (`IN-1`).
+    pub namespaces: Namespaces,
+    /// Only primaries with these labels.
+    pub label_selector: Option<Arc<str>>,
+    /// Whether updates that change neither generation nor deletion are ignored (`CF-2`); default true.
+    pub generation_aware: bool,
+    /// The finalizer that is used if something needs cleanup; none = the default of `LC-3`, made from group and plural.
+    pub finalizer: Option<Arc<str>>,
+    /// The field manager (`LC-4`); default the controller's name.
+    pub field_manager: Arc<str>,
+    /// Whether the primary is patched by server-side apply; default true.
+    pub server_side_apply: bool,
+    /// How failures are retried; none = not at all.
+    pub retry: Option<Retry>,
+    /// At most so many runs per window and primary (`RL-1`); none = no limit.
+    pub rate_limit: Option<RateLimit>,
+    /// A primary is reconciled at least this often (`IV-1`); none = never without an event; default 10 h.
+    pub max_interval: Option<Duration>,
+    /// Runs at once; default 8.
+    pub concurrency: usize,
+    /// Indexes over primaries, by name: JSON pointers to a string or a list of strings (IX rules).
+    pub indexes: BTreeMap<Arc<str>, Arc<str>>,
+    /// Watched secondaries that are not dependents, by name.
+    pub sources: BTreeMap<Arc<str>, Source>,
+    /// The managed workflow.
+    pub workflow: Workflow,
+    /// Workflows that run when called by name.
+    pub standalone: BTreeMap<Arc<str>, Workflow>,
+}
+
+/// Which namespaces are watched (`IN-1`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Namespaces {
+    /// All of them, by one cluster-wide watch.
+    All,
+    /// The daemon's own.
+    Own,
+    /// These, by one watch each.
+    Listed(BTreeSet<Arc<str>>),
+}
+
+/// The retry policy (RT rules).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    /// The first delay; default 2 s.
+    pub initial_interval: Duration,
+    /// The factor between delays; default 1.5.
+    pub multiplier: f64,
+    /// Retries after the first run; none = for ever; default 5.
+    pub max_attempts: Option<u32>,
+    /// The longest delay; none = no bound; default initial × multiplier⁵.
+    pub max_interval: Option<Duration>,
+}
+
+/// The rate limit (RL rules).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// So many runs …
+    pub max_reconciliations: u32,
+    /// … within this window; default 10 s.
+    pub within: Duration,
+}
+
+/// A watched kind of secondaries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The kind.
+    pub gvk: Gvk,
+    /// Where; none = where the primaries are.
+    pub namespaces: Option<Namespaces>,
+    /// Only those with these labels.
+    pub label_selector: Option<Arc<str>>,
+    /// How the primaries are found (IM rules).
+    pub mapper: Mapper,
+    /// Indexes, by name: JSON pointers to a string or a list of strings (IX rules).
+    pub indexes: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// How the primaries of a secondary are found (`IM-1`, `IM-2`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mapper {
+    /// Owner references of the primary's kind and group.
+    OwnerReference,
+    /// Annotations with these keys.
+    Annotations(MappingKeys),
+    /// Labels with these keys.
+    Labels(MappingKeys),
+}
+
+/// Keys of annotations or labels that name a primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappingKeys {
+    /// Holds the name; default `io.javaoperatorsdk/primary-name`.
+    pub name: Arc<str>,
+    /// Holds the namespace; none = the secondary's own; default `io.javaoperatorsdk/primary-namespace`.
+    pub namespace: Option<Arc<str>>,
+    /// Holds the kind as `group/version/Kind`; not looked at if absent; default `io.javaoperatorsdk/primary-type`.
+    pub kind: Option<Arc<str>>,
+}
+
+/// Dependents and their order (WF rules).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Workflow {
+    /// The dependents, by name.
+    pub dependents: BTreeMap<Arc<str>, Dependent>,
+    /// Whether the reconciler calls it itself (`WF-10`).
+    pub explicit: bool,
+    /// Whether failures are left to the reconciler instead of failing the run (`WF-9`).
+    pub errors_to_reconciler: bool,
+}
+
+/// A Kubernetes object that the plugin wants (DR and KD rules).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dependent {
+    /// Its kind.
+    pub gvk: Gvk,
+    /// The dependents that must be ready before.
+    pub depends_on: BTreeSet<Arc<str>>,
+    /// What the daemon may do with it (`DR-1`); all three by default.
+    pub manage: Manage,
+    /// Whether deleting it is left to owner references; default true.
+    pub garbage_collected: bool,
+    /// Fail rather than take over an object that exists already (`KD-6`); default false.
+    pub create_only: bool,
+    /// Whether it is written and compared by server-side apply; none = as `KD-5` says.
+    pub server_side_apply: Option<bool>,
+    /// How it is compared.
+    pub matching: Matching,
+    /// Where the source that holds it is declared; none = a source of its own, with the dependent's name (`KD-10`).
+    pub source: Option<Arc<str>>,
+    /// Its name, as a CEL expression over `primary`, so that `desired` need not be asked for it (`KD-4`).
+    pub name: Option<Arc<str>>,
+    /// The annotations that map it to its primary when it is not garbage collected (`KD-3`).
+    pub mapping: MappingKeys,
+    /// The conditions, by role.
+    pub conditions: Conditions,
+    /// What `context.settings` says of it (`DR-7`), a JSON object.
+    pub config: serde_json::Value,
+}
+
+/// What the daemon may do with a dependent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "three independent traits of JOSDK")]
+pub struct Manage {
+    /// Create it when it is absent.
+    pub create: bool,
+    /// Update it when it differs.
+    pub update: bool,
+    /// Delete it when it should not be.
+    pub delete: bool,
+}
+
+/// How a dependent is compared with its desired state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Matching {
+    /// By managed fields with server-side apply, else by differences (`SSA-1`, `GM-1`).
+    #[default]
+    Usual,
+    /// By differences (GM rules).
+    Generic(GenericMatching),
+    /// By this export of the component (`SSA-6`).
+    Export(Arc<str>),
+}
+
+/// The flags of the comparison by differences (`GM-2`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GenericMatching {
+    /// JSON pointers under which differences are tolerated.
+    pub ignore: Vec<Arc<str>>,
+    /// Any difference of labels or annotations counts.
+    pub strict_metadata: bool,
+    /// Any difference at all counts.
+    pub equality: bool,
+}
+
+/// The conditions of a dependent (`WF-1`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// Whether it takes part.
+    pub activation: Option<Condition>,
+    /// Whether it should exist.
+    pub reconcile_precondition: Option<Condition>,
+    /// Whether what depends on it may go on.
+    pub ready_postcondition: Option<Condition>,
+    /// Whether what it depends on may go.
+    pub delete_postcondition: Option<Condition>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The dependent says in its status that it is ready, as `kubectl rollout status` or `kubectl wait` would judge.
+    Ready(ReadyKind),
+    /// The dependent's object does not exist (`WF-11`).
+    Gone,
+    /// A CEL expression over `primary` and `dependent` (null if it does not exist).
+    Cel(Arc<str>),
+    /// This export of the component.
+    Export(Arc<str>),
+}
+
+/// Kinds whose readiness is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyKind {
+    /// `apps/v1 Deployment`.
+    Deployment,
+    /// `apps/v1 StatefulSet`.
+    StatefulSet,
+    /// `apps/v1 DaemonSet`.
+    DaemonSet,
+    /// `apps/v1 ReplicaSet`.
+    ReplicaSet,
+    /// `v1 Pod`: condition `Ready`.
+    Pod,
+    /// `batch/v1 Job`: condition `Complete`.
+    Job,
+    /// Any kind with a condition `Ready` that is `True`.
+    Condition,
+}
+
+// === impl ===
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            timeout: Duration::from_secs(5),
+            concurrency: 8,
+            memo_run: 64 << 10,
+            memo_primary: 4 << 10,
+            memo_plugin: 64 << 10,
+            requests: 100,
+            page: 500,
+            log: 64 << 10,
+        }
+    }
+}
+
+impl Default for Retry {
+    /// `RT-1`: five retries after the first run.
+    fn default() -> Self {
+        Self {
+            initial_interval: Duration::from_secs(2),
+            multiplier: 1.5,
+            max_attempts: Some(5),
+            max_interval: Some(Duration::from_secs(2).mul_f64(1.5_f64.powi(5))),
+        }
+    }
+}
+
+impl Default for Manage {
+    fn default() -> Self {
+        Self { create: true, update: true, delete: true }
+    }
+}
+
+impl Default for MappingKeys {
+    fn default() -> Self {
+        Self {
+            name: "io.javaoperatorsdk/primary-name".into(),
+            namespace: Some("io.javaoperatorsdk/primary-namespace".into()),
+            kind: Some("io.javaoperatorsdk/primary-type".into()),
+        }
+    }
+}
+
+impl Capabilities {
+    /// Whether the manifest permits `verb` on `gvk`.
+    pub fn permit(&self, gvk: &Gvk, verb: Permission) -> bool {
+        self.kubernetes.get(gvk).is_some_and(|verbs| verbs.contains(&verb))
+    }
+}
+
+impl Dependent {
+    /// Whether the daemon deletes it itself on cleanup, so that a finalizer is needed (`DR-5`).
+    pub fn deletable(&self) -> bool {
+        self.manage.delete && !self.garbage_collected
+    }
+
+    /// Whether it is written and compared by server-side apply (`KD-5`).
+    pub fn applied(&self) -> bool {
+        let legacy = self.gvk.group.is_empty() && matches!(&*self.gvk.kind, "ConfigMap" | "Secret");
+        self.server_side_apply.unwrap_or(!legacy)
+    }
+}
+
+impl Controller {
+    /// Returns all dependents with their names, those of standalone workflows too.
+    pub fn dependents(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
+        let standalone = self.standalone.values().flat_map(|workflow| &workflow.dependents);
+        self.workflow.dependents.iter().chain(standalone)
+    }
+}

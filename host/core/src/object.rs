@@ -1,0 +1,556 @@
+//! The shared nouns: what an object is in here (JSON bytes beside a small parsed header), its name, its kind, its version, and a change of it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The name of an object whose kind is clear from the place (`ID-1`): neither kind nor uid take part, so a deleted and
+/// re-created object keeps its key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectRef {
+    /// The namespace; none for a cluster-scoped object.
+    pub namespace: Option<Arc<str>>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+/// Group, version and kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Gvk {
+    /// The API group; empty for the core group.
+    pub group: Arc<str>,
+    /// The version: `v1`, `v1beta1`.
+    pub version: Arc<str>,
+    /// The kind in singular: `ConfigMap`.
+    pub kind: Arc<str>,
+}
+
+/// Whether objects of a kind live in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// In a namespace.
+    Namespaced,
+    /// In the cluster as a whole.
+    Cluster,
+}
+
+/// A `resourceVersion`, ordered as the decimal number that it is (`ID-4`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Version(pub u64);
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Group and version of the owner.
+    pub api_version: Box<str>,
+    /// Kind of the owner.
+    pub kind: Box<str>,
+    /// Name of the owner.
+    pub name: Box<str>,
+    /// Uid of the owner.
+    pub uid: Box<str>,
+}
+
+/// What one of our field managers owns of an object: an entry of `metadata.managedFields`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The field manager's name.
+    pub manager: Box<str>,
+    /// True for `Apply`, false for `Update`.
+    pub applied: bool,
+    /// The subresource that was written, such as `status`; none for the object itself.
+    pub subresource: Option<Box<str>>,
+    /// The `fieldsV1` document.
+    pub fields: Box<str>,
+}
+
+/// What is known of an object without reading its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Name and namespace.
+    pub key: ObjectRef,
+    /// The uid; empty if it has none yet.
+    pub uid: Box<str>,
+    /// The `resourceVersion`; zero if it has none yet.
+    pub version: Version,
+    /// The `generation`; none for kinds that have none.
+    pub generation: Option<i64>,
+    /// True once a `deletionTimestamp` is set.
+    pub deleting: bool,
+    /// The finalizers.
+    pub finalizers: Box<[Box<str>]>,
+    /// The owner references.
+    pub owners: Box<[Owner]>,
+    /// What our own field managers own of it.
+    pub shares: Box<[Share]>,
+}
+
+/// A Kubernetes object: JSON text without managedFields, beside its header. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Object(Arc<Inner>);
+
+#[derive(PartialEq, Eq)]
+struct Inner {
+    header: Header,
+    json: Box<str>,
+}
+
+/// What happened to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Added(Object),
+    /// It has changed.
+    Updated {
+        /// As it was.
+        old: Object,
+        /// As it is.
+        new: Object,
+    },
+    /// It is gone.
+    Deleted {
+        /// As it was last seen.
+        last: Object,
+        /// True if the deletion itself was missed (a list found it gone), so that there may have been later versions.
+        unknown: bool,
+    },
+}
+
+/// The field managers whose shares are kept when managedFields are cut off.
+#[derive(Clone, Debug, Default)]
+pub struct Managers(Arc<[Box<str>]>);
+
+/// Why a text is not an object. Retrying does not help.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not JSON, or a field of the header has another type.
+    #[error("not a Kubernetes object: {0}")]
+    Json(#[from] serde_json::Error),
+    /// No name.
+    #[error("an object without metadata.name")]
+    Nameless,
+    /// A resourceVersion that is not a decimal number.
+    #[error("resourceVersion {0:?} is not a decimal number")]
+    Version(String),
+    /// Not `group/version`.
+    #[error("apiVersion {0:?} is not of the form \"v1\" or \"group/v1\"")]
+    ApiVersion(String),
+}
+
+// === impl ObjectRef ===
+
+impl ObjectRef {
+    /// Returns the key of an object in a namespace.
+    pub fn namespaced(namespace: &str, name: &str) -> Self {
+        Self { namespace: Some(namespace.into()), name: name.into() }
+    }
+
+    /// Returns the key of a cluster-scoped object.
+    pub fn cluster(name: &str) -> Self {
+        Self { namespace: None, name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    /// Writes `namespace/name`, or `name` alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+// === impl Gvk ===
+
+impl Gvk {
+    /// Returns the kind that `apiVersion` and `kind` name.
+    ///
+    /// # Errors
+    /// [`Error::ApiVersion`] if `api_version` is empty or has more than one slash.
+    ///
+    /// ```
+    /// # use capstan_core::object::Gvk;
+    /// let gvk = Gvk::parse("apps/v1", "Deployment").unwrap();
+    /// assert_eq!((&*gvk.group, &*gvk.version), ("apps", "v1"));
+    /// assert_eq!(gvk.api_version(), "apps/v1");
+    /// ```
+    pub fn parse(api_version: &str, kind: &str) -> Result<Self, Error> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if version.is_empty() || version.contains('/') || (group.is_empty() && api_version.contains('/')) {
+            return Err(Error::ApiVersion(api_version.to_owned()));
+        }
+        Ok(Self { group: group.into(), version: version.into(), kind: kind.into() })
+    }
+
+    /// Returns group and version as objects state them: `v1`, `apps/v1`.
+    pub fn api_version(&self) -> Cow<'_, str> {
+        if self.group.is_empty() {
+            Cow::Borrowed(&self.version)
+        } else {
+            Cow::Owned(format!("{}/{}", self.group, self.version))
+        }
+    }
+}
+
+impl fmt::Display for Gvk {
+    /// Writes `apps/v1 Deployment`, as in error messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version(), self.kind)
+    }
+}
+
+// === impl Version ===
+
+impl Version {
+    /// Returns the version that a `resourceVersion` states.
+    ///
+    /// # Errors
+    /// [`Error::Version`] for anything but a decimal number.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        text.parse().map(Self).map_err(|_| Error::Version(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+// === impl Managers ===
+
+impl Managers {
+    /// Returns the set of these names.
+    pub fn new<S: Into<Box<str>>>(names: impl IntoIterator<Item = S>) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+
+    /// Whether this manager is one of ours.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|own| &**own == name)
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    /// Reads an object as the API server sends it: cuts managedFields off (but keeps the shares of `managers`), and
+    /// fills in `apiVersion` and `kind`, which items of a list lack, from `gvk`.
+    ///
+    /// # Errors
+    /// [`Error`] if the text is not JSON, or has no name.
+    pub fn parse(json: &str, gvk: &Gvk, managers: &Managers) -> Result<Self, Error> {
+        let view: View<'_> = serde_json::from_str(json)?;
+        let header = view.header(managers)?;
+        let fields = view.metadata.managed_fields.map(|raw| cut(json, raw.get()));
+        let (head, tail) = fields.unwrap_or((json, ""));
+        let json = match (view.api_version.is_some(), view.kind.is_some()) {
+            (true, true) => [head, tail].concat(),
+            (has_version, has_kind) => {
+                let body = head.trim_start().strip_prefix('{').unwrap_or(head);
+                let mut text = String::with_capacity(json.len() + 64);
+                text.push('{');
+                if !has_version {
+                    text.push_str(&format!("\"apiVersion\":\"{}\",", gvk.api_version()));
+                }
+                if !has_kind {
+                    text.push_str(&format!("\"kind\":\"{}\",", gvk.kind));
+                }
+                text.push_str(body);
+                text.push_str(tail);
+                text
+            }
+        };
+        Ok(Self(Arc::new(Inner { header, json: json.into_boxed_str() })))
+    }
+
+    /// Returns the JSON text, without managedFields.
+    pub fn json(&self) -> &str {
+        &self.0.json
+    }
+
+    /// Returns the header.
+    pub fn header(&self) -> &Header {
+        &self.0.header
+    }
+
+    /// Returns name and namespace.
+    pub fn key(&self) -> &ObjectRef {
+        &self.0.header.key
+    }
+
+    /// Returns the `resourceVersion`.
+    pub fn version(&self) -> Version {
+        self.0.header.version
+    }
+
+    /// Returns the whole body as a tree: for comparisons, never to keep.
+    ///
+    /// # Errors
+    /// Never for an object that was parsed; kept as a result so that nothing can panic.
+    pub fn tree(&self) -> Result<serde_json::Value, Error> {
+        Ok(serde_json::from_str(&self.0.json)?)
+    }
+
+    /// Returns labels and annotations, read out of the body each time.
+    pub fn tags(&self) -> Tags<'_> {
+        #[derive(Deserialize, Default)]
+        struct Body<'a> {
+            #[serde(borrow, default)]
+            metadata: Tags<'a>,
+        }
+        serde_json::from_str::<Body<'_>>(&self.0.json).unwrap_or_default().metadata
+    }
+
+    /// Returns what the field manager `manager` has applied to the object, or to its subresource.
+    pub fn share(&self, manager: &str, subresource: Option<&str>) -> Option<&Share> {
+        let mut shares = self.0.header.shares.iter();
+        shares.find(|s| s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource)
+    }
+
+    /// Whether two values are the same object in memory.
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Header {
+    /// Whether this finalizer is set.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|f| &**f == finalizer)
+    }
+}
+
+impl fmt::Debug for Object {
+    /// Writes key and version only: bodies may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({}@{})", self.key(), self.version())
+    }
+}
+
+/// Labels and annotations of an object.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
+pub struct Tags<'a> {
+    /// The labels.
+    #[serde(borrow, default)]
+    pub labels: std::collections::BTreeMap<Text<'a>, Text<'a>>,
+    /// The annotations.
+    #[serde(borrow, default)]
+    pub annotations: std::collections::BTreeMap<Text<'a>, Text<'a>>,
+}
+
+/// A string that borrows from the JSON text unless it is escaped there.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
+
+impl std::borrow::Borrow<str> for Text<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Change {
+    /// Returns the object as it is, or was last seen.
+    pub fn object(&self) -> &Object {
+        match self {
+            Self::Added(object) | Self::Updated { new: object, .. } | Self::Deleted { last: object, .. } => object,
+        }
+    }
+}
+
+// === reading a header ===
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct View<'a> {
+    #[serde(borrow)]
+    api_version: Option<Text<'a>>,
+    #[serde(borrow)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    metadata: MetaView<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct MetaView<'a> {
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    namespace: Option<Text<'a>>,
+    #[serde(borrow)]
+    uid: Option<Text<'a>>,
+    #[serde(borrow)]
+    resource_version: Option<Text<'a>>,
+    generation: Option<i64>,
+    #[serde(borrow)]
+    deletion_timestamp: Option<Text<'a>>,
+    #[serde(borrow)]
+    finalizers: Option<Vec<Text<'a>>>,
+    #[serde(borrow)]
+    owner_references: Option<Vec<OwnerView<'a>>>,
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerView<'a> {
+    #[serde(borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    uid: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ShareView<'a> {
+    #[serde(borrow)]
+    manager: Option<Text<'a>>,
+    #[serde(borrow)]
+    operation: Option<Text<'a>>,
+    #[serde(borrow)]
+    subresource: Option<Text<'a>>,
+    #[serde(borrow)]
+    fields_v1: Option<&'a RawValue>,
+}
+
+impl View<'_> {
+    fn header(&self, managers: &Managers) -> Result<Header, Error> {
+        let meta = &self.metadata;
+        let name = meta.name.as_ref().filter(|name| !name.0.is_empty()).ok_or(Error::Nameless)?;
+        let namespace = meta.namespace.as_ref().filter(|text| !text.0.is_empty());
+        let version = match &meta.resource_version {
+            Some(text) if !text.0.is_empty() => Version::parse(&text.0)?,
+            _ => Version::default(),
+        };
+        let owners = meta.owner_references.iter().flatten().map(OwnerView::owner).collect();
+        let shares = match meta.managed_fields {
+            Some(raw) => shares(raw, managers)?,
+            None => Box::default(),
+        };
+        Ok(Header {
+            key: ObjectRef { namespace: namespace.map(|text| (&*text.0).into()), name: (&*name.0).into() },
+            uid: meta.uid.as_ref().map(|text| (&*text.0).into()).unwrap_or_default(),
+            version,
+            generation: meta.generation,
+            deleting: meta.deletion_timestamp.is_some(),
+            finalizers: meta.finalizers.iter().flatten().map(|text| (&*text.0).into()).collect(),
+            owners,
+            shares,
+        })
+    }
+}
+
+impl OwnerView<'_> {
+    fn owner(&self) -> Owner {
+        Owner {
+            api_version: (&*self.api_version).into(),
+            kind: (&*self.kind).into(),
+            name: (&*self.name).into(),
+            uid: (&*self.uid).into(),
+        }
+    }
+}
+
+fn shares(raw: &RawValue, managers: &Managers) -> Result<Box<[Share]>, Error> {
+    let entries: Vec<ShareView<'_>> = serde_json::from_str(raw.get())?;
+    let own = entries.into_iter().filter_map(|entry| {
+        let manager = entry.manager?.0;
+        managers.contains(&manager).then(|| Share {
+            manager: (&*manager).into(),
+            applied: entry.operation.is_some_and(|text| text.0 == "Apply"),
+            subresource: entry.subresource.filter(|t| !t.0.is_empty()).map(|text| (&*text.0).into()),
+            fields: entry.fields_v1.map_or("{}", RawValue::get).into(),
+        })
+    });
+    Ok(own.collect())
+}
+
+/// Returns what stands before and after the member whose value is `value`, a part of `json`; with one of the commas
+/// around it gone, so that the two ends joined are valid again.
+fn cut<'a>(json: &'a str, value: &str) -> (&'a str, &'a str) {
+    let start = value.as_ptr().addr() - json.as_ptr().addr();
+    let (before, rest) = json.split_at(start);
+    let after = rest.get(value.len()..).unwrap_or_default();
+    let before = before.trim_end().strip_suffix(':').unwrap_or(before).trim_end();
+    let before = before.strip_suffix("\"managedFields\"").unwrap_or(before).trim_end();
+    match before.strip_suffix(',') {
+        Some(before) => (before, after),
+        None => (before, after.trim_start().strip_prefix(',').unwrap_or(after)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config_map() -> Gvk {
+        Gvk::parse("v1", "ConfigMap").unwrap()
+    }
+
+    #[test]
+    fn managed_fields_are_cut_off_wherever_they_stand_and_our_shares_kept() {
+        let ours = r#"{"manager":"web","operation":"Apply","fieldsV1":{"f:data":{}}}"#;
+        let foreign = r#"{"manager":"kubectl","operation":"Update","fieldsV1":{"f:x":{}}}"#;
+        for (before, after) in [
+            (format!(r#"{{"metadata":{{"name":"a","managedFields":[{ours},{foreign}]}},"data":{{}}}}"#), r#"{"metadata":{"name":"a"},"data":{}}"#),
+            (format!(r#"{{"metadata":{{"managedFields":[{ours}],"name":"a"}}}}"#), r#"{"metadata":{"name":"a"}}"#),
+            (format!(r#"{{"metadata":{{"name":"a", "managedFields" : [{ours}] , "uid":"u"}}}}"#), r#"{"metadata":{"name":"a" , "uid":"u"}}"#),
+        ] {
+            let with_type = before.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1);
+            let object = Object::parse(&with_type, &config_map(), &Managers::new(["web"])).unwrap();
+            assert_eq!(object.json(), after.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1));
+            assert_eq!(&*object.share("web", None).unwrap().fields, r#"{"f:data":{}}"#);
+            assert_eq!(object.header().shares.len(), 1);
+        }
+    }
+
+    #[test]
+    fn an_item_of_a_list_gets_its_kind() {
+        let object = Object::parse(r#"{"metadata":{"name":"a"}}"#, &config_map(), &Managers::default()).unwrap();
+        assert_eq!(object.json(), r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#);
+    }
+
+    #[test]
+    fn the_header_says_what_decisions_need() {
+        let json = r#"{"metadata":{"name":"a","namespace":"n","uid":"u-1","resourceVersion":"42","generation":3,
+            "deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["x.dev/f"],
+            "ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u-2"}],
+            "labels":{"app":"\u0061"},"annotations":{"k":"v"}}}"#;
+        let object = Object::parse(json, &config_map(), &Managers::default()).unwrap();
+        let header = object.header();
+        assert_eq!(header.key, ObjectRef::namespaced("n", "a"));
+        assert_eq!((header.version, header.generation, header.deleting), (Version(42), Some(3), true));
+        assert!(header.has_finalizer("x.dev/f") && !header.has_finalizer("y"));
+        assert_eq!(&*header.owners[0].uid, "u-2");
+        assert_eq!(object.tags().labels["app"].0, "a");
+        assert_eq!(object.tags().annotations["k"].0, "v");
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for (json, text) in [
+            ("[]", "not a Kubernetes object: invalid length 0, expected struct View with 3 elements at line 1 column 2"),
+            (r#"{"metadata":{}}"#, "an object without metadata.name"),
+            (r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#, "resourceVersion \"x\" is not a decimal number"),
+        ] {
+            assert_eq!(Object::parse(json, &config_map(), &Managers::default()).unwrap_err().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn versions_order_as_numbers() {
+        // ID-4
+        assert!(Version::parse("9").unwrap() < Version::parse("10").unwrap());
+        assert!(Version::parse("1x").is_err());
+    }
+}
