@@ -1,0 +1,13 @@
+//! Starts a control plane, says where it is, and holds it until standard input ends.
+
+use std::io::{Read, Write};
+
+use cluster::{Cluster, Options};
+
+fn main() -> anyhow::Result<()> {
+    let cluster = Cluster::start(&Options::default())?;
+    writeln!(std::io::stdout(), "{}", cluster.dir().display())?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    cluster.stop();
+    Ok(())
+}
