@@ -17,6 +17,10 @@ pub trait Guest: Send + Sync + 'static {
     /// another gets its own; a trap ends the instance. Nothing is started before the first call.
     fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session>;
 
+    /// Opens a session for calls made on behalf of a session that is in a call itself: in an instance of its own, on the
+    /// permit of the other (rule 8 of the contract).
+    fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session>;
+
     /// Returns what the component exports.
     fn exports(&self) -> Exports;
 }

@@ -1,9 +1,27 @@
 //! The decisions of Capstan. Nothing here talks to an API server or to a component; both are given as traits.
 //!
-//! In reading order: [`object`] has the shared nouns; [`manifest`] what a plugin declares; [`cluster`] and [`guest`]
-//! are the two outsides.
+//! In reading order: [`object`] has the shared nouns. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
+//! operator declares. [`cache`] keeps the objects of one informer, [`filter`] says which changes matter and [`mapper`] to
+//! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
+//! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
+//! [`operations`] about what a component asks to be written. [`reconciler`] is one execution, top to bottom.
+//!
+//! The way of one event: an informer applies it to a [`cache`] and hands the change to each [`source`], whose notices
+//! reach the [`queue`]; the [`dispatcher`] takes a ticket and spawns [`reconciler::execute`], which reads the primary
+//! again, decides, walks the workflow, calls the guest, writes, and says how it ended; the queue decides when to run
+//! again.
 
+pub mod cache;
 pub mod cluster;
+pub mod dependent;
+pub mod dispatcher;
+pub mod filter;
 pub mod guest;
 pub mod manifest;
+pub mod mapper;
 pub mod object;
+pub mod operations;
+pub mod queue;
+pub mod reconciler;
+pub mod source;
+pub mod workflow;

@@ -8,7 +8,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::guest::ConditionRole;
 use crate::object::Gvk;
+
+mod check;
+mod expression;
+mod names;
+mod order;
+mod parse;
+mod problem;
+mod raw;
+mod read;
+mod schema;
+mod selector;
+mod together;
+mod tree;
+mod units;
+
+pub use order::{Cycle, order};
+pub use parse::parse;
+pub use problem::{Broken, Errors, Problem};
+pub use schema::schema;
+pub use selector::Selector;
+pub use together::{Origin, check_together};
+pub use units::duration;
 
 /// One operator: a document of kind `Operator`.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +42,8 @@ pub struct Operator {
     pub plugins: BTreeMap<Arc<str>, Plugin>,
     /// The controllers, by name.
     pub controllers: BTreeMap<Arc<str>, Controller>,
+    /// Where it is written.
+    pub origin: Origin,
 }
 
 /// A component, and what it may use.
@@ -360,6 +385,18 @@ impl Capabilities {
     /// Whether the manifest permits `verb` on `gvk`.
     pub fn permit(&self, gvk: &Gvk, verb: Permission) -> bool {
         self.kubernetes.get(gvk).is_some_and(|verbs| verbs.contains(&verb))
+    }
+}
+
+impl Conditions {
+    /// Returns the condition of a role.
+    pub fn of(&self, role: ConditionRole) -> Option<&Condition> {
+        match role {
+            ConditionRole::Activation => self.activation.as_ref(),
+            ConditionRole::ReconcilePrecondition => self.reconcile_precondition.as_ref(),
+            ConditionRole::ReadyPostcondition => self.ready_postcondition.as_ref(),
+            ConditionRole::DeletePostcondition => self.delete_postcondition.as_ref(),
+        }
     }
 }
 

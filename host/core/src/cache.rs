@@ -1,0 +1,383 @@
+//! The cached objects of one informer: decides what a watch event or a list changes, and keeps the objects as JSON text beside a small header.
+//!
+//! An informer has one kind, one namespace or all of them, and one set of selectors. Its task owns the [`Writer`];
+//! everybody else reads through clones of the [`Cache`].
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
+
+use parking_lot::RwLock;
+
+use crate::object::{Change, Object, ObjectRef, Version};
+
+pub mod index;
+pub mod overlay;
+pub mod window;
+
+/// The reading end: cheap to clone, never waits for more than one event to be applied.
+#[derive(Clone, Default)]
+pub struct Cache(Arc<Shared>);
+
+/// The writing end. There is one per cache, in the informer's task.
+#[derive(Debug, Default)]
+pub struct Writer {
+    cache: Cache,
+    /// The number of the list under way, or of the last one.
+    list: u32,
+}
+
+/// What a watch says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// `ADDED` or `MODIFIED`: the object as it is.
+    Applied(Object),
+    /// `DELETED`: the object as it was at its end.
+    Deleted(Object),
+    /// `BOOKMARK`: everything up to this version has been sent.
+    Bookmark(Version),
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Ordered by key, so that lists need no sorting and a namespace is one range of it. A slot is found by the key in
+    /// its object's own header: there is no second copy of any name.
+    objects: RwLock<BTreeSet<Slot>>,
+    /// Everything up to this version is in `objects`. Written with `objects` locked; read without by those who hold
+    /// another lock.
+    version: AtomicU64,
+    synced: AtomicBool,
+}
+
+/// An object and the list that mentioned it last; equal and ordered by its key alone.
+struct Slot {
+    object: Object,
+    list: u32,
+}
+
+// === impl Cache ===
+
+impl Cache {
+    /// Returns an object; none if it is not there, or in a namespace that is not watched (`IN-4`).
+    pub fn get(&self, key: &ObjectRef) -> Option<Object> {
+        self.look(key).0
+    }
+
+    /// Returns an object together with the version up to which that is true.
+    pub fn look(&self, key: &ObjectRef) -> (Option<Object>, Version) {
+        let objects = self.0.objects.read();
+        (
+            objects.get(key).map(|slot| slot.object.clone()),
+            self.version(),
+        )
+    }
+
+    /// Returns all objects, ordered by namespace and name.
+    pub fn list(&self) -> Vec<Object> {
+        self.snapshot(None).0
+    }
+
+    /// Returns the objects of one namespace, or all (none), ordered by namespace and name; together with the version up
+    /// to which that is true.
+    pub fn snapshot(&self, namespace: Option<&str>) -> (Vec<Object>, Version) {
+        let objects = self.0.objects.read();
+        let found = match namespace {
+            None => objects.iter().map(|slot| slot.object.clone()).collect(),
+            Some(namespace) => {
+                let first = ObjectRef::namespaced(namespace, "");
+                let range =
+                    objects.range::<ObjectRef, _>((Bound::Included(&first), Bound::Unbounded));
+                let inside = range
+                    .take_while(|slot| slot.object.key().namespace.as_deref() == Some(namespace));
+                inside.map(|slot| slot.object.clone()).collect()
+            }
+        };
+        (found, self.version())
+    }
+
+    /// Returns the number of objects.
+    pub fn len(&self) -> usize {
+        self.0.objects.read().len()
+    }
+
+    /// Whether there are no objects.
+    pub fn is_empty(&self) -> bool {
+        self.0.objects.read().is_empty()
+    }
+
+    /// Returns the last synced version: everything up to it has been seen. Zero before the first list has ended.
+    /// Takes no lock.
+    pub fn version(&self) -> Version {
+        Version(self.0.version.load(Memory::Acquire))
+    }
+
+    /// Whether a first list has ended.
+    pub fn is_synced(&self) -> bool {
+        self.0.synced.load(Memory::Acquire)
+    }
+}
+
+impl fmt::Debug for Cache {
+    /// Writes the size and the version, not the objects.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cache({} objects@{})", self.len(), self.version())
+    }
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Returns a reader.
+    pub fn cache(&self) -> Cache {
+        self.cache.clone()
+    }
+
+    /// Takes a watch event in. Returns what it changes: nothing for a version that is known already, for a deletion of
+    /// what is not there, and for a bookmark.
+    pub fn apply(&mut self, event: Event) -> Option<Change> {
+        match event {
+            Event::Applied(object) => {
+                let version = object.version();
+                self.replace(object, version)
+            }
+            Event::Deleted(last) => {
+                let mut objects = self.cache.0.objects.write();
+                let known = objects.take(last.key());
+                self.advance(last.version());
+                known.map(|_| Change::Deleted {
+                    last,
+                    unknown: false,
+                })
+            }
+            Event::Bookmark(version) => {
+                let _guard = self.cache.0.objects.write();
+                self.advance(version);
+                None
+            }
+        }
+    }
+
+    /// Begins a list. One that was begun before and not finished is forgotten.
+    pub fn start_list(&mut self) {
+        self.list = self.list.wrapping_add(1);
+    }
+
+    /// Takes an object of the list in, at once, so that there is never a second set of objects. Returns what it
+    /// changes; nothing for a version that is known already.
+    ///
+    /// The last synced version stays: a list that is not finished may still lack older objects.
+    pub fn list_item(&mut self, object: Object) -> Option<Change> {
+        self.replace(object, Version::default())
+    }
+
+    /// Ends the list, which was taken at `version`. Returns the deletions of all that it did not mention; how these
+    /// came about is not known.
+    pub fn finish_list(&mut self, version: Version) -> Vec<Change> {
+        let Shared {
+            objects,
+            version: synced_version,
+            synced,
+        } = &*self.cache.0;
+        let mut objects = objects.write();
+        let gone = objects.extract_if(.., |slot| slot.list != self.list);
+        let changes = gone
+            .map(|slot| Change::Deleted {
+                last: slot.object,
+                unknown: true,
+            })
+            .collect();
+        // A list is the truth even if its version is lower, as after a restored backup.
+        synced_version.store(version.0, Memory::Release);
+        synced.store(true, Memory::Release);
+        changes
+    }
+
+    fn replace(&mut self, object: Object, synced: Version) -> Option<Change> {
+        let new = object.clone();
+        let mut objects = self.cache.0.objects.write();
+        let before = objects.replace(Slot {
+            object,
+            list: self.list,
+        });
+        self.advance(synced);
+        match before {
+            None => Some(Change::Added(new)),
+            Some(slot) if slot.object.version() == new.version() => None,
+            Some(slot) => Some(Change::Updated {
+                old: slot.object,
+                new,
+            }),
+        }
+    }
+
+    /// Moves the last synced version forward; the objects are locked.
+    fn advance(&self, version: Version) {
+        self.cache.0.version.fetch_max(version.0, Memory::AcqRel);
+    }
+}
+
+// === impl Slot ===
+
+impl Borrow<ObjectRef> for Slot {
+    fn borrow(&self) -> &ObjectRef {
+        self.object.key()
+    }
+}
+
+impl Ord for Slot {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.object.key().cmp(other.object.key())
+    }
+}
+
+impl PartialOrd for Slot {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        self.object.key() == other.object.key()
+    }
+}
+
+impl Eq for Slot {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Gvk, Managers};
+
+    fn object(namespace: &str, name: &str, version: u64) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"namespace":"{namespace}","name":"{name}","resourceVersion":"{version}"}}}}"#
+        );
+        Object::parse(
+            &json,
+            &Gvk::parse("v1", "ConfigMap").unwrap(),
+            &Managers::default(),
+        )
+        .unwrap()
+    }
+
+    fn keys(objects: &[Object]) -> Vec<String> {
+        objects
+            .iter()
+            .map(|object| format!("{}@{}", object.key(), object.version()))
+            .collect()
+    }
+
+    #[test]
+    fn an_event_changes_what_it_says_and_nothing_twice() {
+        let [one, two, last] = [1, 2, 3].map(|version| object("n", "a", version));
+        let mut writer = Writer::default();
+        let script = [
+            (
+                Event::Applied(one.clone()),
+                Some(Change::Added(one.clone())),
+                Version(1),
+            ),
+            (Event::Applied(one.clone()), None, Version(1)),
+            (
+                Event::Applied(two.clone()),
+                Some(Change::Updated { old: one, new: two }),
+                Version(2),
+            ),
+            (
+                Event::Deleted(last.clone()),
+                Some(Change::Deleted {
+                    last: last.clone(),
+                    unknown: false,
+                }),
+                Version(3),
+            ),
+            (Event::Deleted(last), None, Version(3)),
+            (Event::Bookmark(Version(9)), None, Version(9)),
+            (Event::Bookmark(Version(8)), None, Version(9)),
+        ];
+        for (event, change, version) in script {
+            assert_eq!(
+                (writer.apply(event), writer.cache().version()),
+                (change, version)
+            );
+        }
+        assert!(writer.cache().is_empty());
+    }
+
+    #[test]
+    fn a_list_is_taken_in_page_by_page_and_what_it_lacks_is_gone_at_its_end() {
+        let mut writer = Writer::default();
+        let cache = writer.cache();
+        for name in ["kept", "changed", "gone"] {
+            writer.apply(Event::Applied(object("n", name, 5)));
+        }
+        assert!(!cache.is_synced());
+
+        writer.start_list();
+        let changed = object("n", "changed", 7);
+        let new = object("n", "new", 6);
+        assert_eq!(writer.list_item(object("n", "kept", 5)), None);
+        assert_eq!(
+            writer.list_item(changed.clone()),
+            Some(Change::Updated {
+                old: object("n", "changed", 5),
+                new: changed
+            })
+        );
+        assert_eq!(writer.list_item(new.clone()), Some(Change::Added(new)));
+        assert_eq!(
+            (cache.len(), cache.version()),
+            (4, Version(5)),
+            "an unfinished list promises nothing"
+        );
+
+        let gone = Change::Deleted {
+            last: object("n", "gone", 5),
+            unknown: true,
+        };
+        assert_eq!(writer.finish_list(Version(8)), [gone]);
+        assert_eq!(keys(&cache.list()), ["n/changed@7", "n/kept@5", "n/new@6"]);
+        assert_eq!((cache.version(), cache.is_synced()), (Version(8), true));
+    }
+
+    #[test]
+    fn a_list_that_broke_off_and_began_again_deletes_what_only_the_first_had() {
+        let mut writer = Writer::default();
+        writer.start_list();
+        writer.list_item(object("n", "a", 1));
+        writer.start_list();
+        writer.list_item(object("n", "b", 2));
+        let gone = Change::Deleted {
+            last: object("n", "a", 1),
+            unknown: true,
+        };
+        assert_eq!(writer.finish_list(Version(3)), [gone]);
+    }
+
+    #[test]
+    fn lists_are_ordered_by_namespace_and_name() {
+        let mut writer = Writer::default();
+        for (namespace, name) in [("b", "a"), ("a", "z"), ("ab", "c"), ("a", "b")] {
+            writer.apply(Event::Applied(object(namespace, name, 1)));
+        }
+        let cluster = r#"{"metadata":{"name":"x","resourceVersion":"1"}}"#;
+        let gvk = Gvk::parse("v1", "Node").unwrap();
+        writer.apply(Event::Applied(
+            Object::parse(cluster, &gvk, &Managers::default()).unwrap(),
+        ));
+        let cache = writer.cache();
+        assert_eq!(
+            keys(&cache.list()),
+            ["x@1", "a/b@1", "a/z@1", "ab/c@1", "b/a@1"]
+        );
+        assert_eq!(keys(&cache.snapshot(Some("a")).0), ["a/b@1", "a/z@1"]);
+        // IN-4
+        assert_eq!(cache.snapshot(Some("aa")), (vec![], Version(1)));
+        assert_eq!(cache.get(&ObjectRef::namespaced("c", "a")), None);
+    }
+}

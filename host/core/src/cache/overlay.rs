@@ -1,0 +1,377 @@
+//! Read-your-writes: decides whether the answer of an own write or the cache knows an object better (OV).
+
+use std::collections::BTreeMap;
+
+use crate::object::{Change, Object, ObjectRef, Version};
+
+/// The answers of own writes that the watch has not caught up with yet. Usually empty.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay(BTreeMap<ObjectRef, Object>);
+
+impl Overlay {
+    /// Keeps the answer of a write, unless it has no version, the cache has come as far already (`synced`), or an
+    /// answer as new is there (`OV-1`).
+    pub fn put(&mut self, answer: Object, synced: Version) {
+        let known = self
+            .0
+            .get(answer.key())
+            .map(Object::version)
+            .unwrap_or_default();
+        if answer.version() > synced.max(known) {
+            self.0.insert(answer.key().clone(), answer);
+        }
+    }
+
+    /// Drops what a change from the watch has caught up with (`OV-2`).
+    pub fn saw(&mut self, change: &Change) {
+        if self.0.is_empty() {
+            return;
+        }
+        let object = change.object();
+        let unknown = matches!(change, Change::Deleted { unknown: true, .. });
+        if self
+            .0
+            .get(object.key())
+            .is_some_and(|own| unknown || object.version() >= own.version())
+        {
+            self.0.remove(object.key());
+        }
+    }
+
+    /// Returns the answer about an object; whether it is the newest is for [`newest`] to say.
+    pub fn get(&self, key: &ObjectRef) -> Option<&Object> {
+        self.0.get(key)
+    }
+
+    /// Returns all answers, ordered by namespace and name.
+    pub fn iter(&self) -> impl Iterator<Item = &Object> {
+        self.0.values()
+    }
+
+    /// Drops exactly this answer; a newer one stays. Returns whether it was there.
+    pub fn remove(&mut self, answer: &Object) -> bool {
+        let there = self
+            .0
+            .get(answer.key())
+            .is_some_and(|own| own.version() == answer.version());
+        if there {
+            self.0.remove(answer.key());
+        }
+        there
+    }
+
+    /// Keeps only the answers about keys that `keep` accepts.
+    pub fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
+        self.0.retain(|key, _| keep(key));
+    }
+
+    /// Whether there are no answers.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Returns an object as it is known best: the answer of an own write if it is newer than all that the cache has seen,
+/// else what the cache has (`OV-3`).
+pub fn newest(own: Option<&Object>, cached: Option<Object>, synced: Version) -> Option<Object> {
+    let known = cached.as_ref().map(Object::version).unwrap_or_default();
+    match own {
+        // The object can be ahead of `synced` while a list is taken in.
+        Some(own) if own.version() > synced.max(known) => Some(own.clone()),
+        Some(_) | None => cached,
+    }
+}
+
+/// Returns a list out of the cache with what own writes know better, and what only they know (`OV-4`). Both lists are
+/// ordered by key, and so is the result.
+pub fn merge<'a>(
+    own: impl IntoIterator<Item = &'a Object>,
+    cached: Vec<Object>,
+    synced: Version,
+) -> Vec<Object> {
+    let mut own = own
+        .into_iter()
+        .filter(|own| own.version() > synced)
+        .peekable();
+    if own.peek().is_none() {
+        return cached;
+    }
+    let mut merged = Vec::with_capacity(cached.len());
+    for object in cached {
+        while let Some(alone) = own.next_if(|own| own.key() < object.key()) {
+            merged.push(alone.clone());
+        }
+        let same = own.next_if(|own| own.key() == object.key());
+        merged.extend(newest(same, Some(object), synced));
+    }
+    merged.extend(own.cloned());
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cache::{Cache, Event, Writer};
+    use crate::object::{Gvk, Managers};
+
+    fn object(name: &str, version: u64) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}"}}}}"#
+        );
+        Object::parse(
+            &json,
+            &Gvk::parse("v1", "ConfigMap").unwrap(),
+            &Managers::default(),
+        )
+        .unwrap()
+    }
+
+    fn versions<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Vec<(String, u64)> {
+        objects
+            .into_iter()
+            .map(|object| (object.key().name.to_string(), object.version().0))
+            .collect()
+    }
+
+    fn held(overlay: &Overlay) -> Vec<(String, u64)> {
+        versions(overlay.iter())
+    }
+
+    #[test]
+    fn an_answer_is_kept_only_if_nothing_as_new_is_known() {
+        // OV-1
+        let nameless = r#"{"metadata":{"namespace":"n","name":"a"}}"#;
+        let unversioned = Object::parse(
+            nameless,
+            &Gvk::parse("v1", "ConfigMap").unwrap(),
+            &Managers::default(),
+        )
+        .unwrap();
+        for (case, first, answer, synced, kept) in [
+            ("newer than the cache", None, object("a", 5), 4, Some(5)),
+            ("the cache is as far", None, object("a", 5), 5, None),
+            ("the cache is further", None, object("a", 5), 6, None),
+            (
+                "a newer answer is there",
+                Some(7),
+                object("a", 5),
+                4,
+                Some(7),
+            ),
+            (
+                "an equal answer is there",
+                Some(5),
+                object("a", 5),
+                4,
+                Some(5),
+            ),
+            (
+                "an older answer is there",
+                Some(5),
+                object("a", 6),
+                4,
+                Some(6),
+            ),
+            ("no version", None, unversioned, 0, None),
+        ] {
+            let mut overlay = Overlay::default();
+            if let Some(first) = first {
+                overlay.put(object("a", first), Version(0));
+            }
+            overlay.put(answer, Version(synced));
+            assert_eq!(
+                overlay.iter().next().map(|object| object.version().0),
+                kept,
+                "{case}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_event_as_new_removes_the_answer() {
+        // OV-2
+        let updated = |version| Change::Updated {
+            old: object("a", version - 1),
+            new: object("a", version),
+        };
+        let deleted = |version, unknown| Change::Deleted {
+            last: object("a", version),
+            unknown,
+        };
+        for (case, change, left) in [
+            ("older", updated(4), 1),
+            ("equal", updated(5), 0),
+            ("newer", updated(6), 0),
+            ("another object", Change::Added(object("b", 9)), 1),
+            ("older deletion", deleted(4, false), 1),
+            ("newer deletion", deleted(6, false), 0),
+            ("missed deletion", deleted(4, true), 0),
+        ] {
+            let mut overlay = Overlay::default();
+            overlay.put(object("a", 5), Version(0));
+            overlay.saw(&change);
+            assert_eq!(overlay.iter().count(), left, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_read_prefers_the_answer_until_the_cache_has_come_as_far() {
+        // OV-3
+        for (own, cached, synced, expected) in [
+            (None, Some(3), 9, Some(3)),
+            (Some(5), None, 4, Some(5)),
+            (Some(5), Some(3), 4, Some(5)),
+            (Some(5), Some(3), 5, Some(3)),
+            (Some(5), None, 6, None),
+            (Some(5), Some(7), 4, Some(7)), // while a list is taken in
+        ] {
+            let own = own.map(|version| object("a", version));
+            let cached = cached.map(|version| object("a", version));
+            let read = newest(own.as_ref(), cached, Version(synced));
+            assert_eq!(read.map(|object| object.version().0), expected);
+        }
+    }
+
+    #[test]
+    fn a_list_holds_the_newer_of_both_and_what_only_one_has() {
+        // OV-4
+        let own = [
+            object("a", 11),
+            object("c", 12),
+            object("d", 9),
+            object("f", 13),
+        ];
+        let cached = vec![
+            object("b", 1),
+            object("c", 2),
+            object("d", 3),
+            object("e", 4),
+        ];
+        let merged = merge(&own, cached, Version(10));
+        let expected = [
+            ("a", 11),
+            ("b", 1),
+            ("c", 12),
+            ("d", 3),
+            ("e", 4),
+            ("f", 13),
+        ];
+        assert_eq!(
+            versions(&merged),
+            expected.map(|(name, version)| (name.to_owned(), version))
+        );
+    }
+
+    /// A server with two objects, and a cache that hears of each write later.
+    #[derive(Default)]
+    struct World {
+        version: u64,
+        server: BTreeMap<&'static str, Object>,
+        late: std::collections::VecDeque<Event>,
+        writer: Writer,
+        overlay: Overlay,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Own(&'static str),
+        Foreign(&'static str),
+        Delete(&'static str),
+        Deliver,
+    }
+
+    impl World {
+        fn step(&mut self, step: Step) {
+            match step {
+                Step::Own(name) => {
+                    let answer = self.write(name);
+                    self.overlay.put(answer, self.writer.cache().version());
+                }
+                Step::Foreign(name) => drop(self.write(name)),
+                Step::Delete(name) => {
+                    if self.server.remove(name).is_some() {
+                        self.version += 1;
+                        self.late
+                            .push_back(Event::Deleted(object(name, self.version)));
+                    }
+                }
+                Step::Deliver => {
+                    if let Some(change) = self
+                        .late
+                        .pop_front()
+                        .and_then(|event| self.writer.apply(event))
+                    {
+                        self.overlay.saw(&change);
+                    }
+                }
+            }
+        }
+
+        fn write(&mut self, name: &'static str) -> Object {
+            self.version += 1;
+            let written = object(name, self.version);
+            self.server.insert(name, written.clone());
+            self.late.push_back(Event::Applied(written.clone()));
+            written
+        }
+
+        fn read(&self) -> Vec<Object> {
+            let (cached, synced) = self.writer.cache().snapshot(None);
+            merge(self.overlay.iter(), cached, synced)
+        }
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let name = || prop_oneof![Just("a"), Just("b")];
+        prop_oneof![
+            name().prop_map(Step::Own),
+            name().prop_map(Step::Foreign),
+            name().prop_map(Step::Delete),
+            Just(Step::Deliver),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn overlay_with_a_late_watch_ends_as_an_eager_watch(steps in prop::collection::vec(step(), 0..60)) {
+            let mut world = World::default();
+            for step in steps {
+                world.step(step);
+            }
+            while !world.late.is_empty() {
+                world.step(Step::Deliver);
+            }
+            prop_assert_eq!(world.read(), world.server.values().cloned().collect::<Vec<_>>());
+            prop_assert_eq!(held(&world.overlay), vec![]);
+        }
+
+        #[test]
+        fn overlay_never_goes_back_in_time(steps in prop::collection::vec(step(), 0..60)) {
+            let mut world = World::default();
+            // The newest version of each object that a reader has seen, and the newest own answer.
+            let mut seen: BTreeMap<ObjectRef, Version> = BTreeMap::new();
+            for step in steps {
+                world.step(step);
+                let read = world.read();
+                for object in &read {
+                    let before = seen.insert(object.key().clone(), object.version()).unwrap_or_default();
+                    prop_assert!(object.version() >= before, "{:?} after {before}", object);
+                }
+                if let Step::Own(name) = step {
+                    let answer = &world.server[name];
+                    prop_assert!(read.contains(answer), "an own write is read at once: {:?}", answer);
+                }
+                for object in &read {
+                    let alone = newest(
+                        world.overlay.get(object.key()),
+                        world.writer.cache().get(object.key()),
+                        Cache::version(&world.writer.cache()),
+                    );
+                    prop_assert_eq!(alone.as_ref(), Some(object), "get and list agree");
+                }
+            }
+        }
+    }
+}

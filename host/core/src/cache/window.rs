@@ -1,0 +1,734 @@
+//! Own-write filter: decides which events, held while own writes are under way, to swallow, merge or release (FW).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::object::{Change, ObjectRef, Version};
+
+/// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`).
+#[derive(Debug, Default)]
+pub struct Windows(HashMap<ObjectRef, Window>);
+
+/// What was held about one object. Pure: events and facts in, at most one change out of each [`Window::check`].
+#[derive(Debug, Default)]
+pub struct Window {
+    /// Writes under way.
+    active: usize,
+    /// Versions that own writes were answered with, and whose echo has not been seen.
+    own: BTreeSet<Version>,
+    held: BTreeMap<Version, Held>,
+    /// No event up to this version is still to come.
+    passed: Version,
+    /// The primaries that the answers belonged to when they were written (`FW-7`).
+    mapped: BTreeSet<ObjectRef>,
+}
+
+/// Whether a list is being taken in, so that events may stand for several changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listing {
+    /// It is.
+    Running,
+    /// It is not: each change has its own event.
+    #[default]
+    Idle,
+}
+
+/// What becomes of an event.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is no window: it goes on as it is.
+    Pass(Change),
+    /// It is kept, or was the echo of an own write.
+    Held,
+    /// The window lets this go on.
+    Released(Released),
+}
+
+/// What a window lets go on, in place of what it held.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Released {
+    /// The widest change that the held events add up to.
+    pub change: Change,
+    /// Primaries to be told besides those that the change itself names (`FW-7`).
+    pub mapped: BTreeSet<ObjectRef>,
+}
+
+#[derive(Debug)]
+struct Held {
+    change: Change,
+    listing: Listing,
+}
+
+// === impl Windows ===
+
+impl Windows {
+    /// Opens a window for a write that starts, or notes one more write in it. `synced` is what the cache has seen by
+    /// now: the write can't have a version up to that, unless it changes nothing.
+    pub fn open(&mut self, key: &ObjectRef, synced: Version) {
+        let window = self.0.entry(key.clone()).or_insert_with(|| Window {
+            passed: synced,
+            ..Window::default()
+        });
+        window.active += 1;
+    }
+
+    /// Notes what a write was answered with, and the primaries that the answer belongs to (`FW-7`).
+    pub fn answered(&mut self, key: &ObjectRef, version: Version, mapped: BTreeSet<ObjectRef>) {
+        if let Some(window) = self.0.get_mut(key) {
+            window.answered(version);
+            window.mapped.extend(mapped);
+        }
+    }
+
+    /// Ends a write, answered or not (`FW-5`). Returns what must not be held any longer.
+    pub fn close(&mut self, key: &ObjectRef) -> Option<Released> {
+        let window = self.0.get_mut(key)?;
+        window.active = window.active.saturating_sub(1);
+        self.check(key)
+    }
+
+    /// Takes an event from the watch (`FW-1`). `at` is the version at which it happened: that of its object, or that of
+    /// the list which found the object gone.
+    pub fn admit(&mut self, change: Change, at: Version, listing: Listing) -> Verdict {
+        let Some(window) = (if self.0.is_empty() {
+            None
+        } else {
+            self.0.get_mut(change.object().key())
+        }) else {
+            return Verdict::Pass(change);
+        };
+        let key = change.object().key().clone();
+        window.hold(change, at, listing);
+        self.check(&key).map_or(Verdict::Held, Verdict::Released)
+    }
+
+    /// Ends a list that was taken at `version`, for the objects that it `covers`: the echoes up to that version are
+    /// not to come any more. Returns what must not be held any longer, ordered by key.
+    pub fn listed(
+        &mut self,
+        version: Version,
+        covers: impl Fn(&ObjectRef) -> bool,
+    ) -> Vec<Released> {
+        let covered: BTreeSet<ObjectRef> =
+            self.0.keys().filter(|key| covers(key)).cloned().collect();
+        let settle = |key: &ObjectRef| {
+            self.0.get_mut(key)?.passed(version);
+            self.check(key)
+        };
+        covered.iter().filter_map(settle).collect()
+    }
+
+    /// Forgets what is held about the objects that `which` names (`OV-5`). A write under way keeps its window, empty.
+    pub fn discard(&mut self, which: impl Fn(&ObjectRef) -> bool) {
+        self.0.retain(|key, window| {
+            if which(key) {
+                window.own.clear();
+                window.held.clear();
+            }
+            !window.is_done()
+        });
+    }
+
+    /// Returns the number of windows.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no windows.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `FW-4`: a window goes when there is nothing left that it could wait for.
+    fn check(&mut self, key: &ObjectRef) -> Option<Released> {
+        let window = self.0.get_mut(key)?;
+        let change = window.check();
+        let mapped = change
+            .as_ref()
+            .map(|_| window.mapped.clone())
+            .unwrap_or_default();
+        if window.is_done() {
+            self.0.remove(key);
+        }
+        change.map(|change| Released { change, mapped })
+    }
+}
+
+// === impl Window ===
+
+impl Window {
+    fn hold(&mut self, change: Change, at: Version, listing: Listing) {
+        self.held.insert(at, Held { change, listing });
+    }
+
+    fn answered(&mut self, version: Version) {
+        // RO-7, FW-9: of what has passed, no echo will come; waiting for it would keep the window for ever.
+        if version > self.passed {
+            self.own.insert(version);
+        }
+    }
+
+    fn passed(&mut self, version: Version) {
+        self.passed = self.passed.max(version);
+        self.own = self.own.split_off(&after(version));
+    }
+
+    fn is_done(&self) -> bool {
+        self.active == 0 && self.own.is_empty() && self.held.is_empty()
+    }
+
+    /// Returns what must not be held any longer (`FW-2`, the numbers are its cases).
+    fn check(&mut self) -> Option<Change> {
+        let (last, _) = self.held.last_key_value()?; // 1
+        let first_deleted = self
+            .held
+            .first_key_value()
+            .is_some_and(|(_, first)| is_deleted(&first.change));
+        if self.own.is_empty() {
+            // 2, 3; else 4
+            return (self.active == 0 || first_deleted)
+                .then(|| self.range(None))
+                .flatten();
+        }
+        let echoed = *self.own.range(..=last).next_back()?; // 4
+        let awaited = self.own.range(after(echoed)..).next().copied();
+        match awaited {
+            None if self.active == 0 => self.range(None), // 5
+            Some(awaited) => self.range(Some(awaited)),   // 6
+            None => self.range(Some(after(echoed))),      // 7
+        }
+    }
+
+    /// Takes out what was held before `end` (none = all) together with the own versions before it, and returns what
+    /// that adds up to.
+    fn range(&mut self, end: Option<Version>) -> Option<Change> {
+        let later = end.map(|end| self.held.split_off(&end)).unwrap_or_default();
+        let held = std::mem::replace(&mut self.held, later);
+        let (&last, _) = held.last_key_value()?;
+        let later = end.map(|end| self.own.split_off(&end)).unwrap_or_default();
+        let own = std::mem::replace(&mut self.own, later);
+        self.passed = self.passed.max(last);
+        sum(held, &own)
+    }
+}
+
+/// Returns what held events add up to, given the own versions among them (`FW-3`, the numbers are its cases).
+fn sum(mut held: BTreeMap<Version, Held>, own: &BTreeSet<Version>) -> Option<Change> {
+    let listed = held.values().any(|held| held.listing == Listing::Running);
+    if is_deleted(&held.last_key_value()?.1.change) {
+        return held.pop_last().map(|(_, last)| last.change); // 1
+    }
+    if is_deleted(&held.first_key_value()?.1.change) {
+        held.pop_first(); // 2
+    }
+    if !listed && held.keys().eq(own) {
+        return None; // 3
+    }
+    let (_, first) = held.pop_first()?;
+    let Some((_, last)) = held.pop_last() else {
+        return Some(first.change); // 4
+    };
+    let new = last.change.object().clone();
+    Some(match first.change {
+        // 5, but an object that is new stays new: as an update it would not pass a filter that looks at generations,
+        // and nobody would ever hear of it (FW-8).
+        Change::Added(_) => Change::Added(new),
+        Change::Updated { old, .. } | Change::Deleted { last: old, .. } => {
+            Change::Updated { old, new }
+        }
+    })
+}
+
+fn is_deleted(change: &Change) -> bool {
+    matches!(change, Change::Deleted { .. })
+}
+
+fn after(version: Version) -> Version {
+    Version(version.0.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::object::{Gvk, Managers, Object};
+
+    fn key() -> ObjectRef {
+        ObjectRef::namespaced("n", "a")
+    }
+
+    fn object(version: u64) -> Object {
+        named("a", version)
+    }
+
+    fn named(name: &str, version: u64) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}"}}}}"#
+        );
+        Object::parse(
+            &json,
+            &Gvk::parse("v1", "ConfigMap").unwrap(),
+            &Managers::default(),
+        )
+        .unwrap()
+    }
+
+    fn updated(version: u64, old: u64) -> Change {
+        Change::Updated {
+            old: object(old),
+            new: object(version),
+        }
+    }
+
+    fn deleted(version: u64) -> Change {
+        Change::Deleted {
+            last: object(version),
+            unknown: false,
+        }
+    }
+
+    /// Writes a change as the semantics do: `A100`, `U100<99` (old 99), `D100`.
+    fn show(change: &Change) -> String {
+        match change {
+            Change::Added(new) => format!("A{}", new.version()),
+            Change::Updated { old, new } => format!("U{}<{}", new.version(), old.version()),
+            Change::Deleted { last, .. } => format!("D{}", last.version()),
+        }
+    }
+
+    /// Plays a script on one window. Its words: `begin` and `end` of a write; `own100`, an answer; `A100`, `U100`
+    /// (old 99), `D100`, events; `list` and `listed` around a list; `?` runs CHECK and notes what it emits; `gone`
+    /// notes whether the window may go.
+    fn play(script: &str) -> String {
+        let mut window = Window::default();
+        let mut listing = Listing::Idle;
+        let mut noted = Vec::new();
+        for word in script.split_whitespace() {
+            let version = || {
+                word.trim_start_matches(|c: char| !c.is_ascii_digit())
+                    .parse::<u64>()
+                    .unwrap()
+            };
+            match word {
+                "begin" => window.active += 1,
+                "end" => window.active -= 1,
+                "list" => listing = Listing::Running,
+                "listed" => listing = Listing::Idle,
+                "?" => noted.push(window.check().as_ref().map_or("-".to_owned(), show)),
+                "gone" => noted.push(if window.is_done() { "gone" } else { "stays" }.to_owned()),
+                own if own.starts_with("own") => window.answered(Version(version())),
+                event => {
+                    let version = version();
+                    let change = match event.chars().next().unwrap() {
+                        'A' => Change::Added(object(version)),
+                        'U' => updated(version, version - 1),
+                        'D' => deleted(version),
+                        other => panic!("no such event: {other}"),
+                    };
+                    window.hold(change, Version(version), listing);
+                }
+            }
+        }
+        noted.join(" ")
+    }
+
+    #[test]
+    fn what_was_held_is_swallowed_merged_or_released() {
+        // Semantics §27, filter window, row by row.
+        for (script, emitted) in [
+            ("begin own100 U100 ? gone end gone", "- stays gone"),
+            ("begin own100 A100 ?", "-"),
+            ("begin own100 U99 U100 ?", "U100<98"),
+            (
+                "begin own100 begin own101 U100 ? end end gone U101 ? gone",
+                "- stays - gone",
+            ),
+            ("begin own100 end gone A101 ? gone", "stays A101 gone"),
+            ("begin U100 ? end ? gone", "- U100<99 gone"),
+            ("begin own101 U100 U101 U102 end ? gone", "U102<99 gone"),
+            (
+                "begin own101 begin U100 U101 U102 ? end own102 ? end gone",
+                "U101<99 - gone",
+            ),
+            (
+                "begin own100 begin own102 U100 U101 U102 ? end end gone",
+                "U102<99 gone",
+            ),
+            (
+                "begin own100 begin own102 U100 U101 ? end gone U102 ? end gone",
+                "U101<99 stays - gone",
+            ),
+            ("begin own100 D100 ? end gone", "D100 gone"),
+            ("begin own100 D99 A100 ? end gone", "- gone"),
+            ("begin own102 U100 D101 A102 ? end gone", "U102<99 gone"),
+            (
+                "begin own100 U100 D101 ? gone end ? gone",
+                "- stays D101 gone",
+            ),
+            (
+                "begin own101 U100 U101 D102 ? end gone ? gone",
+                "U101<99 stays D102 gone",
+            ),
+            ("begin own100 list U100 listed ? end gone", "U100<99 gone"),
+            (
+                "begin own100 U98 ? end ? list U100 listed ? gone",
+                "- - U100<97 gone",
+            ),
+        ] {
+            assert_eq!(play(script), emitted, "{script}");
+        }
+    }
+
+    #[test]
+    fn each_case_of_check_and_range() {
+        for (case, script, emitted) in [
+            ("FW-2.1", "begin own100 ? end ?", "- -"),
+            ("FW-2.2", "begin end U100 ?", "U100<99"),
+            ("FW-2.3", "begin D100 ?", "D100"),
+            ("FW-2.4", "begin own100 U99 ?", "-"),
+            ("FW-2.5", "begin own100 end U100 U101 ?", "U101<99"),
+            (
+                "FW-2.6",
+                "begin own100 own103 end U100 U101 ? U103 ? gone",
+                "U101<99 - gone",
+            ),
+            ("FW-2.7", "begin own100 U100 U101 ? end ?", "- U101<100"),
+            ("FW-3.1", "begin U100 U101 D102 end ?", "D102"),
+            ("FW-3.2", "begin own101 D100 A101 U102 end ?", "A102"),
+            ("FW-3.3", "begin own100 own101 U100 U101 ?", "-"),
+            (
+                "FW-3.3, tagged",
+                "begin own100 own101 U100 list U101 listed ?",
+                "U101<99",
+            ),
+            ("FW-3.4", "begin D100 A101 end ?", "A101"),
+            ("FW-3.5", "begin U100 U101 U102 end ?", "U102<99"),
+            ("FW-3.5, new", "begin A100 U101 end ?", "A101"),
+            ("a version twice", "begin U100 U100 end ?", "U100<99"),
+            (
+                "RO-7, no echo to come",
+                "begin D101 ? own100 end gone",
+                "D101 gone",
+            ),
+        ] {
+            assert_eq!(play(script), emitted, "{case}: {script}");
+        }
+    }
+
+    #[test]
+    fn without_a_window_events_pass_straight_through() {
+        let mut windows = Windows::default();
+        let change = updated(100, 99);
+        assert_eq!(
+            windows.admit(change.clone(), Version(100), Listing::Running),
+            Verdict::Pass(change.clone())
+        );
+        windows.open(&ObjectRef::namespaced("n", "b"), Version(0));
+        assert_eq!(
+            windows.admit(change.clone(), Version(100), Listing::Idle),
+            Verdict::Pass(change)
+        );
+    }
+
+    #[test]
+    fn a_write_that_fails_lets_go_what_was_held() {
+        // FW-5
+        let mut windows = Windows::default();
+        windows.open(&key(), Version(99));
+        assert_eq!(
+            windows.admit(updated(100, 99), Version(100), Listing::Idle),
+            Verdict::Held
+        );
+        let released = Released {
+            change: updated(100, 99),
+            mapped: BTreeSet::new(),
+        };
+        assert_eq!(windows.close(&key()), Some(released));
+        assert!(windows.is_empty());
+        assert_eq!(windows.close(&key()), None);
+    }
+
+    #[test]
+    fn what_is_released_names_the_primaries_of_the_writes() {
+        // FW-7
+        let mut windows = Windows::default();
+        let mapped = BTreeSet::from([ObjectRef::namespaced("n", "primary")]);
+        windows.open(&key(), Version(99));
+        windows.answered(&key(), Version(100), mapped.clone());
+        assert_eq!(windows.close(&key()), None);
+        let verdict = windows.admit(updated(101, 99), Version(101), Listing::Idle);
+        assert_eq!(
+            verdict,
+            Verdict::Released(Released {
+                change: updated(101, 99),
+                mapped
+            })
+        );
+        assert!(windows.is_empty());
+    }
+
+    #[test]
+    fn a_window_outlives_its_write_until_the_echo_comes_and_no_longer() {
+        // FW-4, FW-9
+        let mut windows = Windows::default();
+        windows.open(&key(), Version(99));
+        windows.answered(&key(), Version(100), BTreeSet::new());
+        assert_eq!((windows.close(&key()), windows.len()), (None, 1));
+        assert_eq!(
+            windows.admit(updated(100, 99), Version(100), Listing::Idle),
+            Verdict::Held
+        );
+        assert!(windows.is_empty());
+        let again = updated(100, 99);
+        assert_eq!(
+            windows.admit(again.clone(), Version(100), Listing::Idle),
+            Verdict::Pass(again)
+        );
+    }
+
+    #[test]
+    fn a_write_that_changed_nothing_leaves_no_window() {
+        // RO-7
+        let mut windows = Windows::default();
+        windows.open(&key(), Version(100));
+        windows.answered(&key(), Version(100), BTreeSet::new());
+        assert_eq!(windows.close(&key()), None);
+        assert!(windows.is_empty());
+    }
+
+    #[test]
+    fn a_finished_list_ends_the_wait_for_echoes_it_has_overtaken() {
+        let mut windows = Windows::default();
+        windows.open(&key(), Version(90));
+        windows.answered(&key(), Version(100), BTreeSet::new());
+        windows.open(&ObjectRef::namespaced("n", "b"), Version(90));
+        windows.answered(
+            &ObjectRef::namespaced("n", "b"),
+            Version(120),
+            BTreeSet::new(),
+        );
+        windows.close(&ObjectRef::namespaced("n", "b"));
+        assert_eq!(windows.close(&key()), None);
+        assert_eq!(windows.listed(Version(110), |_| true), []);
+        assert_eq!(windows.len(), 1, "the echo of 120 is still to come");
+    }
+
+    #[test]
+    fn a_missed_deletion_counts_as_of_the_list_that_found_it() {
+        // The own version 100 was never seen; the object as last seen has version 98.
+        let gone = || Change::Deleted {
+            last: object(98),
+            unknown: true,
+        };
+        let mut windows = Windows::default();
+        windows.open(&key(), Version(98));
+        windows.answered(&key(), Version(100), BTreeSet::new());
+        windows.close(&key());
+        let verdict = windows.admit(gone(), Version(110), Listing::Running);
+        assert_eq!(
+            verdict,
+            Verdict::Released(Released {
+                change: gone(),
+                mapped: BTreeSet::new()
+            })
+        );
+        assert!(windows.is_empty());
+    }
+
+    #[test]
+    fn discarding_forgets_one_object_only() {
+        // Semantics §27, ghost removal.
+        let other = ObjectRef::namespaced("n", "b");
+        let mut windows = Windows::default();
+        for (key, name) in [(key(), "a"), (other.clone(), "b")] {
+            windows.open(&key, Version(0));
+            let change = Change::Added(named(name, 100));
+            assert_eq!(
+                windows.admit(change, Version(100), Listing::Idle),
+                Verdict::Held
+            );
+        }
+        windows.discard(|key| key.name.as_ref() == "a");
+        assert_eq!(windows.close(&key()), None);
+        let released = Released {
+            change: Change::Added(named("b", 100)),
+            mapped: BTreeSet::new(),
+        };
+        assert_eq!(windows.close(&other), Some(released));
+    }
+
+    // === no foreign change is lost ===
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// A write of ours starts.
+        Begin,
+        /// The server carries the oldest one out that it has not.
+        Write,
+        /// The answer of the n-th one under way arrives, if it was carried out.
+        Answer(usize),
+        /// The n-th one under way is given up, carried out or not.
+        GiveUp(usize),
+        /// Somebody else writes.
+        Foreign,
+        /// The watch delivers one event.
+        Deliver,
+        /// The watch breaks, and a list delivers the newest version.
+        List,
+    }
+
+    #[derive(Default)]
+    struct World {
+        windows: Windows,
+        /// The newest version at the server, and in the cache.
+        server: u64,
+        cached: u64,
+        /// Writes under way, with their version once carried out.
+        writes: Vec<Option<u64>>,
+        late: VecDeque<u64>,
+        /// What somebody else wrote, or we without hearing of it.
+        foreign: Vec<u64>,
+        emitted: Vec<Change>,
+    }
+
+    impl World {
+        fn step(&mut self, step: Step) {
+            match step {
+                Step::Begin => {
+                    self.windows.open(&key(), Version(self.cached));
+                    self.writes.push(None);
+                }
+                Step::Write => {
+                    if let Some(place) = self.writes.iter().position(Option::is_none) {
+                        let version = self.write();
+                        self.writes[place] = Some(version);
+                    }
+                }
+                Step::Answer(n) => {
+                    if let Some(place) = self.writes.len().checked_sub(1).map(|last| n.min(last))
+                        && let Some(version) = self.writes[place]
+                    {
+                        self.writes.remove(place);
+                        self.windows
+                            .answered(&key(), Version(version), BTreeSet::new());
+                        let released = self.windows.close(&key());
+                        self.emitted
+                            .extend(released.map(|released| released.change));
+                    }
+                }
+                Step::GiveUp(n) => {
+                    if let Some(place) = self.writes.len().checked_sub(1).map(|last| n.min(last)) {
+                        self.foreign.extend(self.writes.remove(place));
+                        let released = self.windows.close(&key());
+                        self.emitted
+                            .extend(released.map(|released| released.change));
+                    }
+                }
+                Step::Foreign => {
+                    let version = self.write();
+                    self.foreign.push(version);
+                }
+                Step::Deliver => {
+                    if let Some(version) = self.late.pop_front() {
+                        self.deliver(version, Listing::Idle);
+                    }
+                }
+                Step::List => {
+                    self.late.clear();
+                    if self.server > self.cached {
+                        self.deliver(self.server, Listing::Running);
+                    }
+                    let released = self.windows.listed(Version(self.server), |_| true);
+                    self.emitted
+                        .extend(released.into_iter().map(|released| released.change));
+                }
+            }
+        }
+
+        fn write(&mut self) -> u64 {
+            self.server += 1;
+            self.late.push_back(self.server);
+            self.server
+        }
+
+        fn deliver(&mut self, version: u64, listing: Listing) {
+            let change = match self.cached {
+                0 => Change::Added(object(version)),
+                old => updated(version, old),
+            };
+            self.cached = version;
+            match self.windows.admit(change, Version(version), listing) {
+                Verdict::Pass(change) | Verdict::Released(Released { change, .. }) => {
+                    self.emitted.push(change);
+                }
+                Verdict::Held => {}
+            }
+        }
+
+        fn finish(&mut self) {
+            while !self.late.is_empty() {
+                self.step(Step::Deliver);
+            }
+            while !self.writes.is_empty() {
+                self.step(Step::Write);
+                self.step(Step::Answer(0));
+                self.step(Step::Deliver);
+            }
+        }
+
+        fn told(&self, version: u64) -> bool {
+            self.emitted.iter().any(|change| match change {
+                Change::Added(new) => version <= new.version().0,
+                Change::Updated { old, new } => {
+                    old.version().0 < version && version <= new.version().0
+                }
+                Change::Deleted { .. } => false,
+            })
+        }
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => Just(Step::Begin),
+            3 => Just(Step::Write),
+            3 => (0..3_usize).prop_map(Step::Answer),
+            1 => (0..3_usize).prop_map(Step::GiveUp),
+            2 => Just(Step::Foreign),
+            4 => Just(Step::Deliver),
+            1 => Just(Step::List),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_foreign_change_is_lost_and_no_window_left(steps in prop::collection::vec(step(), 0..80)) {
+            let mut world = World::default();
+            for step in steps {
+                world.step(step);
+            }
+            world.finish();
+            for version in &world.foreign {
+                prop_assert!(world.told(*version), "{version} is lost: {:?}", world.emitted);
+            }
+            prop_assert!(world.windows.is_empty(), "{:?}", world.windows);
+        }
+
+        #[test]
+        fn own_writes_one_after_the_other_are_never_told(lags in prop::collection::vec(0..5_usize, 1..20)) {
+            let mut world = World { server: 1, cached: 1, ..World::default() };
+            for lag in lags {
+                world.step(Step::Begin);
+                world.step(Step::Write);
+                // The echo may come before the answer, after it, or after the next write.
+                (0..lag / 2).for_each(|_| world.step(Step::Deliver));
+                world.step(Step::Answer(0));
+                (0..lag % 2).for_each(|_| world.step(Step::Deliver));
+            }
+            world.finish();
+            prop_assert_eq!(&world.emitted, &vec![]);
+            prop_assert!(world.windows.is_empty());
+        }
+    }
+}

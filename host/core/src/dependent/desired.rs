@@ -1,0 +1,249 @@
+//! Turns what the component answered into an object that can be sent: complete, named, and tied to its primary
+//! (KD-2, KD-3).
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::Error;
+use super::sanitize::Storage;
+use crate::manifest::Dependent;
+use crate::object::{Gvk, Object, ObjectRef, Scope};
+
+/// What an object should be: the answer of the component, checked and completed.
+#[derive(Clone, PartialEq)]
+pub struct Desired {
+    key: ObjectRef,
+    tree: Value,
+}
+
+/// Whose desired state it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The dependent's name.
+    pub name: &'a str,
+    /// The dependent, as the manifest declares it.
+    pub dependent: &'a Dependent,
+    /// Whether objects of its kind live in a namespace.
+    pub scope: Scope,
+    /// The primary that it belongs to.
+    pub primary: &'a Object,
+    /// The kind of the primary.
+    pub primary_gvk: &'a Gvk,
+}
+
+impl Desired {
+    /// Reads the component's answer for a dependent, and completes it:
+    ///
+    /// * `apiVersion` and `kind` as declared, the namespace of the primary if the kind has one;
+    /// * an owner reference if the dependent is created here and garbage collected (`KD-2`), else, if it is created
+    ///   here, the mapping annotations (`KD-3`);
+    /// * `stringData` of a Secret becomes `data`, because what is only written can't be compared;
+    /// * nulls vanish, as they would in the API server, except in custom resources, where null can be a value.
+    ///
+    /// # Errors
+    /// [`Error`] for an answer that is no object, contradicts the manifest, lacks a name, or can't be tied to its
+    /// primary. No text holds anything out of the object but its kind, name and namespace.
+    pub fn parse(answer: &str, origin: &Origin<'_>) -> Result<Self, Error> {
+        let tree = serde_json::from_str(answer)
+            .map_err(|source| Error::NotJson { dependent: origin.name.to_owned(), source })?;
+        let Value::Object(mut tree) = tree else {
+            let found = sort(&tree);
+            return Err(origin.wrong("what `desired` returned", found, "an object with metadata.name"));
+        };
+        let Origin { dependent: Dependent { gvk, .. }, .. } = origin;
+        origin.state(&mut tree, "apiVersion", &gvk.api_version())?;
+        origin.state(&mut tree, "kind", &gvk.kind)?;
+        match Storage::of(&gvk.api_version()) {
+            Storage::Struct => tree.values_mut().for_each(drop_nulls),
+            Storage::Verbatim => tree.get_mut("metadata").into_iter().for_each(drop_nulls),
+        }
+        if gvk.group.is_empty() && &*gvk.kind == "Secret" {
+            origin.encode(&mut tree)?;
+        }
+        let mut metadata = match tree.remove("metadata") {
+            Some(Value::Object(metadata)) => metadata,
+            None => return Err(origin.wrong("metadata.name", "nothing", "a name")),
+            Some(other) => return Err(origin.wrong("metadata", sort(&other), "an object with a name")),
+        };
+        let key = origin.key(&metadata)?;
+        if let Some(namespace) = &key.namespace {
+            metadata.insert("namespace".to_owned(), json!(&**namespace));
+        }
+        origin.tie(&mut metadata, &key)?;
+        tree.insert("metadata".to_owned(), Value::Object(metadata));
+        Ok(Self { key, tree: Value::Object(tree) })
+    }
+
+    /// Returns name and namespace.
+    pub fn key(&self) -> &ObjectRef {
+        &self.key
+    }
+
+    /// Returns the object.
+    pub fn tree(&self) -> &Value {
+        &self.tree
+    }
+
+    /// Returns the JSON text of the object, as it is sent.
+    pub fn json(&self) -> String {
+        self.tree.to_string()
+    }
+}
+
+impl std::fmt::Debug for Desired {
+    /// Writes the key only: bodies may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Desired({})", self.key)
+    }
+}
+
+impl Origin<'_> {
+    /// Fills in a field that the manifest knows, or checks that it says the same.
+    fn state(&self, tree: &mut Map<String, Value>, field: &'static str, right: &str) -> Result<(), Error> {
+        match tree.get(field) {
+            None | Some(Value::Null) => {
+                tree.insert(field.to_owned(), json!(right));
+                Ok(())
+            }
+            Some(Value::String(text)) if text == right => Ok(()),
+            Some(other) => Err(self.wrong(field, said(other), format!("{right:?} as in the manifest, or nothing"))),
+        }
+    }
+
+    /// Returns name and namespace, the latter the primary's by default.
+    fn key(&self, metadata: &Map<String, Value>) -> Result<ObjectRef, Error> {
+        let name = match metadata.get("name") {
+            Some(Value::String(name)) if !name.is_empty() => name,
+            None => return Err(self.wrong("metadata.name", "nothing", "a name")),
+            Some(other) => return Err(self.wrong("metadata.name", said(other), "a name")),
+        };
+        let given = match metadata.get("namespace") {
+            None => None,
+            Some(Value::String(namespace)) => Some(namespace.as_str()).filter(|text| !text.is_empty()),
+            Some(other) => return Err(self.wrong("metadata.namespace", said(other), "a name, or nothing")),
+        };
+        let kind = &self.dependent.gvk.kind;
+        let namespace = match (self.scope, given, &self.primary.key().namespace) {
+            (Scope::Namespaced, Some(given), _) => Some(Arc::from(given)),
+            (Scope::Namespaced, None, Some(own)) => Some(own.clone()),
+            (Scope::Namespaced, None, None) => {
+                let right = format!("a namespace: a {kind} lives in one, and the primary has none to inherit");
+                return Err(self.wrong("metadata.namespace", "nothing", right));
+            }
+            (Scope::Cluster, None, _) => None,
+            (Scope::Cluster, Some(given), _) => {
+                let right = format!("nothing: a {kind} does not live in a namespace");
+                return Err(self.wrong("metadata.namespace", format!("{given:?}"), right));
+            }
+        };
+        Ok(ObjectRef { namespace, name: name.as_str().into() })
+    }
+
+    /// Adds what leads from the dependent to its primary.
+    fn tie(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
+        match (self.dependent.manage.create, self.dependent.garbage_collected) {
+            (true, true) => self.own(metadata, key),
+            (true, false) => self.annotate(metadata),
+            (false, _) => Ok(()),
+        }
+    }
+
+    /// `KD-2`: an owner reference, unless there is one to the same uid.
+    fn own(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
+        let owner = self.primary.header();
+        if owner.key.namespace.is_some() && owner.key.namespace != key.namespace {
+            let (dependent, object, primary) = (self.name.to_owned(), key.clone(), owner.key.clone());
+            return Err(Error::Unownable { dependent, object, primary });
+        }
+        let references = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
+        let Value::Array(references) = references else {
+            return Err(self.wrong("metadata.ownerReferences", sort(references), "a list"));
+        };
+        if references.iter().all(|reference| reference.get("uid").and_then(Value::as_str) != Some(&owner.uid)) {
+            references.push(json!({
+                "apiVersion": self.primary_gvk.api_version(),
+                "kind": &*self.primary_gvk.kind,
+                "name": &*owner.key.name,
+                "uid": &*owner.uid,
+                "controller": false,
+                "blockOwnerDeletion": false,
+            }));
+        }
+        Ok(())
+    }
+
+    /// `KD-3`: annotations that name the primary.
+    fn annotate(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        let Value::Object(annotations) = annotations else {
+            return Err(self.wrong("metadata.annotations", sort(annotations), "a map of strings"));
+        };
+        let (keys, primary, gvk) = (&self.dependent.mapping, self.primary.key(), self.primary_gvk);
+        annotations.insert(keys.name.to_string(), json!(&*primary.name));
+        if let (Some(key), Some(namespace)) = (&keys.namespace, &primary.namespace) {
+            annotations.insert(key.to_string(), json!(&**namespace));
+        }
+        if let Some(key) = &keys.kind {
+            // ID-2
+            annotations.insert(key.to_string(), json!(format!("{}/{}", gvk.api_version(), gvk.kind)));
+        }
+        Ok(())
+    }
+
+    /// Moves a Secret's `stringData` to `data`, as the API server does.
+    fn encode(&self, tree: &mut Map<String, Value>) -> Result<(), Error> {
+        let Some(plain) = tree.remove("stringData") else { return Ok(()) };
+        let Value::Object(plain) = plain else {
+            return Err(self.wrong("stringData", sort(&plain), "a map of strings"));
+        };
+        let data = tree.entry("data").or_insert_with(|| json!({}));
+        let Value::Object(data) = data else {
+            return Err(self.wrong("data", sort(data), "a map of strings"));
+        };
+        for (name, value) in plain {
+            let Value::String(text) = &value else {
+                return Err(self.wrong("stringData", format!("{} for {name:?}", sort(&value)), "a map of strings"));
+            };
+            data.insert(name, json!(STANDARD.encode(text)));
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, field: &'static str, found: impl Into<String>, right: impl Into<String>) -> Error {
+        Error::Field { dependent: self.name.to_owned(), field, found: found.into(), right: right.into() }
+    }
+}
+
+/// Returns what a value is, without saying its contents.
+fn sort(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Returns a string, for fields that are no secret; of other values only what they are.
+fn said(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => sort(value).to_owned(),
+    }
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

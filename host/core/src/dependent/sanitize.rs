@@ -1,0 +1,292 @@
+//! Decides whether a difference is only the API server's way of writing down what was applied (SN rules).
+//!
+//! Asked about a difference only, so that comparing equal trees costs nothing here. It goes beyond `SN-1` and `SN-2`
+//! where a real API server was seen to answer otherwise than it was asked, and where a difference would therefore be
+//! "repaired" for ever (`SSA-5`).
+
+use serde_json::Value;
+
+use super::difference::Step;
+
+/// The kind of the object that is compared, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind<'a> {
+    /// The kind: `StatefulSet`.
+    pub(super) name: &'a str,
+    /// How the API server keeps objects of this kind.
+    pub(super) storage: Storage,
+}
+
+/// How the API server keeps objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// As a Go struct: null and zero values vanish, quantities are written anew. All built-in kinds.
+    Struct,
+    /// As it was sent: custom resources, except for their metadata.
+    Verbatim,
+}
+
+/// How much of the object is owned together with the place of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// The field itself. If it is owned but missing, then a zero value was applied: when somebody else removes a field,
+    /// ownership goes too.
+    Field,
+    /// The place is inside a value that is owned as a whole, so nothing is known about it.
+    Within,
+}
+
+/// Two values that are not the same. None stands for a missing one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Difference<'a> {
+    /// Where.
+    pub(super) path: &'a [Step<'a>],
+    /// What is owned there.
+    pub(super) extent: Extent,
+    /// What the API server has.
+    pub(super) found: Option<&'a Value>,
+    /// What was asked for.
+    pub(super) wanted: Option<&'a Value>,
+}
+
+impl<'a> Kind<'a> {
+    /// Returns the kind of an object: of the first of these trees that states it.
+    pub(super) fn of(trees: [&'a Value; 2]) -> Self {
+        let stated = |field| trees.iter().find_map(|tree| tree.get(field).and_then(Value::as_str)).unwrap_or_default();
+        Self { name: stated("kind"), storage: Storage::of(stated("apiVersion")) }
+    }
+
+    /// Whether this is `v1 Secret`; judged by the kind alone, to be on the safe side.
+    pub(super) fn is_secret(self) -> bool {
+        self.name == "Secret"
+    }
+
+    /// How the API server keeps what is at `path`.
+    pub(super) fn storage_at(self, path: &[Step<'_>]) -> Storage {
+        match path.first() {
+            Some(Step::Key("metadata")) => Storage::Struct,
+            _ => self.storage,
+        }
+    }
+}
+
+impl Storage {
+    /// Returns how kinds of this `apiVersion` are kept. Built-in groups have no dot, or end in `.k8s.io`; a CRD of a
+    /// group in `k8s.io` passes for one, which only makes its zero values count as missing.
+    pub(super) fn of(api_version: &str) -> Self {
+        match api_version.split_once('/') {
+            Some((group, _)) if group.contains('.') && !group.ends_with(".k8s.io") => Self::Verbatim,
+            _ => Self::Struct,
+        }
+    }
+}
+
+/// Whether a difference is none.
+pub(super) fn excused(kind: Kind<'_>, difference: &Difference<'_>) -> bool {
+    let Difference { path, extent, found, wanted } = *difference;
+    let storage = kind.storage_at(path);
+    match (found, wanted) {
+        (None, None | Some(Value::Null)) => true,
+        (None, Some(wanted)) => storage == Storage::Struct && vanishes(wanted, extent),
+        (Some(Value::Object(_)), Some(Value::Object(wanted))) => wanted.is_empty() && granular(kind, path),
+        (Some(found), Some(wanted)) => respelled(kind, path, found, wanted),
+        (Some(found), None) => storage == Storage::Struct && extent == Extent::Within && default_at(kind, path, found),
+    }
+}
+
+/// Whether these are two spellings of one quantity.
+pub(super) fn respelled(kind: Kind<'_>, path: &[Step<'_>], found: &Value, wanted: &Value) -> bool {
+    kind.storage_at(path) == Storage::Struct && quantity_at(path) && same_quantity(found, wanted) == Some(true)
+}
+
+/// Whether the API server drops a value of a struct. `SN-2`'s empty variable is such a case: `value: ""`.
+fn vanishes(wanted: &Value, extent: Extent) -> bool {
+    match (wanted, extent) {
+        (Value::Null, _) => true,
+        (Value::String(text), _) => text.is_empty(),
+        (Value::Array(items), _) => items.is_empty(),
+        // A pointer to one of these stays, and absent means something else: tolerationSeconds, namespaceSelector.
+        (Value::Bool(_) | Value::Number(_) | Value::Object(_), Extent::Within) => false,
+        (Value::Bool(truth), Extent::Field) => !truth,
+        (Value::Number(number), Extent::Field) => number.as_f64() == Some(0.0),
+        (Value::Object(fields), Extent::Field) => fields.is_empty(),
+    }
+}
+
+/// Whether the map at `path` is merged field by field, so that an empty one asks for nothing. Types generated from Go
+/// write these even if nobody set them.
+fn granular(kind: Kind<'_>, path: &[Step<'_>]) -> bool {
+    kind.storage_at(path) == Storage::Struct
+        && matches!(
+            path,
+            [.., Step::Key("metadata"), Step::Key("labels" | "annotations")]
+                | [.., Step::Key("template" | "jobTemplate"), Step::Key("metadata" | "spec")]
+                | [Step::Key("spec")]
+                | [Step::Key("spec"), Step::Key("strategy" | "updateStrategy")]
+        )
+}
+
+/// Whether the API server puts this value where nothing was asked for, inside something that is owned as a whole.
+fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
+    match *names(path) {
+        // SN-1
+        [.., "volumeClaimTemplates", "apiVersion" | "kind" | "status"]
+        | [.., "volumeClaimTemplates", "spec", "volumeMode"] => kind.name == "StatefulSet",
+        [.., "fieldRef", "apiVersion"] => found == "v1",
+        [.., "resourceFieldRef", "divisor"] => found == "0",
+        [.., "serviceAccountToken", "expirationSeconds"] => found == 3600,
+        [.., "ports", "protocol"] => found == "TCP",
+        ["ports", "name"] => found == "",
+        ["endpoints", "conditions"] => found.as_object().is_some_and(serde_json::Map::is_empty),
+        ["roleRef" | "subjects", "apiGroup"] => found == "rbac.authorization.k8s.io",
+        ["webhooks", "rules", "scope"] => found == "*",
+        _ => false,
+    }
+}
+
+/// Whether there is a quantity at `path`.
+fn quantity_at(path: &[Step<'_>]) -> bool {
+    match *names(path) {
+        [.., "requests" | "limits" | "hard" | "overhead" | "capacity", _]
+        | [.., "sizeLimit" | "averageValue"]
+        | [.., "target", "value"]
+        | [.., "resourceFieldRef", "divisor"] => true,
+        // LimitRange
+        ["spec", "limits", "default" | "defaultRequest" | "min" | "max" | "maxLimitRequestRatio", _] => true,
+        _ => false,
+    }
+}
+
+/// Returns the names on a path, without the positions in lists.
+fn names<'a>(path: &[Step<'a>]) -> Box<[&'a str]> {
+    let name = |step: &Step<'a>| match *step {
+        Step::Key(name) => Some(name),
+        Step::Index(_) => None,
+    };
+    path.iter().filter_map(name).collect()
+}
+
+/// Whether two quantities are equal as numbers (`SN-2`); none if one is no quantity.
+fn same_quantity(one: &Value, other: &Value) -> Option<bool> {
+    Some(quantity(one)? == quantity(other)?)
+}
+
+/// Returns a quantity in units of 10⁻⁹, the finest that Kubernetes keeps; rounded up, as there.
+fn quantity(value: &Value) -> Option<i128> {
+    match value {
+        Value::String(text) => parse_quantity(text),
+        Value::Number(number) => parse_quantity(&number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn parse_quantity(text: &str) -> Option<i128> {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = [whole, fraction].concat();
+    let mantissa: i128 = digits.parse().ok()?;
+    let (factor, exponent) = scale(suffix)?;
+    // mantissa × factor × 10^(exponent - decimals + 9)
+    let power = exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?.checked_add(9)?;
+    let scaled = mantissa.checked_mul(factor)?;
+    let ten = 10_i128.checked_pow(power.unsigned_abs());
+    let nanos = match (power < 0, ten) {
+        (false, ten) => scaled.checked_mul(ten?)?,
+        (true, Some(ten)) => scaled.checked_add(ten - 1)? / ten,
+        (true, None) => i128::from(scaled != 0),
+    };
+    Some(if negative { -nanos } else { nanos })
+}
+
+/// Returns the factor and the power of ten that a suffix stands for.
+fn scale(suffix: &str) -> Option<(i128, i32)> {
+    let decimal = |exponent| Some((1, exponent));
+    let binary = |power: u32| Some((1_i128 << power, 0));
+    match suffix {
+        "" => decimal(0),
+        "n" => decimal(-9),
+        "u" => decimal(-6),
+        "m" => decimal(-3),
+        "k" => decimal(3),
+        "M" => decimal(6),
+        "G" => decimal(9),
+        "T" => decimal(12),
+        "P" => decimal(15),
+        "E" => decimal(18),
+        "Ki" => binary(10),
+        "Mi" => binary(20),
+        "Gi" => binary(30),
+        "Ti" => binary(40),
+        "Pi" => binary(50),
+        "Ei" => binary(60),
+        other => decimal(other.strip_prefix(['e', 'E'])?.parse().ok()?),
+    }
+}
+
+/// Whether two scalars are the same: numbers as numbers, because the API server writes `1.0` as `1`.
+pub(super) fn same_scalar(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) => a == b || (a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64())),
+        _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn quantities_are_compared_as_numbers() {
+        // SN-2
+        for (one, other, same) in [
+            (json!("1000m"), json!("1"), Some(true)),
+            (json!("1024Mi"), json!("1Gi"), Some(true)),
+            (json!("0.5"), json!("500m"), Some(true)),
+            (json!(0.5), json!("500m"), Some(true)),
+            (json!(2), json!("2"), Some(true)),
+            (json!("1e3"), json!("1k"), Some(true)),
+            (json!("1E"), json!("1000P"), Some(true)),
+            (json!("1.5Gi"), json!("1536Mi"), Some(true)),
+            (json!("-1"), json!("-1000m"), Some(true)),
+            (json!("0.1n"), json!("1n"), Some(true)),
+            (json!("+5"), json!("5.0"), Some(true)),
+            (json!(".5"), json!("500m"), Some(true)),
+            (json!("1G"), json!("1Gi"), Some(false)),
+            (json!("-1"), json!("1"), Some(false)),
+            (json!("1"), json!("1x"), None),
+            (json!(""), json!("0"), None),
+            (json!("1e999999999999"), json!("0"), None),
+            (json!("1e99999"), json!("0"), None),
+            (json!("1e-99999"), json!("1n"), Some(true)),
+            (json!(true), json!("1"), None),
+        ] {
+            assert_eq!(same_quantity(&one, &other), same, "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn built_in_kinds_are_kept_as_structs() {
+        for (api_version, storage) in [
+            ("v1", Storage::Struct),
+            ("apps/v1", Storage::Struct),
+            ("networking.k8s.io/v1", Storage::Struct),
+            ("sample.capstan.dev/v1", Storage::Verbatim),
+        ] {
+            assert_eq!(Storage::of(api_version), storage, "{api_version}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_the_same_whatever_their_spelling() {
+        assert!(same_scalar(&json!(1), &json!(1.0)));
+        assert!(!same_scalar(&json!(9_007_199_254_740_993_i64), &json!(9_007_199_254_740_992_i64)));
+        assert!(!same_scalar(&json!(1), &json!("1")));
+    }
+}

@@ -1,0 +1,312 @@
+//! Waits for tickets and runs a given function for each, so many at once; drains when told to stop.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
+use tracing::Instrument;
+
+use crate::queue::{Queue, Ticket};
+
+/// The bounds of a dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Executions at once; zero counts as one.
+    pub concurrency: usize,
+    /// How long executions under way may take once it stops (`LC-21`); then they are aborted.
+    pub drain: Duration,
+}
+
+/// How a dispatcher ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Executions that were aborted because they took longer than [`Bounds::drain`].
+    pub aborted: usize,
+}
+
+/// Runs `execute` for each ticket of the queue, each in a task of its own, until `stop` is ready or the queue is closed.
+/// Then takes no more tickets, waits for the executions under way, and aborts those that take too long.
+///
+/// An execution that panics, and one that is aborted, drops its ticket, which the queue counts as a failure. Dropping the
+/// future itself aborts all executions.
+pub async fn run<F, E>(
+    queue: &Queue,
+    bounds: Bounds,
+    stop: impl Future<Output = ()>,
+    execute: F,
+) -> Drained
+where
+    F: Fn(Ticket) -> E + Send + Sync + 'static,
+    E: Future<Output = ()> + Send + 'static,
+{
+    let execute = Arc::new(execute);
+    let mut executions = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            // Stopping wins over work; and an end that is not looked at takes a place.
+            biased;
+            () = &mut stop => break,
+            Some(end) = executions.join_next() => report(end),
+            ticket = queue.next(), if executions.len() < bounds.concurrency.max(1) => {
+                let Some(ticket) = ticket else { break };
+                let span = tracing::info_span!("execution", key = %ticket.key());
+                let execute = Arc::clone(&execute);
+                // Called inside of the task, so that a panic before the first await is the task's too.
+                executions.spawn(async move { execute(ticket).await }.instrument(span));
+            }
+        }
+    }
+    drain(executions, bounds.drain).await
+}
+
+async fn drain(mut executions: JoinSet<()>, limit: Duration) -> Drained {
+    let all = async {
+        while let Some(end) = executions.join_next().await {
+            report(end);
+        }
+    };
+    if timeout(limit, all).await.is_ok() {
+        return Drained { aborted: 0 };
+    }
+    let aborted = executions.len();
+    tracing::warn!(
+        aborted,
+        ?limit,
+        "executions take too long to end and are aborted"
+    );
+    executions.shutdown().await;
+    Drained { aborted }
+}
+
+/// What becomes of the key, its ticket has seen to.
+fn report(end: Result<(), JoinError>) {
+    if let Err(error) = end {
+        tracing::error!(%error, "an execution did not end");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use parking_lot::Mutex;
+    use tokio::sync::oneshot;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::object::ObjectRef;
+    use crate::queue::{Event, Failure, Finished, Mark, Policy};
+
+    /// What happened: milliseconds, letter, and `+` for begin, `-` for end.
+    #[derive(Clone)]
+    struct Log {
+        start: Instant,
+        lines: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Log {
+        fn new() -> Self {
+            Self {
+                start: Instant::now(),
+                lines: Arc::default(),
+            }
+        }
+
+        fn write(&self, what: &str) {
+            let line = format!("{} {what}", self.start.elapsed().as_millis());
+            self.lines.lock().push(line);
+        }
+
+        fn read(&self) -> Vec<String> {
+            self.lines.lock().clone()
+        }
+    }
+
+    fn queue_of(letters: &str) -> Queue {
+        let queue = Queue::new(Policy {
+            max_interval: None,
+            ..Policy::default()
+        });
+        for letter in letters.chars() {
+            change(&queue, letter);
+        }
+        queue.start(Instant::now());
+        queue
+    }
+
+    fn change(queue: &Queue, letter: char) {
+        queue.event(
+            &key(letter),
+            Event::PrimaryChanged { deleting: false },
+            Instant::now(),
+        );
+    }
+
+    fn key(letter: char) -> ObjectRef {
+        ObjectRef::cluster(&letter.to_string())
+    }
+
+    fn bounds(concurrency: usize) -> Bounds {
+        Bounds {
+            concurrency,
+            drain: Duration::from_secs(30),
+        }
+    }
+
+    /// Returns an execution that takes one second.
+    fn one_second(log: &Log) -> impl Fn(Ticket) -> futures::future::BoxFuture<'static, ()> + use<> {
+        let log = log.clone();
+        move |ticket| {
+            let log = log.clone();
+            Box::pin(async move {
+                log.write(&format!("+{}", ticket.key()));
+                sleep(Duration::from_secs(1)).await;
+                log.write(&format!("-{}", ticket.key()));
+                ticket.finish(Finished::DONE, Instant::now());
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_run_at_once_in_the_order_in_which_they_became_due() {
+        let (queue, log) = (queue_of("cab"), Log::new());
+        let stop = sleep(Duration::from_millis(2500));
+        assert_eq!(
+            run(&queue, bounds(2), stop, one_second(&log)).await,
+            Drained { aborted: 0 }
+        );
+        assert_eq!(
+            log.read(),
+            ["0 +c", "0 +a", "1000 -c", "1000 -a", "1000 +b", "2000 -b"]
+        );
+        assert_eq!(log.start.elapsed(), Duration::from_millis(2500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bound_of_zero_is_one() {
+        let (queue, log) = (queue_of("ab"), Log::new());
+        run(
+            &queue,
+            bounds(0),
+            sleep(Duration::from_secs(3)),
+            one_second(&log),
+        )
+        .await;
+        assert_eq!(log.read(), ["0 +a", "1000 -a", "1000 +b", "2000 -b"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_during_an_execution_make_one_more_and_never_two_at_once() {
+        // EP-11, EP-15
+        let (queue, log) = (queue_of("a"), Log::new());
+        let events = async {
+            for _ in 0..3 {
+                sleep(Duration::from_millis(200)).await;
+                change(&queue, 'a');
+            }
+            sleep(Duration::from_secs(5)).await;
+        };
+        run(&queue, bounds(8), events, one_second(&log)).await;
+        assert_eq!(log.read(), ["0 +a", "1000 -a", "1000 +a", "2000 -a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stopping_takes_no_more_and_waits_for_those_under_way() {
+        let (queue, log) = (queue_of("abc"), Log::new());
+        let stop = sleep(Duration::from_millis(500));
+        assert_eq!(
+            run(&queue, bounds(2), stop, one_second(&log)).await,
+            Drained { aborted: 0 }
+        );
+        assert_eq!(log.read(), ["0 +a", "0 +b", "1000 -a", "1000 -b"]);
+        assert_eq!(log.start.elapsed(), Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_the_queue_stops_too() {
+        let (queue, log) = (queue_of("abc"), Log::new());
+        let close = async {
+            sleep(Duration::from_millis(500)).await;
+            queue.close();
+        };
+        let ends = async {
+            tokio::join!(
+                run(&queue, bounds(2), std::future::pending(), one_second(&log)),
+                close
+            )
+            .0
+        };
+        assert_eq!(ends.await, Drained { aborted: 0 });
+        assert_eq!(log.start.elapsed(), Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_too_long_is_aborted_and_its_key_is_free() {
+        let (queue, start) = (queue_of("ab"), Instant::now());
+        let execute = |ticket: Ticket| async move {
+            let long = if &*ticket.key().name == "a" { 3600 } else { 20 };
+            sleep(Duration::from_secs(long)).await;
+            ticket.finish(Finished::DONE, Instant::now());
+        };
+        let stop = sleep(Duration::from_secs(1));
+        assert_eq!(
+            run(&queue, bounds(2), stop, execute).await,
+            Drained { aborted: 1 }
+        );
+        assert_eq!(start.elapsed(), Duration::from_secs(31));
+        let states = queue.states(Instant::now());
+        let states: BTreeMap<_, _> = states
+            .iter()
+            .map(|state| (state.key.to_string(), state))
+            .collect();
+        assert_eq!(
+            (states["a"].in_flight, states["a"].mark),
+            (false, Mark::Present)
+        );
+        assert_eq!(states["a"].retry.map(|retry| retry.attempt), Some(1));
+        assert_eq!((states["b"].in_flight, states["b"].retry), (false, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_is_a_failure_of_that_key_alone() {
+        // EP-20: a trap must not leave a key stuck.
+        let (queue, log) = (queue_of("ab"), Log::new());
+        let execute = {
+            let log = log.clone();
+            move |ticket: Ticket| {
+                let attempt = ticket.retry().map_or(0, |retry| retry.attempt);
+                log.write(&format!("+{} {attempt}", ticket.key()));
+                assert!(ticket.key().name.as_ref() != "a" || attempt > 1, "at once");
+                async move {
+                    tokio::task::yield_now().await;
+                    ticket.finish(Finished::DONE, Instant::now());
+                }
+            }
+        };
+        run(&queue, bounds(1), sleep(Duration::from_secs(10)), execute).await;
+        assert_eq!(log.read(), ["0 +a 0", "0 +b 0", "2000 +a 1", "4000 +a 2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dispatcher_that_is_dropped_takes_its_executions_along() {
+        let (queue, start) = (queue_of("a"), Instant::now());
+        let (alive, dead) = oneshot::channel::<()>();
+        let alive = Mutex::new(Some(alive));
+        let execute = move |ticket: Ticket| {
+            let alive = alive.lock().take();
+            async move {
+                sleep(Duration::from_hours(1)).await;
+                drop(alive);
+                ticket.finish(Finished::Failed(Failure::Handled), Instant::now());
+            }
+        };
+        let dispatcher = run(&queue, bounds(1), std::future::pending(), execute);
+        assert!(timeout(Duration::from_secs(1), dispatcher).await.is_err());
+        assert!(dead.await.is_err());
+        assert_eq!(start.elapsed(), Duration::from_secs(1));
+    }
+}

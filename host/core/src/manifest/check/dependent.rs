@@ -1,0 +1,253 @@
+//! The dependents of a controller: their fields, what they refer to, and the circles in which they depend on each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::object::Gvk;
+
+use super::super::names::{Export, Name, Pointer};
+use super::super::order::order;
+use super::super::problem::{Broken, Fault};
+use super::super::raw::{self, Maybe, Named};
+use super::super::read::{Leaf, Located, Scalar, Slot};
+use super::super::tree::Quoted;
+use super::super::{Condition, Conditions, Dependent, GenericMatching, Manage, Matching, ReadyKind, Source, expression};
+use super::{Check, flag, get, located, mapping_keys, names, object};
+
+/// What dependents of a controller have around them.
+pub(super) struct Scope<'s> {
+    /// The names of all sources, also of those that are wrong.
+    source_names: BTreeSet<&'s str>,
+    /// The sources that are right.
+    sources: &'s BTreeMap<Arc<str>, Source>,
+    /// The dependents so far, over all workflows, with their lines.
+    taken: BTreeMap<Arc<str>, usize>,
+}
+
+impl<'s> Scope<'s> {
+    pub(super) fn new(source_names: BTreeSet<&'s str>, sources: &'s BTreeMap<Arc<str>, Source>) -> Self {
+        Self { source_names, sources, taken: BTreeMap::new() }
+    }
+}
+
+impl Check<'_> {
+    /// Says where a text breaks.
+    pub(super) fn broken(&mut self, place: usize, text: &str, broken: &Broken) {
+        let message = format!("found {}; {broken}", Quoted(text));
+        let inside = Some((broken.offset, text.to_owned()));
+        self.faults.push(Fault { inside, ..Fault::new(place, message) });
+    }
+
+    /// Returns the dependents of one workflow.
+    pub(super) fn dependents(
+        &mut self,
+        field: &Slot<Named<raw::Dependent>>,
+        around: usize,
+        scope: &mut Scope<'_>,
+    ) -> BTreeMap<Arc<str>, Dependent> {
+        let Some(Located { value: named, .. }) = self.need(field, around, "dependents") else { return BTreeMap::new() };
+        let siblings = names(named);
+        let mut dependents = BTreeMap::new();
+        let mut graph = BTreeMap::new();
+        for (name, place, raw) in self.each(named) {
+            self.unique(name, place, raw, scope);
+            let depends_on = self.depends_on(name, &raw.value.depends_on, &siblings);
+            graph.insert(Arc::clone(name), depends_on.clone());
+            let dependent = self.dependent(raw, depends_on, scope);
+            dependents.extend(dependent.map(|dependent| (Arc::clone(name), dependent)));
+        }
+        if let Err(cycle) = order(&graph) {
+            let first = |entry: &&(Leaf<Name>, _)| entry.0.read().is_some_and(|name| Some(&name.value.0.0) == cycle.0.first());
+            let place = named.0.iter().find(first).and_then(|(name, _)| name.read()).map_or(around, |name| name.place);
+            self.fault(place, format!("found dependents that wait for each other: {cycle}; take one of these out of `dependsOn`"));
+        }
+        dependents
+    }
+
+    /// Finds names that are taken. A source may have the name of the one dependent that uses it.
+    fn unique(&mut self, name: &Arc<str>, place: usize, raw: &Located<raw::Dependent>, scope: &mut Scope<'_>) {
+        let uses_it = get(&raw.value.source).is_some_and(|Scalar(Name(source))| source == name);
+        if scope.source_names.contains(&**name) && !uses_it {
+            self.fault(place, format!("found a dependent and a source of the name `{name}`; expected different names"));
+        }
+        let line = self.mark(place).line;
+        if let Some(first) = scope.taken.insert(Arc::clone(name), line) {
+            self.fault(place, format!("found a second dependent `{name}` in this controller; the first is in line {first}"));
+        }
+    }
+
+    fn depends_on(
+        &mut self,
+        name: &Arc<str>,
+        field: &Maybe<raw::Names>,
+        siblings: &BTreeSet<&str>,
+    ) -> BTreeSet<Arc<str>> {
+        let Some(Located { value, place }) = located(field) else { return BTreeSet::new() };
+        let mut depends_on = self.set(value, *place, |Scalar(Name(name))| Arc::clone(name));
+        for Located { value: Scalar(Name(other)), place } in value.iter().filter_map(Slot::read) {
+            if other == name {
+                self.fault(*place, format!("found `{name}`, the dependent itself; expected others of its workflow"));
+                depends_on.remove(name);
+            } else {
+                self.known(*place, "dependent", other, siblings.iter().copied());
+            }
+        }
+        depends_on
+    }
+
+    fn dependent(
+        &mut self,
+        raw: &Located<raw::Dependent>,
+        depends_on: BTreeSet<Arc<str>>,
+        scope: &Scope<'_>,
+    ) -> Option<Dependent> {
+        let Located { value: raw, place } = raw;
+        let gvk = self.gvk(&raw.api_version, &raw.kind, *place);
+        let manage = self.manage(raw);
+        let garbage_collected = flag(&raw.garbage_collected, true);
+        self.traits(raw, *place, manage, garbage_collected);
+        let matching = self.matching(&raw.matching);
+        let source = self.source(raw, gvk.as_ref(), scope);
+        let name = located(&raw.name).and_then(|name| {
+            let raw::ObjectName::Cel(expression) = &name.value;
+            self.cel(expression, name.place, &["primary"])
+        });
+        let conditions = Conditions {
+            activation: self.condition(&raw.activation, gvk.as_ref()),
+            reconcile_precondition: self.condition(&raw.reconcile_precondition, gvk.as_ref()),
+            ready_postcondition: self.condition(&raw.ready_postcondition, gvk.as_ref()),
+            delete_postcondition: self.condition(&raw.delete_postcondition, gvk.as_ref()),
+        };
+        Some(Dependent {
+            gvk: gvk?,
+            depends_on,
+            manage,
+            garbage_collected,
+            create_only: flag(&raw.create_only, false),
+            server_side_apply: get(&raw.ssa).copied(),
+            matching,
+            source,
+            name,
+            mapping: get(&raw.mapping).map(mapping_keys).unwrap_or_default(),
+            conditions,
+            config: object(&raw.config),
+        })
+    }
+
+    // DR-1
+    fn manage(&mut self, raw: &raw::Dependent) -> Manage {
+        let listed = located(&raw.manage);
+        match (located(&raw.read_only).filter(|read_only| read_only.value), listed) {
+            (Some(read_only), Some(_)) => {
+                self.fault(read_only.place, "found `readOnly: true` together with `manage`; expected one of them");
+                Manage::default()
+            }
+            (Some(_), None) => Manage { create: false, update: false, delete: false },
+            (None, None) => Manage::default(),
+            (None, Some(Located { value, place })) => {
+                let traits = self.set(value, *place, |one| *one);
+                Manage {
+                    create: traits.contains(&raw::Trait::Create),
+                    update: traits.contains(&raw::Trait::Update),
+                    delete: traits.contains(&raw::Trait::Delete),
+                }
+            }
+        }
+    }
+
+    /// Finds traits that contradict each other.
+    fn traits(&mut self, raw: &raw::Dependent, place: usize, manage: Manage, garbage_collected: bool) {
+        if let Some(create_only) = located(&raw.create_only).filter(|field| field.value && !manage.create) {
+            self.fault(create_only.place, "found `createOnly` without `create` in `manage`; expected both or neither");
+        }
+        let mapping = located(&raw.mapping);
+        if let Some(mapping) = mapping.filter(|_| garbage_collected) {
+            self.fault(mapping.place, "found `mapping` where owner references name the primary; expected `garbageCollected: false` beside it");
+        }
+        // KD-3: nothing names the primary on an object that somebody else creates.
+        if !manage.create && !garbage_collected && raw.source.is_none() && mapping.is_none() {
+            self.fault(place, "found a dependent that is neither created here nor garbage collected, so that nothing leads to its primary; expected a `source` or a `mapping`");
+        }
+    }
+
+    fn matching(&mut self, field: &Maybe<raw::Match>) -> Matching {
+        let Some(Located { value, place }) = located(field) else { return Matching::default() };
+        match value {
+            raw::Match::Usual => Matching::Usual,
+            raw::Match::Generic(generic) => match self.need(generic, *place, "generic") {
+                Some(generic) => Matching::Generic(self.generic(&generic.value)),
+                None => Matching::default(),
+            },
+            raw::Match::Export(export) => match self.need(export, *place, "export") {
+                Some(Located { value: Scalar(Export(export)), .. }) => Matching::Export(Arc::clone(export)),
+                None => Matching::default(),
+            },
+        }
+    }
+
+    // GM-2
+    fn generic(&mut self, raw: &raw::Generic) -> GenericMatching {
+        let ignore = located(&raw.ignore).map(|ignore| self.items(&ignore.value, ignore.place)).unwrap_or_default();
+        if let Some(equality) = located(&raw.equality).filter(|field| field.value && !ignore.is_empty()) {
+            self.fault(equality.place, "found `equality: true` together with `ignore`; expected one of them");
+        }
+        GenericMatching {
+            ignore: ignore.iter().map(|pointer| &pointer.value).map(|Scalar(Pointer(pointer))| Arc::clone(pointer)).collect(),
+            strict_metadata: flag(&raw.strict_metadata, false),
+            equality: flag(&raw.equality, false),
+        }
+    }
+
+    // KD-10
+    fn source(&mut self, raw: &raw::Dependent, gvk: Option<&Gvk>, scope: &Scope<'_>) -> Option<Arc<str>> {
+        let Located { value: Scalar(Name(name)), place } = located(&raw.source)?;
+        self.known(*place, "source", name, scope.source_names.iter().copied());
+        if let (Some(source), Some(gvk)) = (scope.sources.get(name), gvk)
+            && source.gvk != *gvk
+        {
+            self.fault(*place, format!("found `{name}`, which watches {}; expected a source of {gvk}", source.gvk));
+        }
+        Some(Arc::clone(name))
+    }
+
+    fn cel(&mut self, field: &Slot<String>, around: usize, variables: &[&str]) -> Option<Arc<str>> {
+        let Located { value, place } = self.need(field, around, "cel")?;
+        if let Err(broken) = expression::check(value, variables) {
+            self.broken(*place, value, &broken);
+        }
+        Some(value.as_str().into())
+    }
+
+    fn condition(&mut self, field: &Maybe<raw::Condition>, gvk: Option<&Gvk>) -> Option<Condition> {
+        let Located { value, place } = located(field)?;
+        match value {
+            raw::Condition::Gone => Some(Condition::Gone),
+            raw::Condition::Cel(cel) => self.cel(cel, *place, &["primary", "dependent"]).map(Condition::Cel),
+            raw::Condition::Export(export) => {
+                self.need(export, *place, "export").map(|export| Condition::Export(Arc::clone(&export.value.0.0)))
+            }
+            raw::Condition::Ready(ready) => {
+                let ready = self.need(ready, *place, "ready")?;
+                let (kind, expected) = ready_kind(ready.value);
+                let right = |gvk: &Gvk| expected.is_none_or(|(group, kind)| (&*gvk.group, &*gvk.kind) == (group, kind));
+                if let (Some(gvk), Some((_, kind))) = (gvk.filter(|gvk| !right(gvk)), expected) {
+                    self.fault(ready.place, format!("found the readiness of a {kind} for {gvk}; `condition` suits other kinds"));
+                }
+                Some(Condition::Ready(kind))
+            }
+        }
+    }
+}
+
+/// Returns how a kind is judged, and the group and name of that kind.
+fn ready_kind(ready: raw::Ready) -> (ReadyKind, Option<(&'static str, &'static str)>) {
+    match ready {
+        raw::Ready::Deployment => (ReadyKind::Deployment, Some(("apps", "Deployment"))),
+        raw::Ready::StatefulSet => (ReadyKind::StatefulSet, Some(("apps", "StatefulSet"))),
+        raw::Ready::DaemonSet => (ReadyKind::DaemonSet, Some(("apps", "DaemonSet"))),
+        raw::Ready::ReplicaSet => (ReadyKind::ReplicaSet, Some(("apps", "ReplicaSet"))),
+        raw::Ready::Pod => (ReadyKind::Pod, Some(("", "Pod"))),
+        raw::Ready::Job => (ReadyKind::Job, Some(("batch", "Job"))),
+        raw::Ready::Condition => (ReadyKind::Condition, None),
+    }
+}

@@ -1,0 +1,196 @@
+//! Names as a manifest writes them: of things, finalizers, kinds, exports, keys of annotations, JSON pointers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::{Schema, json_schema};
+
+use super::read::Form;
+
+/// The name of a thing in a manifest, or of a namespace: a DNS label.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name(pub(super) Arc<str>);
+
+/// A finalizer (`LC-3`): `domain/name`.
+pub(super) struct Finalizer(pub(super) Arc<str>);
+
+/// A field manager (`LC-4`).
+pub(super) struct FieldManager(pub(super) Arc<str>);
+
+/// An `apiVersion`: `v1`, `apps/v1`.
+pub(super) struct ApiVersion(pub(super) Arc<str>);
+
+/// A `kind`: `ConfigMap`.
+pub(super) struct KindName(pub(super) Arc<str>);
+
+/// The name under which a component is asked for a decision.
+pub(super) struct Export(pub(super) Arc<str>);
+
+/// The key of a label or annotation: `name`, `domain/name`.
+pub(super) struct Key(pub(super) Arc<str>);
+
+/// A JSON pointer (RFC 6901): empty, or `/spec/config`.
+pub(super) struct Pointer(pub(super) Arc<str>);
+
+/// A file.
+pub(super) struct FilePath(pub(super) PathBuf);
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
+
+/// Whether `text` is a DNS label (RFC 1123).
+fn is_label(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=63).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// Whether `text` is one DNS label or several with dots between them.
+fn is_domain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// Whether `text` may be the value of a label, or the last part of its key, which must not be empty.
+pub(super) fn is_tag(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    text.len() <= 63 && text.bytes().all(allowed) && ends(bytes.first()) && ends(bytes.last())
+}
+
+/// Whether `text` may be the key of a label or annotation.
+pub(super) fn is_key(text: &str) -> bool {
+    let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
+    domain.is_none_or(is_domain) && is_tag(name) && !name.is_empty()
+}
+
+// === forms ===
+
+impl Form for Name {
+    const WHAT: &'static str = "a name of lower-case letters, digits and `-`, at most 63 of them, with no `-` at either end";
+
+    fn text(text: &str) -> Result<Self, String> {
+        if is_label(text) { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "name", "type": "string", "pattern": format!("^{LABEL}$") })
+    }
+}
+
+impl Form for Finalizer {
+    const WHAT: &'static str = "a finalizer such as `sample.capstan.dev/finalizer`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let why = match text.split_once('/') {
+            None => "the `/` after its domain is missing",
+            Some((domain, _)) if !is_domain(domain) => "what is before the `/` must be a DNS domain",
+            Some((domain, _)) if !domain.contains('.') => "the domain needs at least one dot",
+            Some((_, name)) if !is_label(name) => {
+                "what is after the `/` must be lower-case letters, digits and `-`, at most 63 of them"
+            }
+            Some(_) => return Ok(Self(text.into())),
+        };
+        Err(format!("{why}; expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "finalizer", "type": "string", "maxLength": 317, "pattern": format!("^{LABEL}(\\.{LABEL})+/{LABEL}$") })
+    }
+}
+
+impl Form for FieldManager {
+    const WHAT: &'static str = "1 to 128 printable characters";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let fits = (1..=128).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        if fits { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "text", "type": "string", "minLength": 1, "maxLength": 128 })
+    }
+}
+
+impl Form for ApiVersion {
+    const WHAT: &'static str = "`v1`, or `group/v1` such as `apps/v1`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let (group, version) = text.split_once('/').map_or((None, text), |(group, version)| (Some(group), version));
+        let right = group.is_none_or(is_domain) && is_label(version) && version.starts_with(|c: char| c.is_alphabetic());
+        if right { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "API version", "type": "string", "pattern": "^([-.a-z0-9]+/)?[a-z][-a-z0-9]*$" })
+    }
+}
+
+impl Form for KindName {
+    const WHAT: &'static str = "a kind in CamelCase and singular, such as `ConfigMap`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let starts = text.starts_with(|c: char| c.is_ascii_uppercase());
+        let right = starts && text.len() <= 63 && text.bytes().all(|b| b.is_ascii_alphanumeric());
+        if right { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "kind", "type": "string", "pattern": "^[A-Z][A-Za-z0-9]{0,62}$" })
+    }
+}
+
+impl Form for Export {
+    const WHAT: &'static str = "a name without spaces, which the component is asked with";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let wrong = text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control());
+        if wrong { Err(format!("expected {}", Self::WHAT)) } else { Ok(Self(text.into())) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "export", "type": "string", "pattern": "^\\S+$" })
+    }
+}
+
+impl Form for Key {
+    const WHAT: &'static str = "the key of a label or annotation: `name`, or `example.com/name`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        if is_key(text) { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
+    }
+
+    fn schema() -> Schema {
+        let pattern = "^([-.a-z0-9]+/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$";
+        json_schema!({ "title": "key", "type": "string", "pattern": pattern })
+    }
+}
+
+impl Form for Pointer {
+    const WHAT: &'static str = "a JSON pointer such as `/spec/replicas`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        if !text.is_empty() && !text.starts_with('/') {
+            let guess = text.trim_start_matches("$.").replace('.', "/");
+            return Err(format!("a JSON pointer begins with `/`: `/{guess}`?"));
+        }
+        if text.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
+            return Err("in a JSON pointer `~` is written `~0`, and `/` within a name `~1`".to_owned());
+        }
+        Ok(Self(text.into()))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "JSON pointer", "type": "string", "pattern": "^(/([^~/]|~[01])*)*$" })
+    }
+}
+
+impl Form for FilePath {
+    const WHAT: &'static str = "the path of a file";
+
+    fn text(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err(format!("expected {}", Self::WHAT)) } else { Ok(Self(text.into())) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "file", "type": "string", "minLength": 1 })
+    }
+}

@@ -1,0 +1,191 @@
+//! What is wrong with a manifest, with the place in the text, as it is shown to its author.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// All that was found wrong, in the order of the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Errors {
+    problems: Vec<Problem>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, as it was named to [`parse`](super::parse()).
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The field: `spec.controllers.webpage.retry`; empty for the document as a whole.
+    pub path: String,
+    /// What was found, and what would be right.
+    pub message: String,
+    /// What else helps: the fields that exist.
+    pub help: Option<String>,
+    /// The line of the text with a caret below; none if the text is not at hand.
+    pub snippet: Option<String>,
+}
+
+/// A stretch of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The line, from 1.
+    pub(super) line: usize,
+    /// The first column, from 1.
+    pub(super) column: usize,
+    /// So many characters.
+    pub(super) width: usize,
+}
+
+/// Where a field is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The field's path.
+    pub(super) path: String,
+    /// Where in the text.
+    pub(super) mark: Mark,
+}
+
+/// Something wrong at a node, before it is put into words with its place.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    /// The node's number.
+    pub(super) place: usize,
+    /// What was found, and what would be right.
+    pub(super) message: String,
+    /// What else helps.
+    pub(super) help: Option<String>,
+    /// The character of the node's text at which it breaks, and that text.
+    pub(super) inside: Option<(usize, String)>,
+}
+
+/// Why a text is not of its form, and the character at which that shows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}, at character {}", offset + 1)]
+pub struct Broken {
+    /// Characters before the one at which it breaks.
+    pub offset: usize,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// Returns the one of `allowed` that `text` may have been meant to be.
+pub(super) fn similar<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
+    let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
+    let wanted = plain(text);
+    let near = |candidate: &&'a str| (strsim::damerau_levenshtein(&wanted, &plain(candidate)), *candidate);
+    let (distance, best) = allowed.iter().map(near).min()?;
+    (distance <= (wanted.chars().count() / 3).max(1)).then_some(best)
+}
+
+/// Returns a list for a sentence: "`a`, `b` or `c`".
+pub(super) fn either(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+// === impl Errors ===
+
+impl Errors {
+    pub(super) fn new(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        Self { problems }
+    }
+
+    /// Returns the problems; there is at least one.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for Errors {
+    /// Writes one paragraph for each.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    pub(super) fn new(place: usize, message: impl Into<String>) -> Self {
+        Self { place, message: message.into(), help: None, inside: None }
+    }
+}
+
+impl Place {
+    /// Returns the start of a file.
+    pub(super) fn start() -> Self {
+        Self { path: String::new(), mark: Mark { line: 1, column: 1, width: 1 } }
+    }
+}
+
+// === impl Problem ===
+
+impl Problem {
+    /// Puts a fault into words. `text` is the whole file.
+    pub(super) fn new(file: &Path, text: &str, place: &Place, fault: Fault) -> Self {
+        let Fault { message, help, inside, .. } = fault;
+        let source = text.lines().nth(place.mark.line.saturating_sub(1)).unwrap_or_default();
+        let mark = inside.map_or(place.mark, |(offset, inner)| narrowed(source, place.mark, offset, &inner));
+        Self {
+            file: file.to_owned(),
+            line: mark.line,
+            column: mark.column,
+            path: place.path.clone(),
+            message,
+            help,
+            snippet: Some(snippet(source, mark)),
+        }
+    }
+}
+
+/// Returns the mark of one character of a scalar, if the scalar stands in the text as it is, quoted or not.
+fn narrowed(source: &str, mark: Mark, offset: usize, inner: &str) -> Mark {
+    let from = |column: usize| source.chars().skip(column.saturating_sub(1));
+    let starts = [mark.column, mark.column + 1];
+    let stands = |column: &usize| inner.chars().eq(from(*column).take(inner.chars().count()));
+    match starts.into_iter().find(stands) {
+        Some(column) => Mark { column: column + offset, width: 1, ..mark },
+        None => mark,
+    }
+}
+
+fn snippet(source: &str, mark: Mark) -> String {
+    let gutter = " ".repeat(mark.line.to_string().len());
+    let length = source.trim_end().chars().count();
+    let width = mark.width.min((length + 1).saturating_sub(mark.column)).max(1);
+    let (indent, carets) = (" ".repeat(mark.column.saturating_sub(1)), "^".repeat(width));
+    format!("{gutter} |\n{} | {}\n{gutter} | {indent}{carets}", mark.line, source.trim_end())
+}
+
+impl fmt::Display for Problem {
+    /// Writes `file:line:column: field: message`, and below it the line, and what helps.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: ", self.file.display(), self.line, self.column)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(snippet) = &self.snippet {
+            write!(f, "\n{snippet}")?;
+        }
+        if let Some(help) = &self.help {
+            let gutter = " ".repeat(self.line.to_string().len());
+            write!(f, "\n{gutter} = {help}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,507 @@
+//! The fields of a manifest as they are written: the source of the reader, of the JSON schema and of the tables in `docs/manifest.md`.
+//!
+//! A description ends with the rules that it follows. `default` is what the absence of a field means; a test holds it to
+//! the checked types.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::names::{ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer};
+use super::read::{Entries, Leaf, OrWord, Scalar, Slot, Word};
+use super::units::{Bytes, Factor, Number0, Number1, Time};
+
+/// A field that may be left out.
+pub(super) type Maybe<T> = Option<Slot<T>>;
+
+/// A scalar field that may be left out.
+pub(super) type MaybeLeaf<F> = Option<Leaf<F>>;
+
+/// Things by name.
+pub(super) type Named<T> = Entries<Scalar<Name>, T>;
+
+/// A list of names.
+pub(super) type Names = Vec<Leaf<Name>>;
+
+macro_rules! words {
+    ($($type:ident = $word:literal),* $(,)?) => {
+        $(
+            pub(super) enum $type {}
+            impl Word for $type {
+                const WORD: &'static str = $word;
+            }
+        )*
+    };
+}
+
+words!(All = "all", Own = "own", Nothing = "none", Unlimited = "unlimited");
+
+/// One operator: components, and the controllers that they serve.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Document {
+    /// The version of this format.
+    #[serde(rename = "apiVersion")]
+    _api_version: Slot<DocumentVersion>,
+    /// The kind of this document.
+    #[serde(rename = "kind")]
+    _kind: Slot<DocumentKind>,
+    /// Who it is.
+    pub(super) metadata: Slot<Metadata>,
+    /// What it consists of.
+    pub(super) spec: Slot<Spec>,
+}
+
+/// The version of this format.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) enum DocumentVersion {
+    #[serde(rename = "capstan.dev/v1alpha1")]
+    V1Alpha1,
+}
+
+/// The kind of this document.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) enum DocumentKind {
+    Operator,
+}
+
+/// Who it is.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Metadata {
+    /// The operator's name, unique in the daemon.
+    pub(super) name: Leaf<Name>,
+}
+
+/// What it consists of.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Spec {
+    /// The components, by name; at least one.
+    #[schemars(extend("minProperties" = 1))]
+    pub(super) plugins: Slot<Named<Plugin>>,
+    /// The controllers, by name; at least one, each name unique in the daemon (`LC-1`).
+    #[schemars(extend("minProperties" = 1))]
+    pub(super) controllers: Slot<Named<Controller>>,
+}
+
+/// A component, and what it may use.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Plugin {
+    /// Where the component is.
+    pub(super) component: Slot<Component>,
+    /// What it may use up.
+    #[schemars(extend("default" = {}))]
+    pub(super) limits: Maybe<Limits>,
+    /// What it may ask for; everything else is denied.
+    #[schemars(extend("default" = {}))]
+    pub(super) capabilities: Maybe<Capabilities>,
+    /// Settings of its own, which it reads through `config`.
+    #[schemars(extend("default" = {}))]
+    pub(super) config: Maybe<Map<String, Value>>,
+}
+
+/// Where a component is.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Component {
+    /// A file; relative to the folder of the manifest.
+    Path(Leaf<FilePath>),
+}
+
+/// What a plugin may use up.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Limits {
+    /// Memory of an instance; from 64Ki to 4Gi.
+    #[schemars(extend("default" = "64Mi"))]
+    pub(super) memory: MaybeLeaf<Bytes>,
+    /// The time one call may take.
+    #[schemars(extend("default" = "5s"))]
+    pub(super) timeout: MaybeLeaf<Time>,
+    /// Calls at once; nested ones are not counted.
+    #[schemars(extend("default" = 8))]
+    pub(super) concurrency: MaybeLeaf<Number1>,
+    /// Requests to the API server that one run may ask for.
+    #[schemars(extend("default" = 100))]
+    pub(super) requests: MaybeLeaf<Number0>,
+    /// Objects in one answer of the cache.
+    #[schemars(extend("default" = 500))]
+    pub(super) page: MaybeLeaf<Number1>,
+    /// Log lines of one call; what is beyond is dropped, with one warning.
+    #[schemars(extend("default" = "64Ki"))]
+    pub(super) log: MaybeLeaf<Bytes>,
+    /// What is kept between calls.
+    #[schemars(extend("default" = {}))]
+    pub(super) memo: Maybe<Memo>,
+}
+
+/// What is kept between calls.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Memo {
+    /// All memos of one run.
+    #[schemars(extend("default" = "64Ki"))]
+    pub(super) run: MaybeLeaf<Bytes>,
+    /// All memos of one primary.
+    #[schemars(extend("default" = "4Ki"))]
+    pub(super) primary: MaybeLeaf<Bytes>,
+    /// All memos of the plugin.
+    #[schemars(extend("default" = "64Ki"))]
+    pub(super) plugin: MaybeLeaf<Bytes>,
+}
+
+/// What a plugin may ask for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Capabilities {
+    /// What it may do with Kubernetes objects, one entry for each kind.
+    #[schemars(extend("default" = []))]
+    pub(super) kubernetes: Maybe<Vec<Slot<Grant>>>,
+}
+
+/// What may be done with objects of a kind.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Grant {
+    /// Group and version of the kind.
+    pub(super) api_version: Leaf<ApiVersion>,
+    /// The kind.
+    pub(super) kind: Leaf<KindName>,
+    /// What is permitted: `get` reads from the caches beyond what belongs to the primary; the others are the functions of
+    /// `operations`, with `patch` for `edit`, `json-patch` and `merge-patch`, and `delete` for `remove` (`RO-1`).
+    #[schemars(extend("minItems" = 1))]
+    pub(super) verbs: Slot<Vec<Slot<Verb>>>,
+}
+
+/// What can be permitted.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum Verb {
+    Get,
+    Create,
+    Apply,
+    Update,
+    Patch,
+    Delete,
+}
+
+/// A controller: one kind of primaries, reconciled by one plugin.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Controller {
+    /// The plugin that reconciles.
+    pub(super) plugin: Leaf<Name>,
+    /// The kind of its primaries.
+    pub(super) primary: Slot<Kind>,
+    /// Where primaries are watched: everywhere, in the daemon's own namespace, or in these; secondaries follow (`IN-1`).
+    #[schemars(extend("default" = "all"))]
+    pub(super) namespaces: Maybe<Namespaces>,
+    /// Only primaries with these labels, as for `kubectl -l` (`IN-3`).
+    pub(super) label_selector: Maybe<String>,
+    /// Ignore updates that change neither generation nor deletion (`CF-2`).
+    #[schemars(extend("default" = true))]
+    pub(super) generation_aware: Maybe<bool>,
+    /// The finalizer that is used if something needs cleanup; without it, one made of group and plural (`LC-3`).
+    pub(super) finalizer: MaybeLeaf<Finalizer>,
+    /// The field manager of what is written; without it, the controller's name (`LC-4`).
+    pub(super) field_manager: MaybeLeaf<FieldManager>,
+    /// Patch the primary by server-side apply (`UC-2`).
+    #[schemars(extend("default" = true))]
+    pub(super) server_side_apply: Maybe<bool>,
+    /// How failures are retried; `none` is not at all (`RT-1`).
+    #[schemars(extend("default" = {}))]
+    pub(super) retry: Maybe<OrWord<Nothing, Retry>>,
+    /// How often one primary may run; without it, as often as there is a reason (`RL-1`).
+    pub(super) rate_limit: Maybe<RateLimit>,
+    /// A primary is reconciled at least this often; `none` is never without an event (`IV-1`).
+    #[schemars(extend("default" = "10h"))]
+    pub(super) max_reconciliation_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
+    /// Runs at once.
+    #[schemars(extend("default" = 8))]
+    pub(super) concurrency: MaybeLeaf<Number1>,
+    /// Indexes over primaries, by name (`IX-2`).
+    #[schemars(extend("default" = {}))]
+    pub(super) indexes: Maybe<Named<Index>>,
+    /// What is watched beside primaries and dependents, by name (`ES-1`).
+    #[schemars(extend("default" = {}))]
+    pub(super) sources: Maybe<Named<Source>>,
+    /// The dependents that are reconciled before the plugin is asked (`WF-2`).
+    pub(super) workflow: Maybe<Workflow>,
+    /// Workflows that run when the plugin calls them by name (`WF-2`).
+    #[schemars(extend("default" = {}))]
+    pub(super) standalone: Maybe<Named<Standalone>>,
+}
+
+/// A kind of Kubernetes objects.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Kind {
+    /// Group and version of the kind.
+    pub(super) api_version: Leaf<ApiVersion>,
+    /// The kind.
+    pub(super) kind: Leaf<KindName>,
+}
+
+/// Namespaces: `all`, `own`, or a list.
+pub(super) type Namespaces = OrWord<All, OrWord<Own, Names>>;
+
+/// The retry policy.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Retry {
+    /// The first delay, and the second (`RT-2`).
+    #[schemars(extend("default" = "2s"))]
+    pub(super) initial_interval: MaybeLeaf<Time>,
+    /// The factor from a delay to the next (`RT-2`).
+    #[schemars(extend("default" = 1.5))]
+    pub(super) multiplier: MaybeLeaf<Factor>,
+    /// Retries after the first run, or `unlimited` (`RT-1`).
+    #[schemars(extend("default" = 5))]
+    pub(super) max_attempts: Maybe<OrWord<Unlimited, Scalar<Number1>>>,
+    /// The longest delay, at least `initialInterval`; `none` is no bound; without it, `initialInterval` × `multiplier`⁵ (`RT-1`).
+    pub(super) max_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
+}
+
+/// The rate limit.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RateLimit {
+    /// So many runs of one primary … (`RL-1`).
+    pub(super) max_reconciliations: Leaf<Number1>,
+    /// … within this time (`RL-1`).
+    #[schemars(extend("default" = "10s"))]
+    pub(super) within: MaybeLeaf<Time>,
+}
+
+/// Something that is watched.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Source {
+    /// Kubernetes objects.
+    Informer(Slot<Informer>),
+}
+
+/// A watch on Kubernetes objects.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Informer {
+    /// Group and version of the kind.
+    pub(super) api_version: Leaf<ApiVersion>,
+    /// The kind.
+    pub(super) kind: Leaf<KindName>,
+    /// Where; without it, where the controller watches its primaries (`IN-1`).
+    pub(super) namespaces: Maybe<Namespaces>,
+    /// Only objects with these labels, as for `kubectl -l` (`IN-3`).
+    pub(super) label_selector: Maybe<String>,
+    /// How the primaries of an object are found (`IM-1`, `IM-2`).
+    #[schemars(extend("default" = "ownerReference"))]
+    pub(super) mapper: Maybe<Mapper>,
+    /// Indexes over the objects, by name (`IX-1`).
+    #[schemars(extend("default" = {}))]
+    pub(super) indexes: Maybe<Named<Index>>,
+}
+
+/// How the primaries of an object are found.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Mapper {
+    /// By owner references (`IM-1`).
+    OwnerReference,
+    /// By annotations that name the primary (`IM-2`).
+    Annotations(Slot<MappingKeys>),
+    /// By labels that name the primary (`IM-2`).
+    Labels(Slot<MappingKeys>),
+}
+
+/// The keys of annotations or labels that name a primary.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct MappingKeys {
+    /// The key that holds the primary's name (`IM-2`).
+    #[schemars(extend("default" = "io.javaoperatorsdk/primary-name"))]
+    pub(super) name: MaybeLeaf<Key>,
+    /// The key that holds its namespace; `none` if it is always that of the object (`IM-2`).
+    #[schemars(extend("default" = "io.javaoperatorsdk/primary-namespace"))]
+    pub(super) namespace: Maybe<OrWord<Nothing, Scalar<Key>>>,
+    /// The key that holds its kind as `group/version/Kind`; `none` if it is not looked at (`IM-2`).
+    #[schemars(extend("default" = "io.javaoperatorsdk/primary-type"))]
+    pub(super) kind: Maybe<OrWord<Nothing, Scalar<Key>>>,
+}
+
+/// The key under which objects are found.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Index {
+    /// A JSON pointer to a text, or a list of texts (`IX-1`).
+    Pointer(Leaf<Pointer>),
+}
+
+/// The managed workflow.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Workflow {
+    /// Who starts it: the daemon, or with `explicit` the plugin (`WF-10`).
+    #[schemars(extend("default" = "automatic"))]
+    pub(super) invocation: Maybe<Invocation>,
+    /// What failures of dependents do: `fail` the run, or leave them to the `reconciler` (`WF-9`).
+    #[schemars(extend("default" = "fail"))]
+    pub(super) errors: Maybe<ErrorsTo>,
+    /// The dependents, by name, unique in the controller (`WF-1`, `DR-6`).
+    pub(super) dependents: Slot<Named<Dependent>>,
+}
+
+/// Who starts a workflow.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum Invocation {
+    Automatic,
+    Explicit,
+}
+
+/// What failures of dependents do.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum ErrorsTo {
+    Fail,
+    Reconciler,
+}
+
+/// A workflow that runs when it is called by name.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Standalone {
+    /// What failures of dependents do: `fail` the call, or leave them to the `reconciler` (`WF-9`).
+    #[schemars(extend("default" = "fail"))]
+    pub(super) errors: Maybe<ErrorsTo>,
+    /// The dependents, by name, unique in the controller (`WF-1`, `DR-6`).
+    pub(super) dependents: Slot<Named<Dependent>>,
+}
+
+/// A Kubernetes object that the plugin wants.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Dependent {
+    /// Group and version of the kind.
+    pub(super) api_version: Leaf<ApiVersion>,
+    /// The kind.
+    pub(super) kind: Leaf<KindName>,
+    /// The dependents of this workflow that must be ready before (`WF-1`).
+    #[schemars(extend("default" = []))]
+    pub(super) depends_on: Maybe<Names>,
+    /// What the daemon may do with it (`DR-1`).
+    #[schemars(extend("default" = ["create", "update", "delete"]))]
+    pub(super) manage: Maybe<Vec<Slot<Trait>>>,
+    /// The same as `manage: []` (`DR-1`).
+    #[schemars(extend("default" = false))]
+    pub(super) read_only: Maybe<bool>,
+    /// Its end is left to owner references (`KD-2`).
+    #[schemars(extend("default" = true))]
+    pub(super) garbage_collected: Maybe<bool>,
+    /// Fail rather than take over an object that exists already (`KD-6`).
+    #[schemars(extend("default" = false))]
+    pub(super) create_only: Maybe<bool>,
+    /// Write and compare it by server-side apply; without it, `false` for ConfigMap and Secret, else `true` (`KD-5`).
+    pub(super) ssa: Maybe<bool>,
+    /// How it is compared with what is desired (`SSA-6`).
+    #[serde(rename = "match")]
+    #[schemars(extend("default" = "usual"))]
+    pub(super) matching: Maybe<Match>,
+    /// The source of this controller that watches it; without it, one of its own, of the same name (`KD-10`).
+    pub(super) source: MaybeLeaf<Name>,
+    /// Its name, so that the plugin need not be asked for the desired object first (`KD-4`).
+    pub(super) name: Maybe<ObjectName>,
+    /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
+    pub(super) mapping: Maybe<MappingKeys>,
+    /// Whether it takes part at all (`WF-4`).
+    pub(super) activation: Maybe<Condition>,
+    /// Whether it should exist (`WF-4`).
+    pub(super) reconcile_precondition: Maybe<Condition>,
+    /// Whether what depends on it may go on (`WF-4`).
+    pub(super) ready_postcondition: Maybe<Condition>,
+    /// Whether what it depends on may be deleted (`WF-5`).
+    pub(super) delete_postcondition: Maybe<Condition>,
+    /// Settings of its own, which the plugin reads through `context` (`DR-7`).
+    #[schemars(extend("default" = {}))]
+    pub(super) config: Maybe<Map<String, Value>>,
+}
+
+/// What the daemon may do with a dependent.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum Trait {
+    Create,
+    Update,
+    Delete,
+}
+
+/// How a dependent is compared with what is desired.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Match {
+    /// By what the daemon owns of it with server-side apply, else by differences (`SSA-1`, `GM-1`).
+    Usual,
+    /// By differences (`GM-1`).
+    Generic(Slot<Generic>),
+    /// By the component (`SSA-6`).
+    Export(Leaf<Export>),
+}
+
+/// The comparison by differences.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Generic {
+    /// JSON pointers under which differences do not count; not together with `equality` (`GM-2`).
+    #[schemars(extend("default" = []))]
+    pub(super) ignore: Maybe<Vec<Leaf<Pointer>>>,
+    /// Any difference of labels and annotations counts (`GM-2`).
+    #[schemars(extend("default" = false))]
+    pub(super) strict_metadata: Maybe<bool>,
+    /// Any difference counts, additions too (`GM-2`).
+    #[schemars(extend("default" = false))]
+    pub(super) equality: Maybe<bool>,
+}
+
+/// How the name of an object is known.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ObjectName {
+    /// A CEL expression over `primary` (`KD-4`).
+    Cel(Slot<String>),
+}
+
+/// A condition: exactly one of these.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Condition {
+    /// The object says that it is ready, as `kubectl rollout status` or `kubectl wait` judges; with `condition` by a condition
+    /// `Ready` in its status (`WF-11`).
+    Ready(Slot<Ready>),
+    /// The object does not exist (`WF-11`).
+    Gone,
+    /// A CEL expression over `primary` and `dependent`, which is null if it does not exist (`WF-1`).
+    Cel(Slot<String>),
+    /// The component decides (`WF-1`).
+    Export(Leaf<Export>),
+}
+
+/// Kinds whose readiness is known.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum Ready {
+    Deployment,
+    StatefulSet,
+    DaemonSet,
+    ReplicaSet,
+    Pod,
+    Job,
+    Condition,
+}

@@ -1,0 +1,254 @@
+//! Label selectors in the syntax of kubectl: `app=web`, `tier in (a, b)`, `!canary`, with commas between.
+
+use std::collections::BTreeSet;
+
+use super::names::{is_key, is_tag};
+use super::problem::Broken;
+
+/// Requirements that labels must meet, all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector(Vec<Requirement>);
+
+/// What one label must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Requirement {
+    Exists(String),
+    Absent(String),
+    In(String, BTreeSet<String>),
+    /// Also met if there is no such label.
+    NotIn(String, BTreeSet<String>),
+    Greater(String, i64),
+    Less(String, i64),
+}
+
+impl Selector {
+    /// Reads a selector. The empty text selects everything.
+    ///
+    /// # Errors
+    /// [`Broken`], which says what is missing or wrong, and at which character.
+    ///
+    /// ```
+    /// # use capstan_core::manifest::Selector;
+    /// let selector = Selector::parse("app=web,!canary").unwrap();
+    /// assert!(selector.matches(|key| (key == "app").then_some("web")));
+    /// assert_eq!(Selector::parse("app in web").unwrap_err().to_string(), "expected `(` before the values, at character 8");
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, Broken> {
+        let mut parser = Parser { tokens: tokens(text), next: 0, end: text.chars().count() };
+        let mut requirements = Vec::new();
+        while let Some(requirement) = parser.requirement(requirements.is_empty())? {
+            requirements.push(requirement);
+        }
+        Ok(Self(requirements))
+    }
+
+    /// Whether labels meet all requirements; `label` returns the value of a key.
+    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let number = |key: &str| label(key).and_then(|value| value.parse::<i64>().ok());
+        self.0.iter().all(|requirement| match requirement {
+            Requirement::Exists(key) => label(key).is_some(),
+            Requirement::Absent(key) => label(key).is_none(),
+            Requirement::In(key, values) => label(key).is_some_and(|value| values.contains(value)),
+            Requirement::NotIn(key, values) => label(key).is_none_or(|value| !values.contains(value)),
+            Requirement::Greater(key, bound) => number(key).is_some_and(|value| value > *bound),
+            Requirement::Less(key, bound) => number(key).is_some_and(|value| value < *bound),
+        })
+    }
+}
+
+// === tokens ===
+
+/// A word or a sign, and the characters before it.
+type Token = (usize, String);
+
+const SIGNS: [char; 7] = [',', '(', ')', '=', '!', '<', '>'];
+
+/// Cuts a text into words and signs; `==` and `!=` are one sign.
+fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens: Vec<Token> = Vec::new();
+    let mut goes_on = false;
+    for (offset, c) in text.chars().enumerate() {
+        let sign = SIGNS.contains(&c);
+        match tokens.last_mut() {
+            Some((_, last)) if goes_on && !sign && !c.is_whitespace() => last.push(c),
+            Some((at, last)) if c == '=' && *at + 1 == offset && (last == "=" || last == "!") => last.push(c),
+            _ if c.is_whitespace() => {}
+            _ => tokens.push((offset, c.to_string())),
+        }
+        goes_on = !sign && !c.is_whitespace();
+    }
+    tokens
+}
+
+fn is_word(token: &str) -> bool {
+    !token.starts_with(SIGNS)
+}
+
+// === parsing ===
+
+struct Parser {
+    tokens: Vec<Token>,
+    next: usize,
+    end: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> Option<&str> {
+        self.tokens.get(self.next).map(|(_, token)| token.as_str())
+    }
+
+    fn take(&mut self) -> Option<String> {
+        let token = self.peek().map(str::to_owned);
+        self.next += usize::from(token.is_some());
+        token
+    }
+
+    fn take_if(&mut self, sign: &str) -> bool {
+        let found = self.peek() == Some(sign);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn broken<T>(&self, message: impl Into<String>) -> Result<T, Broken> {
+        let offset = self.tokens.get(self.next).map_or(self.end, |(offset, _)| *offset);
+        Err(Broken { offset, message: message.into() })
+    }
+
+    /// Reads the next requirement, with the comma before it unless it is the first.
+    fn requirement(&mut self, first: bool) -> Result<Option<Requirement>, Broken> {
+        if self.peek().is_none() {
+            return Ok(None);
+        }
+        if !first && !self.take_if(",") {
+            return self.broken("expected `,` between requirements");
+        }
+        if self.take_if("!") {
+            return Ok(Some(Requirement::Absent(self.key()?)));
+        }
+        let key = self.key()?;
+        let Some(operator) = self.peek().filter(|token| *token != ",").map(str::to_owned) else {
+            return Ok(Some(Requirement::Exists(key)));
+        };
+        let requirement = match operator.as_str() {
+            "=" | "==" => Requirement::In(key, BTreeSet::from([self.operand()?])),
+            "!=" => Requirement::NotIn(key, BTreeSet::from([self.operand()?])),
+            "in" => Requirement::In(key, self.operands()?),
+            "notin" => Requirement::NotIn(key, self.operands()?),
+            ">" => Requirement::Greater(key, self.number()?),
+            "<" => Requirement::Less(key, self.number()?),
+            _ => return self.broken("expected `=`, `!=`, `in`, `notin`, `>`, `<` or `,` after a key"),
+        };
+        Ok(Some(requirement))
+    }
+
+    fn key(&mut self) -> Result<String, Broken> {
+        match self.peek().filter(|token| is_word(token)).map(is_key) {
+            Some(true) => Ok(self.take().unwrap_or_default()),
+            Some(false) => self.broken("expected the key of a label: `name`, or `example.com/name`"),
+            None => self.broken("expected the key of a label"),
+        }
+    }
+
+    /// Reads the value after the sign of a comparison; it may be empty.
+    fn operand(&mut self) -> Result<String, Broken> {
+        self.take();
+        if self.peek().is_none_or(|token| token == ",") { Ok(String::new()) } else { self.value() }
+    }
+
+    fn value(&mut self) -> Result<String, Broken> {
+        match self.peek().map(|token| is_word(token) && is_tag(token)) {
+            Some(true) => Ok(self.take().unwrap_or_default()),
+            Some(false) => self.broken("expected a value: at most 63 letters, digits, `-`, `_` and `.`"),
+            None => self.broken("expected a value"),
+        }
+    }
+
+    fn number(&mut self) -> Result<i64, Broken> {
+        self.take();
+        match self.peek().and_then(|token| token.parse().ok()) {
+            Some(number) => {
+                self.take();
+                Ok(number)
+            }
+            None => self.broken("expected a whole number"),
+        }
+    }
+
+    /// Reads `(a, b)` after `in` or `notin`; a value may be empty.
+    fn operands(&mut self) -> Result<BTreeSet<String>, Broken> {
+        self.take();
+        if !self.take_if("(") {
+            return self.broken("expected `(` before the values");
+        }
+        let mut values = BTreeSet::new();
+        loop {
+            let empty = self.peek().is_some_and(|token| token == "," || token == ")");
+            values.insert(if empty { String::new() } else { self.value()? });
+            if self.take_if(")") {
+                return Ok(values);
+            }
+            if !self.take_if(",") {
+                return self.broken("expected `,` or `)` after a value");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
+        let label = |key: &str| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+        Selector::parse(selector).unwrap().matches(label)
+    }
+
+    #[test]
+    fn labels_meet_a_selector_as_in_kubectl() {
+        let web = [("app", "web"), ("size", "5"), ("a.b/c", "")];
+        for (selector, expected) in [
+            ("", true),
+            ("app", true),
+            ("!app", false),
+            ("! low-level", true),
+            ("app=web", true),
+            ("app == web , size=5", true),
+            ("app=", false),
+            ("a.b/c=", true),
+            ("app!=web", false),
+            ("tier!=web", true),
+            ("app in (db,web)", true),
+            ("app in (db)", false),
+            ("a.b/c in ()", true),
+            ("app notin (db),tier notin (db)", true),
+            ("tier in (,db)", false),
+            ("size>4,size<6", true),
+            ("size>5", false),
+            ("app>1", false),
+            ("in in (a)", false),
+        ] {
+            assert_eq!(matches(selector, &web), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn a_broken_selector_says_where() {
+        for (selector, offset, message) in [
+            ("app=web,", 8, "expected the key of a label"),
+            (",app", 0, "expected the key of a label"),
+            ("app web", 4, "expected `=`, `!=`, `in`, `notin`, `>`, `<` or `,` after a key"),
+            ("app in web", 7, "expected `(` before the values"),
+            ("app in (web", 11, "expected `,` or `)` after a value"),
+            ("app in (", 8, "expected a value"),
+            ("app=web db", 8, "expected `,` between requirements"),
+            ("app=a/b", 4, "expected a value: at most 63 letters, digits, `-`, `_` and `.`"),
+            ("-app=a", 0, "expected the key of a label: `name`, or `example.com/name`"),
+            ("!", 1, "expected the key of a label"),
+            ("!a=b", 2, "expected `,` between requirements"),
+            ("size>big", 5, "expected a whole number"),
+            ("app===b", 5, "expected a value: at most 63 letters, digits, `-`, `_` and `.`"),
+        ] {
+            assert_eq!(Selector::parse(selector), Err(Broken { offset, message: message.into() }), "{selector}");
+        }
+    }
+}

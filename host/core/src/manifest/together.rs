@@ -1,0 +1,105 @@
+//! What must hold between operators: names that are unique in the daemon.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Operator;
+use super::problem::{Errors, Mark, Problem};
+
+/// Where an operator is written, for messages.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    pub(super) file: PathBuf,
+    pub(super) name: Mark,
+    pub(super) controllers: BTreeMap<Arc<str>, Mark>,
+}
+
+impl PartialEq for Origin {
+    /// Always true: operators are equal no matter where they are written.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// Checks operators that one daemon is to run: no two have the same name, and no two of their controllers (`LC-1`).
+///
+/// # Errors
+/// [`Errors`] with each second use of a name, at its place, which name the first.
+pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
+    let mut problems = Vec::new();
+    let mut names = BTreeMap::new();
+    let mut controllers = BTreeMap::new();
+    for Operator { name, origin, controllers: declared, .. } in operators {
+        let mut check = |seen: &mut BTreeMap<Arc<str>, Site>, what: &str, name: &Arc<str>, mark: Mark, path: String| {
+            let site = Site { file: origin.file.clone(), mark };
+            match seen.get(name) {
+                Some(first) => problems.push(second(what, name, &site, first, path)),
+                None => drop(seen.insert(Arc::clone(name), site)),
+            }
+        };
+        check(&mut names, "operator", name, origin.name, "metadata.name".to_owned());
+        for controller in declared.keys() {
+            let mark = origin.controllers.get(controller).copied().unwrap_or_default();
+            check(&mut controllers, "controller", controller, mark, format!("spec.controllers.{controller}"));
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Errors::new(problems)) }
+}
+
+struct Site {
+    file: PathBuf,
+    mark: Mark,
+}
+
+fn second(what: &str, name: &str, site: &Site, first: &Site, path: String) -> Problem {
+    let place = |file: &Path, mark: Mark| format!("{}:{}:{}", file.display(), mark.line, mark.column);
+    let first = place(&first.file, first.mark);
+    Problem {
+        file: site.file.clone(),
+        line: site.mark.line,
+        column: site.mark.column,
+        path,
+        message: format!("found a second {what} `{name}`; the first is at {first}, and names are unique in the daemon"),
+        help: None,
+        snippet: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::parse;
+
+    fn operator(file: &str, name: &str, controller: &str) -> Operator {
+        let text = format!(
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  \
+             plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
+             {controller}: {{ plugin: p, primary: {{ apiVersion: v1, kind: ConfigMap }} }}\n"
+        );
+        parse(&text, Path::new(file)).unwrap().remove(0)
+    }
+
+    // LC-1
+    #[test]
+    fn names_used_twice_are_told_with_both_places() {
+        let operators = [operator("a.yaml", "one", "web"), operator("b.yaml", "two", "web"), operator("c.yaml", "one", "db")];
+        assert_eq!(
+            check_together(&operators).unwrap_err().to_string(),
+            "b.yaml:7:5: spec.controllers.web: found a second controller `web`; the first is at a.yaml:7:5, and names are \
+             unique in the daemon\n\n\
+             c.yaml:3:19: metadata.name: found a second operator `one`; the first is at a.yaml:3:19, and names are unique \
+             in the daemon"
+        );
+    }
+
+    #[test]
+    fn operators_with_names_of_their_own_may_run_together() {
+        assert_eq!(check_together(&[operator("a.yaml", "one", "web"), operator("b.yaml", "two", "db")]), Ok(()));
+    }
+
+    #[test]
+    fn an_operator_is_the_same_wherever_it_is_written() {
+        assert_eq!(operator("a.yaml", "one", "web"), operator("b.yaml", "one", "web"));
+    }
+}

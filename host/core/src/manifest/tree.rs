@@ -1,0 +1,254 @@
+//! YAML as a tree in which every node knows its place, so that any later finding can be shown in the text.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::Number;
+use serde_yaml::{Location, MessageFormatter, Options, Spanned, UserMessageFormatter};
+
+use super::problem::{Mark, Place};
+
+/// A document.
+pub(super) struct Tree {
+    /// Its outermost node.
+    pub(super) root: Node,
+    /// Where its nodes are, by their number.
+    pub(super) places: Vec<Place>,
+}
+
+/// A node of a document.
+pub(super) struct Node {
+    /// Its number in [`Tree::places`].
+    pub(super) place: usize,
+    /// What is there.
+    pub(super) value: Value,
+}
+
+/// What is at a node. A mapping's keys are nodes with text.
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Node, Node)>),
+}
+
+/// Why a text is not YAML.
+pub(super) struct Syntax {
+    /// Where reading ended.
+    pub(super) mark: Mark,
+    /// The reader's words.
+    pub(super) message: String,
+}
+
+/// Returns the documents of a file, without the empty ones.
+///
+/// # Errors
+/// [`Syntax`] if the text is no YAML, repeats a key, or is beyond the reader's bounds.
+pub(super) fn documents(text: &str) -> Result<Vec<Tree>, Syntax> {
+    let documents: Vec<Spanned<Yaml>> =
+        serde_yaml::from_str_multiple_with_options(text, options()).map_err(|error| {
+            let location = error.location().unwrap_or(Location::UNKNOWN);
+            Syntax { mark: mark(location), message: UserMessageFormatter.format_message(&error).into_owned() }
+        })?;
+    Ok(documents.into_iter().map(tree).collect())
+}
+
+/// Plain scalars mean what Kubernetes takes them for: `yes` and `017` are texts.
+fn options() -> Options {
+    serde_yaml::options! {
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
+        with_snippet: false,
+        budget: serde_yaml::budget! { max_depth: 64 },
+    }
+}
+
+fn tree(document: Spanned<Yaml>) -> Tree {
+    let mut places = Vec::new();
+    let root = node(&mut places, String::new(), None, document);
+    Tree { root, places }
+}
+
+/// Numbers a node and what is below it. A list or mapping under a key is shown at that key.
+fn node(places: &mut Vec<Place>, path: String, key: Option<Mark>, yaml: Spanned<Yaml>) -> Node {
+    let mark = match (&yaml.value, key) {
+        (Yaml::List(_) | Yaml::Map(_) | Yaml::Null, Some(key)) => key,
+        (Yaml::List(_) | Yaml::Map(_), None) => Mark { width: 1, ..mark(yaml.defined) },
+        _ => mark(yaml.defined),
+    };
+    let place = places.len();
+    places.push(Place { path: path.clone(), mark });
+    let value = match yaml.value {
+        Yaml::Null => Value::Null,
+        Yaml::Bool(value) => Value::Bool(value),
+        Yaml::Number(value) => Value::Number(value),
+        Yaml::Text(value) => Value::Text(value),
+        Yaml::List(items) => Value::List(
+            items.into_iter().enumerate().map(|(i, item)| node(places, format!("{path}[{i}]"), None, item)).collect(),
+        ),
+        Yaml::Map(entries) => Value::Map(
+            entries
+                .into_iter()
+                .map(|(key, value)| {
+                    let below = join(&path, &key.value);
+                    let at = self::mark(key.defined);
+                    let place = places.len();
+                    places.push(Place { path: below.clone(), mark: at });
+                    (Node { place, value: Value::Text(key.value) }, node(places, below, Some(at), value))
+                })
+                .collect(),
+        ),
+    };
+    Node { place, value }
+}
+
+/// Returns the path of a field: `spec.plugins`, or `labels["a.b"]` where a dot would mislead.
+pub(super) fn join(path: &str, key: &str) -> String {
+    if !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+        return format!("{path}[{key:?}]");
+    }
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+fn mark(location: Location) -> Mark {
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).max(1);
+    Mark {
+        line: number(location.line()),
+        column: number(location.column()),
+        width: number(location.span().len()),
+    }
+}
+
+// === impl Tree ===
+
+impl Tree {
+    /// Returns the node of a field of the outermost mapping.
+    pub(super) fn field(&self, name: &str) -> Option<&Node> {
+        let Value::Map(entries) = &self.root.value else { return None };
+        entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value)
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Returns the text of a node, if it is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Node {
+    /// Writes what an error message says was found.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Value::Null => f.write_str("nothing"),
+            Value::Bool(value) => write!(f, "`{value}`, a truth value"),
+            Value::Number(value) => write!(f, "`{value}`, a number"),
+            // Only where it could be taken for something else.
+            Value::Text(text) if text.is_empty() => f.write_str("an empty text"),
+            Value::Text(text) if text.parse::<f64>().is_ok() => write!(f, "{}, a text", Quoted(text)),
+            Value::Text(text) => write!(f, "{}", Quoted(text)),
+            Value::List(_) => f.write_str("a list"),
+            Value::Map(_) => f.write_str("a mapping"),
+        }
+    }
+}
+
+/// A text as messages quote it: on one line, and not all of it if it is long.
+pub(super) struct Quoted<'a>(pub(super) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 60;
+        let short: String = self.0.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let more = if self.0.chars().count() > MOST { "…" } else { "" };
+        write!(f, "`{short}{more}`")
+    }
+}
+
+// === reading YAML ===
+
+enum Yaml {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Spanned<Yaml>>),
+    Map(Vec<(Spanned<String>, Spanned<Yaml>)>),
+}
+
+impl<'de> Deserialize<'de> for Yaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(YamlVisitor)
+    }
+}
+
+struct YamlVisitor;
+
+impl<'de> Visitor<'de> for YamlVisitor {
+    type Value = Yaml;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("YAML")
+    }
+
+    fn visit_unit<E>(self) -> Result<Yaml, E> {
+        Ok(Yaml::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Yaml, E> {
+        Ok(Yaml::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Yaml, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Yaml, E> {
+        Ok(Yaml::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Yaml, E> {
+        Ok(Yaml::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Yaml, E> {
+        Ok(Yaml::Number(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Yaml, E> {
+        Number::from_f64(value).map(Yaml::Number).ok_or_else(|| E::custom("a number must be finite"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Yaml, E> {
+        Ok(Yaml::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Yaml, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Yaml::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Yaml, A::Error> {
+        let mut entries: Vec<(Spanned<String>, Spanned<Yaml>)> = Vec::new();
+        while let Some(entry) = map.next_entry::<Spanned<String>, Spanned<Yaml>>()? {
+            // The reader compares keys as they are written, and `1` and `"1"` are written differently.
+            if entries.iter().any(|(key, _)| key.value == entry.0.value) {
+                return Err(A::Error::custom(format!("the key `{}` is there twice", entry.0.value)));
+            }
+            entries.push(entry);
+        }
+        Ok(Yaml::Map(entries))
+    }
+}

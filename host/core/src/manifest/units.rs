@@ -1,0 +1,156 @@
+//! Durations, sizes and counts as a manifest writes them.
+
+use std::time::Duration;
+
+use schemars::{Schema, json_schema};
+use serde_json::Number;
+
+use super::read::Form;
+
+/// A stretch of time: `500ms`, `5s`, `1h30m`.
+pub(super) struct Time(pub(super) Duration);
+
+/// A number of bytes: `64Mi`, `4Ki`, `100000`.
+pub(super) struct Bytes(pub(super) u64);
+
+/// A number from 0.
+pub(super) struct Number0(pub(super) u32);
+
+/// A number from 1.
+pub(super) struct Number1(pub(super) u32);
+
+/// A factor from 1.
+pub(super) struct Factor(pub(super) f64);
+
+/// The longest duration: what a component is told as milliseconds is a `u32`.
+pub(super) const LONGEST: Duration = Duration::from_millis(u32::MAX as u64);
+
+/// Returns the duration that a text such as `500ms`, `5s` or `1h30m` means, as the command line takes it too.
+///
+/// # Errors
+/// What is wrong with the text, and what would be right.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    Time::text(text).map(|Time(duration)| duration)
+}
+
+// === impl Time ===
+
+/// The units of durations in milliseconds, as they must follow each other.
+const TIMES: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+impl Form for Time {
+    const WHAT: &'static str = "a duration such as `500ms`, `5s` or `1h30m`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(format!("a duration needs a unit: `{text}s`?"));
+        }
+        let mut rest = text;
+        let mut units = TIMES.iter();
+        let mut sum = Some(0_u64);
+        while !rest.is_empty() {
+            let (number, after) = split(rest, |c| c.is_ascii_digit());
+            let (unit, after) = split(after, |c| c.is_ascii_alphabetic());
+            let found = units.find(|(name, _)| *name == unit);
+            let (false, Some((_, factor))) = (number.is_empty(), found) else {
+                return Err(format!("expected {}", Self::WHAT));
+            };
+            let part = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*factor));
+            sum = sum.zip(part).and_then(|(sum, part)| sum.checked_add(part));
+            rest = after;
+        }
+        match sum.map(Duration::from_millis) {
+            Some(Duration::ZERO) if text.is_empty() => Err(format!("expected {}", Self::WHAT)),
+            Some(Duration::ZERO) => Err("expected a duration longer than nothing".to_owned()),
+            Some(duration) if duration <= LONGEST => Ok(Self(duration)),
+            _ => Err("expected at most `1193h`, which is 49 days".to_owned()),
+        }
+    }
+
+    fn number(number: &Number) -> Result<Self, String> {
+        Err(format!("a duration needs a unit: `{number}s`?"))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "duration", "type": "string", "minLength": 2, "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$" })
+    }
+}
+
+fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
+}
+
+// === impl Bytes ===
+
+const SIZES: [(&str, u64); 7] =
+    [("", 1), ("k", 1000), ("M", 1_000_000), ("G", 1_000_000_000), ("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)];
+
+impl Form for Bytes {
+    const WHAT: &'static str = "a size such as `64Mi`, `4Ki` or a number of bytes";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let (number, unit) = split(text, |c| c.is_ascii_digit());
+        let number: u64 = number.parse().map_err(|_| format!("expected {}", Self::WHAT))?;
+        let Some((_, factor)) = SIZES.iter().find(|(name, _)| *name == unit) else {
+            let unit = unit.to_uppercase();
+            let near = ["Ki", "Mi", "Gi"].into_iter().find(|near| unit.starts_with(&near[..1].to_uppercase()));
+            let hint = near.map(|near| format!("did you mean `{number}{near}`? ")).unwrap_or_default();
+            return Err(format!("{hint}expected {}", Self::WHAT));
+        };
+        number.checked_mul(*factor).map(Self).ok_or_else(|| "expected a size that fits into 64 bits".to_owned())
+    }
+
+    fn number(number: &Number) -> Result<Self, String> {
+        number.as_u64().map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "size", "anyOf": [
+            { "type": "string", "pattern": "^[0-9]+(k|M|G|Ki|Mi|Gi)?$" },
+            { "type": "integer", "minimum": 0 },
+        ]})
+    }
+}
+
+// === impl numbers ===
+
+impl Form for Number0 {
+    const WHAT: &'static str = "a whole number from 0";
+
+    fn number(number: &Number) -> Result<Self, String> {
+        whole(number).map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "whole number from 0", "type": "integer", "minimum": 0, "maximum": u32::MAX })
+    }
+}
+
+impl Form for Number1 {
+    const WHAT: &'static str = "a whole number from 1";
+
+    fn number(number: &Number) -> Result<Self, String> {
+        whole(number).filter(|n| *n > 0).map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "whole number from 1", "type": "integer", "minimum": 1, "maximum": u32::MAX })
+    }
+}
+
+fn whole(number: &Number) -> Option<u32> {
+    number.as_u64().and_then(|n| u32::try_from(n).ok())
+}
+
+impl Form for Factor {
+    const WHAT: &'static str = "a number from 1 to 100";
+
+    fn number(number: &Number) -> Result<Self, String> {
+        let within = number.as_f64().filter(|factor| (1.0..=100.0).contains(factor));
+        within.map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "number from 1 to 100", "type": "number", "minimum": 1, "maximum": 100 })
+    }
+}

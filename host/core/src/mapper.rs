@@ -1,0 +1,350 @@
+//! Decides which primaries a secondary belongs to: by owner references, annotations or labels (IM).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::manifest::{Mapper as Declared, MappingKeys};
+use crate::object::{Gvk, Object, ObjectRef, Owner, Scope, Text};
+
+/// The mapper of one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapper {
+    /// The kind of the primaries.
+    kind: Gvk,
+    scope: Scope,
+    declared: Declared,
+}
+
+impl Mapper {
+    /// Returns the mapper to primaries of `kind`, which live as `scope` says.
+    pub fn new(kind: Gvk, scope: Scope, declared: Declared) -> Self {
+        Self {
+            kind,
+            scope,
+            declared,
+        }
+    }
+
+    /// Returns the primaries that a secondary belongs to; none is allowed (`IM-3`). Only annotations and labels need
+    /// the text to be read.
+    pub fn primaries(&self, secondary: &Object) -> BTreeSet<ObjectRef> {
+        match &self.declared {
+            Declared::OwnerReference => {
+                let owners = secondary
+                    .header()
+                    .owners
+                    .iter()
+                    .filter(|owner| self.is_primary(owner));
+                owners
+                    .filter_map(|owner| self.key(&owner.name, None, secondary))
+                    .collect()
+            }
+            Declared::Annotations(keys) => self
+                .tagged(keys, &secondary.tags().annotations, secondary)
+                .into_iter()
+                .collect(),
+            Declared::Labels(keys) => self
+                .tagged(keys, &secondary.tags().labels, secondary)
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    /// Whether a secondary belongs to a primary.
+    pub fn maps(&self, secondary: &Object, primary: &ObjectRef) -> bool {
+        match &self.declared {
+            Declared::OwnerReference => {
+                let header = secondary.header();
+                let reachable = match self.scope {
+                    Scope::Cluster => primary.namespace.is_none(),
+                    Scope::Namespaced => {
+                        primary.namespace.is_some() && primary.namespace == header.key.namespace
+                    }
+                };
+                reachable
+                    && header
+                        .owners
+                        .iter()
+                        .any(|owner| *owner.name == *primary.name && self.is_primary(owner))
+            }
+            Declared::Annotations(_) | Declared::Labels(_) => {
+                self.primaries(secondary).contains(primary)
+            }
+        }
+    }
+
+    /// Whether two versions of a secondary are known, from their headers alone, to belong to the same primaries.
+    pub fn same(&self, old: &Object, new: &Object) -> bool {
+        match &self.declared {
+            Declared::OwnerReference => old.header().owners == new.header().owners,
+            Declared::Annotations(_) | Declared::Labels(_) => false,
+        }
+    }
+
+    /// `IM-1`: kind and group decide, the version does not.
+    fn is_primary(&self, owner: &Owner) -> bool {
+        let group = owner
+            .api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        *owner.kind == *self.kind.kind && *group == *self.kind.group
+    }
+
+    /// `IM-2`: a type that is absent counts as the right one.
+    fn tagged(
+        &self,
+        keys: &MappingKeys,
+        tags: &BTreeMap<Text<'_>, Text<'_>>,
+        secondary: &Object,
+    ) -> Option<ObjectRef> {
+        let MappingKeys {
+            name,
+            namespace,
+            kind,
+        } = keys;
+        let read = |key: &Arc<str>| tags.get(&**key).map(|text| &*text.0);
+        let kind = kind.as_ref().and_then(read);
+        if kind.is_some_and(|kind| !self.is_type(kind)) {
+            return None;
+        }
+        self.key(read(name)?, namespace.as_ref().and_then(read), secondary)
+    }
+
+    /// `ID-2`: `group/version/Kind`; for core kinds `version/Kind` or `/version/Kind`.
+    fn is_type(&self, text: &str) -> bool {
+        let Gvk { group, kind, .. } = &self.kind;
+        let text = if group.is_empty() {
+            text.strip_prefix('/').unwrap_or(text)
+        } else {
+            text
+        };
+        text.strip_suffix(&**kind)
+            .and_then(|rest| rest.strip_suffix('/'))
+            == Some(&*self.kind.api_version())
+    }
+
+    /// Returns the key of a primary. Without a namespace of its own it is in the secondary's; a namespaced primary of a
+    /// cluster-scoped secondary then can't be found.
+    fn key(&self, name: &str, namespace: Option<&str>, secondary: &Object) -> Option<ObjectRef> {
+        if name.is_empty() {
+            return None;
+        }
+        let namespace = match self.scope {
+            Scope::Cluster => None,
+            Scope::Namespaced => Some(match namespace.filter(|namespace| !namespace.is_empty()) {
+                Some(namespace) => namespace.into(),
+                None => secondary.key().namespace.clone()?,
+            }),
+        };
+        Some(ObjectRef {
+            namespace,
+            name: name.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Managers;
+
+    fn secondary(metadata: &str) -> Object {
+        let json = format!(r#"{{"metadata":{{"name":"s",{metadata}}}}}"#);
+        Object::parse(
+            &json,
+            &Gvk::parse("v1", "ConfigMap").unwrap(),
+            &Managers::default(),
+        )
+        .unwrap()
+    }
+
+    fn page(scope: Scope, declared: Declared) -> Mapper {
+        Mapper::new(Gvk::parse("x.dev/v1", "Page").unwrap(), scope, declared)
+    }
+
+    /// Returns the keys of the primaries as text, having checked that `maps` agrees.
+    fn primaries(mapper: &Mapper, secondary: &Object) -> Vec<String> {
+        let primaries = mapper.primaries(secondary);
+        for key in [
+            ObjectRef::namespaced("n", "p"),
+            ObjectRef::namespaced("m", "p"),
+            ObjectRef::cluster("p"),
+        ] {
+            assert_eq!(
+                mapper.maps(secondary, &key),
+                primaries.contains(&key),
+                "{key}"
+            );
+        }
+        primaries.iter().map(ToString::to_string).collect()
+    }
+
+    fn owned(namespace: &str, owners: &[(&str, &str, &str)]) -> Object {
+        let owner = |(version, kind, name): &(&str, &str, &str)| {
+            format!(r#"{{"apiVersion":"{version}","kind":"{kind}","name":"{name}","uid":"u"}}"#)
+        };
+        let owners = owners.iter().map(owner).collect::<Vec<_>>().join(",");
+        secondary(&format!(
+            r#""namespace":"{namespace}","ownerReferences":[{owners}]"#
+        ))
+    }
+
+    #[test]
+    fn owner_references_count_by_kind_and_group() {
+        // IM-1
+        let mapper = page(Scope::Namespaced, Declared::OwnerReference);
+        let page = ("x.dev/v1", "Page", "p");
+        for (case, owners, expected) in [
+            ("no owner", vec![], vec![]),
+            ("the primary", vec![page], vec!["n/p"]),
+            (
+                "another version",
+                vec![("x.dev/v1beta1", "Page", "p")],
+                vec!["n/p"],
+            ),
+            ("another group", vec![("y.dev/v1", "Page", "p")], vec![]),
+            ("the core group", vec![("v1", "Page", "p")], vec![]),
+            ("another kind", vec![("x.dev/v1", "Site", "p")], vec![]),
+            (
+                "two",
+                vec![("x.dev/v1", "Page", "q"), page, ("v1", "Pod", "z")],
+                vec!["n/p", "n/q"],
+            ),
+        ] {
+            assert_eq!(primaries(&mapper, &owned("n", &owners)), expected, "{case}");
+        }
+        assert_eq!(
+            primaries(&mapper, &owned("", &[page])),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn owners_may_be_cluster_scoped_or_of_the_core_group() {
+        // IM-1
+        let cluster = page(Scope::Cluster, Declared::OwnerReference);
+        assert_eq!(
+            primaries(&cluster, &owned("n", &[("x.dev/v1", "Page", "p")])),
+            ["p"]
+        );
+        let pod = Gvk::parse("v1", "Pod").unwrap();
+        let pods = Mapper::new(pod, Scope::Namespaced, Declared::OwnerReference);
+        assert_eq!(
+            primaries(&pods, &owned("n", &[("v1", "Pod", "p")])),
+            ["n/p"]
+        );
+    }
+
+    const NAME: &str = r#""io.javaoperatorsdk/primary-name":"p""#;
+    const NAMESPACE: &str = r#""io.javaoperatorsdk/primary-namespace":"m""#;
+
+    fn typed(text: &str) -> String {
+        format!(r#"{NAME},"io.javaoperatorsdk/primary-type":"{text}""#)
+    }
+
+    #[test]
+    fn annotations_and_labels_name_the_primary() {
+        // IM-2
+        let default = MappingKeys::default;
+        let own = MappingKeys {
+            namespace: None,
+            ..default()
+        };
+        let any = MappingKeys {
+            kind: None,
+            ..default()
+        };
+        let nameless = r#""io.javaoperatorsdk/primary-name":"""#;
+        for (case, keys, tags, namespaced, cluster) in [
+            ("nothing", default(), String::new(), None, None),
+            ("no name", default(), NAMESPACE.to_owned(), None, None),
+            ("an empty name", default(), nameless.to_owned(), None, None),
+            ("a name", default(), NAME.to_owned(), Some("n/p"), Some("p")),
+            (
+                "a namespace",
+                default(),
+                format!("{NAME},{NAMESPACE}"),
+                Some("m/p"),
+                Some("p"),
+            ),
+            (
+                "no namespace key",
+                own,
+                format!("{NAME},{NAMESPACE}"),
+                Some("n/p"),
+                Some("p"),
+            ),
+            (
+                "the type",
+                default(),
+                typed("x.dev/v1/Page"),
+                Some("n/p"),
+                Some("p"),
+            ),
+            (
+                "another type",
+                default(),
+                typed("x.dev/v2/Page"),
+                None,
+                None,
+            ),
+            (
+                "no type key",
+                any,
+                typed("x.dev/v2/Page"),
+                Some("n/p"),
+                Some("p"),
+            ),
+        ] {
+            let annotated = secondary(&format!(r#""namespace":"n","annotations":{{{tags}}}"#));
+            let labelled = secondary(&format!(r#""namespace":"n","labels":{{{tags}}}"#));
+            for (scope, expected) in [(Scope::Namespaced, namespaced), (Scope::Cluster, cluster)] {
+                let expected = Vec::from_iter(expected);
+                let by_annotations = page(scope, Declared::Annotations(keys.clone()));
+                assert_eq!(
+                    primaries(&by_annotations, &annotated),
+                    expected,
+                    "{case}, {scope:?}"
+                );
+                let by_labels = page(scope, Declared::Labels(keys.clone()));
+                assert_eq!(
+                    primaries(&by_labels, &labelled),
+                    expected,
+                    "{case}, {scope:?}"
+                );
+                assert_eq!(
+                    primaries(&by_labels, &annotated),
+                    Vec::<String>::new(),
+                    "{case}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_type_of_a_core_kind_may_begin_with_a_slash() {
+        // ID-2
+        let tags = Declared::Labels(MappingKeys::default());
+        let pods = Mapper::new(Gvk::parse("v1", "Pod").unwrap(), Scope::Namespaced, tags);
+        for (text, expected) in [
+            ("v1/Pod", vec!["n/p"]),
+            ("/v1/Pod", vec!["n/p"]),
+            ("//v1/Pod", vec![]),
+            ("apps/v1/Pod", vec![]),
+            ("v1Pod", vec![]),
+        ] {
+            let secondary = secondary(&format!(r#""namespace":"n","labels":{{{}}}"#, typed(text)));
+            assert_eq!(primaries(&pods, &secondary), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn equal_owner_references_need_no_second_look() {
+        let [one, other] = ["p", "q"].map(|name| owned("n", &[("x.dev/v1", "Page", name)]));
+        let owners = page(Scope::Namespaced, Declared::OwnerReference);
+        assert!(owners.same(&one, &one) && !owners.same(&one, &other));
+        assert!(
+            !page(Scope::Namespaced, Declared::Labels(MappingKeys::default())).same(&one, &one)
+        );
+    }
+}

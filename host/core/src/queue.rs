@@ -1,0 +1,678 @@
+//! Waits for the next primary to work on: the only hand-off between watching and working.
+//!
+//! Watching calls [`Queue::event`], working awaits [`Queue::next`] and ends each [`Ticket`] with [`Ticket::finish`].
+//! Timers, retries, reschedules and leadership have no other way in. The queue knows keys, never objects.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! use capstan_core::object::ObjectRef;
+//! use capstan_core::queue::{Event, Finished, Next, Policy, Queue};
+//! use tokio::time::Instant;
+//!
+//! let queue = Queue::new(Policy::default());
+//! let key = ObjectRef::namespaced("default", "page");
+//! queue.event(&key, Event::PrimaryChanged { deleting: false }, Instant::now());
+//! queue.start(Instant::now());
+//! let ticket = queue.next().await.unwrap();
+//! assert_eq!(*ticket.key(), key);
+//! let what = ticket.finish(Finished::DONE, Instant::now());
+//! assert!(matches!(what.next, Next::Idle(Some(_)))); // once more after ten hours
+//! # });
+//! ```
+
+mod limiter;
+mod retry;
+mod state;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::guest::RetryInfo;
+use crate::manifest::{RateLimit, Retry};
+use crate::object::ObjectRef;
+use state::{State, Taken, Turn};
+
+/// Longer than any daemon runs, and short enough to be added to any instant.
+const FOREVER: Duration = Duration::from_hours(30 * 365 * 24);
+
+/// How a controller wants its primaries run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// How failures are retried (RT rules); none = not at all (`EP-22`).
+    pub retry: Option<Retry>,
+    /// At most so many runs per window and key (RL rules); none = no limit.
+    pub rate_limit: Option<RateLimit>,
+    /// A key runs at least this often (`IV-1`), counted from the end of a run; none or zero = never without an event.
+    pub max_interval: Option<Duration>,
+    /// What a deletion means.
+    pub mode: Mode,
+}
+
+/// What a deletion means to a controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The end of the key: finalizers have seen to the cleaning up.
+    #[default]
+    Normal,
+    /// An event like others, which is run until it succeeds (AE rules).
+    AllEvents,
+}
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The primary was added or updated.
+    PrimaryChanged {
+        /// True if it is marked for deletion.
+        deleting: bool,
+    },
+    /// The primary is gone.
+    PrimaryDeleted {
+        /// True if a list found it gone, so that its final state was not seen.
+        unknown: bool,
+    },
+    /// Anything else that concerns the primary: a secondary, a poll, an event from outside.
+    Related,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// Dropped, and not to be counted: the primary has not been seen (`EP-1`).
+    Unknown,
+    /// Dropped: the primary is on its way out, and nothing is left to do (`EP-2`).
+    Ignored,
+    /// A run that starts after this will follow.
+    Marked,
+    /// The primary's state is dropped: "cleanup done" (`EP-4`).
+    Removed,
+}
+
+/// How an execution ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// It did what it should.
+    Done {
+        /// True if our finalizer was removed, so that only the deletion event is awaited (`EP-23`).
+        finalizer_removed: bool,
+        /// Run again after this time; zero = at once.
+        again: Option<Duration>,
+    },
+    /// It failed, and the error handler wants no retry (`EC-5`).
+    NoRetry {
+        /// Run again after this time; zero = at once.
+        again: Option<Duration>,
+    },
+    /// It failed (also by a trap, a time-out, a panic).
+    Failed(Failure),
+    /// The cache did not have the primary any more, so nothing was done (`EP-14`).
+    Gone,
+}
+
+/// Which sort of failure, for the log (`EP-36`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Any other.
+    Unhandled,
+    /// The error handler dealt with it, and wants the retry.
+    Handled,
+    /// The API server answered 409.
+    Conflict,
+}
+
+/// What the queue made of the end of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct What {
+    /// What the execution counts as.
+    pub outcome: Outcome,
+    /// When the key runs again.
+    pub next: Next,
+    /// The retry state that the next run will see; none after a success.
+    pub retry: Option<RetryInfo>,
+}
+
+/// What an execution counts as, for metrics and log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A success.
+    Succeeded,
+    /// A failure, to be logged at this level.
+    Failed(Level),
+    /// Neither: the queue was stopped meanwhile (`LC-22`).
+    Ignored,
+}
+
+/// How loudly a failure is logged (`EP-36`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The error handler has dealt with it.
+    Debug,
+    /// A conflict, which the next try resolves: one line.
+    Info,
+    /// It is tried again.
+    Warning,
+    /// It is not tried again by itself, or only much later.
+    Error,
+}
+
+/// When a key runs again after an execution; an event brings any of them forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At once: an event came during the run (`EP-23`, `EP-32`).
+    AtOnce,
+    /// After this back-off; one attempt is consumed (`EP-34`).
+    Retry(Duration),
+    /// After what is left of an earlier back-off, into which an event fell; no attempt is consumed (`EP-33`).
+    Resume(Duration),
+    /// The attempts are used up; after the maximal interval, if there is one (`EP-35`).
+    Exhausted(Option<Duration>),
+    /// After the time the execution asked for.
+    Again(Duration),
+    /// After the maximal interval, if there is one (`IV-1`).
+    Idle(Option<Duration>),
+    /// Never: the finalizer is removed, the deletion event will follow.
+    AwaitDeletion,
+    /// Never: the primary is gone, and its state is dropped.
+    Dropped,
+    /// Once the queue is started again.
+    AtStart,
+}
+
+/// A key as it is now, for diagnostics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyState {
+    /// The key.
+    pub key: ObjectRef,
+    /// True while an execution has it.
+    pub in_flight: bool,
+    /// What it is waiting for.
+    pub mark: Mark,
+    /// The retry state; none unless the last run failed.
+    pub retry: Option<RetryInfo>,
+    /// When it runs, unless an event comes first: zero if it waits for a free place only.
+    pub due_in: Option<Duration>,
+}
+
+/// What has been heard of a key since its last run began (`EP-2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing.
+    None,
+    /// Something, so it runs again.
+    Present,
+    /// Our finalizer is removed; the deletion event is awaited.
+    ProcessedDeletion,
+    /// The primary is gone, which is to be run in all-events mode, and else ends the key.
+    DeletePresent,
+    /// The same, and something after it; in all-events mode only.
+    AdditionalAfterDelete,
+}
+
+/// How many keys there are, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Keys with state: about the primaries that exist.
+    pub keys: usize,
+    /// Those that could run now, if there were a place.
+    pub due: usize,
+    /// Those in an execution.
+    pub in_flight: usize,
+}
+
+/// The last state of a primary that is gone, as a run of all-events mode is told (`AE-2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// True if a list found it gone, so that its final state was not seen.
+    pub unknown: bool,
+}
+
+/// A queue of keys, of one controller. A clone is another handle of the same queue.
+#[derive(Clone, Debug)]
+pub struct Queue(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told when the earliest due key may have changed. Holds one permit, so a change between look and wait is not lost.
+    changed: Notify,
+}
+
+/// The right, and the duty, to run a key: nobody else has it until it is finished. A ticket that is dropped counts as a
+/// failure, so that a panic or an abort can't leave its key stuck.
+#[derive(Debug)]
+#[must_use = "a dropped ticket counts as a failure"]
+pub struct Ticket {
+    run: Taken,
+    queue: Queue,
+    /// Whether the key is still to be given back.
+    open: bool,
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// Returns an empty queue that only remembers events until it is started (`EP-3`).
+    pub fn new(policy: Policy) -> Self {
+        Self(Arc::new(Shared {
+            state: Mutex::new(State::new(policy)),
+            changed: Notify::new(),
+        }))
+    }
+
+    /// Takes in that something happened to a key, and returns what became of it.
+    pub fn event(&self, key: &ObjectRef, event: Event, now: Instant) -> Receipt {
+        self.change(|state| state.event(key, event, now))
+    }
+
+    /// Begins to hand out keys: first those with an event that came while the queue was stopped, or with a failure
+    /// behind them (`EP-3`). Does nothing if the queue runs.
+    pub fn start(&self, now: Instant) {
+        self.change(|state| state.start(now));
+    }
+
+    /// Hands out no more keys until [`Queue::start`]; executions under way go on, but their outcome is ignored and their
+    /// keys run again then (`LC-22`; the fix of quirk 1 is that they can).
+    pub fn stop(&self) {
+        self.change(State::stop);
+    }
+
+    /// Ends the queue for good: [`Queue::next`] returns none from now on, and outcomes are ignored.
+    pub fn close(&self) {
+        self.change(State::close);
+        self.0.changed.notify_one();
+    }
+
+    /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`, the
+    /// fix of quirk 13). No cleanup takes place. An execution under way ends without effect on the queue.
+    pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
+        self.change(|state| state.retain(keep));
+    }
+
+    /// Waits until a key may run, and returns the right to run it: the one that has been due for longest, that is not in
+    /// flight, and that the rate limit permits. None once the queue is closed. May be dropped at any time.
+    pub async fn next(&self) -> Option<Ticket> {
+        let changed = &self.0.changed;
+        loop {
+            let turn = self.0.state.lock().take(Instant::now());
+            match turn {
+                Turn::Run(run) => {
+                    // Another waiter may have looked before this one changed what is earliest.
+                    changed.notify_one();
+                    return Some(Ticket {
+                        run,
+                        queue: self.clone(),
+                        open: true,
+                    });
+                }
+                Turn::Closed => {
+                    changed.notify_one();
+                    return None;
+                }
+                Turn::Wait(None) => changed.notified().await,
+                Turn::Wait(Some(at)) => tokio::select! {
+                    () = sleep_until(at) => {}
+                    () = changed.notified() => {}
+                },
+            }
+        }
+    }
+
+    /// Says whether an event is waiting for the run in flight to end (`EP-24`).
+    pub fn next_imminent(&self, key: &ObjectRef) -> bool {
+        self.0.state.lock().imminent(key)
+    }
+
+    /// Returns how many keys there are.
+    pub fn len(&self) -> usize {
+        self.0.state.lock().len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns how many keys there are, and in which state.
+    pub fn counts(&self, now: Instant) -> Counts {
+        self.0.state.lock().counts(now)
+    }
+
+    /// Returns all keys, ordered. For people: it copies everything.
+    pub fn states(&self, now: Instant) -> Vec<KeyState> {
+        let mut states = self.0.state.lock().states(now);
+        states.sort_by(|a, b| a.key.cmp(&b.key));
+        states
+    }
+
+    /// Changes the state, and wakes who waits if something may be due earlier than before.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.0.state.lock();
+        let before = state.earliest();
+        let result = change(&mut state);
+        let after = state.earliest();
+        drop(state);
+        if before != after {
+            self.0.changed.notify_one();
+        }
+        result
+    }
+}
+
+// === impl Ticket ===
+
+impl Ticket {
+    /// Returns the key to run.
+    pub fn key(&self) -> &ObjectRef {
+        &self.run.key
+    }
+
+    /// Returns the retry state; none on a fresh run.
+    pub fn retry(&self) -> Option<RetryInfo> {
+        self.run.retry
+    }
+
+    /// Returns the retry state as an error handler sees it, where a fresh run has one too (`EC-2`).
+    pub fn retry_if_failed(&self) -> RetryInfo {
+        self.run.retry.unwrap_or(self.run.first)
+    }
+
+    /// Returns what is known of the end of the primary, if this run is about it: in all-events mode only. The run is to
+    /// use the last known object then, even if the cache has a new one under the same key.
+    pub fn deletion(&self) -> Option<Deletion> {
+        self.run.deletion
+    }
+
+    /// Says whether an event is waiting for this run to end (`EP-24`).
+    pub fn next_imminent(&self) -> bool {
+        self.queue.next_imminent(self.key())
+    }
+
+    /// Gives the key back, and returns what follows from how the run ended. Nothing is logged here: who knows the error
+    /// also logs the decision.
+    pub fn finish(mut self, finished: Finished, now: Instant) -> What {
+        self.settle(finished, now)
+    }
+
+    fn settle(&mut self, finished: Finished, now: Instant) -> What {
+        self.open = false;
+        let settled = self
+            .queue
+            .change(|state| state.finish(&self.run.key, finished, now));
+        #[expect(
+            clippy::expect_used,
+            reason = "tickets are made by taking, and are settled by finish or else by drop"
+        )]
+        settled.expect("a ticket's key is in flight")
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.open {
+            return;
+        }
+        let what = self.settle(Finished::Failed(Failure::Unhandled), Instant::now());
+        let key = self.key();
+        match what.outcome {
+            Outcome::Failed(_) => {
+                tracing::error!(%key, next = ?what.next, "an execution ended without a result");
+            }
+            Outcome::Succeeded | Outcome::Ignored => {
+                tracing::debug!(%key, next = ?what.next, "an execution ended without a result");
+            }
+        }
+    }
+}
+
+// === impl vocabulary ===
+
+impl Default for Policy {
+    /// Retries as of `RT-1`, no rate limit, ten hours (`IV-1`).
+    fn default() -> Self {
+        Self {
+            retry: Some(Retry::default()),
+            rate_limit: None,
+            max_interval: Some(Duration::from_hours(10)),
+            mode: Mode::Normal,
+        }
+    }
+}
+
+impl Finished {
+    /// Done, with nothing special.
+    pub const DONE: Self = Self::Done {
+        finalizer_removed: false,
+        again: None,
+    };
+}
+
+impl Next {
+    /// Returns the time until the key runs by itself; none if it does not.
+    pub fn after(self) -> Option<Duration> {
+        match self {
+            Self::AtOnce | Self::AtStart => Some(Duration::ZERO),
+            Self::Retry(after) | Self::Resume(after) | Self::Again(after) => Some(after),
+            Self::Exhausted(after) | Self::Idle(after) => after,
+            Self::AwaitDeletion | Self::Dropped => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    const CHANGED: Event = Event::PrimaryChanged { deleting: false };
+
+    fn key(letter: &str) -> ObjectRef {
+        ObjectRef::cluster(letter)
+    }
+
+    fn running() -> Queue {
+        let queue = Queue::new(Policy::default());
+        queue.start(Instant::now());
+        queue
+    }
+
+    /// Returns a ticket that must be there without waiting.
+    fn take(queue: &Queue) -> Ticket {
+        queue.next().now_or_never().flatten().expect("a due key")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_wakes_for_an_event_and_for_each_timer() {
+        // EP-34, RT-2 by the clock; then IV-1
+        let (queue, start) = (running(), Instant::now());
+        let event = async {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            queue.event(&key("a"), CHANGED, Instant::now());
+        };
+        let mut ticket = tokio::join!(queue.next(), event).0.unwrap();
+        let mut times = vec![start.elapsed().as_millis()];
+        for _ in 0..6 {
+            ticket.finish(Finished::Failed(Failure::Unhandled), Instant::now());
+            ticket = queue.next().await.unwrap();
+            times.push(start.elapsed().as_millis());
+        }
+        assert_eq!(times, [700, 2700, 4700, 7700, 12_200, 18_950, 36_018_950]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_wakes_for_what_becomes_due_before_its_timer() {
+        let (queue, start) = (running(), Instant::now());
+        for (letter, ms) in [("a", 9000), ("b", 5000)] {
+            queue.event(&key(letter), CHANGED, Instant::now());
+            let again = Some(Duration::from_millis(ms));
+            take(&queue).finish(Finished::NoRetry { again }, Instant::now());
+        }
+        let event = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            queue.event(&key("a"), Event::Related, Instant::now());
+        };
+        let ticket = tokio::join!(queue.next(), event).0.unwrap();
+        assert_eq!(
+            (ticket.key(), start.elapsed()),
+            (&key("a"), Duration::from_millis(300))
+        );
+        let ticket = queue.next().await.unwrap();
+        assert_eq!(
+            (ticket.key(), start.elapsed()),
+            (&key("b"), Duration::from_secs(5))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_wakes_when_the_queue_is_started() {
+        // EP-3
+        let (queue, start) = (Queue::new(Policy::default()), Instant::now());
+        queue.event(&key("a"), CHANGED, Instant::now());
+        let begin = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            queue.start(Instant::now());
+        };
+        let ticket = tokio::join!(queue.next(), begin).0.unwrap();
+        assert_eq!(
+            (ticket.key(), start.elapsed()),
+            (&key("a"), Duration::from_secs(3))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stopped_queue_hands_out_nothing_when_a_timer_ends() {
+        // LC-22
+        let (queue, start) = (running(), Instant::now());
+        queue.event(&key("a"), CHANGED, Instant::now());
+        take(&queue).finish(
+            Finished::NoRetry {
+                again: Some(Duration::from_secs(2)),
+            },
+            Instant::now(),
+        );
+        let pause = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            queue.stop();
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            queue.start(Instant::now());
+        };
+        let ticket = tokio::join!(queue.next(), pause).0;
+        assert!(ticket.is_some());
+        assert_eq!(start.elapsed(), Duration::from_secs(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_waiter_of_many_is_forgotten() {
+        let (queue, start) = (running(), Instant::now());
+        let waiters: Vec<_> = (0..5)
+            .map(|_| {
+                let queue = queue.clone();
+                tokio::spawn(
+                    async move { queue.next().await.map(|ticket| ticket.key().to_string()) },
+                )
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for letter in ["a", "b", "c"] {
+            queue.event(&key(letter), CHANGED, Instant::now());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        queue.close();
+        let mut answers = Vec::new();
+        for waiter in waiters {
+            answers.push(waiter.await.unwrap());
+        }
+        answers.sort();
+        let wanted = [None, None, Some("a"), Some("b"), Some("c")];
+        assert_eq!(answers, wanted.map(|letter| letter.map(str::to_owned)));
+        assert_eq!(start.elapsed(), Duration::from_millis(1010));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ticket_that_is_dropped_counts_as_a_failure() {
+        // EP-14, EP-20
+        let (queue, start) = (running(), Instant::now());
+        queue.event(&key("a"), CHANGED, Instant::now());
+        let panics = queue.clone();
+        let task = tokio::spawn(async move {
+            let _ticket = panics.next().await;
+            panic!("by intent");
+        });
+        assert!(task.await.is_err());
+        let ticket = queue.next().await.unwrap();
+        assert_eq!(start.elapsed(), Duration::from_secs(2));
+        assert_eq!(
+            ticket.retry(),
+            Some(RetryInfo {
+                attempt: 1,
+                last: false
+            })
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_finished_ticket_gives_its_key_back_once() {
+        let queue = running();
+        queue.event(&key("a"), CHANGED, Instant::now());
+        let ticket = take(&queue);
+        assert!(!ticket.next_imminent());
+        queue.event(&key("a"), Event::Related, Instant::now());
+        assert!(ticket.next_imminent());
+        assert_eq!(
+            ticket.finish(Finished::DONE, Instant::now()).next,
+            Next::AtOnce
+        );
+        let counts = Counts {
+            keys: 1,
+            due: 1,
+            in_flight: 0,
+        };
+        assert_eq!(queue.counts(Instant::now()), counts);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn every_event_is_followed_by_a_run_whoever_takes_it() {
+        let queue = running();
+        let letters = ["a", "b", "c", "d"];
+        let seen = Arc::new(Mutex::new(BTreeSet::new()));
+        let takers: Vec<_> = (0..3)
+            .map(|_| {
+                let (queue, seen) = (queue.clone(), Arc::clone(&seen));
+                tokio::spawn(async move {
+                    while let Some(ticket) = queue.next().await {
+                        seen.lock().insert(ticket.key().to_string());
+                        tokio::task::yield_now().await;
+                        ticket.finish(Finished::DONE, Instant::now());
+                    }
+                })
+            })
+            .collect();
+        for round in 0..500 {
+            seen.lock().clear();
+            for letter in letters {
+                queue.event(&key(letter), CHANGED, Instant::now());
+            }
+            let all = async {
+                while seen.lock().len() < letters.len() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            assert!(
+                tokio::time::timeout(Duration::from_secs(20), all)
+                    .await
+                    .is_ok(),
+                "round {round}"
+            );
+        }
+        queue.close();
+        for taker in takers {
+            taker.await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,660 @@
+//! Decides what an event, the passing of time and the end of a run mean for a key, and which key is next (EP, TM).
+//!
+//! Everything is a function of state, input and `now`. [`Entry`] is the machine of one key; [`State`] has all of them and
+//! the one timetable in which both timers and keys that wait for a free place stand.
+
+use std::collections::{BTreeMap, HashMap};
+use std::mem;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::limiter::{self, Window};
+use super::retry::Attempts;
+use super::{
+    Counts, Deletion, Event, FOREVER, Failure, Finished, KeyState, Level, Mark, Mode, Next,
+    Outcome, Policy, Receipt, What,
+};
+use crate::guest::RetryInfo;
+use crate::object::ObjectRef;
+
+/// EP-33: with more than this left of a back-off, a failed run does not count as the retry.
+const RESUME: Duration = Duration::from_secs(5);
+
+/// All keys of a controller.
+#[derive(Debug)]
+pub(super) struct State {
+    policy: Policy,
+    phase: Phase,
+    keys: HashMap<ObjectRef, Entry>,
+    timetable: Timetable,
+    in_flight: usize,
+}
+
+/// Whether keys are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not now.
+    Stopped,
+    /// Yes.
+    Running,
+    /// Never again.
+    Closed,
+}
+
+/// When which key runs: the earliest first, and of those the one that was put in first.
+#[derive(Debug, Default)]
+struct Timetable {
+    /// One line for each entry that is due.
+    lines: BTreeMap<Due, ObjectRef>,
+    /// The next number.
+    number: u64,
+}
+
+/// A line of the timetable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Due {
+    /// The time from which on the key may run.
+    at: Instant,
+    /// Orders lines of the same time. There are never two of the same number.
+    number: u64,
+}
+
+/// One key. An idle key that is waiting for its maximal interval is the usual case, hence the box for the rest.
+#[derive(Debug)]
+struct Entry {
+    /// Its line in the timetable; none while it is in flight. A run replaces a pending timer: it does not fire into the
+    /// run, where it would only cause one more.
+    due: Option<Due>,
+    /// What is remembered of earlier runs; none if that is nothing.
+    history: Option<Box<History>>,
+    life: Life,
+    flight: Flight,
+    /// Whether an event has come since the last run began, or the last run failed (`EP-30`).
+    pending: bool,
+    /// Whether a version of the primary has shown up that is not the one that was cleaned up or deleted. In normal mode:
+    /// one that is not marked for deletion, since the run began; in all-events mode: any, since the deletion.
+    renewed: bool,
+}
+
+/// What is remembered of the runs of a key.
+#[derive(Debug, Default)]
+struct History {
+    /// None after a success.
+    retry: Option<Attempts>,
+    /// None before the first run under a limit.
+    window: Option<Window>,
+}
+
+/// What is known of the life of the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// It exists.
+    Exists,
+    /// Our finalizer is removed.
+    Finalized,
+    /// It is gone, and a run has to be told. In all-events mode only.
+    Gone(Deletion),
+    /// It is gone, and nobody has to be told: the entry lasts as long as the run in flight.
+    Forgotten,
+}
+
+/// Whether a run is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flight {
+    /// No.
+    Idle,
+    /// Yes.
+    Run,
+    /// Yes, one about the end of the primary. In all-events mode only.
+    DeletionRun,
+    /// Yes, one about a primary that is gone by now: its outcome means nothing.
+    Superseded,
+}
+
+/// The answer to a request for work.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// A key to run.
+    Run(Taken),
+    /// Nothing before this time, or (none) before something changes.
+    Wait(Option<Instant>),
+    /// Nothing ever.
+    Closed,
+}
+
+/// A key to run.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The key.
+    pub(super) key: ObjectRef,
+    /// The retry state; none on a fresh run.
+    pub(super) retry: Option<RetryInfo>,
+    /// What stands for it where there must be one (`EC-2`).
+    pub(super) first: RetryInfo,
+    /// Set if the run is about the end of the primary.
+    pub(super) deletion: Option<Deletion>,
+}
+
+/// A move that the rules do not know. A bug of the caller; not worth retrying.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Error {
+    /// Only what was taken can be finished, and only once.
+    #[error("finish {0}: it is not in flight")]
+    NotInFlight(ObjectRef),
+}
+
+// === impl State ===
+
+impl State {
+    /// Returns a stopped state without keys.
+    pub(super) fn new(mut policy: Policy) -> Self {
+        policy.max_interval = policy.max_interval.filter(|interval| !interval.is_zero()); // IV-1
+        Self {
+            policy,
+            phase: Phase::Stopped,
+            keys: HashMap::new(),
+            timetable: Timetable::default(),
+            in_flight: 0,
+        }
+    }
+
+    /// Takes in an event (EP-1 … EP-4).
+    pub(super) fn event(&mut self, key: &ObjectRef, event: Event, now: Instant) -> Receipt {
+        // EP-3: while stopped, a deletion is the end of a key in either mode.
+        let deletions_run = self.policy.mode == Mode::AllEvents && self.phase == Phase::Running;
+        if !self.keys.contains_key(key) {
+            let begins = match event {
+                Event::PrimaryChanged { .. } => true,
+                Event::PrimaryDeleted { .. } => deletions_run,
+                Event::Related => false, // EP-1
+            };
+            if !begins {
+                return Receipt::Unknown;
+            }
+            self.keys.insert(key.clone(), Entry::new());
+        }
+        let Self {
+            keys, timetable, ..
+        } = self;
+        let Some(entry) = keys.get_mut(key) else {
+            return Receipt::Unknown;
+        };
+        let receipt = entry.hear(event, deletions_run);
+        match (receipt, entry.flight) {
+            (Receipt::Marked, Flight::Idle) => timetable.bring_forward(key, &mut entry.due, now),
+            (Receipt::Removed, Flight::Idle) => self.remove(key),
+            // EP-10: the end of the run looks at the mark.
+            (
+                Receipt::Marked | Receipt::Removed,
+                Flight::Run | Flight::DeletionRun | Flight::Superseded,
+            )
+            | (Receipt::Unknown | Receipt::Ignored, _) => {}
+        }
+        receipt
+    }
+
+    /// Begins to hand out keys, those that are marked at once (`EP-3`).
+    pub(super) fn start(&mut self, now: Instant) {
+        if self.phase != Phase::Stopped {
+            return;
+        }
+        self.phase = Phase::Running;
+        let Self {
+            keys, timetable, ..
+        } = self;
+        let owed = |entry: &Entry| entry.flight == Flight::Idle && entry.marked();
+        let mut marked: Vec<_> = keys.iter_mut().filter(|(_, entry)| owed(entry)).collect();
+        // A key without a line has used up its attempts, and comes last.
+        let order = |entry: &Entry| (entry.due.is_none(), entry.due);
+        marked.sort_by(|(a, one), (b, two)| order(one).cmp(&order(two)).then_with(|| a.cmp(b)));
+        for (key, entry) in marked {
+            timetable.bring_forward(key, &mut entry.due, now);
+        }
+    }
+
+    /// Hands out no more keys for now.
+    pub(super) fn stop(&mut self) {
+        if self.phase == Phase::Running {
+            self.phase = Phase::Stopped;
+        }
+    }
+
+    /// Hands out no more keys for good.
+    pub(super) fn close(&mut self) {
+        self.phase = Phase::Closed;
+    }
+
+    /// Drops all keys but these; those in flight when they end.
+    pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
+        let timetable = &mut self.timetable;
+        self.keys.retain(|key, entry| {
+            if keep(key) {
+                return true;
+            }
+            timetable.strike(&mut entry.due);
+            entry.forget();
+            entry.flight != Flight::Idle
+        });
+    }
+
+    /// Returns the line of the timetable that is waited for.
+    pub(super) fn earliest(&self) -> Option<Due> {
+        let running = self.phase == Phase::Running;
+        running.then(|| self.timetable.earliest()).flatten()
+    }
+
+    /// Takes the key that has been due for longest, or says when to ask again (EP-10 … EP-15).
+    pub(super) fn take(&mut self, now: Instant) -> Turn {
+        match self.phase {
+            Phase::Stopped => return Turn::Wait(None),
+            Phase::Closed => return Turn::Closed,
+            Phase::Running => {}
+        }
+        let Self {
+            policy,
+            keys,
+            timetable,
+            in_flight,
+            ..
+        } = self;
+        while let Some(line) = timetable.lines.first_entry() {
+            let at = line.key().at;
+            if at > now {
+                return Turn::Wait(Some(at));
+            }
+            let key = line.remove();
+            let Some(entry) = keys.get_mut(&key) else {
+                continue;
+            };
+            entry.due = None;
+            if let Err(at) = entry.permit(policy, now) {
+                entry.pending = true; // EP-12: also if it was a timer that was put off
+                timetable.put(&key, &mut entry.due, at);
+                continue;
+            }
+            *in_flight += 1;
+            return Turn::Run(entry.take_off(key, policy));
+        }
+        Turn::Wait(None)
+    }
+
+    /// Takes in how a run ended (EP-20 … EP-35).
+    pub(super) fn finish(
+        &mut self,
+        key: &ObjectRef,
+        finished: Finished,
+        now: Instant,
+    ) -> Result<What, Error> {
+        let Self {
+            policy,
+            phase,
+            keys,
+            timetable,
+            in_flight,
+        } = self;
+        let entry = keys
+            .get_mut(key)
+            .filter(|entry| entry.flight != Flight::Idle);
+        let Some(entry) = entry else {
+            return Err(Error::NotInFlight(key.clone()));
+        };
+        *in_flight = in_flight.saturating_sub(1);
+        let what = match phase {
+            Phase::Running => entry.settle(policy, finished, now),
+            Phase::Stopped | Phase::Closed => entry.break_off(policy, finished),
+        };
+        match (what.next, what.next.after()) {
+            (Next::Dropped, _) => self.remove(key),
+            (_, Some(after)) => timetable.put(key, &mut entry.due, now + after.min(FOREVER)),
+            (_, None) => {}
+        }
+        Ok(what)
+    }
+
+    fn remove(&mut self, key: &ObjectRef) {
+        if let Some(mut entry) = self.keys.remove(key) {
+            self.timetable.strike(&mut entry.due); // TM-2
+        }
+    }
+
+    /// Whether an event is waiting (`EP-24`).
+    pub(super) fn imminent(&self, key: &ObjectRef) -> bool {
+        self.keys
+            .get(key)
+            .is_some_and(|entry| entry.mark() == Mark::Present)
+    }
+
+    /// Returns the number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Counts the keys.
+    pub(super) fn counts(&self, now: Instant) -> Counts {
+        let due = self
+            .timetable
+            .lines
+            .keys()
+            .take_while(|due| due.at <= now)
+            .count();
+        Counts {
+            keys: self.keys.len(),
+            due,
+            in_flight: self.in_flight,
+        }
+    }
+
+    /// Returns all keys, in no order.
+    pub(super) fn states(&self, now: Instant) -> Vec<KeyState> {
+        let state = |(key, entry): (&ObjectRef, &Entry)| KeyState {
+            key: key.clone(),
+            in_flight: entry.flight != Flight::Idle,
+            mark: entry.mark(),
+            retry: entry.retry(&self.policy),
+            due_in: entry.due.map(|due| due.at.saturating_duration_since(now)),
+        };
+        self.keys.iter().map(state).collect()
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new() -> Self {
+        Self {
+            due: None,
+            history: None,
+            life: Life::Exists,
+            flight: Flight::Idle,
+            pending: false,
+            renewed: false,
+        }
+    }
+
+    /// Takes in an event (`EP-2`). The receipt says what the timetable needs to know.
+    fn hear(&mut self, event: Event, deletions_run: bool) -> Receipt {
+        match event {
+            Event::PrimaryChanged { deleting } => self.change(deleting),
+            Event::PrimaryDeleted { unknown } if deletions_run => {
+                self.expire(Deletion { unknown });
+                Receipt::Marked
+            }
+            Event::PrimaryDeleted { .. } => {
+                self.forget();
+                Receipt::Removed
+            }
+            Event::Related => match self.life {
+                Life::Exists | Life::Gone(_) => {
+                    self.pending = true;
+                    Receipt::Marked
+                }
+                Life::Finalized => Receipt::Ignored,
+                Life::Forgotten => Receipt::Unknown,
+            },
+        }
+    }
+
+    fn change(&mut self, deleting: bool) -> Receipt {
+        match self.life {
+            Life::Finalized if deleting => return Receipt::Ignored,
+            // The deletion is run first; what came back, after it.
+            Life::Gone(_) => self.renewed = true,
+            Life::Exists | Life::Finalized | Life::Forgotten => {
+                self.life = Life::Exists;
+                self.renewed |= !deleting;
+            }
+        }
+        self.pending = true;
+        Receipt::Marked
+    }
+
+    /// The primary is gone, and a run will be about that.
+    fn expire(&mut self, deletion: Deletion) {
+        if self.flight == Flight::DeletionRun && self.renewed {
+            self.flight = Flight::Superseded; // gone, back, and gone again
+        }
+        self.life = Life::Gone(deletion);
+        self.pending = false;
+        self.renewed = false;
+    }
+
+    /// The primary is gone, and that is all.
+    fn forget(&mut self) {
+        if self.flight != Flight::Idle {
+            self.flight = Flight::Superseded;
+        }
+        self.life = Life::Forgotten;
+        self.pending = false;
+        self.history = None;
+    }
+
+    /// Asks the rate limit (`RL-2`: before every run).
+    fn permit(&mut self, policy: &Policy, now: Instant) -> Result<(), Instant> {
+        let Some(limit) = &policy.rate_limit else {
+            return Ok(());
+        };
+        limiter::permit(limit, &mut self.history.get_or_insert_default().window, now)
+    }
+
+    /// Begins a run: the mark is consumed (`EP-13`).
+    fn take_off(&mut self, key: ObjectRef, policy: &Policy) -> Taken {
+        self.pending = false;
+        let deletion = match self.life {
+            Life::Gone(deletion) => Some(deletion),
+            Life::Exists | Life::Finalized | Life::Forgotten => None,
+        };
+        if deletion.is_some() {
+            self.flight = Flight::DeletionRun;
+        } else {
+            self.flight = Flight::Run;
+            self.renewed = false;
+        }
+        let first = Attempts::default().info(policy.retry.as_ref());
+        Taken {
+            key,
+            retry: self.retry(policy),
+            first,
+            deletion,
+        }
+    }
+
+    /// Ends a run that was under way when the queue was stopped: its outcome is ignored, but that our finalizer is gone
+    /// remains true (`LC-22`). The key is free again (quirk 1).
+    fn break_off(&mut self, policy: &Policy, finished: Finished) -> What {
+        let flight = mem::replace(&mut self.flight, Flight::Idle);
+        let next = if self.life == Life::Forgotten {
+            Next::Dropped
+        } else if flight == Flight::Run && self.finalized_by(finished) {
+            self.succeed(flight, finished, None)
+        } else {
+            self.pending = true;
+            Next::AtStart
+        };
+        What {
+            outcome: Outcome::Ignored,
+            next,
+            retry: self.retry(policy),
+        }
+    }
+
+    /// Ends a run.
+    fn settle(&mut self, policy: &Policy, finished: Finished, now: Instant) -> What {
+        let flight = mem::replace(&mut self.flight, Flight::Idle);
+        // EP-21: whatever came of it, nothing is left to do about what is gone.
+        let finished = if flight == Flight::Superseded {
+            Finished::DONE
+        } else {
+            finished
+        };
+        let (outcome, next) = match finished {
+            Finished::Failed(failure) => self.fail(policy, flight, failure, now),
+            Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone => (
+                Outcome::Succeeded,
+                self.succeed(flight, finished, policy.max_interval),
+            ),
+        };
+        What {
+            outcome,
+            next,
+            retry: self.retry(policy),
+        }
+    }
+
+    /// EP-23: the first that applies.
+    fn succeed(
+        &mut self,
+        flight: Flight,
+        finished: Finished,
+        max_interval: Option<Duration>,
+    ) -> Next {
+        self.forget_failures();
+        let again = match finished {
+            Finished::Done { again, .. } | Finished::NoRetry { again } => again,
+            Finished::Failed(_) | Finished::Gone => None,
+        };
+        match self.life {
+            Life::Gone(_) if flight != Flight::DeletionRun => Next::AtOnce,
+            Life::Gone(_) if self.renewed => {
+                self.life = Life::Exists;
+                self.pending = true;
+                Next::AtOnce
+            }
+            Life::Gone(_) | Life::Forgotten => Next::Dropped,
+            Life::Exists | Life::Finalized if self.finalized_by(finished) => {
+                self.life = Life::Finalized;
+                self.pending = false;
+                Next::AwaitDeletion
+            }
+            // Quirk 2: an explicit reschedule is discarded.
+            Life::Exists | Life::Finalized if self.pending => Next::AtOnce,
+            Life::Exists | Life::Finalized if finished == Finished::Gone => Next::Dropped,
+            Life::Exists | Life::Finalized => again.map_or(Next::Idle(max_interval), Next::Again),
+        }
+    }
+
+    /// Whether the run has removed our finalizer from what exists, and not from a predecessor of the same name.
+    fn finalized_by(&self, finished: Finished) -> bool {
+        let removed = matches!(
+            finished,
+            Finished::Done {
+                finalizer_removed: true,
+                ..
+            }
+        );
+        removed && self.life == Life::Exists && !self.renewed
+    }
+
+    /// EP-30 … EP-36.
+    fn fail(
+        &mut self,
+        policy: &Policy,
+        flight: Flight,
+        failure: Failure,
+        now: Instant,
+    ) -> (Outcome, Next) {
+        let Some(retry) = &policy.retry else {
+            // EP-22: goes on like a success, but does not count as one (quirk 4).
+            let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
+            return (Outcome::Failed(Level::Error), next);
+        };
+        let woken = self.pending || (flight == Flight::Run && self.marked());
+        self.pending = true;
+        let attempts = self
+            .history
+            .get_or_insert_default()
+            .retry
+            .get_or_insert_default();
+        let last = attempts.info(Some(retry)).last;
+        let left = attempts.left(now);
+        let next = if woken {
+            Next::AtOnce
+        } else if left > RESUME {
+            Next::Resume(left)
+        } else if let Some(delay) = attempts.consume(retry, now) {
+            Next::Retry(delay)
+        } else {
+            Next::Exhausted(policy.max_interval)
+        };
+        let level = match failure {
+            Failure::Conflict if !last => Level::Info,
+            Failure::Handled if !last => Level::Debug,
+            Failure::Unhandled | Failure::Handled | Failure::Conflict if woken || !last => {
+                Level::Warning
+            }
+            Failure::Unhandled | Failure::Handled | Failure::Conflict => Level::Error,
+        };
+        (Outcome::Failed(level), next)
+    }
+
+    fn forget_failures(&mut self) {
+        if let Some(history) = &mut self.history {
+            history.retry = None;
+            if history.window.is_none() {
+                self.history = None;
+            }
+        }
+    }
+
+    fn retry(&self, policy: &Policy) -> Option<RetryInfo> {
+        let attempts = self.history.as_ref()?.retry?;
+        Some(attempts.info(policy.retry.as_ref()))
+    }
+
+    /// Whether a run is owed.
+    fn marked(&self) -> bool {
+        match self.mark() {
+            Mark::Present | Mark::DeletePresent | Mark::AdditionalAfterDelete => {
+                self.life != Life::Forgotten
+            }
+            Mark::None | Mark::ProcessedDeletion => false,
+        }
+    }
+
+    /// Returns the state of EP-2.
+    fn mark(&self) -> Mark {
+        match (self.life, self.pending) {
+            (Life::Exists, false) => Mark::None,
+            (Life::Exists, true) => Mark::Present,
+            (Life::Finalized, _) => Mark::ProcessedDeletion,
+            (Life::Gone(_), true) => Mark::AdditionalAfterDelete,
+            (Life::Gone(_), false) | (Life::Forgotten, _) => Mark::DeletePresent,
+        }
+    }
+}
+
+// === impl Timetable ===
+
+impl Timetable {
+    fn earliest(&self) -> Option<Due> {
+        self.lines.first_key_value().map(|(due, _)| *due)
+    }
+
+    /// Puts a key in, in place of its present line (`TM-1`).
+    fn put(&mut self, key: &ObjectRef, line: &mut Option<Due>, at: Instant) {
+        self.strike(line);
+        let due = Due {
+            at,
+            number: self.number,
+        };
+        self.number += 1;
+        self.lines.insert(due, key.clone());
+        *line = Some(due);
+    }
+
+    /// Makes a key due now. One that is due already keeps its place, so that nobody waits for ever.
+    fn bring_forward(&mut self, key: &ObjectRef, line: &mut Option<Due>, now: Instant) {
+        if line.is_none_or(|due| due.at > now) {
+            self.put(key, line, now);
+        }
+    }
+
+    fn strike(&mut self, line: &mut Option<Due>) {
+        if let Some(due) = line.take() {
+            self.lines.remove(&due);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1106 @@
+//! The rules of the queue as tables, and its laws under any interleaving.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::manifest::{RateLimit, Retry};
+
+const CHANGED: Event = Event::PrimaryChanged { deleting: false };
+const DELETING: Event = Event::PrimaryChanged { deleting: true };
+const DELETED: Event = Event::PrimaryDeleted { unknown: false };
+const MISSED: Event = Event::PrimaryDeleted { unknown: true };
+const RELATED: Event = Event::Related;
+
+const FAILED: Finished = Finished::Failed(Failure::Unhandled);
+const FINALIZED: Finished = Finished::Done {
+    finalizer_removed: true,
+    again: None,
+};
+
+const TEN_HOURS: Duration = Duration::from_hours(10);
+
+fn again(ms: u64) -> Finished {
+    Finished::Done {
+        finalizer_removed: false,
+        again: Some(millis(ms)),
+    }
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn info(attempt: u32, last: bool) -> RetryInfo {
+    RetryInfo { attempt, last }
+}
+
+fn all_events() -> Policy {
+    Policy {
+        mode: Mode::AllEvents,
+        ..Policy::default()
+    }
+}
+
+/// A state, a clock in milliseconds, and letters for keys.
+struct Script {
+    state: State,
+    start: Instant,
+    now: Instant,
+}
+
+impl Script {
+    fn stopped(policy: Policy) -> Self {
+        let start = Instant::now();
+        Self {
+            state: State::new(policy),
+            start,
+            now: start,
+        }
+    }
+
+    fn new(policy: Policy) -> Self {
+        let mut script = Self::stopped(policy);
+        script.start();
+        script
+    }
+
+    /// With key `a` in flight.
+    fn in_flight(policy: Policy) -> Self {
+        let mut script = Self::new(policy);
+        script.event(CHANGED);
+        assert_eq!(script.take(), Some("a".to_owned()));
+        script
+    }
+
+    fn at(&mut self, ms: u64) -> &mut Self {
+        self.now = self.start + millis(ms);
+        self
+    }
+
+    fn start(&mut self) {
+        self.state.start(self.now);
+    }
+
+    fn event(&mut self, event: Event) -> Receipt {
+        self.event_of("a", event)
+    }
+
+    fn event_of(&mut self, letter: &str, event: Event) -> Receipt {
+        let receipt = self
+            .state
+            .event(&ObjectRef::cluster(letter), event, self.now);
+        self.state.check();
+        receipt
+    }
+
+    fn turn(&mut self) -> Turn {
+        let turn = self.state.take(self.now);
+        self.state.check();
+        turn
+    }
+
+    fn take(&mut self) -> Option<String> {
+        match self.turn() {
+            Turn::Run(taken) => Some(taken.key.to_string()),
+            Turn::Wait(_) | Turn::Closed => None,
+        }
+    }
+
+    fn taken(&mut self) -> Taken {
+        match self.turn() {
+            Turn::Run(taken) => taken,
+            turn @ (Turn::Wait(_) | Turn::Closed) => panic!("{turn:?}"),
+        }
+    }
+
+    fn finish(&mut self, finished: Finished) -> What {
+        let what = self
+            .state
+            .finish(&ObjectRef::cluster("a"), finished, self.now)
+            .unwrap();
+        self.state.check();
+        what
+    }
+
+    fn next(&mut self, finished: Finished) -> Next {
+        self.finish(finished).next
+    }
+
+    /// When the next key is due, in milliseconds since the start.
+    fn wakes(&mut self) -> Option<u128> {
+        match self.turn() {
+            Turn::Wait(at) => at.map(|at| (at - self.start).as_millis()),
+            turn @ (Turn::Run(_) | Turn::Closed) => panic!("{turn:?}"),
+        }
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        self.state
+            .keys
+            .get(&ObjectRef::cluster("a"))
+            .map(Entry::mark)
+    }
+}
+
+impl State {
+    /// Panics if two places disagree.
+    fn check(&self) {
+        let lines: BTreeMap<_, _> = self
+            .timetable
+            .lines
+            .iter()
+            .map(|(due, key)| (*due, key.clone()))
+            .collect();
+        let due = |(key, entry): (&ObjectRef, &Entry)| Some((entry.due?, key.clone()));
+        assert_eq!(lines, self.keys.iter().filter_map(due).collect());
+        let flying = self
+            .keys
+            .values()
+            .filter(|entry| entry.flight != Flight::Idle);
+        assert_eq!(self.in_flight, flying.count());
+        for entry in self.keys.values() {
+            assert!(
+                entry.due.is_none() || entry.flight == Flight::Idle,
+                "a key in flight has no line"
+            );
+            assert!(
+                entry.life != Life::Forgotten || entry.flight == Flight::Superseded,
+                "forgotten keys go"
+            );
+        }
+    }
+}
+
+// === events ===
+
+#[test]
+fn only_the_primary_itself_makes_a_key() {
+    // EP-1
+    let table = [
+        (Policy::default(), CHANGED, Receipt::Marked, 1),
+        (Policy::default(), DELETING, Receipt::Marked, 1),
+        (Policy::default(), DELETED, Receipt::Unknown, 0),
+        (Policy::default(), RELATED, Receipt::Unknown, 0),
+        (all_events(), CHANGED, Receipt::Marked, 1),
+        (all_events(), DELETED, Receipt::Marked, 1),
+        (all_events(), RELATED, Receipt::Unknown, 0),
+    ];
+    for (policy, event, receipt, keys) in table {
+        let mut script = Script::new(policy);
+        assert_eq!(
+            (script.event(event), script.state.len()),
+            (receipt, keys),
+            "{event:?}"
+        );
+    }
+}
+
+#[test]
+fn events_are_marked_as_of_the_table() {
+    use Mark::{AdditionalAfterDelete, DeletePresent, Present, ProcessedDeletion};
+    // EP-2
+    let gone = Life::Gone(Deletion { unknown: false });
+    #[rustfmt::skip] // one row, one line
+    let table = [
+        (Mode::Normal, Life::Exists, false, CHANGED, Receipt::Marked, Some(Present)),
+        (Mode::Normal, Life::Exists, true, DELETING, Receipt::Marked, Some(Present)),
+        (Mode::Normal, Life::Exists, false, RELATED, Receipt::Marked, Some(Present)),
+        (Mode::Normal, Life::Exists, true, RELATED, Receipt::Marked, Some(Present)),
+        (Mode::Normal, Life::Exists, true, DELETED, Receipt::Removed, None),
+        (Mode::Normal, Life::Finalized, false, DELETING, Receipt::Ignored, Some(ProcessedDeletion)),
+        (Mode::Normal, Life::Finalized, false, CHANGED, Receipt::Marked, Some(Present)),
+        (Mode::Normal, Life::Finalized, false, RELATED, Receipt::Ignored, Some(ProcessedDeletion)),
+        (Mode::Normal, Life::Finalized, false, DELETED, Receipt::Removed, None),
+        (Mode::AllEvents, Life::Exists, false, RELATED, Receipt::Marked, Some(Present)),
+        (Mode::AllEvents, Life::Exists, false, DELETED, Receipt::Marked, Some(DeletePresent)),
+        (Mode::AllEvents, Life::Exists, true, MISSED, Receipt::Marked, Some(DeletePresent)),
+        (Mode::AllEvents, gone, false, RELATED, Receipt::Marked, Some(AdditionalAfterDelete)),
+        (Mode::AllEvents, gone, false, CHANGED, Receipt::Marked, Some(AdditionalAfterDelete)),
+        (Mode::AllEvents, gone, true, DELETING, Receipt::Marked, Some(AdditionalAfterDelete)),
+        (Mode::AllEvents, gone, true, DELETED, Receipt::Marked, Some(DeletePresent)),
+    ];
+    for (mode, life, pending, event, receipt, mark) in table {
+        let mut script = Script::new(Policy {
+            mode,
+            ..Policy::default()
+        });
+        let entry = Entry {
+            life,
+            pending,
+            ..Entry::new()
+        };
+        script.state.keys.insert(ObjectRef::cluster("a"), entry);
+        assert_eq!(
+            (script.event(event), script.mark()),
+            (receipt, mark),
+            "{mode:?} {life:?} {pending} {event:?}"
+        );
+    }
+}
+
+#[test]
+fn a_version_from_before_the_deletion_does_not_wake_what_is_cleaned_up() {
+    // EP-2, EP-4: after the finalizer is removed, updates of what is still marked for deletion are ignored; a re-created
+    // primary is run, also if the deletion itself was missed.
+    let mut script = Script::in_flight(Policy::default());
+    assert_eq!(script.next(FINALIZED), Next::AwaitDeletion);
+    assert_eq!(script.event(DELETING), Receipt::Ignored);
+    assert_eq!((script.take(), script.wakes()), (None, None));
+    assert_eq!(script.event(CHANGED), Receipt::Marked);
+    assert_eq!(script.take(), Some("a".to_owned()));
+}
+
+#[test]
+fn a_deletion_drops_the_key_with_its_timer() {
+    // EP-4, TM-2
+    let mut script = Script::in_flight(Policy::default());
+    script.finish(again(1000));
+    assert_eq!(script.wakes(), Some(1000));
+    assert_eq!(script.event(DELETED), Receipt::Removed);
+    assert_eq!((script.wakes(), script.state.len()), (None, 0));
+}
+
+// === running ===
+
+#[test]
+fn a_key_in_flight_is_held_back_until_done() {
+    // EP-10, EP-11, EP-15
+    let mut script = Script::in_flight(Policy::default());
+    for event in [RELATED, CHANGED, RELATED] {
+        assert_eq!(script.event(event), Receipt::Marked);
+        assert_eq!(script.take(), None);
+    }
+    assert_eq!(script.next(Finished::DONE), Next::AtOnce);
+    assert_eq!(script.take(), Some("a".to_owned()));
+    assert_eq!(script.next(Finished::DONE), Next::Idle(Some(TEN_HOURS)));
+    assert_eq!(script.take(), None);
+}
+
+#[test]
+fn an_event_is_imminent_only_if_it_came_during_the_run() {
+    // EP-24
+    let mut script = Script::in_flight(Policy::default());
+    let key = ObjectRef::cluster("a");
+    assert!(!script.state.imminent(&key));
+    script.event(RELATED);
+    assert!(script.state.imminent(&key));
+    assert!(!script.state.imminent(&ObjectRef::cluster("b")));
+}
+
+#[test]
+fn keys_run_in_the_order_in_which_they_became_due() {
+    let mut script = Script::new(Policy::default());
+    for (ms, letter) in [(0, "c"), (0, "b"), (5, "a")] {
+        script.at(ms).event_of(letter, CHANGED);
+    }
+    // An event for a key that is waiting already does not send it back.
+    script.at(6).event_of("c", CHANGED);
+    let order: Vec<_> = std::iter::from_fn(|| script.take()).collect();
+    assert_eq!(order, ["c", "b", "a"]);
+}
+
+#[test]
+fn a_key_that_is_always_due_does_not_starve_the_others() {
+    let mut script = Script::new(Policy::default());
+    script.event(CHANGED);
+    script.take();
+    script.at(1).event_of("b", CHANGED);
+    script.event(RELATED);
+    script.at(2).finish(Finished::DONE);
+    assert_eq!(script.take(), Some("b".to_owned()));
+}
+
+#[test]
+fn a_key_that_runs_too_often_waits() {
+    // EP-12, RL-2
+    let limit = RateLimit {
+        max_reconciliations: 1,
+        within: millis(3000),
+    };
+    let mut script = Script::in_flight(Policy {
+        rate_limit: Some(limit),
+        ..Policy::default()
+    });
+    // A timer is put off too, and counts as an event from then on.
+    script.finish(again(1000));
+    assert_eq!(script.at(1000).wakes(), Some(3000));
+    assert_eq!(script.mark(), Some(Mark::Present));
+    script.at(2990).event(RELATED);
+    assert_eq!(script.wakes(), Some(3040));
+    script.at(3000).event(RELATED);
+    assert_eq!(script.take(), Some("a".to_owned()));
+    // A retry and an instant resubmission are limited like the rest.
+    assert_eq!(script.next(FAILED), Next::Retry(millis(2000)));
+    assert_eq!(script.at(5000).wakes(), Some(6000));
+    assert_eq!(script.at(6000).take(), Some("a".to_owned()));
+    script.event(RELATED);
+    assert_eq!(script.next(Finished::DONE), Next::AtOnce);
+    assert_eq!(script.wakes(), Some(9000));
+}
+
+// === ends ===
+
+#[test]
+fn the_end_of_a_run_decides_as_of_the_list() {
+    // EP-23, EC-5, UC-6, EP-14; the events come during the run
+    let normal = Policy::default;
+    #[rustfmt::skip] // one row, one line
+    let table: [(Policy, &[Event], _, _, _); 16] = [
+        (normal(), &[], Finished::DONE, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
+        (normal(), &[], again(500), Next::Again(millis(500)), Some(Mark::None)),
+        (normal(), &[], again(0), Next::Again(Duration::ZERO), Some(Mark::None)),
+        (normal(), &[], Finished::NoRetry { again: None }, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
+        (normal(), &[], Finished::NoRetry { again: Some(millis(5)) }, Next::Again(millis(5)), Some(Mark::None)),
+        // (c) before (d): quirk 2
+        (normal(), &[RELATED], again(500), Next::AtOnce, Some(Mark::Present)),
+        // (a)
+        (normal(), &[RELATED, DELETED], again(500), Next::Dropped, None),
+        (normal(), &[DELETED], FINALIZED, Next::Dropped, None),
+        // (b) before (c)
+        (normal(), &[DELETING, RELATED], FINALIZED, Next::AwaitDeletion, Some(Mark::ProcessedDeletion)),
+        // A re-created primary is not lost.
+        (normal(), &[DELETED, CHANGED], FINALIZED, Next::AtOnce, Some(Mark::Present)),
+        (normal(), &[DELETED, RELATED], FINALIZED, Next::Dropped, None),
+        (normal(), &[CHANGED], FINALIZED, Next::AtOnce, Some(Mark::Present)),
+        // EP-14
+        (normal(), &[], Finished::Gone, Next::Dropped, None),
+        (normal(), &[CHANGED], Finished::Gone, Next::AtOnce, Some(Mark::Present)),
+        // (c): the deletion is run next.
+        (all_events(), &[DELETED], again(500), Next::AtOnce, Some(Mark::DeletePresent)),
+        (all_events(), &[DELETED], Finished::Gone, Next::AtOnce, Some(Mark::DeletePresent)),
+    ];
+    for (policy, events, finished, next, mark) in table {
+        let mut script = Script::in_flight(policy);
+        for event in events {
+            script.event(*event);
+        }
+        let what = script.finish(finished);
+        assert_eq!(
+            what,
+            What {
+                outcome: Outcome::Succeeded,
+                next,
+                retry: None
+            },
+            "{events:?} {finished:?}"
+        );
+        assert_eq!(script.mark(), mark, "{events:?} {finished:?}");
+        // At once is at once; whatever else there is, is a timer.
+        assert_eq!(
+            script.take().is_some(),
+            next.after() == Some(Duration::ZERO),
+            "{events:?} {finished:?}"
+        );
+    }
+}
+
+#[test]
+fn without_a_maximal_interval_an_idle_key_has_no_timer() {
+    // IV-1
+    for max_interval in [None, Some(Duration::ZERO)] {
+        let mut script = Script::in_flight(Policy {
+            max_interval,
+            ..Policy::default()
+        });
+        assert_eq!(script.at(70).next(Finished::DONE), Next::Idle(None));
+        assert_eq!(script.wakes(), None);
+    }
+    let mut script = Script::in_flight(Policy::default());
+    script.at(70).finish(Finished::DONE);
+    assert_eq!(script.wakes(), Some(36_000_070));
+}
+
+#[test]
+fn a_timer_is_replaced_by_the_next() {
+    // TM-1
+    let mut script = Script::in_flight(Policy::default());
+    script.finish(again(1000));
+    script.at(400).event(RELATED);
+    assert_eq!(script.take(), Some("a".to_owned()));
+    script.finish(again(5000));
+    assert_eq!(script.wakes(), Some(5400));
+    assert_eq!(script.at(5400).take(), Some("a".to_owned()));
+}
+
+// === failures ===
+
+#[test]
+fn a_failing_key_is_retried_and_then_left_to_the_maximal_interval() {
+    // EP-34, EP-35, EP-36, RT-2, RT-3
+    let mut script = Script::in_flight(Policy::default());
+    let warning = Outcome::Failed(Level::Warning);
+    let mut ms = 0;
+    for (attempt, delay) in (1..).zip([2000, 2000, 3000, 4500, 6750]) {
+        let retry = Some(info(attempt, attempt == 5));
+        assert_eq!(
+            script.finish(FAILED),
+            What {
+                outcome: warning,
+                next: Next::Retry(millis(delay)),
+                retry
+            }
+        );
+        ms += delay;
+        assert_eq!(script.at(ms - 1).take(), None);
+        assert_eq!(script.at(ms).taken().retry, retry);
+    }
+    let exhausted = What {
+        outcome: Outcome::Failed(Level::Error),
+        next: Next::Exhausted(Some(TEN_HOURS)),
+        retry: Some(info(5, true)),
+    };
+    assert_eq!(script.finish(FAILED), exhausted);
+    // A new event still runs at once, and is told of the last attempt until a success.
+    script.event(RELATED);
+    assert_eq!(script.taken().retry, Some(info(5, true)));
+    assert_eq!(script.finish(FAILED), exhausted);
+    assert_eq!(
+        script.at(36_000_000 + ms).taken().retry,
+        Some(info(5, true))
+    );
+    assert_eq!(script.finish(Finished::DONE).retry, None);
+    script.event(RELATED);
+    assert_eq!(script.taken().retry, None);
+}
+
+#[test]
+fn a_failure_with_an_event_behind_it_runs_again_at_once_and_consumes_nothing() {
+    // EP-32
+    let mut script = Script::in_flight(Policy::default());
+    script.event(RELATED);
+    let at_once = What {
+        outcome: Outcome::Failed(Level::Warning),
+        next: Next::AtOnce,
+        retry: Some(info(0, false)),
+    };
+    assert_eq!(script.finish(FAILED), at_once);
+    assert_eq!(script.taken().retry, Some(info(0, false)));
+    assert_eq!(script.next(FAILED), Next::Retry(millis(2000)));
+}
+
+#[test]
+fn a_failure_inside_of_a_back_off_goes_on_waiting() {
+    // EP-33, for a linear minute; after five events nothing is consumed
+    let minute = Retry {
+        initial_interval: millis(60_000),
+        max_interval: None,
+        ..Retry::default()
+    };
+    let mut script = Script::in_flight(Policy {
+        retry: Some(minute),
+        ..Policy::default()
+    });
+    assert_eq!(script.next(FAILED), Next::Retry(millis(60_000)));
+    let table = [
+        (1_000, Next::Resume(millis(59_000)), 60_000),
+        (54_999, Next::Resume(millis(5_001)), 60_000),
+        // No more than five seconds left: this was the retry.
+        (55_000, Next::Retry(millis(60_000)), 115_000),
+        (60_000, Next::Resume(millis(55_000)), 115_000),
+    ];
+    for (ms, next, wakes) in table {
+        script.at(ms).event(RELATED);
+        script.take();
+        assert_eq!((script.next(FAILED), script.wakes()), (next, Some(wakes)));
+    }
+}
+
+#[test]
+fn without_a_policy_a_failure_goes_on_like_a_success_but_counts_as_a_failure() {
+    // EP-22, quirk 4
+    let policy = || Policy {
+        retry: None,
+        ..Policy::default()
+    };
+    for (event, next) in [
+        (None, Next::Idle(Some(TEN_HOURS))),
+        (Some(RELATED), Next::AtOnce),
+    ] {
+        let mut script = Script::in_flight(policy());
+        event.map(|event| script.event(event));
+        let what = What {
+            outcome: Outcome::Failed(Level::Error),
+            next,
+            retry: None,
+        };
+        assert_eq!(script.finish(FAILED), what);
+    }
+}
+
+#[test]
+fn a_failure_of_what_is_gone_is_as_good_as_a_success() {
+    // EP-21
+    let mut script = Script::in_flight(Policy::default());
+    script.event(DELETED);
+    assert_eq!(
+        script.finish(FAILED),
+        What {
+            outcome: Outcome::Succeeded,
+            next: Next::Dropped,
+            retry: None
+        }
+    );
+}
+
+#[test]
+fn a_primary_that_is_created_anew_during_a_run_begins_anew() {
+    // EP-15: the old run is awaited; its failures are not the new one's
+    let mut script = Script::in_flight(Policy::default());
+    script.finish(FAILED);
+    assert_eq!(script.at(2000).taken().retry, Some(info(1, false)));
+    assert_eq!(
+        (script.event(DELETED), script.event(RELATED)),
+        (Receipt::Removed, Receipt::Unknown)
+    );
+    assert_eq!(
+        (script.event(CHANGED), script.take()),
+        (Receipt::Marked, None)
+    );
+    assert_eq!(
+        script.finish(FAILED),
+        What {
+            outcome: Outcome::Succeeded,
+            next: Next::AtOnce,
+            retry: None
+        }
+    );
+    assert_eq!(script.taken().retry, None);
+}
+
+#[test]
+fn failures_are_logged_as_loudly_as_they_matter() {
+    // EP-36; (failure, last attempt, event pending)
+    let table = [
+        (Failure::Conflict, false, false, Level::Info),
+        (Failure::Conflict, false, true, Level::Info),
+        (Failure::Conflict, true, false, Level::Error),
+        (Failure::Conflict, true, true, Level::Warning),
+        (Failure::Handled, false, false, Level::Debug),
+        (Failure::Handled, false, true, Level::Debug),
+        (Failure::Handled, true, false, Level::Error),
+        (Failure::Handled, true, true, Level::Warning),
+        (Failure::Unhandled, false, false, Level::Warning),
+        (Failure::Unhandled, false, true, Level::Warning),
+        (Failure::Unhandled, true, false, Level::Error),
+        (Failure::Unhandled, true, true, Level::Warning),
+    ];
+    for (failure, last, pending, level) in table {
+        let retry = Retry {
+            max_attempts: Some(u32::from(!last)),
+            ..Retry::default()
+        };
+        let mut script = Script::in_flight(Policy {
+            retry: Some(retry),
+            ..Policy::default()
+        });
+        if pending {
+            script.event(RELATED);
+        }
+        let outcome = script.finish(Finished::Failed(failure)).outcome;
+        assert_eq!(
+            outcome,
+            Outcome::Failed(level),
+            "{failure:?} {last} {pending}"
+        );
+    }
+}
+
+#[test]
+fn an_error_handler_always_has_a_retry_state() {
+    // EC-2
+    for (retry, first) in [
+        (Some(Retry::default()), info(0, false)),
+        (
+            Some(Retry {
+                max_attempts: Some(0),
+                ..Retry::default()
+            }),
+            info(0, true),
+        ),
+        (None, info(0, true)),
+    ] {
+        let mut script = Script::new(Policy {
+            retry,
+            ..Policy::default()
+        });
+        script.event(CHANGED);
+        let taken = script.taken();
+        assert_eq!((taken.retry, taken.first), (None, first));
+    }
+}
+
+#[test]
+fn only_what_is_in_flight_can_be_finished() {
+    let mut script = Script::new(Policy::default());
+    let key = ObjectRef::cluster("a");
+    for _ in 0..2 {
+        let error = script
+            .state
+            .finish(&key, Finished::DONE, script.now)
+            .unwrap_err();
+        assert_eq!(error.to_string(), "finish a: it is not in flight");
+        script.event(CHANGED);
+    }
+}
+
+// === stopped ===
+
+#[test]
+fn while_stopped_events_are_only_marked() {
+    // EP-3
+    let mut script = Script::stopped(Policy::default());
+    script.at(10).event_of("b", CHANGED);
+    script.at(20).event_of("a", CHANGED);
+    script.at(30).event_of("c", CHANGED);
+    assert_eq!(script.event_of("c", DELETED), Receipt::Removed);
+    assert_eq!((script.take(), script.wakes()), (None, None));
+    script.at(1000).start();
+    let order: Vec<_> = std::iter::from_fn(|| script.take()).collect();
+    assert_eq!(order, ["b", "a"]);
+}
+
+#[test]
+fn a_start_replays_what_is_marked_and_only_that() {
+    // EP-3: `a` waits for a retry, `b` for its interval
+    let mut script = Script::in_flight(Policy::default());
+    script.finish(FAILED);
+    script.event_of("b", CHANGED);
+    script.take();
+    script
+        .state
+        .finish(&ObjectRef::cluster("b"), Finished::DONE, script.now)
+        .unwrap();
+    script.state.stop();
+    assert_eq!(script.at(100).take(), None);
+    script.start();
+    assert_eq!(script.take(), Some("a".to_owned()));
+    assert_eq!(script.wakes(), Some(36_000_000));
+}
+
+#[test]
+fn a_start_replays_what_has_used_up_its_attempts() {
+    let retry = Retry {
+        max_attempts: Some(0),
+        ..Retry::default()
+    };
+    let mut script = Script::in_flight(Policy {
+        retry: Some(retry),
+        max_interval: None,
+        ..Policy::default()
+    });
+    assert_eq!(script.next(FAILED), Next::Exhausted(None));
+    assert_eq!(script.wakes(), None);
+    script.state.stop();
+    script.start();
+    assert_eq!(script.take(), Some("a".to_owned()));
+}
+
+#[test]
+fn what_ends_while_stopped_is_ignored_and_runs_at_the_next_start() {
+    // LC-22, and the fix of quirk 1 (EP-20); the events come after the stop
+    #[rustfmt::skip] // one row, one line
+    let table: [(Policy, &[Event], Finished, Next); 9] = [
+        (Policy::default(), &[], Finished::DONE, Next::AtStart),
+        (Policy::default(), &[], again(5), Next::AtStart),
+        (Policy::default(), &[], FAILED, Next::AtStart),
+        (Policy::default(), &[RELATED], Finished::Gone, Next::AtStart),
+        (Policy::default(), &[DELETING], FINALIZED, Next::AwaitDeletion),
+        (Policy::default(), &[DELETED], FINALIZED, Next::Dropped),
+        (Policy::default(), &[DELETED, CHANGED], FINALIZED, Next::AtStart),
+        (all_events(), &[DELETED], FAILED, Next::Dropped),
+        (all_events(), &[DELETED, CHANGED], FAILED, Next::AtStart),
+    ];
+    for (policy, events, finished, next) in table {
+        let mut script = Script::in_flight(policy);
+        script.state.stop();
+        for event in events {
+            script.event(*event);
+        }
+        let what = What {
+            outcome: Outcome::Ignored,
+            next,
+            retry: None,
+        };
+        assert_eq!(script.finish(finished), what, "{events:?} {finished:?}");
+        assert_eq!(script.take(), None);
+        script.at(50).start();
+        assert_eq!(
+            script.take().is_some(),
+            next == Next::AtStart,
+            "{events:?} {finished:?}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_outlasts_a_stop_and_a_start_is_taken_seriously() {
+    let mut script = Script::in_flight(Policy::default());
+    script.state.stop();
+    script.start();
+    assert_eq!(script.take(), None); // EP-15
+    assert_eq!(script.next(again(500)), Next::Again(millis(500)));
+}
+
+#[test]
+fn a_closed_state_hands_out_nothing_for_good() {
+    let mut script = Script::in_flight(Policy::default());
+    script.event_of("b", CHANGED);
+    script.state.close();
+    script.state.stop();
+    script.start();
+    assert!(matches!(script.turn(), Turn::Closed));
+    assert_eq!(script.finish(FAILED).outcome, Outcome::Ignored);
+}
+
+#[test]
+fn keys_of_a_dropped_namespace_are_forgotten() {
+    // NS-3, the fix of quirk 13; `b` is in flight, and in all-events mode too no deletion is run
+    for policy in [Policy::default(), all_events()] {
+        let mut script = Script::new(policy);
+        for letter in ["b", "a", "c"] {
+            script.event_of(letter, CHANGED);
+        }
+        script.take();
+        script.state.retain(|key| key.name.as_ref() == "c");
+        script.state.check();
+        assert_eq!(script.state.len(), 2);
+        let what = script
+            .state
+            .finish(&ObjectRef::cluster("b"), FAILED, script.now)
+            .unwrap();
+        assert_eq!((what.next, script.state.len()), (Next::Dropped, 1));
+        assert_eq!((script.take(), script.take()), (Some("c".to_owned()), None));
+    }
+}
+
+// === all events ===
+
+#[test]
+fn a_deletion_is_run_until_it_succeeds() {
+    // AE-2, AE-3, AE-4
+    let mut script = Script::in_flight(all_events());
+    script.finish(Finished::DONE);
+    script.event(MISSED);
+    let taken = script.taken();
+    assert_eq!(
+        (taken.deletion, taken.retry),
+        (Some(Deletion { unknown: true }), None)
+    );
+    assert_eq!(script.next(FAILED), Next::Retry(millis(2000)));
+    let taken = script.at(2000).taken();
+    assert_eq!(
+        (taken.deletion, taken.retry),
+        (Some(Deletion { unknown: true }), Some(info(1, false)))
+    );
+    // An event during a failing deletion run: one more, right after.
+    assert_eq!(script.event(RELATED), Receipt::Marked);
+    assert_eq!(script.next(FAILED), Next::AtOnce);
+    assert!(script.taken().deletion.is_some());
+    // No reschedule; and an event during a deletion run that succeeds changes nothing.
+    script.event(RELATED);
+    assert_eq!(
+        (script.next(again(5)), script.state.len()),
+        (Next::Dropped, 0)
+    );
+}
+
+#[test]
+fn a_deletion_during_a_failing_run_is_run_at_once() {
+    let mut script = Script::in_flight(all_events());
+    script.event(DELETED);
+    assert_eq!(script.next(FAILED), Next::AtOnce);
+    assert!(script.taken().deletion.is_some());
+}
+
+#[test]
+fn what_comes_back_is_run_after_its_deletion() {
+    // The table says how often the primary is deleted (-) and created (+) before and during the deletion run, and what
+    // runs after it: the deletion again (-), the new one (+), or nothing.
+    for (before, during, after) in [
+        ("-", "", ""),
+        ("-", "+", "+"),
+        ("-+", "", "+"),
+        ("-+-", "", ""),
+        ("-", "+-", "-"),
+        ("-", "+-+", "-+"),
+        ("-", "-", ""),
+    ] {
+        let mut script = Script::in_flight(all_events());
+        script.finish(Finished::DONE);
+        let hear = |script: &mut Script, signs: &str| {
+            for sign in signs.chars() {
+                script.event(if sign == '-' { DELETED } else { CHANGED });
+            }
+        };
+        hear(&mut script, before);
+        assert!(script.taken().deletion.is_some());
+        hear(&mut script, during);
+        script.finish(Finished::DONE);
+        let mut runs = String::new();
+        while let Turn::Run(taken) = script.turn() {
+            runs.push(if taken.deletion.is_some() { '-' } else { '+' });
+            script.finish(Finished::DONE);
+        }
+        assert_eq!(runs, after, "{before} {during}");
+        assert_eq!(script.state.len(), usize::from(after.ends_with('+')));
+    }
+}
+
+// === looks ===
+
+#[test]
+fn states_say_why_a_key_does_not_run() {
+    let mut script = Script::in_flight(Policy::default());
+    script.finish(FAILED);
+    for letter in ["b", "c"] {
+        script.at(500).event_of(letter, CHANGED);
+    }
+    script.take();
+    script.event_of("b", RELATED);
+    let mut states = script.state.states(script.now);
+    states.sort_by(|one, two| one.key.cmp(&two.key));
+    let state = |letter, in_flight, retry, due_in: Option<u64>| KeyState {
+        key: ObjectRef::cluster(letter),
+        in_flight,
+        mark: Mark::Present,
+        retry,
+        due_in: due_in.map(millis),
+    };
+    let wanted = [
+        state("a", false, Some(info(1, false)), Some(1500)),
+        state("b", true, None, None),
+        state("c", false, None, Some(0)),
+    ];
+    assert_eq!(states, wanted);
+    assert_eq!(
+        script.state.counts(script.now),
+        Counts {
+            keys: 3,
+            due: 1,
+            in_flight: 1
+        }
+    );
+}
+
+#[test]
+fn an_idle_key_is_small() {
+    // Both are needed for each key; a bucket of the map and a line of the timetable are 72 and 56 bytes.
+    assert!(
+        size_of::<(ObjectRef, Entry)>() <= 72,
+        "{}",
+        size_of::<(ObjectRef, Entry)>()
+    );
+    assert!(
+        size_of::<(Due, ObjectRef)>() <= 56,
+        "{}",
+        size_of::<(Due, ObjectRef)>()
+    );
+}
+
+// === laws ===
+
+/// A step of a random history. Keys and tickets are picked by number, modulo how many there are.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Event(u8, Event),
+    Take,
+    Finish(u8, Finished),
+    Wait(u64),
+    Stop,
+    Start,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let event = prop_oneof![
+        4 => Just(CHANGED),
+        2 => Just(DELETING),
+        1 => Just(DELETED),
+        1 => Just(MISSED),
+        4 => Just(RELATED),
+    ];
+    let finished = prop_oneof![
+        3 => Just(Finished::DONE),
+        2 => Just(FINALIZED),
+        1 => (0..9000_u64).prop_map(again),
+        1 => Just(Finished::NoRetry { again: None }),
+        3 => Just(FAILED),
+        1 => Just(Finished::Gone),
+    ];
+    prop_oneof![
+        8 => (0..3_u8, event).prop_map(|(key, event)| Step::Event(key, event)),
+        6 => Just(Step::Take),
+        4 => (any::<u8>(), finished).prop_map(|(ticket, finished)| Step::Finish(ticket, finished)),
+        3 => (0..4000_u64).prop_map(Step::Wait),
+        1 => Just(Step::Stop),
+        2 => Just(Step::Start),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let retry = prop_oneof![
+        Just(None),
+        Just(Some(Retry::default())),
+        Just(Some(Retry {
+            max_attempts: Some(1),
+            ..Retry::default()
+        })),
+    ];
+    let limit = prop::option::of(Just(RateLimit {
+        max_reconciliations: 2,
+        within: millis(3000),
+    }));
+    let mode = prop_oneof![Just(Mode::Normal), Just(Mode::AllEvents)];
+    let interval = prop::option::of(Just(TEN_HOURS));
+    (retry, limit, mode, interval).prop_map(|(retry, rate_limit, mode, max_interval)| Policy {
+        retry,
+        rate_limit,
+        max_interval,
+        mode,
+    })
+}
+
+/// Plays random steps and keeps book of what was promised.
+struct Play {
+    script: Script,
+    in_flight: Vec<String>,
+    /// Keys with an accepted event since their last run began.
+    owed: BTreeSet<String>,
+    /// Those whose cleanup may end the key without a further run: no living version since the run began.
+    dying: BTreeSet<String>,
+}
+
+impl Play {
+    fn new(policy: Policy) -> Self {
+        let script = Script::new(policy);
+        Self {
+            script,
+            in_flight: Vec::new(),
+            owed: BTreeSet::new(),
+            dying: BTreeSet::new(),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Event(key, event) => self.event(["a", "b", "c"][usize::from(key)], event),
+            Step::Take => self.take(),
+            Step::Finish(ticket, finished) if !self.in_flight.is_empty() => {
+                let letter = self
+                    .in_flight
+                    .remove(usize::from(ticket) % self.in_flight.len());
+                self.finish(&letter, finished);
+            }
+            Step::Finish(..) => {}
+            Step::Wait(ms) => self.script.now += millis(ms),
+            Step::Stop => self.script.state.stop(),
+            Step::Start => self.script.start(),
+        }
+    }
+
+    fn event(&mut self, letter: &str, event: Event) {
+        if event == CHANGED {
+            self.dying.remove(letter);
+        }
+        match self.script.event_of(letter, event) {
+            Receipt::Marked => {
+                self.owed.insert(letter.to_owned());
+            }
+            Receipt::Removed => {
+                self.owed.remove(letter);
+            }
+            Receipt::Ignored | Receipt::Unknown => {}
+        }
+    }
+
+    fn take(&mut self) {
+        if let Some(letter) = self.script.take() {
+            assert!(
+                !self.in_flight.contains(&letter),
+                "{letter} is in flight twice"
+            );
+            self.owed.remove(&letter);
+            self.dying.insert(letter.clone());
+            self.in_flight.push(letter);
+        }
+    }
+
+    fn finish(&mut self, letter: &str, finished: Finished) {
+        let what = self
+            .script
+            .state
+            .finish(&ObjectRef::cluster(letter), finished, self.script.now)
+            .unwrap();
+        self.script.state.check();
+        if what.next == Next::AwaitDeletion {
+            assert!(
+                finished == FINALIZED && self.dying.contains(letter),
+                "{letter} lives"
+            );
+            self.owed.remove(letter);
+        }
+        if what.next == Next::Dropped && self.script.state.policy.mode == Mode::AllEvents {
+            self.owed.remove(letter); // AE-3: events that are older than the end of a successful deletion run
+        }
+    }
+
+    /// Ends all runs well and takes what is due, for longer than any limit, retry or reschedule lasts.
+    fn wind_up(&mut self) {
+        self.script.start();
+        for _ in 0..200 {
+            while let Some(letter) = self.in_flight.pop() {
+                self.finish(&letter, Finished::DONE);
+            }
+            self.take();
+            self.script.now += millis(100);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_key_is_in_flight_twice_no_mark_is_lost_and_no_key_is_stuck(
+        policy in policy(),
+        steps in prop::collection::vec(step(), 0..80),
+    ) {
+        let mut play = Play::new(policy);
+        for step in steps {
+            play.step(step);
+        }
+        play.wind_up();
+        prop_assert_eq!(&play.owed, &BTreeSet::new());
+        let interval = play.script.state.policy.max_interval;
+        for (key, entry) in &play.script.state.keys {
+            // EP-35: what has used up its attempts waits for the interval too, or else for an event.
+            let exhausted = entry.retry(&play.script.state.policy).is_some_and(|retry| retry.last);
+            let timed = entry.due.is_some() == interval.is_some();
+            let waits = match entry.mark() {
+                Mark::None => timed,
+                Mark::ProcessedDeletion => entry.due.is_none(),
+                Mark::Present | Mark::DeletePresent | Mark::AdditionalAfterDelete => exhausted && timed,
+            };
+            prop_assert!(waits && entry.flight == Flight::Idle, "{} is stuck: {:?}", key, entry);
+        }
+    }
+
+    #[test]
+    fn due_keys_are_taken_in_the_order_in_which_they_became_due(
+        steps in prop::collection::vec((0..6_u8, 0..3_u64), 1..60),
+    ) {
+        let mut script = Script::new(Policy::default());
+        let mut order = Vec::new();
+        for (key, ms) in steps {
+            script.now += millis(ms);
+            let letter = ["a", "b", "c", "d", "e", "f"][usize::from(key)];
+            script.event_of(letter, CHANGED);
+            if !order.contains(&letter) {
+                order.push(letter);
+            }
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| script.take()).collect();
+        prop_assert_eq!(taken, order);
+    }
+}

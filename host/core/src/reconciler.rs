@@ -1,0 +1,365 @@
+//! One execution, top to bottom: read the primary again, decide, run the workflow, call the guest, write, and say how it ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cluster::{self, Cluster, Reason};
+use crate::guest::{
+    Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin, Guest, NextStep, RetryInfo,
+    RunInfo, Session, UpdateControl,
+};
+use crate::manifest;
+use crate::object::Object;
+use crate::operations::{self, Desk};
+use crate::queue::{self, Finished, Queue, Ticket};
+use crate::source::Source;
+use crate::workflow::Mode;
+
+pub mod context;
+pub mod decision;
+pub mod finalizer;
+pub mod memory;
+pub mod outcome;
+pub mod visit;
+
+use context::Context;
+use decision::Decision;
+use memory::Memory;
+use outcome::Manner;
+use visit::Flow;
+
+pub use crate::operations::tell;
+
+/// What the runs of one controller need, put together once.
+pub struct Controller {
+    /// What the manifest says.
+    pub spec: manifest::Controller,
+    /// What its plugin may use up.
+    pub limits: manifest::Limits,
+    /// The primaries.
+    pub primaries: Arc<Source>,
+    /// The secondaries, by the name of the source or of the dependent; a shared source stands under both.
+    pub secondaries: BTreeMap<Arc<str>, Arc<Source>>,
+    /// The managed workflow.
+    pub workflow: Flow,
+    /// Workflows that run when called by name.
+    pub standalone: BTreeMap<Arc<str>, Flow>,
+    /// The finalizer, from the manifest or by `LC-3`.
+    pub finalizer: Arc<str>,
+    /// The plugin.
+    pub guest: Arc<dyn Guest>,
+    /// The API server.
+    pub cluster: Arc<dyn Cluster>,
+    /// The queue that is told of held-back events.
+    pub queue: Queue,
+    /// What is remembered from one run to the next.
+    pub memory: Memory,
+    /// What `context.settings` answers.
+    pub settings: Value,
+    /// Takes Kubernetes Events about a primary.
+    pub events: Box<dyn Fn(&Object, Event) + Send + Sync>,
+}
+
+/// How an execution ended: what the queue is told, and what the log is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// What the queue is told.
+    pub finished: Finished,
+    /// The text of the failure; none if it did not fail.
+    pub error: Option<String>,
+}
+
+/// How a run failed, before it is decided what that means.
+#[derive(Debug)]
+struct Failed {
+    origin: FailureOrigin,
+    message: String,
+    dependents: Vec<(String, String)>,
+    conflict: bool,
+}
+
+/// Runs one execution (`architecture.md`, data path).
+pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
+    // EP-14: the object may be newer than the event; gone means done.
+    let Some(primary) = controller.primaries.get(ticket.key()) else {
+        controller.memory.forget(ticket.key());
+        return Ended::well(Finished::Gone);
+    };
+    match decision::decide(primary.header(), controller.used_finalizer()) {
+        Decision::Nothing => Ended::DONE,
+        Decision::AddFinalizer => match controller.add_finalizer(&primary, &controller.finalizer).await {
+            Ok(_) => Ended::DONE,
+            Err(error) => Ended::failed(format!("adding the finalizer: {error}"), error.is_conflict()),
+        },
+        Decision::Reconcile => reconcile(controller, primary, ticket).await,
+        Decision::Cleanup => cleanup(controller, primary, ticket).await,
+    }
+}
+
+async fn reconcile(controller: Arc<Controller>, primary: Object, ticket: &Ticket) -> Ended {
+    let run = Context::new(Arc::clone(&controller), primary, run_info(&controller, ticket));
+    let session = controller.guest.open(run.shared());
+    match attempt(&run, &*session).await {
+        Ok(control) => Ended::again(outcome::reschedule(control.reschedule)),
+        Err(failed) => handle(&run, &*session, failed, ticket).await,
+    }
+}
+
+/// The managed workflow, the guest's `reconcile`, and the writes that it asks for.
+async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateControl, Failed> {
+    let controller = &run.controller;
+    if controller.workflow.is_managed() {
+        visit::managed(run, session, Mode::Reconcile).await.map_err(Failed::of_workflow)?;
+    }
+    let control = session.reconcile(run.primary.json()).await.map_err(Failed::of_guest)?;
+    let planned = outcome::writes(&control.update, &run.primary, &controller.manner()).map_err(Failed::of_guest)?;
+    for write in planned {
+        controller.write_primary(write).await.map_err(|error| Failed::of_write(&error))?;
+    }
+    Ok(control)
+}
+
+/// Asks the guest what a failed run leaves behind (EC rules).
+async fn handle(run: &Arc<Context>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
+    let controller = &run.controller;
+    if !controller.guest.exports().error_handler {
+        return Ended::failed(failed.message, failed.conflict);
+    }
+    let info = FailureInfo {
+        origin: failed.origin,
+        message: failed.message.clone(),
+        dependents: failed.dependents,
+        retry: ticket.retry_if_failed(),
+    };
+    let control = match session.handle_error(run.primary.json(), &info).await {
+        Ok(control) => control,
+        Err(second) => {
+            tracing::warn!(error = %second.message, "the error handler failed itself");
+            return Ended::failed(failed.message, failed.conflict);
+        }
+    };
+    let ErrorControl::Handled { status, next } = control else {
+        return Ended::failed(failed.message, failed.conflict);
+    };
+    if let Some(status) = status {
+        write_error_status(run, status, info.retry).await;
+    }
+    tracing::info!(error = %failed.message, "the run failed, and the component has dealt with it");
+    match next {
+        NextStep::Retry => Ended::handled(failed.message),
+        // EC-5: no retry means dealt with, as a success.
+        NextStep::Stop => Ended::well(Finished::NoRetry { again: None }),
+        NextStep::Reschedule(after) => Ended::well(Finished::NoRetry { again: outcome::reschedule(Some(after)) }),
+    }
+}
+
+/// `EC-4`: a failure of this write never replaces the first one.
+async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
+    let controller = &run.controller;
+    let update = crate::guest::PrimaryUpdate::Status(status);
+    let planned = match outcome::writes(&update, &run.primary, &controller.manner()) {
+        Ok(planned) => planned,
+        Err(failure) => {
+            tracing::error!(error = %failure.message, "the error handler's status can't be written");
+            return;
+        }
+    };
+    for write in planned {
+        match controller.write_primary(write).await {
+            Ok(()) => {}
+            Err(error) if error.is_conflict() && !retry.last => tracing::debug!(%error, "error status not written"),
+            Err(error) if !retry.last => tracing::warn!(%error, "error status not written"),
+            Err(error) => tracing::error!(%error, "error status not written"),
+        }
+    }
+}
+
+async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) -> Ended {
+    let run = Context::new(Arc::clone(&controller), primary, run_info(&controller, ticket));
+    let session = controller.guest.open(run.shared());
+    let cleaner = controller.guest.exports().cleaner;
+    let mut complete = true;
+    // DC-5: with explicit invocation only if there is no cleaner that would call it.
+    if controller.deletes_dependents() && !(controller.spec.workflow.explicit && cleaner) {
+        match visit::managed(&run, &*session, Mode::Cleanup).await {
+            Ok(result) => complete = result.complete,
+            Err(failed) => return Ended::failed(Failed::of_workflow(failed).message, false),
+        }
+    }
+    let control = if cleaner { session.cleanup(run.primary.json()).await } else { Ok(DeleteControl::RemoveFinalizer) };
+    match control {
+        Err(failure) => Ended::failed(failure.message, false),
+        Ok(DeleteControl::KeepFinalizer(after)) => Ended::again(outcome::reschedule(after)),
+        Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
+        Ok(DeleteControl::RemoveFinalizer) => match controller.remove_finalizer(&run.primary, &controller.finalizer).await {
+            Ok(_) => {
+                controller.memory.forget(run.primary.key());
+                Ended::FINALIZER_REMOVED
+            }
+            Err(error) => Ended::failed(format!("removing the finalizer: {error}"), error.is_conflict()),
+        },
+    }
+}
+
+fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
+    RunInfo {
+        controller: Arc::clone(&controller.spec.name),
+        primary: ticket.key().clone(),
+        retry: ticket.retry(),
+        primary_deleted: false,
+        final_state_unknown: false,
+    }
+}
+
+
+// === impl Controller ===
+
+impl Controller {
+    /// Returns the finalizer if something needs cleanup (`DI-2`).
+    pub fn used_finalizer(&self) -> Option<&str> {
+        let used = self.guest.exports().cleaner || self.deletes_dependents();
+        used.then_some(&*self.finalizer)
+    }
+
+    /// Whether the managed workflow has something that it deletes itself (`DR-5`).
+    fn deletes_dependents(&self) -> bool {
+        self.spec.workflow.dependents.values().any(manifest::Dependent::deletable)
+    }
+
+    /// Returns how this controller writes to its primaries.
+    pub(crate) fn manner(&self) -> Manner {
+        Manner {
+            gvk: self.spec.primary.clone(),
+            manager: Arc::clone(&self.spec.field_manager),
+            apply: self.spec.server_side_apply,
+            finalizer: self.used_finalizer().map(Into::into),
+        }
+    }
+
+    /// Returns what writes need to know.
+    pub(crate) fn desk(&self) -> Desk<'_> {
+        Desk {
+            cluster: &*self.cluster,
+            primaries: &self.primaries,
+            secondaries: &self.secondaries,
+            manager: &self.spec.field_manager,
+            queue: &self.queue,
+        }
+    }
+
+    /// Writes to a primary unless it would change nothing; the answer is visible to the next reader at once (`UC-5`).
+    async fn write_primary(&self, planned: outcome::Planned) -> Result<(), cluster::Error> {
+        let outcome::Planned { write, applied } = planned;
+        let key = write.target.key.clone();
+        if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
+            let subresource = write.target.subresource.as_deref();
+            if operations::is_applied(&now, applied, &self.spec.field_manager, subresource) {
+                return Ok(());
+            }
+        }
+        if let Some(object) = self.cluster.write(write).await? {
+            self.primaries.put(object);
+        }
+        Ok(())
+    }
+
+    /// Adds a finalizer to a primary and returns the primary as it is then (`FI-1`, `FI-2`).
+    pub(crate) async fn add_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Object, cluster::Error> {
+        let apply = if self.spec.server_side_apply { finalizer::Apply::Yes } else { finalizer::Apply::No };
+        let plan = |now: &Object| finalizer::add(now, &self.spec.primary, finalizer, &self.spec.field_manager, apply);
+        let done = self.until_no_conflict(primary, plan).await?;
+        Ok(done.unwrap_or_else(|| primary.clone()))
+    }
+
+    /// Removes a finalizer; its own event causes no run. Returns what is left of the primary (`FI-3`).
+    pub(crate) async fn remove_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Option<Object>, cluster::Error> {
+        let window = self.primaries.begin(primary.key().clone(), |notices| tell(&self.queue, notices));
+        let plan = |now: &Object| finalizer::remove(now, &self.spec.primary, finalizer, &self.spec.field_manager);
+        let left = self.until_no_conflict(primary, plan).await?;
+        if let Some(left) = &left {
+            window.wrote(left.clone());
+        }
+        Ok(left)
+    }
+
+    /// Writes what `plan` makes of the newest version, up to ten times (`FI-4`). None if the object is gone.
+    async fn until_no_conflict(
+        &self,
+        primary: &Object,
+        plan: impl Fn(&Object) -> Option<cluster::Write>,
+    ) -> Result<Option<Object>, cluster::Error> {
+        let mut now = primary.clone();
+        for _ in 1..finalizer::TRIES {
+            let Some(write) = plan(&now) else { return Ok(Some(now)) };
+            match self.cluster.write(write).await {
+                Ok(object) => return Ok(object),
+                Err(error) if error.reason == Reason::Missing => return Ok(None),
+                Err(error) if !error.is_conflict() => return Err(error),
+                Err(_) => match self.cluster.get(&self.spec.primary, primary.key()).await? {
+                    Some(object) if object.header().uid == primary.header().uid => now = object,
+                    _ => return Ok(None),
+                },
+            }
+        }
+        let Some(write) = plan(&now) else { return Ok(Some(now)) };
+        self.cluster.write(write).await
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    /// Done, with nothing special.
+    const DONE: Self = Self::well(Finished::DONE);
+
+    /// Done, and only the deletion event is awaited.
+    const FINALIZER_REMOVED: Self = Self::well(Finished::Done { finalizer_removed: true, again: None });
+
+    const fn well(finished: Finished) -> Self {
+        Self { finished, error: None }
+    }
+
+    fn again(again: Option<Duration>) -> Self {
+        Self::well(Finished::Done { finalizer_removed: false, again })
+    }
+
+    fn failed(error: String, conflict: bool) -> Self {
+        let failure = if conflict { queue::Failure::Conflict } else { queue::Failure::Unhandled };
+        Self { finished: Finished::Failed(failure), error: Some(error) }
+    }
+
+    fn handled(error: String) -> Self {
+        Self { finished: Finished::Failed(queue::Failure::Handled), error: Some(error) }
+    }
+}
+
+// === impl Failed ===
+
+impl Failed {
+    fn of_guest(failure: Failure) -> Self {
+        let origin = match failure.cause {
+            Cause::Returned => FailureOrigin::Reconciler,
+            Cause::Trap => FailureOrigin::Trap,
+            Cause::Timeout => FailureOrigin::Timeout,
+            Cause::OutOfMemory => FailureOrigin::OutOfMemory,
+            Cause::Other => FailureOrigin::Other,
+        };
+        Self { origin, message: failure.message, dependents: Vec::new(), conflict: false }
+    }
+
+    fn of_write(error: &cluster::Error) -> Self {
+        let conflict = error.is_conflict();
+        Self { origin: FailureOrigin::Update, message: error.message.clone(), dependents: Vec::new(), conflict }
+    }
+
+    fn of_workflow(failed: visit::Failed) -> Self {
+        let visit::Failed { dependents } = failed;
+        let list = dependents.iter().map(|(name, text)| format!("{name}: {text}")).collect::<Vec<_>>();
+        let message = format!("the workflow failed: {}", list.join("; "));
+        Self { origin: FailureOrigin::Workflow, message, dependents, conflict: false }
+    }
+}
+

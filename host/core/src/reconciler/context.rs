@@ -1,0 +1,370 @@
+//! Answers what a guest may ask during a run: caches, writes, workflows, memos (CX rules).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::cluster::Deletion;
+use crate::guest::{
+    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, Run,
+    RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
+};
+use crate::manifest::Selector;
+use crate::object::{Object, ObjectRef};
+use crate::operations;
+use crate::reconciler::{Controller, visit};
+use crate::source::Source;
+
+/// One run: what is known from its start, and what its calls leave for one another.
+pub struct Context {
+    me: Weak<Self>,
+    /// The controller.
+    pub(crate) controller: Arc<Controller>,
+    /// The primary, as the run received it.
+    pub(crate) primary: Object,
+    info: RunInfo,
+    requests: AtomicU32,
+    kept: Mutex<Kept>,
+}
+
+/// What the calls of a run leave for one another.
+#[derive(Default)]
+struct Kept {
+    memos: BTreeMap<String, String>,
+    results: HashMap<Option<String>, WorkflowResult>,
+    desired: HashMap<Arc<str>, Arc<str>>,
+    keys: HashMap<Arc<str>, ObjectRef>,
+    tree: Option<Arc<Value>>,
+}
+
+impl Context {
+    pub(crate) fn new(controller: Arc<Controller>, primary: Object, info: RunInfo) -> Arc<Self> {
+        let make = |me: &Weak<Self>| Self {
+            me: Weak::clone(me),
+            controller,
+            primary,
+            info,
+            requests: AtomicU32::new(0),
+            kept: Mutex::default(),
+        };
+        Arc::new_cyclic(make)
+    }
+
+    /// Returns this run as a session holds it.
+    pub(crate) fn shared(&self) -> Arc<dyn Run> {
+        #[expect(clippy::expect_used, reason = "made by `new` alone, in an Arc that whoever calls this has")]
+        let run: Arc<Self> = self.me.upgrade().expect("a run that is in use is alive");
+        run
+    }
+
+    /// Returns the primary as a tree, read once per run.
+    pub(crate) fn primary_tree(&self) -> Result<Arc<Value>, crate::object::Error> {
+        if let Some(tree) = &self.kept.lock().tree {
+            return Ok(Arc::clone(tree));
+        }
+        let tree = Arc::new(self.primary.tree()?);
+        self.kept.lock().tree = Some(Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    /// Returns what `desired` answered earlier in this run (`CX-3`).
+    pub(crate) fn desired(&self, name: &str) -> Option<Arc<str>> {
+        self.kept.lock().desired.get(name).cloned()
+    }
+
+    pub(crate) fn keep_desired(&self, name: &Arc<str>, answer: &Arc<str>) {
+        self.kept.lock().desired.insert(Arc::clone(name), Arc::clone(answer));
+    }
+
+    /// Returns the name of a dependent's object, if this run has found it out.
+    pub(crate) fn known_key(&self, name: &str) -> Option<ObjectRef> {
+        let known = self.kept.lock().keys.get(name).cloned();
+        known.or_else(|| self.controller.memory.verdict(self.primary.key(), name).map(|verdict| verdict.key))
+    }
+
+    pub(crate) fn keep_key(&self, name: &Arc<str>, key: &ObjectRef) {
+        self.kept.lock().keys.insert(Arc::clone(name), key.clone());
+    }
+
+    pub(crate) fn keep_result(&self, name: Option<String>, result: WorkflowResult) {
+        self.kept.lock().results.insert(name, result);
+    }
+
+    /// Counts a request to the API server that the guest asked for.
+    fn spend(&self) -> Result<(), CallError> {
+        let limit = self.controller.limits.requests;
+        let spent = self.requests.fetch_add(1, Ordering::Relaxed);
+        if spent < limit {
+            return Ok(());
+        }
+        let message = format!("this run has asked for {limit} requests already (limits.requests)");
+        Err(CallError::new(CallReason::Exhausted, message))
+    }
+
+    fn page(&self, mut objects: Vec<Object>, query: &Query) -> Result<Page, CallError> {
+        if let Some(selector) = &query.labels {
+            let selector = Selector::parse(selector)
+                .map_err(|e| CallError::new(CallReason::Invalid, format!("labels: {e}")))?;
+            objects.retain(|object| {
+                let tags = object.tags();
+                selector.matches(|name| tags.labels.get(name).map(|text| &*text.0))
+            });
+        }
+        objects.sort_by_cached_key(|object| (order(object), Reverse(object.version())));
+        if query.newest_only {
+            objects.dedup_by(|later, first| later.key() == first.key() && later.header().uid == first.header().uid);
+        }
+        if let Some(after) = &query.after {
+            objects.retain(|object| order(object) > *after);
+        }
+        let bound = self.controller.limits.page;
+        let limit = query.limit.unwrap_or(bound).min(bound).max(1) as usize;
+        let next = objects.get(limit).and(objects.get(limit - 1)).map(order);
+        objects.truncate(limit);
+        let items = objects.iter().map(|object| mask(object, &query.fields)).collect::<Result<_, _>>()?;
+        Ok(Page { items, next })
+    }
+
+    /// Returns the sources that a place means.
+    fn places(&self, place: &Place) -> Result<Vec<&Arc<Source>>, CallError> {
+        let controller = &self.controller;
+        match place {
+            Place::Primaries => Ok(vec![&controller.primaries]),
+            Place::Source(name) => {
+                let found = controller.secondaries.get(&**name);
+                found.map(|source| vec![source]).ok_or_else(|| {
+                    let names = controller.secondaries.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");
+                    CallError::new(CallReason::Missing, format!("no source is called {name:?}; there are: {names}"))
+                })
+            }
+            Place::Kind(gvk) => {
+                let mut seen = Vec::<&Arc<Source>>::new();
+                for source in controller.secondaries.values().filter(|source| source.spec().gvk == *gvk) {
+                    if !seen.iter().any(|other| Arc::ptr_eq(other, source)) {
+                        seen.push(source);
+                    }
+                }
+                Ok(seen)
+            }
+        }
+    }
+
+    /// Returns the one source that a place means.
+    fn place(&self, place: &Place) -> Result<&Arc<Source>, CallError> {
+        let found = self.places(place)?;
+        match found.as_slice() {
+            [source] => Ok(source),
+            [] => Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place)))),
+            _ => {
+                let message = format!("several sources watch {}: name one", describe(place));
+                Err(CallError::new(CallReason::Ambiguous, message))
+            }
+        }
+    }
+
+    fn select(&self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
+        match selection {
+            Selection::Related => Ok(source.related(self.primary.key())),
+            Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),
+            Selection::Everywhere => Ok(source.list(None)),
+            Selection::Indexed { index, key } => {
+                source.by_index(index, key).map_err(|e| CallError::new(CallReason::Missing, e.to_string()))
+            }
+        }
+    }
+}
+
+impl Run for Context {
+    fn info(&self) -> RunInfo {
+        self.info.clone()
+    }
+
+    fn next_imminent(&self) -> bool {
+        self.controller.queue.next_imminent(self.primary.key())
+    }
+
+    fn settings(&self) -> String {
+        self.controller.settings.to_string()
+    }
+
+    fn find_all(&self, query: Query) -> Result<Page, CallError> {
+        let primaries = query.place == Place::Primaries;
+        if primaries && query.selection == Selection::Related {
+            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
+        }
+        let mut objects = Vec::new();
+        for source in self.places(&query.place)? {
+            objects.extend(self.select(source, &query.selection)?);
+        }
+        self.page(objects, &query)
+    }
+
+    fn find_one(&self, place: Place) -> Result<Option<String>, CallError> {
+        if place == Place::Primaries {
+            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
+        }
+        let found = self.place(&place)?.related(self.primary.key());
+        let found = visit::of_dependent(self, &place, found);
+        match found.as_slice() {
+            [] => Ok(None),
+            [object] => Ok(Some(object.json().to_owned())),
+            several => {
+                let names = several.iter().map(|object| object.key().to_string()).collect::<Vec<_>>().join(", ");
+                let message = format!("several objects of {} belong to the primary: {names}", describe(&place));
+                Err(CallError::new(CallReason::Ambiguous, message))
+            }
+        }
+    }
+
+    fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError> {
+        let sources = self.places(&place)?;
+        if sources.is_empty() {
+            return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(&place))));
+        }
+        let newest = sources.iter().filter_map(|source| source.get(&key)).max_by_key(Object::version);
+        Ok(newest.map(|object| object.json().to_owned()))
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
+        async move {
+            self.spend()?;
+            operations::write(&self.controller.desk(), &self.primary, request).await
+        }
+        .boxed()
+    }
+
+    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
+        async move {
+            self.spend()?;
+            operations::remove(&self.controller.desk(), target, deletion).await
+        }
+        .boxed()
+    }
+
+    fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
+        async move {
+            self.spend()?;
+            let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
+            let done = self.controller.add_finalizer(&self.primary, &finalizer).await;
+            done.map(|object| object.json().to_owned()).map_err(operations::refused)
+        }
+        .boxed()
+    }
+
+    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
+        async move {
+            self.spend()?;
+            let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
+            let done = self.controller.remove_finalizer(&self.primary, &finalizer).await;
+            done.map(|left| left.unwrap_or_else(|| self.primary.clone()).json().to_owned()).map_err(operations::refused)
+        }
+        .boxed()
+    }
+
+    fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError> {
+        operations::compare(&self.controller.desk(), &self.primary, &question)
+    }
+
+    fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
+        visit::by_hand(self, call).boxed()
+    }
+
+    fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult> {
+        self.kept.lock().results.get(&name.map(str::to_owned)).cloned()
+    }
+
+    fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
+        match lifetime {
+            Lifetime::Run => self.kept.lock().memos.get(key).cloned(),
+            Lifetime::Primary => self.controller.memory.memo(self.primary.key(), key),
+            // The plugin's own are kept with the plugin, and never asked for here.
+            Lifetime::Plugin => None,
+        }
+    }
+
+    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
+        let limits = &self.controller.limits;
+        match lifetime {
+            Lifetime::Run => keep(&mut self.kept.lock().memos, key, value, limits.memo_run),
+            Lifetime::Primary => self.controller.memory.set_memo(self.primary.key(), key, value, limits.memo_primary),
+            Lifetime::Plugin => Err(CallError::new(CallReason::Misplaced, "the plugin keeps its own memos")),
+        }
+    }
+
+    fn publish(&self, event: Event) {
+        (self.controller.events)(&self.primary, event);
+    }
+}
+
+/// Sets or removes a memo, within a bound in bytes of keys and values.
+pub(crate) fn keep(
+    memos: &mut BTreeMap<String, String>,
+    key: &str,
+    value: Option<String>,
+    bound: usize,
+) -> Result<(), CallError> {
+    let Some(value) = value else {
+        memos.remove(key);
+        return Ok(());
+    };
+    let others: usize = memos.iter().filter(|(other, _)| *other != key).map(|(k, v)| k.len() + v.len()).sum();
+    let size = others + key.len() + value.len();
+    if size > bound {
+        let message = format!("memo {key:?} would make {size} bytes, {bound} are allowed (limits.memo)");
+        return Err(CallError::new(CallReason::Exhausted, message));
+    }
+    memos.insert(key.to_owned(), value);
+    Ok(())
+}
+
+/// The text by which answers are ordered and paged.
+fn order(object: &Object) -> String {
+    object.key().to_string()
+}
+
+fn describe(place: &Place) -> String {
+    match place {
+        Place::Source(name) => format!("source {name}"),
+        Place::Kind(gvk) => gvk.to_string(),
+        Place::Primaries => "the primaries".to_owned(),
+    }
+}
+
+/// Returns an object, or only the fields that were asked for beside apiVersion, kind, namespace and name.
+fn mask(object: &Object, fields: &[String]) -> Result<String, CallError> {
+    if fields.is_empty() {
+        return Ok(object.json().to_owned());
+    }
+    let tree = object.tree().map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
+    let mut masked = Value::Object(serde_json::Map::new());
+    let always = ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"];
+    for pointer in always.into_iter().chain(fields.iter().map(String::as_str)) {
+        if !pointer.is_empty() && !pointer.starts_with('/') {
+            return Err(CallError::new(CallReason::Invalid, format!("fields: {pointer:?} is not a JSON pointer")));
+        }
+        if let Some(value) = tree.pointer(pointer) {
+            graft(&mut masked, pointer, value);
+        }
+    }
+    Ok(masked.to_string())
+}
+
+/// Sets a value at a pointer; elements of lists are kept whole, with the list.
+fn graft(into: &mut Value, pointer: &str, value: &Value) {
+    let mut place = into;
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        if !place.is_object() {
+            *place = Value::Object(serde_json::Map::new());
+        }
+        let Some(map) = place.as_object_mut() else { return };
+        place = map.entry(step).or_insert(Value::Null);
+    }
+    *place = value.clone();
+}

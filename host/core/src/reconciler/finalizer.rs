@@ -1,0 +1,136 @@
+//! The patches that add and remove a finalizer (FI rules).
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::cluster::{Target, Verb, Write};
+use crate::object::{Gvk, Object};
+
+/// How often a conflicting patch is made again upon a fresh read (`FI-4`).
+pub const TRIES: u32 = 10;
+
+/// What the API server's built-in default finalizer is called when group and plural give no domain (`LC-3`).
+const OWN_DOMAIN: &str = "capstan.dev";
+
+/// Returns the write that adds a finalizer; none if it is there, or the object is going (`FI-1`, `FI-2`).
+pub fn add(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>, apply: Apply) -> Option<Write> {
+    let header = primary.header();
+    if header.deleting || header.has_finalizer(finalizer) {
+        return None;
+    }
+    let target = Target::object(gvk.clone(), header.key.clone());
+    let manager = Arc::clone(manager);
+    let verb = match apply {
+        Apply::Yes => {
+            // The uid keeps the apply from creating an object that has gone meanwhile.
+            let mut metadata = json!({ "name": &*header.key.name, "uid": header.uid, "finalizers": [finalizer] });
+            if let Some(namespace) = &header.key.namespace {
+                metadata["namespace"] = (&**namespace).into();
+            }
+            let body = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata });
+            Verb::Apply { body: body.to_string(), manager }
+        }
+        Apply::No => {
+            let version = json!({ "op": "test", "path": "/metadata/resourceVersion", "value": header.version.to_string() });
+            let change = if header.finalizers.is_empty() {
+                json!({ "op": "add", "path": "/metadata/finalizers", "value": [finalizer] })
+            } else {
+                json!({ "op": "add", "path": "/metadata/finalizers/-", "value": finalizer })
+            };
+            Verb::JsonPatch { body: json!([version, change]).to_string(), manager }
+        }
+    };
+    Some(Write { target, verb })
+}
+
+/// Whether the primary is patched by server-side apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apply {
+    /// By server-side apply.
+    Yes,
+    /// By JSON patches.
+    No,
+}
+
+/// Returns the write that removes a finalizer, by its place and only if it stands there still; none if it is gone
+/// (`FI-3`).
+pub fn remove(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>) -> Option<Write> {
+    let header = primary.header();
+    let place = header.finalizers.iter().position(|f| &**f == finalizer)?;
+    let path = format!("/metadata/finalizers/{place}");
+    let body = json!([{ "op": "test", "path": path, "value": finalizer }, { "op": "remove", "path": path }]);
+    let target = Target::object(gvk.clone(), header.key.clone());
+    Some(Write { target, verb: Verb::JsonPatch { body: body.to_string(), manager: Arc::clone(manager) } })
+}
+
+/// Returns the finalizer of a kind that the manifest names none for (`LC-3`), from its full resource name such as
+/// `webpages.sample.capstan.dev` or, for core kinds, `services`.
+pub fn default_name(full_name: &str) -> String {
+    if full_name.contains('.') {
+        format!("{full_name}/finalizer")
+    } else {
+        format!("{full_name}.{OWN_DOMAIN}/finalizer")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Managers;
+
+    fn primary(finalizers: &serde_json::Value) -> Object {
+        let text = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7", "finalizers": finalizers } });
+        Object::parse(&text.to_string(), &gvk(), &Managers::default()).unwrap()
+    }
+
+    fn gvk() -> Gvk {
+        Gvk::parse("sample.dev/v1", "Page").unwrap()
+    }
+
+    fn body(write: Option<Write>) -> String {
+        match write.expect("a write").verb {
+            Verb::Apply { body, .. } | Verb::JsonPatch { body, .. } => body,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn adding_applies_nothing_but_the_finalizer() {
+        // FI-1
+        let manager = "pages".into();
+        assert_eq!(
+            body(add(&primary(&json!([])), &gvk(), "x.dev/f", &manager, Apply::Yes)),
+            r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"finalizers":["x.dev/f"],"name":"a","namespace":"n","uid":"u"}}"#
+        );
+        assert_eq!(add(&primary(&json!(["x.dev/f"])), &gvk(), "x.dev/f", &manager, Apply::Yes), None);
+    }
+
+    #[test]
+    fn without_server_side_apply_adding_is_optimistic() {
+        // FI-2
+        let manager = "pages".into();
+        assert_eq!(
+            body(add(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager, Apply::No)),
+            r#"[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"add","path":"/metadata/finalizers/-","value":"x.dev/f"}]"#
+        );
+    }
+
+    #[test]
+    fn removing_tests_the_place_first() {
+        // FI-3
+        let manager = "pages".into();
+        assert_eq!(
+            body(remove(&primary(&json!(["o.dev/f", "x.dev/f"])), &gvk(), "x.dev/f", &manager)),
+            r#"[{"op":"test","path":"/metadata/finalizers/1","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/1"}]"#
+        );
+        assert_eq!(remove(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager), None);
+    }
+
+    #[test]
+    fn the_default_finalizer_is_a_domain_and_a_name() {
+        // LC-3
+        assert_eq!(default_name("webpages.sample.capstan.dev"), "webpages.sample.capstan.dev/finalizer");
+        assert_eq!(default_name("services"), "services.capstan.dev/finalizer");
+    }
+}

@@ -1,0 +1,81 @@
+//! Remembers, per primary, what comparisons said and which values the guest keeps, so that a run that changes nothing costs little.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::guest::CallError;
+use crate::object::{ObjectRef, Version};
+use crate::reconciler::context;
+
+/// What is remembered between the runs of a controller.
+#[derive(Default)]
+pub struct Memory {
+    hasher: RandomState,
+    primaries: Mutex<HashMap<ObjectRef, Remembered>>,
+}
+
+/// What is remembered of one primary. Bounded: one verdict per dependent, memos within their limit.
+#[derive(Default)]
+struct Remembered {
+    verdicts: Vec<(Arc<str>, Verdict)>,
+    memos: BTreeMap<String, String>,
+}
+
+/// A document that was found to be in force already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The hash of what the guest answered.
+    pub answer: u64,
+    /// The uid of the primary that the answer was completed with.
+    pub owner: Box<str>,
+    /// The object that it was compared with.
+    pub key: ObjectRef,
+    /// The version of that object.
+    pub version: Version,
+}
+
+impl Memory {
+    /// Returns the hash of a document.
+    pub fn hash(&self, document: &str) -> u64 {
+        self.hasher.hash_one(document)
+    }
+
+    /// Returns the last verdict on a dependent of a primary.
+    pub fn verdict(&self, primary: &ObjectRef, name: &str) -> Option<Verdict> {
+        let primaries = self.primaries.lock();
+        let verdicts = &primaries.get(primary)?.verdicts;
+        verdicts.iter().find(|(known, _)| &**known == name).map(|(_, verdict)| verdict.clone())
+    }
+
+    /// Keeps the verdict that an object matches.
+    pub fn keep_verdict(&self, primary: &ObjectRef, name: &Arc<str>, verdict: Verdict) {
+        let mut primaries = self.primaries.lock();
+        let verdicts = &mut primaries.entry(primary.clone()).or_default().verdicts;
+        match verdicts.iter_mut().find(|(known, _)| known == name) {
+            Some((_, old)) => *old = verdict,
+            None => verdicts.push((Arc::clone(name), verdict)),
+        }
+    }
+
+    /// Returns a memo of a primary.
+    pub fn memo(&self, primary: &ObjectRef, key: &str) -> Option<String> {
+        self.primaries.lock().get(primary)?.memos.get(key).cloned()
+    }
+
+    /// Sets or removes a memo of a primary.
+    ///
+    /// # Errors
+    /// `exhausted` beyond the bound.
+    pub fn set_memo(&self, primary: &ObjectRef, key: &str, value: Option<String>, bound: usize) -> Result<(), CallError> {
+        let mut primaries = self.primaries.lock();
+        context::keep(&mut primaries.entry(primary.clone()).or_default().memos, key, value, bound)
+    }
+
+    /// Forgets a primary that is gone.
+    pub fn forget(&self, primary: &ObjectRef) {
+        self.primaries.lock().remove(primary);
+    }
+}

@@ -1,0 +1,277 @@
+//! Decides what the guest's answer means: which writes to the primary, and when to come back (UC and EC rules).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::cluster::{Target, Verb, Write};
+use crate::guest::{Failure, PrimaryUpdate};
+use crate::object::{Gvk, Object};
+
+/// How a controller writes to its primaries.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Their kind.
+    pub gvk: Gvk,
+    /// The field manager.
+    pub manager: Arc<str>,
+    /// Whether by server-side apply.
+    pub apply: bool,
+    /// The finalizer that an apply must repeat, or it would be dropped (`FI-5`).
+    pub finalizer: Option<Arc<str>>,
+}
+
+/// A write to the primary, to be left out if it would change nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The write.
+    pub write: Write,
+    /// With server-side apply, the document as a tree: nothing changes if our share of the object equals it.
+    pub applied: Option<Value>,
+}
+
+/// Returns the writes that an update asks for, in order. `primary` is the object as the guest received it.
+///
+/// # Errors
+/// A [`Failure`] that names what is wrong with the document: no JSON object, or about another object.
+pub fn writes(update: &PrimaryUpdate, primary: &Object, manner: &Manner) -> Result<Vec<Planned>, Failure> {
+    match update {
+        PrimaryUpdate::Nothing => Ok(Vec::new()),
+        PrimaryUpdate::Object(text) => {
+            let document = document(text, "object", primary, manner)?;
+            Ok(object(document, primary, manner)?.into_iter().collect())
+        }
+        PrimaryUpdate::Status(text) => {
+            let document = document(text, "status", primary, manner)?;
+            Ok(status(&document, primary, manner)?.into_iter().collect())
+        }
+        PrimaryUpdate::ObjectAndStatus(text) => {
+            let document = document(text, "object-and-status", primary, manner)?;
+            let status = status(&document, primary, manner)?;
+            Ok(object(document, primary, manner)?.into_iter().chain(status).collect())
+        }
+    }
+}
+
+/// Returns the delay after which to run again, kept below the longest that the contract knows.
+pub fn reschedule(after: Option<Duration>) -> Option<Duration> {
+    after.map(|after| after.min(Duration::from_millis(u64::from(u32::MAX))))
+}
+
+/// Reads a document and checks that it speaks of this primary; what it lacks is filled in.
+fn document(text: &str, case: &str, primary: &Object, manner: &Manner) -> Result<Map<String, Value>, Failure> {
+    let wrong = |found: String| Failure::other(format!("the answer of `reconcile` ({case}) {found}"));
+    let value: Value = serde_json::from_str(text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
+    let Value::Object(mut document) = value else {
+        return Err(wrong("is not a JSON object".to_owned()));
+    };
+    let key = primary.key();
+    let kind = [("apiVersion", Some(&*manner.gvk.api_version())), ("kind", Some(&*manner.gvk.kind))];
+    fill(&mut document, "", &kind).map_err(&wrong)?;
+    let meta = document.entry("metadata").or_insert_with(|| json!({}));
+    let Value::Object(meta) = meta else {
+        return Err(wrong("has a metadata that is not an object".to_owned()));
+    };
+    fill(meta, "metadata.", &[("name", Some(&key.name)), ("namespace", key.namespace.as_deref())]).map_err(&wrong)?;
+    Ok(document)
+}
+
+/// Sets each field that lacks, and complains of one that says something else.
+fn fill(map: &mut Map<String, Value>, path: &str, fields: &[(&str, Option<&str>)]) -> Result<(), String> {
+    for (name, wanted) in fields {
+        match (map.get(*name), wanted) {
+            (Some(Value::String(found)), Some(wanted)) if found == wanted => {}
+            (None | Some(Value::Null), Some(wanted)) => {
+                map.insert((*name).to_owned(), (*wanted).into());
+            }
+            (None | Some(Value::Null), None) => {}
+            (Some(found), Some(wanted)) => {
+                return Err(format!("is about another object: {path}{name} is {found}, this run is about \"{wanted}\""));
+            }
+            (Some(found), None) => return Err(format!("has {path}{name} {found}, but the primary has none")),
+        }
+    }
+    Ok(())
+}
+
+fn object(mut document: Map<String, Value>, primary: &Object, manner: &Manner) -> Result<Option<Planned>, Failure> {
+    let target = Target::object(manner.gvk.clone(), primary.key().clone());
+    document.remove("status");
+    if !manner.apply {
+        let mut before = tree(primary)?;
+        before.remove("status");
+        // UC-4: a version that the guest left in makes the patch fail if somebody else was faster.
+        let version = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
+        return Ok(patch(target, before, document, version, manner));
+    }
+    if let Some(Value::Object(meta)) = document.get_mut("metadata") {
+        meta.remove("managedFields");
+        meta.insert("uid".to_owned(), (&*primary.header().uid).into());
+        if let Some(finalizer) = &manner.finalizer {
+            let list = meta.entry("finalizers").or_insert_with(|| json!([]));
+            if let Value::Array(list) = list
+                && !list.iter().any(|f| f == &**finalizer)
+            {
+                list.push((&**finalizer).into());
+            }
+        }
+    }
+    Ok(Some(applied(target, document, manner)))
+}
+
+fn status(document: &Map<String, Value>, primary: &Object, manner: &Manner) -> Result<Option<Planned>, Failure> {
+    let target = Target::status(manner.gvk.clone(), primary.key().clone());
+    let status = document.get("status").cloned().unwrap_or(Value::Null);
+    if !manner.apply {
+        // UC-4: no optimistic locking; an explicit null removes a field.
+        let mut before = tree(primary)?;
+        before.retain(|name, _| name == "status");
+        let mut after = Map::new();
+        if let Some(status) = without_nulls(status) {
+            after.insert("status".to_owned(), status);
+        }
+        return Ok(patch(target, before, after, None, manner));
+    }
+    let mut body = Map::new();
+    for name in ["apiVersion", "kind"] {
+        body.insert(name.to_owned(), document.get(name).cloned().unwrap_or_default());
+    }
+    let mut meta = json!({ "name": &*primary.key().name });
+    let given = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
+    for (name, value) in [("namespace", primary.key().namespace.as_deref().map(Value::from)), ("resourceVersion", given)] {
+        if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
+            meta.insert(name.to_owned(), value);
+        }
+    }
+    body.insert("metadata".to_owned(), meta);
+    if !status.is_null() {
+        body.insert("status".to_owned(), status);
+    }
+    Ok(Some(applied(target, body, manner)))
+}
+
+fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Planned {
+    let document = Value::Object(document);
+    let verb = Verb::Apply { body: document.to_string(), manager: Arc::clone(&manner.manager) };
+    Planned { write: Write { target, verb }, applied: Some(document) }
+}
+
+/// Returns the JSON patch from one document to another; none if there is no difference.
+fn patch(
+    target: Target,
+    before: Map<String, Value>,
+    after: Map<String, Value>,
+    version: Option<Value>,
+    manner: &Manner,
+) -> Option<Planned> {
+    let difference = json_patch::diff(&Value::Object(before), &Value::Object(after));
+    if difference.0.is_empty() {
+        return None;
+    }
+    let mut steps = serde_json::to_value(&difference).unwrap_or_default();
+    if let (Value::Array(steps), Some(version)) = (&mut steps, version) {
+        steps.insert(0, json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }));
+    }
+    let verb = Verb::JsonPatch { body: steps.to_string(), manager: Arc::clone(&manner.manager) };
+    Some(Planned { write: Write { target, verb }, applied: None })
+}
+
+fn without_nulls(value: Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::Object(map) => {
+            Some(Value::Object(map.into_iter().filter_map(|(name, value)| Some((name, without_nulls(value)?))).collect()))
+        }
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Some(other),
+    }
+}
+
+fn tree(object: &Object) -> Result<Map<String, Value>, Failure> {
+    match object.tree() {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err(Failure::other("the cached primary is not a JSON object")),
+        Err(error) => Err(Failure::other(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Managers;
+
+    fn primary() -> Object {
+        let text = json!({
+            "apiVersion": "sample.dev/v1", "kind": "Page",
+            "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7" },
+            "spec": { "html": "x" }, "status": { "old": 1 },
+        });
+        Object::parse(&text.to_string(), &manner(true).gvk, &Managers::default()).unwrap()
+    }
+
+    fn manner(apply: bool) -> Manner {
+        Manner { gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(), manager: "pages".into(), apply, finalizer: Some("x.dev/f".into()) }
+    }
+
+    fn bodies(update: &PrimaryUpdate, apply: bool) -> Vec<(Option<String>, String)> {
+        let planned = writes(update, &primary(), &manner(apply)).unwrap();
+        let body = |verb| match verb {
+            Verb::Apply { body, .. } | Verb::JsonPatch { body, .. } => body,
+            other => panic!("{other:?}"),
+        };
+        planned.into_iter().map(|p| (p.write.target.subresource.map(|s| s.to_string()), body(p.write.verb))).collect()
+    }
+
+    #[test]
+    fn a_status_is_applied_with_nothing_but_itself() {
+        // UC-2
+        let update = PrimaryUpdate::Status(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
+        let body = r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"a","namespace":"n"},"status":{"ok":true}}"#;
+        assert_eq!(bodies(&update, true), [(Some("status".to_owned()), body.to_owned())]);
+    }
+
+    #[test]
+    fn a_version_left_in_the_status_makes_it_optimistic() {
+        // UC-2
+        let update = PrimaryUpdate::Status(r#"{"metadata":{"resourceVersion":"7"},"status":{}}"#.to_owned());
+        assert!(bodies(&update, true)[0].1.contains(r#""resourceVersion":"7""#));
+    }
+
+    #[test]
+    fn an_applied_object_keeps_the_finalizer_and_comes_before_its_status() {
+        // FI-5, UC-3
+        let update = PrimaryUpdate::ObjectAndStatus(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
+        let bodies = bodies(&update, true);
+        assert_eq!(bodies[0].0, None);
+        assert_eq!(
+            bodies[0].1,
+            r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"finalizers":["x.dev/f"],"name":"a","namespace":"n","uid":"u"},"spec":{"html":"y"}}"#
+        );
+        assert_eq!(bodies[1].0.as_deref(), Some("status"));
+    }
+
+    #[test]
+    fn without_server_side_apply_the_difference_is_sent() {
+        // UC-4
+        let update = PrimaryUpdate::Status(r#"{"status":{"old":null,"ok":true}}"#.to_owned());
+        let body = r#"[{"op":"remove","path":"/status/old"},{"op":"add","path":"/status/ok","value":true}]"#;
+        assert_eq!(bodies(&update, false), [(Some("status".to_owned()), body.to_owned())]);
+        let same = PrimaryUpdate::Status(r#"{"status":{"old":1}}"#.to_owned());
+        assert_eq!(bodies(&same, false), []);
+    }
+
+    #[test]
+    fn an_answer_that_is_wrong_is_refused_with_what_is_wrong() {
+        for (text, message) in [
+            ("{", "the answer of `reconcile` (status) is not JSON: EOF while parsing an object at line 1 column 1"),
+            ("[]", "the answer of `reconcile` (status) is not a JSON object"),
+            (
+                r#"{"metadata":{"name":"b"}}"#,
+                "the answer of `reconcile` (status) is about another object: metadata.name is \"b\", this run is about \"a\"",
+            ),
+        ] {
+            let failure = writes(&PrimaryUpdate::Status(text.to_owned()), &primary(), &manner(true)).unwrap_err();
+            assert_eq!(failure.message, message);
+        }
+    }
+}

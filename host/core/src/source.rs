@@ -1,0 +1,1426 @@
+//! One event source of one controller: decides what the queue is told about a change in the caches it reads, and answers reads as own writes left things.
+//!
+//! A source reads one cache or several, one per watched namespace (`IN-2`), which other sources may read too. Overlay,
+//! windows, filter, mapper and indexes are its own (`PO-5`). It never calls the queue: whoever calls it passes the
+//! [`Notice`]s on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::cache::Cache;
+use crate::cache::index::{Lookup, Pointer};
+use crate::cache::overlay::{self, Overlay};
+use crate::cache::window::{Listing, Released, Verdict, Windows};
+use crate::filter::Filter;
+use crate::mapper::Mapper;
+use crate::object::{Change, Gvk, Object, ObjectRef};
+
+/// An event source. Everything takes `&self`; no lock is held while anything else is called, and never two at once.
+pub struct Source {
+    spec: Spec,
+    state: RwLock<State>,
+}
+
+/// What a source is for.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Its name, unique in the controller (`ES-1`).
+    pub name: Arc<str>,
+    /// The kind of its objects.
+    pub gvk: Gvk,
+    /// What its objects are to the controller.
+    pub role: Role,
+    /// Which changes matter.
+    pub filter: Filter,
+    /// Its indexes, by name (`IX-1`).
+    pub indexes: BTreeMap<Arc<str>, Pointer>,
+}
+
+/// What objects are to a controller (`ID-3`).
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// What it reconciles.
+    Primary,
+    /// Something else, which belongs to the primaries that this mapper names.
+    Secondary(Mapper),
+}
+
+/// What the queue is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The primary that is concerned.
+    pub primary: ObjectRef,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened to a primary (`EP-2`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It was added or updated.
+    Changed {
+        /// Whether it is marked for deletion.
+        deleting: bool,
+    },
+    /// It is gone.
+    Deleted {
+        /// As it was last seen.
+        last: Object,
+        /// Whether the deletion itself was missed.
+        unknown: bool,
+    },
+    /// Something that belongs to it has changed.
+    Related,
+}
+
+/// An own write under way: its window (`FW-1`). Dropped without an answer, the write has failed (`FW-5`).
+#[must_use = "a window that is dropped at once filters nothing"]
+pub struct OwnWrite<'a, F: FnOnce(Vec<Notice>)> {
+    source: &'a Source,
+    key: ObjectRef,
+    /// Gone once told.
+    tell: Option<F>,
+}
+
+/// What [`union`] does with versions of one object that several sources hold (`CX-1`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicates {
+    /// Returns them all.
+    Keep,
+    /// Returns the newest only.
+    NewestOnly,
+}
+
+/// Why a source can't answer. Retrying does not help.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No such index was declared.
+    #[error("the source {source_name} has no index {index}")]
+    NoIndex {
+        /// The source.
+        source_name: Arc<str>,
+        /// The index.
+        index: String,
+    },
+}
+
+/// What one informer watches: a namespace; or all of them, and cluster-scoped objects (none).
+type Place = Option<Arc<str>>;
+
+/// What is watched. Replaced as a whole when it changes.
+type Places = Arc<BTreeMap<Place, Cache>>;
+
+#[derive(Default)]
+struct State {
+    places: Places,
+    /// The places of which a list is being taken in.
+    listing: BTreeSet<Place>,
+    overlay: Overlay,
+    windows: Windows,
+    /// The secondaries of each primary as the caches have them (`IM-4`): candidates, to be checked by the mapper.
+    related: Lookup<ObjectRef>,
+    /// The objects under each key of each index as the caches have them: candidates too.
+    indexes: BTreeMap<Arc<str>, Lookup<Box<str>>>,
+}
+
+/// What a change means to the look-ups; read from the objects before any lock is taken.
+struct Facts {
+    primaries: Move<ObjectRef>,
+    /// One for each index, in order of their names.
+    keys: Vec<Move<Box<str>>>,
+}
+
+/// The keys of an object before and after a change.
+struct Move<K> {
+    /// None = the same as after.
+    before: Option<BTreeSet<K>>,
+    after: BTreeSet<K>,
+}
+
+// === impl Source: what is watched ===
+
+impl Source {
+    /// Returns a source that watches nothing yet.
+    pub fn new(spec: Spec) -> Self {
+        let indexes = spec
+            .indexes
+            .keys()
+            .map(|name| (name.clone(), Lookup::default()))
+            .collect();
+        Self {
+            spec,
+            state: RwLock::new(State {
+                indexes,
+                ..State::default()
+            }),
+        }
+    }
+
+    /// Returns what the source is for.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Begins to read a cache: that of one namespace, or of all (none). What is in it already counts as added
+    /// (`PO-3`). Called by the informer's task between two events, so that none is missed and none comes twice.
+    pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Notice> {
+        let present = cache.list();
+        {
+            let mut state = self.state.write();
+            Arc::make_mut(&mut state.places).insert(namespace.map(Arc::from), cache);
+        }
+        present
+            .into_iter()
+            .flat_map(|object| self.on(Change::Added(object)))
+            .collect()
+    }
+
+    /// Stops reading the cache of a namespace, or of all (none): before others are attached (`NS-2`). Returns what was
+    /// in it; if these are primaries, the queue may forget them (`NS-3`). Nobody is told anything.
+    pub fn detach(&self, namespace: Option<&str>) -> Vec<ObjectRef> {
+        let place = namespace.map(Arc::from);
+        let cache = {
+            let mut state = self.state.write();
+            let Some(cache) = Arc::make_mut(&mut state.places).remove(&place) else {
+                return Vec::new();
+            };
+            state.listing.remove(&place);
+            state.forget_unwatched();
+            cache
+        };
+        cache
+            .list()
+            .iter()
+            .map(|object| object.key().clone())
+            .collect()
+    }
+
+    /// Whether an object of this name would be seen.
+    pub fn watches(&self, key: &ObjectRef) -> bool {
+        self.state.read().cache(key).is_some()
+    }
+
+    /// Returns the watched namespaces with their caches, for health (`IE-5`); none = all.
+    pub fn places(&self) -> BTreeMap<Option<Arc<str>>, Cache> {
+        (*self.state.read().places).clone()
+    }
+
+    /// Whether everything that is watched has been listed once.
+    pub fn is_synced(&self) -> bool {
+        let places = self.state.read().places.clone();
+        places.values().all(Cache::is_synced)
+    }
+}
+
+// === impl Source: what the informer says ===
+
+impl Source {
+    /// Takes a change that a cache has just taken in. Returns what the queue is told. The index is up to date
+    /// afterwards, whatever the filter says (`IS-2`, `IS-3`).
+    pub fn on(&self, change: Change) -> Vec<Notice> {
+        let facts = self.facts(&change);
+        let verdict = self.state.write().take(change, &facts);
+        match verdict {
+            Verdict::Held => Vec::new(),
+            Verdict::Pass(change) => self.notices(change, facts.primaries.either()),
+            Verdict::Released(released) => self.released(released),
+        }
+    }
+
+    /// Says that a list of a namespace, or of all (none), begins. Events are now possibly several changes in one
+    /// (`FW-3`).
+    pub fn before_list(&self, namespace: Option<&str>) {
+        self.state.write().listing.insert(namespace.map(Arc::from));
+    }
+
+    /// Says that a list has ended, after all that it changed went through [`Source::on`]. Returns what the queue is
+    /// told: of objects that own writes made and that are gone already (`OV-5`), and what was held for echoes that the
+    /// list has overtaken.
+    pub fn after_list(&self, namespace: Option<&str>) -> Vec<Notice> {
+        let place = namespace.map(Arc::from);
+        let (cache, fresh) = {
+            let mut state = self.state.write();
+            state.listing.remove(&place);
+            let Some(cache) = state.places.get(&place).cloned() else {
+                return Vec::new();
+            };
+            let fresh: Vec<_> = state
+                .overlay
+                .iter()
+                .filter(|own| is_in(&state.places, own.key(), &place))
+                .cloned()
+                .collect();
+            (cache, fresh)
+        };
+        let synced = cache.version();
+        let overtaken = fresh.into_iter().filter(|own| own.version() <= synced);
+        let ghosts: Vec<_> = overtaken
+            .map(|own| (cache.get(own.key()).is_none(), own))
+            .collect();
+        let (ghosts, released) = {
+            let mut state = self.state.write();
+            let ghosts = state.exorcise(ghosts);
+            let State {
+                windows, places, ..
+            } = &mut *state;
+            (
+                ghosts,
+                windows.listed(synced, |key| is_in(places, key, &place)),
+            )
+        };
+        let gone = ghosts.into_iter().flat_map(|last| {
+            self.notices_of(Change::Deleted {
+                last,
+                unknown: true,
+            })
+        });
+        gone.chain(
+            released
+                .into_iter()
+                .flat_map(|released| self.released(released)),
+        )
+        .collect()
+    }
+
+    fn facts(&self, change: &Change) -> Facts {
+        let primaries = match &self.spec.role {
+            Role::Primary => Move::nowhere(),
+            Role::Secondary(mapper) => match change {
+                Change::Updated { old, new } if mapper.same(old, new) => Move {
+                    before: None,
+                    after: mapper.primaries(new),
+                },
+                Change::Added(_) | Change::Updated { .. } | Change::Deleted { .. } => {
+                    Move::of(change, |object| mapper.primaries(object))
+                }
+            },
+        };
+        let keys = self
+            .spec
+            .indexes
+            .values()
+            .map(|pointer| Move::of(change, |object| pointer.keys(object)))
+            .collect();
+        Facts { primaries, keys }
+    }
+
+    fn released(&self, Released { change, mut mapped }: Released) -> Vec<Notice> {
+        mapped.extend(self.primaries_of(&change));
+        self.notices(change, mapped)
+    }
+
+    fn notices_of(&self, change: Change) -> Vec<Notice> {
+        let primaries = self.primaries_of(&change);
+        self.notices(change, primaries)
+    }
+
+    /// Returns the primaries of a secondary as it was and as it is (`IM-5`).
+    fn primaries_of(&self, change: &Change) -> BTreeSet<ObjectRef> {
+        match &self.spec.role {
+            Role::Primary => BTreeSet::new(),
+            Role::Secondary(mapper) => Move::of(change, |object| mapper.primaries(object)).either(),
+        }
+    }
+
+    /// Returns what the queue is told of a change that nothing holds back (`FW-6`).
+    fn notices(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Notice> {
+        if !self.spec.filter.accepts(&change) {
+            return Vec::new();
+        }
+        match &self.spec.role {
+            Role::Primary => vec![Notice {
+                primary: change.object().key().clone(),
+                what: What::of(change),
+            }],
+            Role::Secondary(_) => primaries
+                .into_iter()
+                .map(|primary| Notice {
+                    primary,
+                    what: What::Related,
+                })
+                .collect(),
+        }
+    }
+}
+
+// === impl Source: reads ===
+
+impl Source {
+    /// Returns an object; none if it is not there, or its namespace is not watched (`IN-4`).
+    pub fn get(&self, key: &ObjectRef) -> Option<Object> {
+        // The overlay first: an answer leaves it only after the cache has the object.
+        let (cache, own) = {
+            let state = self.state.read();
+            (state.cache(key)?.clone(), state.overlay.get(key).cloned())
+        };
+        let (cached, synced) = cache.look(key);
+        overlay::newest(own.as_ref(), cached, synced)
+    }
+
+    /// Returns the objects of one namespace, or all (none), ordered by namespace and name.
+    pub fn list(&self, namespace: Option<&str>) -> Vec<Object> {
+        let (places, own) = {
+            let state = self.state.read();
+            (state.places.clone(), state.overlay.clone())
+        };
+        let read: Vec<_> = match namespace {
+            None => places.iter().collect(),
+            Some(namespace) => watcher(&places, &ObjectRef::namespaced(namespace, ""))
+                .into_iter()
+                .collect(),
+        };
+        let merged = read.into_iter().flat_map(|(place, cache)| {
+            let (cached, synced) = cache.snapshot(namespace);
+            let wanted =
+                |key: &ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
+            let own = own
+                .iter()
+                .filter(|own| wanted(own.key()) && is_in(&places, own.key(), place));
+            overlay::merge(own, cached, synced)
+        });
+        merged.collect()
+    }
+
+    /// Returns the objects under a key of an index, ordered by namespace and name.
+    ///
+    /// # Errors
+    /// [`Error::NoIndex`] if no such index was declared.
+    pub fn by_index(&self, index: &str, key: &str) -> Result<Vec<Object>, Error> {
+        let Some(pointer) = self.spec.indexes.get(index) else {
+            return Err(Error::NoIndex {
+                source_name: self.spec.name.clone(),
+                index: index.to_owned(),
+            });
+        };
+        let candidates = |state: &State| match state.indexes.get(index) {
+            Some(lookup) => lookup.get(&key.into()).cloned().collect(),
+            None => BTreeSet::new(),
+        };
+        Ok(self.select(candidates, |object| pointer.keys(object).contains(key)))
+    }
+
+    /// Returns the secondaries of a primary, ordered by namespace and name (`IM-6`). Of a primary source: the primary
+    /// itself.
+    pub fn related(&self, primary: &ObjectRef) -> Vec<Object> {
+        match &self.spec.role {
+            Role::Primary => self.get(primary).into_iter().collect(),
+            Role::Secondary(mapper) => {
+                let candidates = |state: &State| state.related.get(primary).cloned().collect();
+                self.select(candidates, |object| mapper.maps(object, primary))
+            }
+        }
+    }
+
+    /// Whether an object of this source belongs to a primary.
+    pub fn relates(&self, object: &Object, primary: &ObjectRef) -> bool {
+        match &self.spec.role {
+            Role::Primary => object.key() == primary,
+            Role::Secondary(mapper) => mapper.maps(object, primary),
+        }
+    }
+
+    /// Returns the objects that `wanted` accepts, of those which the look-up names or the overlay has. Whether they are
+    /// wanted is decided on the newest version: the last version of a deleted object may have been under other keys
+    /// than the one before, so a look-up can name too much.
+    fn select(
+        &self,
+        candidates: impl FnOnce(&State) -> BTreeSet<ObjectRef>,
+        wanted: impl Fn(&Object) -> bool,
+    ) -> Vec<Object> {
+        let (mut keys, places, own) = {
+            let state = self.state.read();
+            (
+                candidates(&state),
+                state.places.clone(),
+                state.overlay.clone(),
+            )
+        };
+        keys.extend(
+            own.iter()
+                .filter(|own| wanted(own))
+                .map(|own| own.key().clone()),
+        );
+        let newest = keys.iter().filter_map(|key| {
+            let (cached, synced) = watcher(&places, key)?.1.look(key);
+            overlay::newest(own.get(key), cached, synced)
+        });
+        newest.filter(wanted).collect()
+    }
+}
+
+// === impl Source: own writes ===
+
+impl Source {
+    /// Opens a window for a write of this object that is about to start: its events are held (`FW-1`). `tell` is given
+    /// what the queue must be told once the write has ended, if there is anything.
+    pub fn begin<F: FnOnce(Vec<Notice>)>(&self, key: ObjectRef, tell: F) -> OwnWrite<'_, F> {
+        {
+            let mut state = self.state.write();
+            let synced = state.cache(&key).map(Cache::version).unwrap_or_default();
+            state.windows.open(&key, synced);
+        }
+        OwnWrite {
+            source: self,
+            key,
+            tell: Some(tell),
+        }
+    }
+
+    /// Keeps what a write was answered with, so that it is read at once; its events are not filtered (`OV-1`, `RO-3`).
+    ///
+    /// After a deletion there is nothing to keep, unless the answer is an object that is going (it is marked).
+    pub fn put(&self, answer: Object) {
+        self.state.write().put(answer);
+    }
+
+    fn answered(&self, key: &ObjectRef, answer: Object) -> Vec<Notice> {
+        let mapped = match &self.spec.role {
+            Role::Primary => BTreeSet::new(),
+            Role::Secondary(mapper) => mapper.primaries(&answer),
+        };
+        let released = {
+            let mut state = self.state.write();
+            // An answer about another object, or one that nobody watches, has no echo.
+            if answer.key() == key && state.cache(key).is_some() {
+                state.windows.answered(key, answer.version(), mapped);
+            }
+            state.put(answer);
+            state.windows.close(key)
+        };
+        released
+            .map(|released| self.released(released))
+            .unwrap_or_default()
+    }
+
+    fn failed(&self, key: &ObjectRef) -> Vec<Notice> {
+        let released = self.state.write().windows.close(key);
+        released
+            .map(|released| self.released(released))
+            .unwrap_or_default()
+    }
+}
+
+impl<F: FnOnce(Vec<Notice>)> OwnWrite<'_, F> {
+    /// Ends the write with its answer, which is read from now on, and whose echo is swallowed.
+    pub fn wrote(mut self, answer: Object) {
+        let notices = self.source.answered(&self.key, answer);
+        self.tell(notices);
+    }
+
+    fn tell(&mut self, notices: Vec<Notice>) {
+        if let Some(tell) = self.tell.take()
+            && !notices.is_empty()
+        {
+            tell(notices);
+        }
+    }
+}
+
+impl<F: FnOnce(Vec<Notice>)> Drop for OwnWrite<'_, F> {
+    /// `FW-5`: also when the run was cancelled or panicked.
+    fn drop(&mut self) {
+        if self.tell.is_some() {
+            let notices = self.source.failed(&self.key);
+            self.tell(notices);
+        }
+    }
+}
+
+impl<F: FnOnce(Vec<Notice>)> fmt::Debug for OwnWrite<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnWrite({:?}, {})", self.source, self.key)
+    }
+}
+
+impl fmt::Debug for Source {
+    /// Writes the name alone: the rest is behind a lock.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({})", self.spec.name)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn cache(&self, key: &ObjectRef) -> Option<&Cache> {
+        watcher(&self.places, key).map(|(_, cache)| cache)
+    }
+
+    fn take(&mut self, change: Change, facts: &Facts) -> Verdict {
+        let key = change.object().key();
+        let Some((place, cache)) = watcher(&self.places, key) else {
+            return Verdict::Held;
+        };
+        let listing = if self.listing.contains(place) {
+            Listing::Running
+        } else {
+            Listing::Idle
+        };
+        let at = match &change {
+            Change::Deleted {
+                last,
+                unknown: true,
+            } => cache.version().max(last.version()),
+            Change::Added(_) | Change::Updated { .. } | Change::Deleted { .. } => {
+                change.object().version()
+            }
+        };
+        facts.primaries.apply(key, &mut self.related);
+        for (lookup, keys) in self.indexes.values_mut().zip(&facts.keys) {
+            keys.apply(key, lookup);
+        }
+        self.overlay.saw(&change);
+        self.windows.admit(change, at, listing)
+    }
+
+    /// `OV-1`.
+    fn put(&mut self, answer: Object) {
+        if let Some(synced) = self.cache(answer.key()).map(Cache::version) {
+            self.overlay.put(answer, synced);
+        }
+    }
+
+    /// Drops answers that the cache has overtaken. Returns those that it lacks (true), having forgotten what is held
+    /// about them (`OV-5`).
+    fn exorcise(&mut self, overtaken: Vec<(bool, Object)>) -> Vec<Object> {
+        let dropped = overtaken
+            .into_iter()
+            .filter(|(_, own)| self.overlay.remove(own));
+        let ghosts: BTreeMap<ObjectRef, Object> = dropped
+            .filter_map(|(ghost, own)| ghost.then(|| (own.key().clone(), own)))
+            .collect();
+        if !ghosts.is_empty() {
+            self.windows.discard(|key| ghosts.contains_key(key));
+        }
+        ghosts.into_values().collect()
+    }
+
+    fn forget_unwatched(&mut self) {
+        let Self {
+            places,
+            overlay,
+            windows,
+            related,
+            indexes,
+            ..
+        } = self;
+        let watched = |key: &ObjectRef| watcher(places, key).is_some();
+        overlay.retain(watched);
+        windows.discard(|key| !watched(key));
+        related.retain(watched);
+        for lookup in indexes.values_mut() {
+            lookup.retain(watched);
+        }
+    }
+}
+
+/// Returns the cache that has an object, if anything has: that of its namespace, or else of all.
+fn watcher<'a>(places: &'a Places, key: &ObjectRef) -> Option<(&'a Place, &'a Cache)> {
+    places
+        .get_key_value(&key.namespace)
+        .or_else(|| places.get_key_value(&None))
+}
+
+fn is_in(places: &Places, key: &ObjectRef, place: &Place) -> bool {
+    watcher(places, key).is_some_and(|(watching, _)| watching == place)
+}
+
+// === impl Move, What ===
+
+impl<K: Ord + Clone> Move<K> {
+    fn nowhere() -> Self {
+        Self {
+            before: None,
+            after: BTreeSet::new(),
+        }
+    }
+
+    fn of(change: &Change, keys: impl Fn(&Object) -> BTreeSet<K>) -> Self {
+        match change {
+            Change::Added(new) => Self {
+                before: Some(BTreeSet::new()),
+                after: keys(new),
+            },
+            Change::Updated { old, new } => Self {
+                before: Some(keys(old)),
+                after: keys(new),
+            },
+            Change::Deleted { last, .. } => Self {
+                before: Some(keys(last)),
+                after: BTreeSet::new(),
+            },
+        }
+    }
+
+    fn apply(&self, object: &ObjectRef, lookup: &mut Lookup<K>) {
+        if let Some(before) = &self.before {
+            lookup.moved(object, before, &self.after);
+        }
+    }
+
+    fn either(self) -> BTreeSet<K> {
+        let Self { before, mut after } = self;
+        after.extend(before.into_iter().flatten());
+        after
+    }
+}
+
+impl What {
+    fn of(change: Change) -> Self {
+        match change {
+            Change::Added(object) | Change::Updated { new: object, .. } => Self::Changed {
+                deleting: object.header().deleting,
+            },
+            Change::Deleted { last, unknown } => Self::Deleted { last, unknown },
+        }
+    }
+}
+
+/// Returns the objects of several sources of one kind as one list, ordered by namespace and name (`CX-1`). Versions of
+/// one object are ordered by version.
+pub fn union(lists: impl IntoIterator<Item = Vec<Object>>, duplicates: Duplicates) -> Vec<Object> {
+    let mut objects: Vec<Object> = lists.into_iter().flatten().collect();
+    objects.sort_by(|a, b| a.key().cmp(b.key()).then(b.version().cmp(&a.version())));
+    match duplicates {
+        Duplicates::Keep => {}
+        Duplicates::NewestOnly => objects.dedup_by(|older, newer| older.key() == newer.key()),
+    }
+    objects
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use parking_lot::Mutex;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cache::{Event, Writer};
+    use crate::filter::{PrimaryFilter, UserFilter};
+    use crate::manifest::{Mapper as Declared, MappingKeys};
+    use crate::object::{Managers, Scope, Version};
+
+    fn gvk(kind: &str) -> Gvk {
+        Gvk::parse("x.dev/v1", kind).unwrap()
+    }
+
+    fn parse(metadata: &str, rest: &str) -> Object {
+        let json = format!(r#"{{"metadata":{{{metadata}}}{rest}}}"#);
+        Object::parse(&json, &gvk("Page"), &Managers::default()).unwrap()
+    }
+
+    /// An object in the namespace `n`.
+    fn object(name: &str, version: u64, more: &str) -> Object {
+        parse(
+            &format!(r#""namespace":"n","name":"{name}","resourceVersion":"{version}"{more}"#),
+            "",
+        )
+    }
+
+    fn owned(name: &str, version: u64, owner: &str) -> Object {
+        object(
+            name,
+            version,
+            &format!(
+                r#","ownerReferences":[{{"apiVersion":"x.dev/v1","kind":"Page","name":"{owner}","uid":"u"}}]"#
+            ),
+        )
+    }
+
+    fn key(name: &str) -> ObjectRef {
+        ObjectRef::namespaced("n", name)
+    }
+
+    fn source(role: Role, filter: Filter, indexes: &[(&str, &str)]) -> Source {
+        let indexes = indexes
+            .iter()
+            .map(|(name, pointer)| ((*name).into(), Pointer::parse(pointer).unwrap()))
+            .collect();
+        Source::new(Spec {
+            name: "test".into(),
+            gvk: gvk("Page"),
+            role,
+            filter,
+            indexes,
+        })
+    }
+
+    fn secondaries() -> Source {
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
+        source(Role::Secondary(mapper), Filter::default(), &[])
+    }
+
+    fn primaries() -> Source {
+        let filter = PrimaryFilter {
+            generation_aware: true,
+            finalizer: None,
+        };
+        source(
+            Role::Primary,
+            Filter::primary(Some(filter), UserFilter::default()).unwrap(),
+            &[],
+        )
+    }
+
+    /// An informer of one place, which calls a source as the real one does.
+    struct Informer<'a> {
+        source: &'a Source,
+        place: Option<&'a str>,
+        writer: Writer,
+    }
+
+    impl<'a> Informer<'a> {
+        fn new(source: &'a Source, place: Option<&'a str>) -> Self {
+            let writer = Writer::default();
+            assert_eq!(source.attach(place, writer.cache()), []);
+            Self {
+                source,
+                place,
+                writer,
+            }
+        }
+
+        fn event(&mut self, event: Event) -> Vec<String> {
+            told(
+                &self
+                    .writer
+                    .apply(event)
+                    .map(|change| self.source.on(change))
+                    .unwrap_or_default(),
+            )
+        }
+
+        fn applied(&mut self, object: Object) -> Vec<String> {
+            self.event(Event::Applied(object))
+        }
+
+        fn list(&mut self, objects: impl IntoIterator<Item = Object>, version: u64) -> Vec<String> {
+            self.source.before_list(self.place);
+            self.writer.start_list();
+            let mut notices = Vec::new();
+            for object in objects {
+                notices.extend(
+                    self.writer
+                        .list_item(object)
+                        .map(|change| self.source.on(change))
+                        .unwrap_or_default(),
+                );
+            }
+            let gone = self.writer.finish_list(Version(version));
+            notices.extend(gone.into_iter().flat_map(|change| self.source.on(change)));
+            notices.extend(self.source.after_list(self.place));
+            told(&notices)
+        }
+    }
+
+    /// Writes notices as text: `n/p related`.
+    fn told(notices: &[Notice]) -> Vec<String> {
+        let what = |what: &What| match what {
+            What::Changed { deleting: false } => "changed".to_owned(),
+            What::Changed { deleting: true } => "deleting".to_owned(),
+            What::Deleted { last, unknown } => {
+                format!(
+                    "deleted@{}{}",
+                    last.version(),
+                    if *unknown { "?" } else { "" }
+                )
+            }
+            What::Related => "related".to_owned(),
+        };
+        notices
+            .iter()
+            .map(|notice| format!("{} {}", notice.primary, what(&notice.what)))
+            .collect()
+    }
+
+    fn names(objects: &[Object]) -> Vec<String> {
+        objects
+            .iter()
+            .map(|object| format!("{}@{}", object.key(), object.version()))
+            .collect()
+    }
+
+    const NOBODY: [String; 0] = [];
+
+    /// Keeps what an own write tells.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Told {
+        fn teller(&self) -> impl FnOnce(Vec<Notice>) {
+            |notices| self.0.lock().extend(told(&notices))
+        }
+
+        fn take(&self) -> Vec<String> {
+            std::mem::take(&mut self.0.lock())
+        }
+    }
+
+    #[test]
+    fn a_primary_source_tells_of_accepted_changes_of_the_primary_itself() {
+        // EP-2, CF-1, CF-2, CF-4
+        let source = primaries();
+        let mut informer = Informer::new(&source, None);
+        let script = [
+            (
+                Event::Applied(object("a", 1, r#","generation":1"#)),
+                vec!["n/a changed"],
+            ),
+            (
+                Event::Applied(object("a", 2, r#","generation":1,"labels":{"x":"y"}"#)),
+                vec![],
+            ),
+            (
+                Event::Applied(object("a", 3, r#","generation":2"#)),
+                vec!["n/a changed"],
+            ),
+            (
+                Event::Applied(object("a", 4, r#","generation":2,"deletionTimestamp":"t""#)),
+                vec!["n/a deleting"],
+            ),
+            (Event::Deleted(object("a", 5, "")), vec!["n/a deleted@5"]),
+        ];
+        for (event, expected) in script {
+            assert_eq!(informer.event(event.clone()), expected, "{event:?}");
+        }
+        assert_eq!(source.related(&key("a")), []);
+        informer.applied(object("a", 6, ""));
+        assert_eq!(names(&source.related(&key("a"))), ["n/a@6"]);
+    }
+
+    #[test]
+    fn primaries_of_the_old_and_the_new_version_are_told() {
+        // IM-4a, IM-5, IM-6
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        assert_eq!(informer.applied(owned("s", 1, "p")), ["n/p related"]);
+        assert_eq!(informer.applied(owned("r", 2, "p")), ["n/p related"]);
+        assert_eq!(informer.applied(object("alone", 3, "")), NOBODY);
+        assert_eq!(names(&source.related(&key("p"))), ["n/r@2", "n/s@1"]);
+        assert_eq!(
+            informer.applied(owned("s", 4, "q")),
+            ["n/p related", "n/q related"]
+        );
+        assert_eq!(names(&source.related(&key("p"))), ["n/r@2"]);
+        assert_eq!(names(&source.related(&key("q"))), ["n/s@4"]);
+        assert_eq!(
+            informer.event(Event::Deleted(owned("s", 5, "q"))),
+            ["n/q related"]
+        );
+        assert_eq!(source.related(&key("q")), []);
+    }
+
+    #[test]
+    fn filters_silence_events_but_not_the_index() {
+        // IS-2, IS-3
+        let no: crate::filter::Question = Arc::new(|_| false);
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
+        let filter = Filter::secondary(UserFilter {
+            any: Some(no),
+            ..UserFilter::default()
+        });
+        let source = source(Role::Secondary(mapper), filter, &[]);
+        let mut informer = Informer::new(&source, None);
+        assert_eq!(informer.applied(owned("s", 1, "p")), NOBODY);
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@1"]);
+        assert_eq!(informer.event(Event::Deleted(owned("s", 2, "p"))), NOBODY);
+        assert!(source.state.read().related.is_empty());
+    }
+
+    #[test]
+    fn a_secondary_deleted_under_another_owner_does_not_haunt_the_first() {
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        informer.applied(owned("s", 1, "p"));
+        // The owner reference changed in the same write that let the object go: no update was seen.
+        informer.event(Event::Deleted(owned("s", 2, "q")));
+        informer.applied(owned("s", 3, "q"));
+        assert_eq!(source.related(&key("p")), []);
+        assert_eq!(names(&source.related(&key("q"))), ["n/s@3"]);
+    }
+
+    #[test]
+    fn joining_a_filled_cache_counts_everything_as_added() {
+        // PO-3, IM-4a
+        let mut writer = Writer::default();
+        writer.apply(Event::Applied(owned("s", 1, "p")));
+        writer.apply(Event::Applied(owned("t", 2, "q")));
+        let source = secondaries();
+        assert_eq!(
+            told(&source.attach(None, writer.cache())),
+            ["n/p related", "n/q related"]
+        );
+        assert_eq!(names(&source.related(&key("q"))), ["n/t@2"]);
+        assert!(!source.is_synced());
+        writer.start_list();
+        writer.finish_list(Version(3));
+        assert!(source.is_synced());
+    }
+
+    #[test]
+    fn several_sources_over_one_cache_keep_their_own_windows() {
+        // PO-5
+        let (ours, theirs) = (secondaries(), secondaries());
+        let mut writer = Writer::default();
+        for source in [&ours, &theirs] {
+            source.attach(None, writer.cache());
+        }
+        let told_late = Told::default();
+        let write = ours.begin(key("s"), told_late.teller());
+        write.wrote(owned("s", 1, "p"));
+        let change = writer.apply(Event::Applied(owned("s", 1, "p"))).unwrap();
+        assert_eq!(told(&ours.on(change.clone())), NOBODY);
+        assert_eq!(told(&theirs.on(change)), ["n/p related"]);
+    }
+
+    #[test]
+    fn reads_outside_the_watched_namespaces_find_nothing() {
+        // IN-2, IN-4
+        let source = secondaries();
+        let mut informer = Informer::new(&source, Some("n"));
+        informer.applied(owned("s", 1, "p"));
+        assert_eq!(names(&source.list(Some("n"))), ["n/s@1"]);
+        assert_eq!(source.list(Some("m")), []);
+        assert_eq!(source.get(&ObjectRef::namespaced("m", "s")), None);
+        assert_eq!(source.get(&ObjectRef::cluster("s")), None);
+        assert!(source.watches(&key("x")) && !source.watches(&ObjectRef::cluster("x")));
+        // OV-1
+        source.put(parse(
+            r#""namespace":"m","name":"s","resourceVersion":"9""#,
+            "",
+        ));
+        assert!(source.state.read().overlay.is_empty());
+        let told_late = Told::default();
+        source
+            .begin(ObjectRef::namespaced("m", "s"), told_late.teller())
+            .wrote(parse(
+                r#""namespace":"m","name":"s","resourceVersion":"9""#,
+                "",
+            ));
+        assert!(source.state.read().windows.is_empty());
+    }
+
+    #[test]
+    fn a_namespace_that_is_no_longer_watched_leaves_nothing_behind() {
+        // NS-2, NS-3, OV-5
+        let source = source(
+            Role::Secondary(Mapper::new(
+                gvk("Page"),
+                Scope::Namespaced,
+                Declared::OwnerReference,
+            )),
+            Filter::default(),
+            &[("by-name", "/metadata/name")],
+        );
+        let mut kept = Informer::new(&source, Some("m"));
+        kept.applied(parse(
+            r#""namespace":"m","name":"s","resourceVersion":"1""#,
+            "",
+        ));
+        let mut left = Informer::new(&source, Some("n"));
+        left.applied(owned("s", 1, "p"));
+        source.put(owned("s", 5, "p"));
+        let told_late = Told::default();
+        let write = source.begin(key("t"), told_late.teller());
+        assert_eq!(left.applied(owned("t", 6, "p")), NOBODY);
+
+        assert_eq!(source.detach(Some("n")), [key("s"), key("t")]);
+        assert_eq!(left.applied(owned("u", 7, "p")), NOBODY);
+        assert_eq!(names(&source.list(None)), ["m/s@1"]);
+        assert_eq!(names(&source.by_index("by-name", "s").unwrap()), ["m/s@1"]);
+        {
+            let state = source.state.read();
+            assert!(state.overlay.is_empty() && state.related.is_empty());
+            assert_eq!(state.indexes["by-name"].len(), 1);
+        }
+        drop(write);
+        assert_eq!(told_late.take(), NOBODY);
+        assert!(source.state.read().windows.is_empty());
+        assert_eq!(source.detach(Some("n")), []);
+    }
+
+    #[test]
+    fn an_own_write_is_read_at_once_and_its_echo_is_swallowed() {
+        // FW-1, FW-3.3, OV-3, RO-3
+        for echo_first in [false, true] {
+            let source = secondaries();
+            let mut informer = Informer::new(&source, None);
+            informer.applied(owned("s", 1, "p"));
+            let told_late = Told::default();
+            let write = source.begin(key("s"), told_late.teller());
+            if echo_first {
+                assert_eq!(informer.applied(owned("s", 2, "p")), NOBODY);
+            }
+            write.wrote(owned("s", 2, "p"));
+            assert_eq!(names(&source.related(&key("p"))), ["n/s@2"]);
+            assert_eq!(source.get(&key("s")).unwrap().version(), Version(2));
+            if !echo_first {
+                assert_eq!(informer.applied(owned("s", 2, "p")), NOBODY);
+            }
+            assert_eq!(told_late.take(), NOBODY);
+            let state = source.state.read();
+            assert!(state.windows.is_empty() && state.overlay.is_empty());
+            drop(state);
+            assert_eq!(informer.applied(owned("s", 3, "p")), ["n/p related"]);
+        }
+    }
+
+    #[test]
+    fn a_created_object_is_read_before_the_watch_has_it() {
+        // OV-4
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        informer.list([owned("b", 1, "p")], 10);
+        source.begin(key("a"), |_| ()).wrote(owned("a", 11, "p"));
+        source.begin(key("c"), |_| ()).wrote(owned("c", 12, "q"));
+        assert_eq!(
+            names(&source.list(Some("n"))),
+            ["n/a@11", "n/b@1", "n/c@12"]
+        );
+        assert_eq!(names(&source.list(None)), ["n/a@11", "n/b@1", "n/c@12"]);
+        assert_eq!(names(&source.related(&key("p"))), ["n/a@11", "n/b@1"]);
+        // A write that takes an object from one primary to another.
+        source.begin(key("b"), |_| ()).wrote(owned("b", 13, "q"));
+        assert_eq!(names(&source.related(&key("p"))), ["n/a@11"]);
+        assert_eq!(names(&source.related(&key("q"))), ["n/b@13", "n/c@12"]);
+    }
+
+    #[test]
+    fn a_foreign_change_beside_an_own_write_is_told_when_the_write_ends() {
+        // FW-8, FW-6: the filter sees the whole span.
+        let source = primaries();
+        let mut informer = Informer::new(&source, None);
+        informer.applied(object("a", 1, r#","generation":1"#));
+        let told_late = Told::default();
+        let write = source.begin(key("a"), told_late.teller());
+        assert_eq!(
+            informer.applied(object("a", 2, r#","generation":2"#)),
+            NOBODY
+        );
+        assert_eq!(
+            informer.applied(object(
+                "a",
+                3,
+                r#","generation":2,"labels":{"own":"write"}"#
+            )),
+            NOBODY
+        );
+        write.wrote(object(
+            "a",
+            3,
+            r#","generation":2,"labels":{"own":"write"}"#,
+        ));
+        assert_eq!(told_late.take(), ["n/a changed"]);
+    }
+
+    #[test]
+    fn a_write_that_fails_tells_what_was_held() {
+        // FW-5
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        let told_late = Told::default();
+        let write = source.begin(key("s"), told_late.teller());
+        assert_eq!(informer.applied(owned("s", 2, "p")), NOBODY);
+        drop(write);
+        assert_eq!(told_late.take(), ["n/p related"]);
+        assert!(source.state.read().windows.is_empty());
+    }
+
+    #[test]
+    fn the_primaries_at_write_time_are_told_too() {
+        // FW-7: the object went p → q (ours) → r (foreign), and the list shows only its end.
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        informer.applied(owned("s", 1, "p"));
+        source.begin(key("s"), |_| ()).wrote(owned("s", 2, "q"));
+        assert_eq!(
+            informer.list([owned("s", 3, "r")], 3),
+            ["n/p related", "n/q related", "n/r related"]
+        );
+        assert_eq!(names(&source.related(&key("r"))), ["n/s@3"]);
+        assert_eq!(source.related(&key("q")), []);
+    }
+
+    #[test]
+    fn an_echo_out_of_a_list_is_told() {
+        // FW-3.3: it may stand for more than the own write.
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        informer.applied(owned("s", 1, "p"));
+        source.begin(key("s"), |_| ()).wrote(owned("s", 2, "p"));
+        assert_eq!(informer.list([owned("s", 2, "p")], 5), ["n/p related"]);
+        assert!(source.state.read().windows.is_empty());
+    }
+
+    #[test]
+    fn what_own_writes_made_and_somebody_deleted_unseen_is_told_as_deleted() {
+        // OV-5, and semantics §27: ghost removal
+        let source = primaries();
+        let mut informer = Informer::new(&source, None);
+        informer.list([object("kept", 1, "")], 1);
+        source
+            .begin(key("ghost"), |_| ())
+            .wrote(object("ghost", 2, ""));
+        source.put(object("later", 9, ""));
+        assert_eq!(
+            names(&source.list(None)),
+            ["n/ghost@2", "n/kept@1", "n/later@9"]
+        );
+        assert_eq!(
+            informer.list([object("kept", 1, "")], 5),
+            ["n/ghost deleted@2?"]
+        );
+        assert_eq!(names(&source.list(None)), ["n/kept@1", "n/later@9"]);
+        assert!(source.state.read().windows.is_empty());
+    }
+
+    #[test]
+    fn a_deletion_missed_by_the_watch_is_told_though_an_echo_is_awaited() {
+        let source = primaries();
+        let mut informer = Informer::new(&source, None);
+        informer.applied(object("a", 1, ""));
+        source.begin(key("a"), |_| ()).wrote(object("a", 2, ""));
+        assert_eq!(informer.list([], 5), ["n/a deleted@1?"]);
+        let state = source.state.read();
+        assert!(state.windows.is_empty() && state.overlay.is_empty());
+    }
+
+    #[test]
+    fn a_list_of_one_namespace_says_nothing_of_another() {
+        let source = primaries();
+        let mut informer = Informer::new(&source, Some("n"));
+        let _other = Informer::new(&source, Some("m"));
+        source.begin(key("a"), |_| ()).wrote(object("a", 2, ""));
+        source.before_list(Some("m"));
+        assert_eq!(
+            informer.applied(object("a", 2, "")),
+            NOBODY,
+            "not tagged: only m is being listed"
+        );
+        source.put(object("b", 7, ""));
+        assert_eq!(source.after_list(Some("m")), []);
+        assert_eq!(names(&source.list(Some("n"))), ["n/a@2", "n/b@7"]);
+    }
+
+    #[test]
+    fn a_cache_only_write_is_read_at_once_and_its_event_is_told() {
+        // RO-3
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        source.put(owned("s", 2, "p"));
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@2"]);
+        assert_eq!(informer.applied(owned("s", 2, "p")), ["n/p related"]);
+        assert!(source.state.read().overlay.is_empty());
+    }
+
+    #[test]
+    fn an_answer_about_another_object_awaits_no_echo() {
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        source
+            .begin(key("asked"), |_| ())
+            .wrote(owned("answered", 2, "p"));
+        assert!(source.state.read().windows.is_empty());
+        assert_eq!(informer.applied(owned("answered", 2, "p")), ["n/p related"]);
+    }
+
+    #[test]
+    fn an_index_answers_as_own_writes_left_things() {
+        // IX-1, IX-2
+        let configured = |name: &str, version: u64, config: &str| {
+            let metadata =
+                format!(r#""namespace":"n","name":"{name}","resourceVersion":"{version}""#);
+            parse(&metadata, &format!(r#","spec":{{"config":{config}}}"#))
+        };
+        let source = source(
+            Role::Primary,
+            Filter::default(),
+            &[("by-config", "/spec/config")],
+        );
+        let mut informer = Informer::new(&source, None);
+        informer.applied(configured("a", 1, r#""x""#));
+        informer.applied(configured("b", 2, r#"["x","y"]"#));
+        informer.applied(configured("c", 3, r#""x""#));
+        informer.event(Event::Deleted(configured("c", 4, r#""x""#)));
+        let by = |key: &str| names(&source.by_index("by-config", key).unwrap());
+        assert_eq!(
+            (by("x"), by("y")),
+            (
+                vec!["n/a@1".to_owned(), "n/b@2".to_owned()],
+                vec!["n/b@2".to_owned()]
+            )
+        );
+        source.put(configured("a", 5, r#""y""#));
+        source.put(configured("d", 6, r#""x""#));
+        assert_eq!(by("x"), ["n/b@2", "n/d@6"]);
+        assert_eq!(by("y"), ["n/a@5", "n/b@2"]);
+        informer.applied(configured("a", 5, r#""y""#));
+        informer.applied(configured("d", 6, r#""x""#));
+        informer.applied(configured("b", 7, r#""z""#));
+        assert!(source.state.read().overlay.is_empty());
+        assert_eq!(["x", "y", "z"].map(by), [["n/d@6"], ["n/a@5"], ["n/b@7"]]);
+        let error = source.by_index("by-size", "x").unwrap_err();
+        assert_eq!(error.to_string(), "the source test has no index by-size");
+    }
+
+    #[test]
+    fn annotations_map_a_secondary_in_another_namespace() {
+        // IM-2
+        let mapper = Mapper::new(
+            gvk("Page"),
+            Scope::Namespaced,
+            Declared::Annotations(MappingKeys::default()),
+        );
+        let source = source(Role::Secondary(mapper), Filter::default(), &[]);
+        let mut informer = Informer::new(&source, None);
+        let tags = r#","annotations":{"io.javaoperatorsdk/primary-name":"p","io.javaoperatorsdk/primary-namespace":"m"}"#;
+        assert_eq!(informer.applied(object("s", 1, tags)), ["m/p related"]);
+        assert_eq!(
+            names(&source.related(&ObjectRef::namespaced("m", "p"))),
+            ["n/s@1"]
+        );
+        assert_eq!(informer.applied(object("s", 2, "")), ["m/p related"]);
+        assert_eq!(source.related(&ObjectRef::namespaced("m", "p")), []);
+    }
+
+    #[test]
+    fn lists_of_several_sources_become_one() {
+        // CX-1
+        let lists = || {
+            [
+                vec![object("b", 1, ""), object("c", 5, "")],
+                vec![object("a", 3, ""), object("c", 7, "")],
+            ]
+        };
+        assert_eq!(
+            names(&union(lists(), Duplicates::Keep)),
+            ["n/a@3", "n/b@1", "n/c@7", "n/c@5"]
+        );
+        assert_eq!(
+            names(&union(lists(), Duplicates::NewestOnly)),
+            ["n/a@3", "n/b@1", "n/c@7"]
+        );
+        assert_eq!(union([], Duplicates::Keep), []);
+    }
+
+    // === the whole source, with a watch that is late ===
+
+    const SECONDARIES: [&str; 2] = ["s", "t"];
+    const OWNERS: [&str; 2] = ["p", "q"];
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// We write a secondary for an owner, filtering; the answer comes after so many further events.
+        Own(usize, usize, usize),
+        Put(usize, usize),
+        Foreign(usize, usize),
+        Delete(usize),
+        Deliver,
+        List,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            1 => (0..2_usize, 0..2_usize, 0..4_usize).prop_map(|(object, owner, lag)| Step::Own(object, owner, lag)),
+            1 => (0..2_usize, 0..2_usize).prop_map(|(object, owner)| Step::Put(object, owner)),
+            1 => (0..2_usize, 0..2_usize).prop_map(|(object, owner)| Step::Foreign(object, owner)),
+            1 => (0..2_usize).prop_map(Step::Delete),
+            2 => Just(Step::Deliver),
+            1 => Just(Step::List),
+        ]
+    }
+
+    struct World<'a> {
+        version: u64,
+        server: BTreeMap<&'static str, Object>,
+        late: VecDeque<Event>,
+        informer: Informer<'a>,
+        told: Vec<String>,
+    }
+
+    impl World<'_> {
+        fn write(&mut self, object: usize, owner: usize) -> Object {
+            self.version += 1;
+            let written = owned(SECONDARIES[object], self.version, OWNERS[owner]);
+            self.server.insert(SECONDARIES[object], written.clone());
+            self.late.push_back(Event::Applied(written.clone()));
+            written
+        }
+
+        fn step(&mut self, step: Step) {
+            match step {
+                Step::Own(object, owner, lag) => {
+                    let source = self.informer.source;
+                    let told_late = Told::default();
+                    let write = source.begin(key(SECONDARIES[object]), told_late.teller());
+                    let answer = self.write(object, owner);
+                    (0..lag).for_each(|_| self.step(Step::Deliver));
+                    write.wrote(answer);
+                    self.told.extend(told_late.take());
+                }
+                Step::Put(object, owner) => {
+                    let answer = self.write(object, owner);
+                    self.informer.source.put(answer);
+                }
+                Step::Foreign(object, owner) => drop(self.write(object, owner)),
+                Step::Delete(object) => {
+                    if let Some(last) = self.server.remove(SECONDARIES[object]) {
+                        self.version += 1;
+                        let owner = last.header().owners[0].name.clone();
+                        self.late.push_back(Event::Deleted(owned(
+                            SECONDARIES[object],
+                            self.version,
+                            &owner,
+                        )));
+                    }
+                }
+                Step::Deliver => {
+                    if let Some(event) = self.late.pop_front() {
+                        let told = self.informer.event(event);
+                        self.told.extend(told);
+                    }
+                }
+                Step::List => {
+                    self.late.clear();
+                    let listed: Vec<_> = self.server.values().cloned().collect();
+                    let told = self.informer.list(listed, self.version);
+                    self.told.extend(told);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_watch_does_a_source_ends_as_the_server(steps in prop::collection::vec(step(), 0..60)) {
+            let source = secondaries();
+            let informer = Informer::new(&source, None);
+            let mut world =
+                World { version: 0, server: BTreeMap::new(), late: VecDeque::new(), informer, told: Vec::new() };
+            for step in steps {
+                world.step(step);
+            }
+            while !world.late.is_empty() {
+                world.step(Step::Deliver);
+            }
+            prop_assert_eq!(source.list(None), world.server.values().cloned().collect::<Vec<_>>());
+            for owner in OWNERS {
+                let of_owner = |object: &&Object| *object.header().owners[0].name == *owner;
+                let expected: Vec<_> = world.server.values().filter(of_owner).cloned().collect();
+                prop_assert_eq!(source.related(&key(owner)), expected);
+            }
+            // What somebody else does last is told, whatever came before.
+            world.told.clear();
+            world.step(Step::Foreign(0, 0));
+            world.step(Step::Deliver);
+            prop_assert!(world.told.contains(&"n/p related".to_owned()));
+            let state = source.state.read();
+            prop_assert!(state.overlay.is_empty(), "{:?}", state.overlay);
+            prop_assert_eq!(state.related.len(), world.server.len());
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Decides what a CEL expression over the primary and a dependent says.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use cel::common::ast::{EntryExpr, Expr};
+use cel::objects::{Map as CelMap, ValueType};
+use cel::{Context, Env, ExecutionError, IdedExpr, Program};
+use serde_json::Value;
+
+use super::condition::{met, unmet};
+use crate::guest::ConditionResult;
+
+/// A CEL expression over `primary` and `dependent`, compiled once.
+#[derive(Clone)]
+pub struct Expression {
+    text: Arc<str>,
+    program: Arc<Program>,
+    /// Those of [`VARIABLES`] that it reads.
+    variables: Vec<&'static str>,
+}
+
+/// Why an expression has no value. Retrying does not help until an object or the expression changes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It is not CEL.
+    #[error("CEL expression {expression:?}: {problem}")]
+    Syntax {
+        /// The expression.
+        expression: Arc<str>,
+        /// What is wrong, and in which column.
+        problem: String,
+    },
+    /// It names a variable that does not exist.
+    #[error("CEL expression {expression:?}: there is no variable {variable:?}, only `primary` and `dependent`")]
+    Variable {
+        /// The expression.
+        expression: Arc<str>,
+        /// The variable.
+        variable: String,
+    },
+    /// It failed.
+    #[error("CEL expression {expression:?} failed: {problem}")]
+    Failed {
+        /// The expression.
+        expression: Arc<str>,
+        /// How.
+        problem: String,
+    },
+    /// Its value is of another type.
+    #[error("the value of CEL expression {expression:?} is a {found}; {right} is needed")]
+    Type {
+        /// The expression.
+        expression: Arc<str>,
+        /// The type of its value.
+        found: String,
+        /// The type that is needed.
+        right: &'static str,
+    },
+}
+
+/// What an expression can speak about.
+const VARIABLES: [&str; 2] = ["primary", "dependent"];
+
+/// The functions of CEL, made once.
+static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+
+impl Expression {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] if it is not CEL, [`Error::Variable`] if it names other variables than `primary` and
+    /// `dependent`.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let expression: Arc<str> = text.into();
+        let program = ENV.compile(text).map_err(|errors| {
+            let problem = |error: &cel::ParseError| format!("{} (column {})", error.msg.trim(), error.pos.1.max(1));
+            let problem = errors.errors.iter().map(problem).collect::<Vec<_>>().join("; ");
+            Error::Syntax { expression: expression.clone(), problem }
+        })?;
+        let names = free_names(program.expression());
+        if let Some(unknown) = names.iter().find(|name| !VARIABLES.contains(name) && ENV.types().find_type(name).is_none())
+        {
+            return Err(Error::Variable { expression, variable: (*unknown).to_owned() });
+        }
+        let variables = VARIABLES.into_iter().filter(|name| names.contains(name)).collect();
+        Ok(Self { text: expression, program: Arc::new(program), variables })
+    }
+
+    /// Returns the expression as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the expression reads the dependent's object.
+    pub fn reads_dependent(&self) -> bool {
+        self.variables.contains(&"dependent")
+    }
+
+    /// Evaluates a condition; `dependent` is null in it if the object does not exist. Where the expression needs a field
+    /// that is not there, so that it has no value, the condition is unmet, with that as the reason:
+    /// `primary.spec.exposed` is met only if the field is there and true, and `dependent.status.phase == "Bound"` only if
+    /// the dependent is there.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if it fails otherwise, [`Error::Type`] if its value is no boolean.
+    ///
+    /// ```
+    /// # use capstan_core::workflow::condition::Expression;
+    /// # use serde_json::json;
+    /// let exposed = Expression::parse("primary.spec.exposed").unwrap();
+    /// assert!(exposed.met(&json!({"spec": {"exposed": true}}), None).unwrap().met);
+    /// assert!(!exposed.met(&json!({"spec": {}}), None).unwrap().met);
+    /// assert!(exposed.met(&json!({"spec": {"exposed": "yes"}}), None).is_err());
+    /// ```
+    pub fn met(&self, primary: &Value, dependent: Option<&Value>) -> Result<ConditionResult, Error> {
+        match self.evaluate(primary, dependent) {
+            Ok(cel::Value::Bool(true)) => Ok(met()),
+            Ok(cel::Value::Bool(false)) => Ok(unmet("it is false")),
+            Ok(other) => Err(self.mistyped(other.type_of(), "a boolean")),
+            Err(ExecutionError::NoSuchKey(key)) => Ok(unmet(&format!("there is no field {key:?}"))),
+            // A field of null: what CEL says of any operation that a type does not have.
+            Err(ExecutionError::NoSuchOverload(error))
+                if matches!(error.function(), "_._" | "_[_]") && error.argument_types().first().is_some_and(|t| is_null(t)) =>
+            {
+                Ok(unmet("it needs a field of something that is not there"))
+            }
+            Err(error) => Err(self.failed(&error, [Some(primary), dependent])),
+        }
+    }
+
+    /// Evaluates an expression for a text, such as a name.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if it fails, [`Error::Type`] if its value is no string.
+    ///
+    /// ```
+    /// # use capstan_core::workflow::condition::Expression;
+    /// # use serde_json::json;
+    /// let name = Expression::parse("primary.metadata.name + '-config'").unwrap();
+    /// assert_eq!(name.text(&json!({"metadata": {"name": "a"}}), None).unwrap(), "a-config");
+    /// ```
+    pub fn text(&self, primary: &Value, dependent: Option<&Value>) -> Result<String, Error> {
+        match self.evaluate(primary, dependent) {
+            Ok(cel::Value::String(text)) => Ok(text.to_string()),
+            Ok(other) => Err(self.mistyped(other.type_of(), "a string")),
+            Err(error) => Err(self.failed(&error, [Some(primary), dependent])),
+        }
+    }
+
+    fn evaluate(&self, primary: &Value, dependent: Option<&Value>) -> Result<cel::Value, ExecutionError> {
+        let mut context = Context::with_env(ENV.clone());
+        for name in &self.variables {
+            let value = if *name == "primary" { Some(primary) } else { dependent };
+            context.add_variable_from_value(*name, value.map_or(cel::Value::Null, convert));
+        }
+        self.program.execute(&context)
+    }
+
+    fn mistyped(&self, found: ValueType, right: &'static str) -> Error {
+        Error::Type { expression: self.text.clone(), found: found.to_string(), right }
+    }
+
+    /// The text of an error may hold values, so it is kept back where a Secret takes part (`SSA-7`).
+    fn failed(&self, error: &ExecutionError, objects: [Option<&Value>; 2]) -> Error {
+        let secret = objects.iter().flatten().any(|object| object.get("kind").is_some_and(|kind| kind == "Secret"));
+        let problem = if secret { "on values of a Secret".to_owned() } else { error.to_string() };
+        Error::Failed { expression: self.text.clone(), problem }
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Expression({:?})", self.text)
+    }
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+fn is_null(type_name: &str) -> bool {
+    type_name.starts_with("null")
+}
+
+/// Returns a JSON value as CEL has it: whole numbers are `int`, so that they can be calculated with.
+fn convert(value: &Value) -> cel::Value {
+    match value {
+        Value::Null => cel::Value::Null,
+        Value::Bool(truth) => cel::Value::Bool(*truth),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(int), _) => cel::Value::Int(int),
+            (None, Some(uint)) => cel::Value::UInt(uint),
+            (None, None) => cel::Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
+        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(convert).collect())),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| (Arc::new(name.clone()).into(), convert(value)));
+            cel::Value::Map(CelMap { map: Arc::new(fields.collect::<HashMap<_, _>>()) })
+        }
+    }
+}
+
+/// Returns the names that an expression uses and no macro in it binds.
+fn free_names(expression: &IdedExpr) -> BTreeSet<&str> {
+    let (mut used, mut bound) = (BTreeSet::new(), BTreeSet::new());
+    let mut rest = vec![expression];
+    while let Some(expression) = rest.pop() {
+        match &expression.expr {
+            Expr::Unspecified | Expr::Literal(_) => {}
+            Expr::Ident(name) => {
+                used.insert(name.as_str());
+            }
+            Expr::Select(select) => rest.push(&select.operand),
+            Expr::Call(call) => rest.extend(call.target.as_deref().into_iter().chain(&call.args)),
+            Expr::List(list) => rest.extend(&list.elements),
+            Expr::Map(map) => map.entries.iter().for_each(|entry| rest.extend(parts(&entry.expr))),
+            Expr::Struct(fields) => fields.entries.iter().for_each(|entry| rest.extend(parts(&entry.expr))),
+            Expr::Comprehension(fold) => {
+                bound.extend([fold.iter_var.as_str(), fold.accu_var.as_str()]);
+                bound.extend(fold.iter_var2.as_deref());
+                rest.extend([&fold.iter_range, &fold.accu_init, &fold.loop_cond, &fold.loop_step, &fold.result]);
+            }
+        }
+    }
+    used.difference(&bound).copied().collect()
+}
+
+fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
+    match entry {
+        EntryExpr::StructField(field) => vec![&field.value],
+        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+    }
+}

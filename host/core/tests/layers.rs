@@ -1,0 +1,156 @@
+//! Holds the modules to their rows: a module may use rows above its own, never its own row or one below.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The modules, row by row. One that does not exist yet may stand here; one that exists must.
+const ROWS: &[&[&str]] = &[
+    &["object"],
+    &["manifest", "cluster"],
+    &["guest"],
+    &[
+        "cache",
+        "filter",
+        "mapper",
+        "queue",
+        "dependent",
+        "workflow",
+        "expectation",
+        "health",
+    ],
+    &["source", "dispatcher"],
+    &["operations"],
+    &["reconciler"],
+];
+
+#[test]
+fn modules_use_rows_above_their_own_only() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut problems = Vec::new();
+    for file in files(&src) {
+        let path = file.strip_prefix(&src).expect("a file below src");
+        if path == Path::new("lib.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a source file");
+        problems.extend(check(&path.to_string_lossy(), &text));
+    }
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn what_breaks_the_rows_is_found_with_file_and_line() {
+    let table: [(&str, &str, &[&str]); 10] = [
+        (
+            "queue.rs",
+            "use crate::object::Gvk;\nuse crate::manifest::Retry;\nuse crate::queue::Event;",
+            &[],
+        ),
+        (
+            "object.rs",
+            "\nuse crate::queue::Queue;",
+            &["object.rs:2: object (row 1) uses queue (row 4)"],
+        ),
+        (
+            "cache/index.rs",
+            "fn f(_: &crate::filter::F) {}",
+            &["cache/index.rs:1: cache (row 4) uses filter (row 4)"],
+        ),
+        (
+            "queue.rs",
+            "use super::source;",
+            &["queue.rs:1: queue (row 4) uses source (row 5)"],
+        ),
+        (
+            "queue/state.rs",
+            "use super::super::source::S;",
+            &["queue/state.rs:1: queue (row 4) uses source (row 5)"],
+        ),
+        (
+            "queue.rs",
+            "//! See [`crate::source`].\n/// And [`crate::reconciler`].",
+            &[],
+        ),
+        (
+            "queue.rs",
+            "use crate::{object, source};",
+            &["queue.rs:1: one `use crate::…` for each module, please"],
+        ),
+        (
+            "queue.rs",
+            "use crate::Queue;",
+            &["queue.rs:1: Queue is in no row"],
+        ),
+        ("plan.rs", "", &["plan.rs:1: plan is in no row"]),
+        (
+            "reconciler/outcome.rs",
+            "use crate::object::A; use crate::operations::B;",
+            &[],
+        ),
+    ];
+    for (file, text, problems) in table {
+        assert_eq!(check(file, text), problems, "{file}: {text}");
+    }
+}
+
+/// Returns what is wrong with a file, given by its path below `src`.
+fn check(file: &str, text: &str) -> Vec<String> {
+    let module = file
+        .split('/')
+        .next()
+        .unwrap_or(file)
+        .trim_end_matches(".rs");
+    let Some(own) = row(module) else {
+        return vec![format!("{file}:1: {module} is in no row")];
+    };
+    let mut problems = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        let code = line.split("//").next().unwrap_or(line);
+        for used in uses(code) {
+            let problem = match row(used) {
+                _ if used == module => continue,
+                None if used.is_empty() => "one `use crate::…` for each module, please".to_owned(),
+                None => format!("{used} is in no row"),
+                Some(row) if row >= own => format!("{module} (row {own}) uses {used} (row {row})"),
+                Some(_) => continue,
+            };
+            problems.push(format!("{file}:{number}: {problem}"));
+        }
+    }
+    problems
+}
+
+/// Returns the modules that a line names: whatever stands after `crate::` (nothing if that is a brace), and the known ones
+/// after `super::`.
+fn uses(code: &str) -> impl Iterator<Item = &str> {
+    let after = |path: &'static str| code.split(path).skip(1).map(name);
+    after("crate::").chain(after("super::").filter(|name| row(name).is_some()))
+}
+
+fn name(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    text.split_at(end.unwrap_or(text.len())).0
+}
+
+/// Returns the number of a module's row, counted from one.
+fn row(module: &str) -> Option<usize> {
+    ROWS.iter()
+        .position(|row| row.contains(&module))
+        .map(|row| row + 1)
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}

@@ -1,0 +1,176 @@
+//! Holds the reader of manifests to a folder of examples, the JSON schema to the reader, and the documentation to the schema.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use capstan_core::manifest::{parse, schema};
+use serde_json::{Map, Value};
+
+#[path = "manifest/json_schema.rs"]
+mod json_schema;
+#[path = "manifest/tables.rs"]
+mod tables;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/manifest");
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manifest.md");
+
+/// Returns the YAML files of a folder with their texts, in the order of their names.
+fn examples(folder: &str) -> Vec<(PathBuf, String)> {
+    let files = fs::read_dir(Path::new(FOLDER).join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let yaml: BTreeSet<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "yaml")).collect();
+    assert!(!yaml.is_empty(), "no examples in {folder}");
+    yaml.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect()
+}
+
+/// Compares with the text in a file, which `BLESS=1` writes.
+fn golden(file: &Path, found: &str) -> Result<(), String> {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(file, found).unwrap();
+    }
+    let expected = fs::read_to_string(file).unwrap_or_default();
+    if expected == found { Ok(()) } else { Err(format!("--- {}\n{expected}\n--- found\n{found}", file.display())) }
+}
+
+fn name(file: &Path) -> &Path {
+    Path::new(file.file_name().unwrap())
+}
+
+#[test]
+fn what_is_wrong_is_told_as_the_examples_show() {
+    let results = examples("bad").into_iter().map(|(file, text)| match parse(&text, name(&file)) {
+        Ok(_) => Err(format!("{} is accepted", file.display())),
+        Err(errors) => golden(&file.with_extension("txt"), &format!("{errors}\n")),
+    });
+    let wrong: Vec<String> = results.filter_map(Result::err).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_example_of_an_error_shows_the_line_that_it_names() {
+    for (file, text) in examples("bad") {
+        for problem in parse(&text, name(&file)).unwrap_err().problems() {
+            let line = text.lines().nth(problem.line - 1).unwrap();
+            assert!(problem.snippet.as_ref().unwrap().contains(line.trim_end()), "{problem}");
+            assert!((1..=line.chars().count() + 1).contains(&problem.column), "{problem}");
+        }
+    }
+}
+
+#[test]
+fn what_is_right_is_read_as_the_examples_show() {
+    for (file, text) in examples("good") {
+        let operators = parse(&text, Path::new("folder/operator.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+        // An origin is a place, and of no interest here.
+        let mut shown = String::new();
+        for operator in &operators {
+            let (plugins, controllers) = (&operator.plugins, &operator.controllers);
+            writeln!(shown, "{}\n{plugins:#?}\n{controllers:#?}", operator.name).unwrap();
+        }
+        golden(&file.with_extension("txt"), &shown).unwrap_or_else(|difference| panic!("{difference}"));
+    }
+}
+
+// === the JSON schema ===
+
+/// The bad examples that a schema cannot find: names that refer to each other, what is within texts, and sums.
+const BEYOND_A_SCHEMA: [&str; 7] = [
+    "a_circle",
+    "an_interval_below_the_first",
+    "an_unknown_plugin",
+    "depends_on",
+    "memory_out_of_range",
+    "selector",
+    "selector_operator",
+];
+
+/// Returns the documents of a text, as `kubectl` would read them.
+fn documents(text: &str) -> Vec<Value> {
+    let options = serde_yaml::options! { strict_booleans: true, leading_zero_numbers_as_strings: true };
+    serde_yaml::from_str_multiple_with_options::<Value, Vec<_>>(text, options).unwrap()
+}
+
+#[test]
+fn the_schema_accepts_all_that_is_right() {
+    let schema = schema();
+    for (file, text) in examples("good") {
+        for document in documents(&text) {
+            json_schema::validate(&schema, &document).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        }
+    }
+}
+
+#[test]
+fn the_schema_refuses_all_that_a_schema_can_find() {
+    let schema = schema();
+    let mut accepted = BTreeSet::new();
+    for (file, text) in examples("bad") {
+        let Ok(documents) = serde_yaml::from_str_multiple::<Value, Vec<_>>(&text) else { continue };
+        let right = documents.iter().all(|document| json_schema::validate(&schema, document).is_ok());
+        if right && !documents.is_empty() {
+            accepted.insert(file.file_stem().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(accepted, BEYOND_A_SCHEMA.into_iter().map(str::to_owned).collect());
+}
+
+/// Writes the defaults of a schema into a value, where it has none.
+fn fill(root: &Value, schema: &Value, value: &mut Value) {
+    let schema = json_schema::resolve(root, schema);
+    for alternatives in ["anyOf", "oneOf"] {
+        for alternative in schema[alternatives].as_array().into_iter().flatten() {
+            let fits = json_schema::resolve(root, alternative)["properties"].as_object().is_none_or(|properties| {
+                value.as_object().is_some_and(|value| value.keys().all(|name| properties.contains_key(name)))
+            });
+            if fits {
+                fill(root, alternative, value);
+            }
+        }
+    }
+    let Value::Object(fields) = value else { return };
+    let empty = Map::new();
+    for (name, field) in schema["properties"].as_object().unwrap_or(&empty) {
+        if let Some(default) = field.get("default").filter(|_| !fields.contains_key(name)) {
+            fields.insert(name.clone(), default.clone());
+        }
+    }
+    for (name, value) in fields {
+        let field = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+        fill(root, field, value);
+    }
+}
+
+#[test]
+fn the_defaults_of_the_schema_mean_what_their_absence_means() {
+    let text = fs::read_to_string(Path::new(FOLDER).join("good/bare.yaml")).unwrap();
+    let schema = schema();
+    let [bare] = documents(&text).try_into().unwrap();
+    let mut filled = bare.clone();
+    fill(&schema, &schema, &mut filled);
+    assert!(filled.to_string().len() > 2 * bare.to_string().len(), "nothing was filled in: {filled}");
+    let read = |text: &str| parse(text, Path::new("bare.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(read(&filled.to_string()), read(&text));
+}
+
+// === the documentation ===
+
+#[test]
+fn the_example_of_the_documentation_is_right() {
+    let docs = fs::read_to_string(DOCS).unwrap();
+    let example = docs.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let operators = parse(example, Path::new("docs/manifest.md")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(operators.len(), 1);
+    json_schema::validate(&schema(), &documents(example).remove(0)).unwrap();
+}
+
+#[test]
+fn the_documentation_has_every_field_of_the_schema_and_no_other() {
+    let docs = fs::read_to_string(DOCS).unwrap();
+    let (before, rest) = docs.split_once("<!-- fields").unwrap();
+    let (marker, rest) = rest.split_once("-->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end of fields -->").unwrap();
+    let right = format!("{before}<!-- fields{marker}-->\n\n{}<!-- end of fields -->{after}", tables::tables(&schema()));
+    golden(Path::new(DOCS), &right).unwrap_or_else(|difference| panic!("{difference}"));
+}

@@ -1,0 +1,83 @@
+//! `capstan check`: says what is wrong with manifests and components, without a cluster.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::args::{Check, Output};
+use crate::operators::{self, Read};
+
+/// What was found out about one thing.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// `manifest`, `plugin` or `controller`.
+    kind: &'static str,
+    /// Its name, or the file.
+    name: String,
+    /// Whether it can be used.
+    ok: bool,
+    /// What is wrong, or what it is.
+    detail: String,
+}
+
+/// Checks, prints the findings, and exits with 1 if something is wrong.
+///
+/// # Errors
+/// If a path can't be read, or standard output can't be written.
+pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
+    let findings = findings(args).await?;
+    print(args.output, &findings)?;
+    Ok(if findings.iter().all(|finding| finding.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
+    let Read { operators, problems } = operators::read(&args.source)?;
+    let mut findings = Vec::new();
+    for (file, detail) in problems {
+        findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });
+    }
+    let engine = operators::engine(&operators)?;
+    let cache = operators::code_cache(&args.source);
+    for operator in &operators {
+        let (loaded, failed) = operators::plugins(&engine, &cache, operator).await;
+        for (name, plugin) in &operator.plugins {
+            let broken = failed.iter().find(|(broken, _)| broken == name);
+            let detail = match broken {
+                Some((_, why)) => why.clone(),
+                None => plugin.component.display().to_string(),
+            };
+            findings.push(Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail });
+        }
+        for (name, controller) in &operator.controllers {
+            let ok = loaded.contains_key(&controller.plugin);
+            let dependents = controller.dependents().count();
+            let detail = if ok {
+                format!("{}, {dependents} dependents", controller.primary)
+            } else {
+                format!("its plugin {} can't be used", controller.plugin)
+            };
+            findings.push(Finding { kind: "controller", name: name.to_string(), ok, detail });
+        }
+    }
+    Ok(findings)
+}
+
+fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match output {
+        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(findings)?)?,
+        Output::Yaml => write!(out, "{}", serde_yaml::to_string(&findings)?)?,
+        Output::Table => {
+            for Finding { kind, name, ok, detail } in findings {
+                let mark = if *ok { "ok" } else { "wrong" };
+                if detail.contains('\n') || !ok {
+                    writeln!(out, "{mark:<6} {kind:<11} {name}\n{detail}")?;
+                } else {
+                    writeln!(out, "{mark:<6} {kind:<11} {name:<20} {detail}")?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

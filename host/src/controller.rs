@@ -1,0 +1,467 @@
+//! Brings one controller up and runs it: waits for its kinds and caches, then lets its queue loose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::cluster::{Cluster, Error, Reason};
+use capstan_core::dispatcher::{self, Bounds};
+use capstan_core::filter::{Filter, PrimaryFilter, UserFilter};
+use capstan_core::guest::Guest;
+use capstan_core::manifest::{self, Namespaces};
+use capstan_core::mapper::Mapper;
+use capstan_core::object::{Gvk, Scope as ObjectScope};
+use capstan_core::queue::{Finished, Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
+use capstan_core::reconciler::{self, Controller, Ended, finalizer};
+use capstan_core::cache::index::Pointer;
+use capstan_core::source::{self, Role, Source};
+use capstan_core::reconciler::visit::{self, Flow};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::Unready;
+use crate::client::recorder::Recorder;
+use crate::client::{ApiServer, Kind};
+use crate::informer::pool::Pool;
+use crate::informer::{Scope, State, Subscriber};
+use crate::metrics::{ControllerRuns, Metrics};
+
+/// How long to wait before asking again for a kind that the API server does not serve yet.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// What all controllers of the daemon share.
+pub struct Neighbours {
+    /// The API server.
+    pub api: Arc<ApiServer>,
+    /// The informers.
+    pub pool: Pool,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    /// Takes Kubernetes Events.
+    pub recorder: Recorder,
+    /// The daemon's own namespace.
+    pub namespace: Arc<str>,
+    /// Who the daemon is, in Events and settings.
+    pub identity: Arc<str>,
+    /// How long runs may take to finish.
+    pub drain: Duration,
+}
+
+/// What a controller is made from.
+pub struct Declared {
+    /// What the manifest says of it.
+    pub spec: manifest::Controller,
+    /// What the manifest says of its plugin.
+    pub plugin: manifest::Plugin,
+    /// Its plugin, loaded.
+    pub guest: Arc<dyn Guest>,
+}
+
+/// A controller, to whoever watches it.
+pub struct Handle {
+    name: Arc<str>,
+    queue: Queue,
+    phase: Mutex<Phase>,
+}
+
+/// How far a controller has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Waits for the API server to serve a kind, or to answer at all.
+    Resolving(String),
+    /// Waits for caches to fill.
+    Filling,
+    /// Runs.
+    Running,
+    /// Has stopped.
+    Stopped,
+    /// Can't run, for this reason.
+    Failed(String),
+}
+
+/// The kinds that a controller needs, as discovery knows them.
+type Kinds = BTreeMap<Gvk, Kind>;
+
+/// All sources to be.
+struct Plan {
+    primaries: Planned,
+    secondaries: BTreeMap<Arc<str>, Planned>,
+    /// Dependents that another's source holds, with the name of that.
+    shared: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// A source to be, and what it watches.
+struct Planned {
+    source: Arc<Source>,
+    scopes: Vec<(Scope, Kind)>,
+}
+
+/// What is to be watched.
+struct Watch<'a> {
+    gvk: &'a Gvk,
+    namespaces: &'a Namespaces,
+    labels: Option<&'a Arc<str>>,
+}
+
+impl Handle {
+    /// Returns the handle of a controller that is about to start.
+    pub fn new(spec: &manifest::Controller) -> Self {
+        let policy = Policy {
+            retry: spec.retry.clone(),
+            rate_limit: spec.rate_limit.clone(),
+            max_interval: spec.max_interval,
+            mode: Mode::Normal,
+        };
+        let phase = Mutex::new(Phase::Resolving("starting".to_owned()));
+        Self { name: Arc::clone(&spec.name), queue: Queue::new(policy), phase }
+    }
+
+    /// Says why it is not ready; none if it is.
+    pub fn unready(&self) -> Option<Unready> {
+        let why = match &*self.phase.lock() {
+            Phase::Resolving(why) | Phase::Failed(why) => why.clone(),
+            Phase::Filling => "waiting for its caches to fill".to_owned(),
+            Phase::Stopped => "stopped".to_owned(),
+            Phase::Running => return None,
+        };
+        Some(Unready { what: format!("controller {}", self.name), why })
+    }
+
+    /// Returns its state for `/debug/controllers`.
+    pub fn describe(&self) -> Value {
+        let now = Instant::now();
+        let counts = self.queue.counts(now);
+        let keys = self.queue.states(now).into_iter().map(|state| {
+            json!({
+                "key": state.key.to_string(),
+                "inFlight": state.in_flight,
+                "mark": format!("{:?}", state.mark),
+                "attempt": state.retry.map(|retry| retry.attempt),
+                "dueInMs": state.due_in.map(|due| u64::try_from(due.as_millis()).unwrap_or(u64::MAX)),
+            })
+        });
+        json!({
+            "name": &*self.name,
+            "phase": match &*self.phase.lock() {
+                Phase::Resolving(_) => "resolving",
+                Phase::Filling => "filling",
+                Phase::Running => "running",
+                Phase::Stopped => "stopped",
+                Phase::Failed(_) => "failed",
+            },
+            "keys": counts.keys,
+            "due": counts.due,
+            "inFlight": counts.in_flight,
+            "states": keys.collect::<Vec<_>>(),
+        })
+    }
+
+    fn set(&self, phase: Phase) {
+        *self.phase.lock() = phase;
+    }
+}
+
+/// Runs a controller until `stop`, and returns when its last run has ended.
+pub async fn run(declared: Declared, handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: CancellationToken) {
+    let bring_up = bring_up(declared, &handle, &neighbours);
+    let controller = tokio::select! {
+        controller = bring_up => controller,
+        () = stop.cancelled() => return handle.set(Phase::Stopped),
+    };
+    let controller = match controller {
+        Ok(controller) => controller,
+        Err(error) => {
+            tracing::error!(%error, "the controller can't start");
+            return handle.set(Phase::Failed(error.to_string()));
+        }
+    };
+    let metrics = neighbours.metrics.runs.of(&controller.spec.name);
+    let bounds = Bounds { concurrency: controller.spec.concurrency, drain: neighbours.drain };
+    handle.set(Phase::Running);
+    handle.queue.start(Instant::now());
+    tracing::info!(primaries = handle.queue.len(), "controller started");
+    let execute = move |ticket| execute(Arc::clone(&controller), ticket, metrics.clone());
+    let drained = dispatcher::run(&handle.queue, bounds, stop.cancelled(), execute).await;
+    handle.set(Phase::Stopped);
+    tracing::info!(aborted = drained.aborted, "controller stopped");
+}
+
+/// One execution, with its metrics and its line in the log.
+async fn execute(controller: Arc<Controller>, ticket: Ticket, metrics: ControllerRuns) {
+    let started = Instant::now();
+    metrics.start(ticket.retry().is_some());
+    // An execution that is aborted or panics is counted too.
+    let counted = Counted { metrics: &metrics, started, succeeded: false };
+    let Ended { finished, error } = reconciler::execute(controller, &ticket).await;
+    let now = Instant::now();
+    let what = ticket.finish(finished, now);
+    counted.end(what.outcome == Outcome::Succeeded);
+    log(&what, error.as_deref(), now.duration_since(started));
+    if matches!(finished, Finished::Gone) {
+        tracing::debug!("the primary is gone");
+    }
+}
+
+/// Counts the end of a run, also of one that is dropped.
+struct Counted<'a> {
+    metrics: &'a ControllerRuns,
+    started: Instant,
+    succeeded: bool,
+}
+
+impl Counted<'_> {
+    fn end(mut self, succeeded: bool) {
+        self.succeeded = succeeded;
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.metrics.finish(self.started.elapsed(), self.succeeded);
+    }
+}
+
+/// `EP-36`: the one line about how a run ended.
+fn log(what: &What, error: Option<&str>, took: Duration) {
+    let next = next(&what.next);
+    let attempt = what.retry.map_or(0, |retry| retry.attempt);
+    match (what.outcome, error.unwrap_or("ended without a result")) {
+        (Outcome::Succeeded, _) => tracing::debug!(?took, %next, "reconciled"),
+        (Outcome::Ignored, _) => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
+        (Outcome::Failed(Level::Debug), error) => tracing::debug!(%error, attempt, %next, "the run failed"),
+        (Outcome::Failed(Level::Info), error) => tracing::info!(%error, attempt, %next, "the run failed"),
+        (Outcome::Failed(Level::Warning), error) => tracing::warn!(%error, attempt, %next, "the run failed"),
+        (Outcome::Failed(Level::Error), error) => tracing::error!(%error, attempt, %next, "the run failed"),
+    }
+}
+
+/// Says when a key runs again, for people.
+fn next(next: &Next) -> String {
+    match next {
+        Next::AtOnce => "again at once: an event came meanwhile".to_owned(),
+        Next::Retry(after) | Next::Resume(after) => format!("retried in {after:?}"),
+        Next::Exhausted(Some(after)) => format!("no retries left: again at the next event, or in {after:?}"),
+        Next::Exhausted(None) => "no retries left: again at the next event".to_owned(),
+        Next::Again(after) => format!("again in {after:?}, as it asked"),
+        Next::Idle(Some(after)) => format!("again at the next event, or in {after:?}"),
+        Next::Idle(None) => "again at the next event".to_owned(),
+        Next::AwaitDeletion => "its deletion is awaited".to_owned(),
+        Next::Dropped => "it is gone".to_owned(),
+        Next::AtStart => "once the controller is started again".to_owned(),
+    }
+}
+
+// === bringing up ===
+
+/// Waits for kinds, joins informers and waits for their caches.
+async fn bring_up(declared: Declared, handle: &Handle, neighbours: &Neighbours) -> Result<Arc<Controller>, visit::Error> {
+    let kinds = resolve(&declared.spec, handle, &neighbours.api).await;
+    handle.set(Phase::Filling);
+    let metrics = neighbours.metrics.runs.of(&declared.spec.name);
+    let finalizer = finalizer_name(&declared.spec, &kinds);
+    let plan = plan(&declared, &kinds, &finalizer, neighbours);
+    let mut memberships = Vec::new();
+    for Planned { source, scopes } in std::iter::once(&plan.primaries).chain(plan.secondaries.values()) {
+        for (scope, kind) in scopes {
+            let source = Arc::clone(source);
+            let subscriber = Subscriber { source, queue: handle.queue.clone(), metrics: metrics.clone() };
+            memberships.push(neighbours.pool.join(scope, kind, subscriber));
+        }
+    }
+    for membership in memberships {
+        filled(membership.state, || membership.cache.is_synced()).await;
+    }
+    assemble(declared, handle, neighbours, plan, finalizer).map(Arc::new)
+}
+
+/// Asks for all kinds until the API server serves them.
+async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) -> Kinds {
+    let sources = spec.sources.values().map(|source| &source.gvk);
+    let dependents = spec.dependents().map(|(_, dependent)| &dependent.gvk);
+    let wanted: BTreeSet<_> = std::iter::once(&spec.primary).chain(sources).chain(dependents).collect();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let mut kinds = Kinds::new();
+        let mut failed = None::<Error>;
+        for gvk in &wanted {
+            match api.resolve(gvk).await {
+                Ok(kind) => drop(kinds.insert((*gvk).clone(), kind)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let Some(error) = failed else { return kinds };
+        if error.reason == Reason::UnknownKind {
+            tracing::warn!(%error, again_in = ?pause, "waiting for a kind");
+        } else {
+            tracing::error!(%error, again_in = ?pause, "the API server does not tell its kinds");
+        }
+        handle.set(Phase::Resolving(error.message));
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Waits until a cache has been filled once.
+async fn filled(mut state: watch::Receiver<State>, synced: impl Fn() -> bool) {
+    while !synced() {
+        if state.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// `LC-3`
+fn finalizer_name(spec: &manifest::Controller, kinds: &Kinds) -> Arc<str> {
+    let default = || finalizer::default_name(&kinds.get(&spec.primary).map(Kind::full_name).unwrap_or_default()).into();
+    spec.finalizer.clone().unwrap_or_else(default)
+}
+
+/// Makes the sources: primaries, declared sources, and one for the dependents of each kind that share none (`KD-10`):
+/// dependents of one kind and mapping share it, so that an own write to one is known as such to the others.
+fn plan(declared: &Declared, kinds: &Kinds, finalizer: &Arc<str>, neighbours: &Neighbours) -> Plan {
+    let spec = &declared.spec;
+    let scope_of = |gvk: &Gvk| kinds.get(gvk).map_or(ObjectScope::Namespaced, |kind| kind.scope);
+    let role = |mapper| Role::Secondary(Mapper::new(spec.primary.clone(), scope_of(&spec.primary), mapper));
+    let planned = |watch: Watch<'_>, source: source::Spec| {
+        let kind = kinds.get(watch.gvk).cloned();
+        let scopes = kind.into_iter().flat_map(|kind| watch.scopes(&kind, &neighbours.namespace)).collect();
+        Planned { source: Arc::new(Source::new(source)), scopes }
+    };
+    let used = needs_finalizer(declared).then(|| Arc::clone(finalizer));
+    let built_in = PrimaryFilter { generation_aware: spec.generation_aware, finalizer: used };
+    let primaries = planned(
+        Watch { gvk: &spec.primary, namespaces: &spec.namespaces, labels: spec.label_selector.as_ref() },
+        source::Spec {
+            name: "primaries".into(),
+            gvk: spec.primary.clone(),
+            role: Role::Primary,
+            filter: Filter::primary(Some(built_in), UserFilter::default()).unwrap_or_default(),
+            indexes: pointers(&spec.indexes),
+        },
+    );
+    let mut secondaries = BTreeMap::<Arc<str>, Planned>::new();
+    for (name, declared) in &spec.sources {
+        let namespaces = declared.namespaces.as_ref().unwrap_or(&spec.namespaces);
+        let watch = Watch { gvk: &declared.gvk, namespaces, labels: declared.label_selector.as_ref() };
+        let (gvk, role) = (declared.gvk.clone(), role(declared.mapper.clone()));
+        let filter = Filter::secondary(UserFilter::default());
+        let source = source::Spec { name: Arc::clone(name), gvk, role, filter, indexes: pointers(&declared.indexes) };
+        secondaries.insert(Arc::clone(name), planned(watch, source));
+    }
+    let mut shared = BTreeMap::<Arc<str>, Arc<str>>::new();
+    let mut kept = Vec::<(Gvk, manifest::Mapper, Arc<str>)>::new();
+    for (name, dependent) in spec.dependents() {
+        let mapper = mapping(dependent);
+        let known = kept.iter().find(|(gvk, other, _)| *gvk == dependent.gvk && *other == mapper);
+        if let Some(holder) = dependent.source.as_ref().or(known.map(|(_, _, holder)| holder)) {
+            shared.insert(Arc::clone(name), Arc::clone(holder));
+            continue;
+        }
+        let watch = Watch { gvk: &dependent.gvk, namespaces: &spec.namespaces, labels: None };
+        let (gvk, filter) = (dependent.gvk.clone(), Filter::secondary(UserFilter::default()));
+        let indexes = BTreeMap::new();
+        let source = source::Spec { name: Arc::clone(name), gvk, role: role(mapper.clone()), filter, indexes };
+        secondaries.insert(Arc::clone(name), planned(watch, source));
+        kept.push((dependent.gvk.clone(), mapper, Arc::clone(name)));
+    }
+    Plan { primaries, secondaries, shared }
+}
+
+fn pointers(indexes: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Pointer> {
+    let parsed = indexes.iter().filter_map(|(name, text)| Some((Arc::clone(name), Pointer::parse(text).ok()?)));
+    parsed.collect()
+}
+
+/// How a dependent is mapped to its primary: by what is written into it (`KD-2`, `KD-3`).
+fn mapping(dependent: &manifest::Dependent) -> manifest::Mapper {
+    if dependent.garbage_collected {
+        manifest::Mapper::OwnerReference
+    } else {
+        manifest::Mapper::Annotations(dependent.mapping.clone())
+    }
+}
+
+/// `DI-2`
+fn needs_finalizer(declared: &Declared) -> bool {
+    let deletable = declared.spec.workflow.dependents.values().any(manifest::Dependent::deletable);
+    deletable || declared.guest.exports().cleaner
+}
+
+impl Watch<'_> {
+    /// Returns one scope per namespace, or one for all (`IN-2`).
+    fn scopes(&self, kind: &Kind, own: &Arc<str>) -> Vec<(Scope, Kind)> {
+        let scope = |namespace: Option<Arc<str>>| {
+            let scope = Scope { gvk: self.gvk.clone(), namespace, labels: self.labels.cloned() };
+            (scope, kind.clone())
+        };
+        match self.namespaces {
+            _ if kind.scope == ObjectScope::Cluster => vec![scope(None)],
+            Namespaces::All => vec![scope(None)],
+            Namespaces::Own => vec![scope(Some(Arc::clone(own)))],
+            Namespaces::Listed(names) => names.iter().map(|name| scope(Some(Arc::clone(name)))).collect(),
+        }
+    }
+}
+
+/// Puts together what the runs need.
+fn assemble(declared: Declared, handle: &Handle, neighbours: &Neighbours, plan: Plan, finalizer: Arc<str>) -> Result<Controller, visit::Error> {
+    let Declared { spec, plugin, guest } = declared;
+    let Plan { primaries, secondaries, shared } = plan;
+    let mut secondaries: BTreeMap<_, _> = secondaries.into_iter().map(|(name, planned)| (name, planned.source)).collect();
+    for (name, holder) in shared {
+        if let Some(source) = secondaries.get(&holder).cloned() {
+            secondaries.insert(name, source);
+        }
+    }
+    let standalone = spec.standalone.iter().map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
+    let (recorder, name, gvk) = (neighbours.recorder.clone(), Arc::clone(&spec.name), spec.primary.clone());
+    Ok(Controller {
+        limits: plugin.limits,
+        primaries: primaries.source,
+        secondaries,
+        workflow: Flow::new(&spec.workflow)?,
+        standalone: standalone.collect::<Result<_, visit::Error>>()?,
+        finalizer,
+        guest,
+        cluster: Arc::clone(&neighbours.api) as Arc<dyn Cluster>,
+        queue: handle.queue.clone(),
+        memory: Default::default(),
+        settings: settings(&spec, neighbours),
+        events: Box::new(move |primary, event| recorder.publish(&name, &gvk, primary, event)),
+        spec,
+    })
+}
+
+/// What `context.settings` answers.
+fn settings(spec: &manifest::Controller, neighbours: &Neighbours) -> Value {
+    let dependents: serde_json::Map<String, Value> =
+        spec.dependents().map(|(name, dependent)| (name.to_string(), json!({ "config": dependent.config }))).collect();
+    let namespaces = match &spec.namespaces {
+        Namespaces::All => json!("all"),
+        Namespaces::Own => json!("own"),
+        Namespaces::Listed(names) => json!(names.iter().map(|name| &**name).collect::<Vec<_>>()),
+    };
+    json!({
+        "controller": {
+            "name": &*spec.name,
+            "primary": { "apiVersion": spec.primary.api_version(), "kind": &*spec.primary.kind },
+            "namespaces": namespaces,
+            "labelSelector": spec.label_selector.as_deref(),
+            "fieldManager": &*spec.field_manager,
+            "generationAware": spec.generation_aware,
+            "serverSideApply": spec.server_side_apply,
+            "dependents": dependents,
+        },
+        "daemon": {
+            "identity": &*neighbours.identity,
+            "namespace": &*neighbours.namespace,
+            "version": env!("CARGO_PKG_VERSION"),
+        },
+    })
+}

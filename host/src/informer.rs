@@ -1,0 +1,211 @@
+//! Keeps one cache true: lists, watches, and hands each change to the sources that subscribed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::cache::{Cache, Event, Writer};
+use capstan_core::cluster::{Error, Reason};
+use capstan_core::object::{Change, Version};
+use capstan_core::queue::Queue;
+use capstan_core::reconciler;
+use capstan_core::source::{Notice, Source};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{ApiServer, Kind};
+use crate::metrics::{ControllerRuns, InformerMetrics};
+use feed::{End, Feed, Item};
+
+pub mod feed;
+pub mod pool;
+
+pub use feed::Scope;
+
+/// The first pause after a failure; each is twice the one before (`IE-3`).
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(32);
+
+/// Whether an informer's cache is true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The first list is under way.
+    Listing,
+    /// It is, and changes come in.
+    Watching,
+    /// The last try failed, for this reason; it goes on trying. What the cache holds may be old, or nothing at all.
+    Failing(String),
+}
+
+/// A source that is told of changes, and the queue that it feeds.
+#[derive(Clone)]
+pub struct Subscriber {
+    /// The source.
+    pub source: Arc<Source>,
+    /// The queue of its controller.
+    pub queue: Queue,
+    /// The metrics of its controller.
+    pub metrics: ControllerRuns,
+}
+
+/// What the informer's task and its subscribers share.
+pub(crate) struct Shared {
+    scope: Scope,
+    cache: Cache,
+    /// None once the task has it.
+    writer: Mutex<Option<Writer>>,
+    subscribers: RwLock<Vec<Subscriber>>,
+    state: watch::Sender<State>,
+    metrics: InformerMetrics,
+}
+
+/// The task of one informer.
+pub(crate) struct Informer {
+    shared: Arc<Shared>,
+    feed: Feed,
+    writer: Writer,
+    /// Whether the API server serves streaming lists.
+    streaming: bool,
+}
+
+impl Shared {
+    fn deliver(&self, change: &Change) {
+        for subscriber in &*self.subscribers.read() {
+            subscriber.tell(subscriber.source.on(change.clone()));
+        }
+    }
+
+    fn before_list(&self) {
+        for subscriber in &*self.subscribers.read() {
+            subscriber.source.before_list(self.scope.namespace.as_deref());
+        }
+    }
+
+    fn after_list(&self) {
+        for subscriber in &*self.subscribers.read() {
+            subscriber.tell(subscriber.source.after_list(self.scope.namespace.as_deref()));
+        }
+    }
+
+    fn set(&self, state: State) {
+        self.metrics.synced.set(i64::from(self.cache.is_synced()));
+        self.state.send_if_modified(|now| {
+            let changed = *now != state;
+            *now = state;
+            changed
+        });
+    }
+}
+
+impl Subscriber {
+    /// Passes notices on to the queue, and counts them.
+    pub fn tell(&self, notices: Vec<Notice>) {
+        self.metrics.count(&notices);
+        reconciler::tell(&self.queue, notices);
+    }
+}
+
+impl Informer {
+    pub(crate) fn new(shared: Arc<Shared>, api: Arc<ApiServer>, kind: Kind, writer: Writer) -> Self {
+        let feed = Feed::new(api, kind, shared.scope.clone());
+        Self { shared, feed, writer, streaming: true }
+    }
+
+    /// Runs until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let token = stop.clone();
+        tokio::select! {
+            () = token.cancelled() => {}
+            () = self.keep_true() => {}
+        }
+    }
+
+    async fn keep_true(&mut self) {
+        let mut pause = FIRST_PAUSE;
+        let mut from = None::<Version>;
+        loop {
+            let ended = match from {
+                Some(version) => self.watch(version).await,
+                None => self.list_and_watch().await,
+            };
+            let synced = self.writer.cache().is_synced();
+            match ended {
+                Ok(End::Closed) => {
+                    pause = FIRST_PAUSE;
+                    from = synced.then(|| self.writer.cache().version());
+                }
+                Ok(End::Expired) => from = None,
+                Err(error) => {
+                    tracing::warn!(kind = %self.shared.scope.gvk, %error, again_in = ?pause, "watching failed");
+                    self.shared.metrics.failures.inc();
+                    self.shared.set(State::Failing(error.message));
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    from = synced.then(|| self.writer.cache().version());
+                }
+            }
+        }
+    }
+
+    /// Lists, in one stream with the watch if the API server can, and watches on.
+    async fn list_and_watch(&mut self) -> Result<End, Error> {
+        self.shared.before_list();
+        let mut listing = true;
+        self.writer.start_list();
+        if self.streaming {
+            let Self { shared, feed, writer, streaming } = self;
+            let streamed = feed.stream(&mut |item| take(shared, writer, &mut listing, item)).await;
+            match streamed {
+                Err(error) if error.reason == Reason::Rejected && error.code != 410 => {
+                    tracing::info!(kind = %shared.scope.gvk, %error, "the API server serves no streaming lists, using pages");
+                    *streaming = false;
+                }
+                ended => return ended,
+            }
+        }
+        let Self { shared, feed, writer, .. } = self;
+        feed.list(&mut |item| take(shared, writer, &mut listing, item)).await?;
+        let version = self.writer.cache().version();
+        self.watch(version).await
+    }
+
+    async fn watch(&mut self, from: Version) -> Result<End, Error> {
+        self.shared.set(State::Watching);
+        let Self { shared, feed, writer, .. } = self;
+        feed.watch(from, &mut |item| take(shared, writer, &mut false, item)).await
+    }
+}
+
+/// Takes one thing in, and hands on what it changes.
+fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
+    let change = match item {
+        Item::Listed(object) => writer.list_item(object),
+        Item::Synced(version) => {
+            for change in writer.finish_list(version) {
+                shared.deliver(&change);
+            }
+            if *listing {
+                *listing = false;
+                shared.after_list();
+            }
+            tracing::debug!(kind = %shared.scope.gvk, objects = writer.cache().len(), "cache filled");
+            shared.set(State::Watching);
+            None
+        }
+        Item::Applied(object) => writer.apply(Event::Applied(object)),
+        Item::Deleted(object) => writer.apply(Event::Deleted(object)),
+        Item::Bookmark(version) => writer.apply(Event::Bookmark(version)),
+        Item::Unreadable(error) => {
+            // Quirk 15: one object that can't be read does not stop the others.
+            tracing::error!(kind = %shared.scope.gvk, %error, "an object can't be read and is left out");
+            None
+        }
+    };
+    if let Some(change) = change {
+        shared.deliver(&change);
+    }
+    #[expect(clippy::cast_possible_wrap, reason = "a number of objects in memory")]
+    shared.metrics.objects.set(writer.cache().len() as i64);
+}

@@ -1,0 +1,195 @@
+//! What is counted: one small struct per part, registered under one prefix.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::source::{Notice, What};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// All metrics of the daemon.
+#[derive(Default)]
+pub struct Metrics {
+    /// Of controllers.
+    pub runs: Runs,
+    /// Of informers.
+    pub informers: Informers,
+}
+
+/// Metrics of the runs of controllers (section 20 of the semantics).
+pub struct Runs {
+    active: Family<ByController, Gauge>,
+    started: Family<ByController, Counter>,
+    succeeded: Family<ByController, Counter>,
+    failed: Family<ByController, Counter>,
+    retried: Family<ByController, Counter>,
+    events: Family<ByEvent, Counter>,
+    duration: Family<ByController, Histogram, fn() -> Histogram>,
+    primaries: Family<ByController, Gauge>,
+}
+
+/// The metrics of one controller, looked up once.
+#[derive(Clone)]
+pub struct ControllerRuns {
+    /// Runs under way.
+    pub active: Gauge,
+    /// Runs started.
+    pub started: Counter,
+    /// Runs that ended well.
+    pub succeeded: Counter,
+    /// Runs that failed.
+    pub failed: Counter,
+    /// Runs that were retries.
+    pub retried: Counter,
+    /// Events of primaries.
+    pub primary_events: Counter,
+    /// Events of secondaries.
+    pub secondary_events: Counter,
+    /// How long runs take.
+    pub duration: Histogram,
+    /// Primaries there are.
+    pub primaries: Gauge,
+}
+
+/// Metrics of informers.
+#[derive(Default)]
+pub struct Informers {
+    objects: Family<ByInformer, Gauge>,
+    synced: Family<ByInformer, Gauge>,
+    failures: Family<ByInformer, Counter>,
+}
+
+/// The metrics of one informer.
+#[derive(Clone)]
+pub struct InformerMetrics {
+    /// Objects in its cache.
+    pub objects: Gauge,
+    /// 1 once its cache is filled.
+    pub synced: Gauge,
+    /// Lists and watches that failed.
+    pub failures: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByController {
+    controller: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByEvent {
+    controller: String,
+    event: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByInformer {
+    kind: String,
+    namespace: String,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        let buckets = || Histogram::new([0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
+        Self {
+            active: Family::default(),
+            started: Family::default(),
+            succeeded: Family::default(),
+            failed: Family::default(),
+            retried: Family::default(),
+            events: Family::default(),
+            duration: Family::new_with_constructor(buckets),
+            primaries: Family::default(),
+        }
+    }
+}
+
+impl Runs {
+    /// Returns the metrics of one controller.
+    pub fn of(&self, controller: &str) -> ControllerRuns {
+        let label = ByController { controller: controller.to_owned() };
+        let event = |event| self.events.get_or_create_owned(&ByEvent { controller: controller.to_owned(), event });
+        ControllerRuns {
+            active: self.active.get_or_create_owned(&label),
+            started: self.started.get_or_create_owned(&label),
+            succeeded: self.succeeded.get_or_create_owned(&label),
+            failed: self.failed.get_or_create_owned(&label),
+            retried: self.retried.get_or_create_owned(&label),
+            primary_events: event("primary"),
+            secondary_events: event("secondary"),
+            duration: self.duration.get_or_create_owned(&label),
+            primaries: self.primaries.get_or_create_owned(&label),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register("reconciliations_active", "Runs under way", self.active.clone());
+        registry.register("reconciliations_started", "Runs started", self.started.clone());
+        registry.register("reconciliations_success", "Runs that ended well", self.succeeded.clone());
+        registry.register("reconciliations_failure", "Runs that failed", self.failed.clone());
+        registry.register("reconciliations_retries", "Runs that were retries", self.retried.clone());
+        registry.register("events_received", "Events that reached a controller", self.events.clone());
+        let help = "How long a run takes";
+        registry.register_with_unit("reconciliations_execution_duration", help, Unit::Seconds, self.duration.clone());
+        registry.register("custom_resources", "Primaries there are", self.primaries.clone());
+    }
+}
+
+impl ControllerRuns {
+    /// Counts the start of a run.
+    pub fn start(&self, retry: bool) {
+        self.active.inc();
+        self.started.inc();
+        if retry {
+            self.retried.inc();
+        }
+    }
+
+    /// Counts what reached the queue.
+    pub fn count(&self, notices: &[Notice]) {
+        for notice in notices {
+            match notice.what {
+                What::Changed { .. } | What::Deleted { .. } => self.primary_events.inc(),
+                What::Related => self.secondary_events.inc(),
+            };
+        }
+    }
+
+    /// Counts the end of a run.
+    pub fn finish(&self, took: Duration, succeeded: bool) {
+        self.active.dec();
+        self.duration.observe(took.as_secs_f64());
+        if succeeded { self.succeeded.inc() } else { self.failed.inc() };
+    }
+}
+
+impl Informers {
+    /// Returns the metrics of one informer.
+    pub fn of(&self, kind: &str, namespace: Option<&str>) -> InformerMetrics {
+        let label = ByInformer { kind: kind.to_owned(), namespace: namespace.unwrap_or_default().to_owned() };
+        InformerMetrics {
+            objects: self.objects.get_or_create_owned(&label),
+            synced: self.synced.get_or_create_owned(&label),
+            failures: self.failures.get_or_create_owned(&label),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register("informer_objects", "Objects in the cache", self.objects.clone());
+        registry.register("informer_synced", "1 once the cache is filled", self.synced.clone());
+        registry.register("informer_failures", "Lists and watches that failed", self.failures.clone());
+    }
+}
+
+impl Metrics {
+    /// Returns the registry that `/metrics` prints.
+    pub fn registry(self: &Arc<Self>) -> Registry {
+        let mut registry = Registry::with_prefix("capstan");
+        self.runs.register(&mut registry);
+        self.informers.register(&mut registry);
+        registry
+    }
+}

@@ -1,0 +1,359 @@
+//! The contract's types and the daemon's own, one into the other.
+
+use std::time::Duration;
+
+use capstan_core::cluster;
+use capstan_core::guest;
+use capstan_core::object;
+
+use super::bindings::capstan::operator::{cache, context, log, memo, operations, recorder, types, workflow};
+use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
+use super::output;
+
+// === answers of exports ===
+
+impl From<reconciler::UpdateControl> for guest::UpdateControl {
+    fn from(control: reconciler::UpdateControl) -> Self {
+        Self { update: control.update.into(), reschedule: control.reschedule_ms.map(millis) }
+    }
+}
+
+impl From<reconciler::PrimaryUpdate> for guest::PrimaryUpdate {
+    fn from(update: reconciler::PrimaryUpdate) -> Self {
+        match update {
+            reconciler::PrimaryUpdate::Nothing => Self::Nothing,
+            reconciler::PrimaryUpdate::Object(json) => Self::Object(json),
+            reconciler::PrimaryUpdate::Status(json) => Self::Status(json),
+            reconciler::PrimaryUpdate::ObjectAndStatus(json) => Self::ObjectAndStatus(json),
+        }
+    }
+}
+
+impl From<cleaner::DeleteControl> for guest::DeleteControl {
+    fn from(control: cleaner::DeleteControl) -> Self {
+        match control {
+            cleaner::DeleteControl::RemoveFinalizer => Self::RemoveFinalizer,
+            cleaner::DeleteControl::KeepFinalizer(again) => Self::KeepFinalizer(again.map(millis)),
+        }
+    }
+}
+
+impl From<error_handler::ErrorControl> for guest::ErrorControl {
+    fn from(control: error_handler::ErrorControl) -> Self {
+        match control {
+            error_handler::ErrorControl::Unhandled => Self::Unhandled,
+            error_handler::ErrorControl::Handled(handling) => {
+                Self::Handled { status: handling.status, next: handling.next.into() }
+            }
+        }
+    }
+}
+
+impl From<error_handler::NextStep> for guest::NextStep {
+    fn from(step: error_handler::NextStep) -> Self {
+        match step {
+            error_handler::NextStep::Retry => Self::Retry,
+            error_handler::NextStep::Stop => Self::Stop,
+            error_handler::NextStep::RescheduleMs(ms) => Self::Reschedule(millis(ms)),
+        }
+    }
+}
+
+impl From<types::MatchResult> for guest::MatchResult {
+    fn from(result: types::MatchResult) -> Self {
+        match result {
+            types::MatchResult::Matches => Self::Matches,
+            types::MatchResult::Differs(what) => Self::Differs(what),
+        }
+    }
+}
+
+impl From<condition::ConditionResult> for guest::ConditionResult {
+    fn from(result: condition::ConditionResult) -> Self {
+        Self { met: result.met, detail: result.detail }
+    }
+}
+
+// === arguments of exports ===
+
+impl From<&guest::FailureInfo> for error_handler::FailureInfo {
+    fn from(info: &guest::FailureInfo) -> Self {
+        let dependents = info.dependents.iter();
+        Self {
+            origin: info.origin.into(),
+            message: info.message.clone(),
+            dependents: dependents
+                .map(|(name, message)| error_handler::DependentFailure { name: name.clone(), message: message.clone() })
+                .collect(),
+            retry: info.retry.into(),
+        }
+    }
+}
+
+impl From<guest::FailureOrigin> for error_handler::FailureOrigin {
+    fn from(origin: guest::FailureOrigin) -> Self {
+        match origin {
+            guest::FailureOrigin::Reconciler => Self::Reconciler,
+            guest::FailureOrigin::Workflow => Self::Workflow,
+            guest::FailureOrigin::Update => Self::Update,
+            guest::FailureOrigin::Trap => Self::Trap,
+            guest::FailureOrigin::Timeout => Self::Timeout,
+            guest::FailureOrigin::OutOfMemory => Self::OutOfMemory,
+            guest::FailureOrigin::Other => Self::Other,
+        }
+    }
+}
+
+// === arguments of imports ===
+
+impl TryFrom<types::KindRef> for object::Gvk {
+    type Error = object::Error;
+
+    fn try_from(kind: types::KindRef) -> Result<Self, object::Error> {
+        Self::parse(&kind.api_version, &kind.kind)
+    }
+}
+
+impl From<types::ObjectKey> for object::ObjectRef {
+    fn from(key: types::ObjectKey) -> Self {
+        Self { namespace: key.namespace.map(Into::into), name: key.name.into() }
+    }
+}
+
+impl TryFrom<types::ObjectRef> for guest::ObjectTarget {
+    type Error = object::Error;
+
+    fn try_from(target: types::ObjectRef) -> Result<Self, object::Error> {
+        let gvk = object::Gvk::parse(&target.api_version, &target.kind)?;
+        Ok(Self { gvk, key: types::ObjectKey { namespace: target.namespace, name: target.name }.into() })
+    }
+}
+
+impl TryFrom<cache::Place> for guest::Place {
+    type Error = object::Error;
+
+    fn try_from(place: cache::Place) -> Result<Self, object::Error> {
+        Ok(match place {
+            cache::Place::Source(name) => Self::Source(name),
+            cache::Place::Kind(kind) => Self::Kind(kind.try_into()?),
+            cache::Place::Primaries => Self::Primaries,
+        })
+    }
+}
+
+impl From<cache::Selection> for guest::Selection {
+    fn from(selection: cache::Selection) -> Self {
+        match selection {
+            cache::Selection::Related => Self::Related,
+            cache::Selection::Namespaced(namespace) => Self::Namespaced(namespace),
+            cache::Selection::Everywhere => Self::Everywhere,
+            cache::Selection::Indexed(entry) => Self::Indexed { index: entry.index, key: entry.key },
+        }
+    }
+}
+
+impl TryFrom<cache::Query> for guest::Query {
+    type Error = object::Error;
+
+    fn try_from(query: cache::Query) -> Result<Self, object::Error> {
+        let cache::Query { place, selection, labels, fields, newest_only, limit, after } = query;
+        Ok(Self { place: place.try_into()?, selection: selection.into(), labels, fields, newest_only, limit, after })
+    }
+}
+
+impl From<operations::WriteOptions> for guest::WriteOptions {
+    fn from(options: operations::WriteOptions) -> Self {
+        let operations::WriteOptions { mode, compare_by, subresource, source, actual } = options;
+        Self { mode: mode.into(), compare_by: compare_by.map(Into::into), subresource, source, actual }
+    }
+}
+
+impl From<operations::WriteMode> for guest::WriteMode {
+    fn from(mode: operations::WriteMode) -> Self {
+        match mode {
+            operations::WriteMode::Usual => Self::Usual,
+            operations::WriteMode::MatchAndFilter => Self::MatchAndFilter,
+            operations::WriteMode::Optimistic => Self::Optimistic,
+            operations::WriteMode::CacheOnly => Self::CacheOnly,
+            operations::WriteMode::ForceFilter => Self::ForceFilter,
+            operations::WriteMode::Plain => Self::Plain,
+        }
+    }
+}
+
+impl From<operations::Comparison> for guest::Comparison {
+    fn from(comparison: operations::Comparison) -> Self {
+        match comparison {
+            operations::Comparison::ByVerb => Self::ByVerb,
+            operations::Comparison::Applied => Self::Applied,
+            operations::Comparison::Generic => Self::Generic,
+            operations::Comparison::StatusOnly => Self::StatusOnly,
+            operations::Comparison::Equality => Self::Equality,
+        }
+    }
+}
+
+impl From<operations::RemoveOptions> for cluster::Deletion {
+    fn from(options: operations::RemoveOptions) -> Self {
+        let operations::RemoveOptions { propagation, uid, resource_version, grace_seconds } = options;
+        let propagation = match propagation {
+            operations::Propagation::Usual => None,
+            operations::Propagation::Background => Some(cluster::Propagation::Background),
+            operations::Propagation::Foreground => Some(cluster::Propagation::Foreground),
+            operations::Propagation::Orphan => Some(cluster::Propagation::Orphan),
+        };
+        Self { propagation, uid, version: resource_version, grace_seconds }
+    }
+}
+
+impl From<memo::Lifetime> for guest::Lifetime {
+    fn from(lifetime: memo::Lifetime) -> Self {
+        match lifetime {
+            memo::Lifetime::Run => Self::Run,
+            memo::Lifetime::Primary => Self::Primary,
+            memo::Lifetime::Plugin => Self::Plugin,
+        }
+    }
+}
+
+impl From<recorder::Event> for guest::Event {
+    fn from(event: recorder::Event) -> Self {
+        let recorder::Event { severity, reason, message, key, action, component, labels, annotations } = event;
+        let warning = match severity {
+            recorder::Severity::Normal => false,
+            recorder::Severity::Warning => true,
+        };
+        let tags = |pairs: Vec<types::Pair>| pairs.into_iter().map(|pair| (pair.name, pair.value)).collect();
+        let (labels, annotations) = (tags(labels), tags(annotations));
+        Self { warning, reason, message, key, action, component, labels, annotations }
+    }
+}
+
+impl From<log::Level> for output::Level {
+    fn from(level: log::Level) -> Self {
+        match level {
+            log::Level::Trace => Self::Trace,
+            log::Level::Debug => Self::Debug,
+            log::Level::Info => Self::Info,
+            log::Level::Warn => Self::Warn,
+            log::Level::Error => Self::Error,
+        }
+    }
+}
+
+// === answers of imports ===
+
+impl From<guest::RunInfo> for context::RunInfo {
+    fn from(info: guest::RunInfo) -> Self {
+        Self {
+            controller: info.controller.to_string(),
+            retry: info.retry.map(Into::into),
+            primary_deleted: info.primary_deleted,
+            final_state_unknown: info.final_state_unknown,
+        }
+    }
+}
+
+impl From<guest::RetryInfo> for types::RetryInfo {
+    fn from(retry: guest::RetryInfo) -> Self {
+        Self { attempt: retry.attempt, last: retry.last }
+    }
+}
+
+impl From<guest::Page> for types::Page {
+    fn from(page: guest::Page) -> Self {
+        Self { items: page.items, next: page.next }
+    }
+}
+
+impl From<guest::MatchResult> for types::MatchResult {
+    fn from(result: guest::MatchResult) -> Self {
+        match result {
+            guest::MatchResult::Matches => Self::Matches,
+            guest::MatchResult::Differs(what) => Self::Differs(what),
+        }
+    }
+}
+
+impl From<guest::WorkflowResult> for workflow::WorkflowResult {
+    fn from(result: guest::WorkflowResult) -> Self {
+        Self { nodes: result.nodes.into_iter().map(Into::into).collect(), complete: result.complete }
+    }
+}
+
+impl From<guest::NodeResult> for workflow::NodeResult {
+    fn from(node: guest::NodeResult) -> Self {
+        let done = node.done.into_iter();
+        let conditions = node.conditions.into_iter();
+        Self {
+            name: node.name,
+            done: done.map(|(key, operation)| workflow::ObjectResult { key, operation: operation.into() }).collect(),
+            conditions: conditions
+                .map(|(role, result)| workflow::ConditionOutcome {
+                    role: role.into(),
+                    met: result.met,
+                    detail: result.detail,
+                })
+                .collect(),
+            failed: node.failed,
+        }
+    }
+}
+
+impl From<guest::Operation> for workflow::Operation {
+    fn from(operation: guest::Operation) -> Self {
+        match operation {
+            guest::Operation::Unchanged => Self::Unchanged,
+            guest::Operation::Created => Self::Created,
+            guest::Operation::Updated => Self::Updated,
+            guest::Operation::Deleted => Self::Deleted,
+        }
+    }
+}
+
+impl From<guest::ConditionRole> for workflow::ConditionRole {
+    fn from(role: guest::ConditionRole) -> Self {
+        match role {
+            guest::ConditionRole::Activation => Self::Activation,
+            guest::ConditionRole::ReconcilePrecondition => Self::ReconcilePrecondition,
+            guest::ConditionRole::ReadyPostcondition => Self::ReadyPostcondition,
+            guest::ConditionRole::DeletePostcondition => Self::DeletePostcondition,
+        }
+    }
+}
+
+impl From<guest::CallError> for types::CallError {
+    fn from(error: guest::CallError) -> Self {
+        Self { reason: error.reason.into(), code: error.code, message: error.message }
+    }
+}
+
+impl From<object::Error> for types::CallError {
+    /// What names a kind wrongly, or is no object, is an argument that is wrong.
+    fn from(error: object::Error) -> Self {
+        Self { reason: types::CallReason::Invalid, code: 0, message: error.to_string() }
+    }
+}
+
+impl From<guest::CallReason> for types::CallReason {
+    fn from(reason: guest::CallReason) -> Self {
+        match reason {
+            guest::CallReason::Denied => Self::Denied,
+            guest::CallReason::Invalid => Self::Invalid,
+            guest::CallReason::Misplaced => Self::Misplaced,
+            guest::CallReason::Missing => Self::Missing,
+            guest::CallReason::Ambiguous => Self::Ambiguous,
+            guest::CallReason::Conflict => Self::Conflict,
+            guest::CallReason::Rejected => Self::Rejected,
+            guest::CallReason::Unreachable => Self::Unreachable,
+            guest::CallReason::Failed => Self::Failed,
+            guest::CallReason::Exhausted => Self::Exhausted,
+            guest::CallReason::Other => Self::Other,
+        }
+    }
+}
+
+/// The contract's milliseconds as a duration.
+fn millis(ms: u32) -> Duration {
+    Duration::from_millis(ms.into())
+}

@@ -1,0 +1,219 @@
+//! How components run: the configuration of wasmtime, and the ticker that interrupts a call which takes long.
+//!
+//! Both have one owner, so that they cannot disagree: code that is compiled to look at the epoch hangs for ever if nobody
+//! moves it.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use capstan_core::manifest::Limits;
+use tracing::warn;
+use wasmtime::{Config, Enabled, EngineWeak, PoolingAllocationConfig, WasmBacktraceDetails};
+
+/// How often a call that computes looks at its deadline, and lets other tasks run.
+pub const TICK: Duration = Duration::from_millis(10);
+
+/// The stack that a component may use; what is deeper is a recursion without end.
+const STACK: usize = 1 << 20;
+
+/// Frames kept of a trap.
+pub(super) const FRAMES: usize = 8;
+
+/// Where components run. Cheap to clone; the ticker ends with the last clone.
+#[derive(Clone)]
+pub struct Engine {
+    wasm: wasmtime::Engine,
+    ticker: Arc<Ticker>,
+}
+
+/// How many instances may exist at once. Address space is reserved for each, memory is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Instances, of all plugins together.
+    pub instances: u32,
+}
+
+/// A call in progress: while there is one, the ticker ticks.
+pub(super) struct Busy<'a>(&'a Ticker);
+
+/// Why components cannot be run at all. Not worth retrying.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// wasmtime refuses its configuration, which is the case on a processor that it does not know.
+    #[error("configure the engine: {0:#}")]
+    Configure(wasmtime::Error),
+    /// The ticker's thread.
+    #[error("start the thread that keeps time for components")]
+    Thread(#[source] std::io::Error),
+}
+
+struct Ticker {
+    beat: Arc<Beat>,
+    /// None only while it is dropped.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the ticker's thread and the calls share.
+#[derive(Default)]
+struct Beat {
+    /// Calls in progress.
+    calls: AtomicUsize,
+    /// True while the thread sleeps until somebody calls.
+    parked: AtomicBool,
+    /// The engine is gone.
+    stop: AtomicBool,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// Returns the room that these plugins need: per permitted run one instance and one for what it asks for on the way
+    /// (rule 8 of the contract), twice, because two versions of a plugin live side by side while it is replaced.
+    pub fn of<'a>(limits: impl IntoIterator<Item = &'a Limits>) -> Self {
+        let runs: usize = limits.into_iter().map(|limits| limits.concurrency).sum();
+        Self { instances: u32::try_from(runs.saturating_mul(4)).unwrap_or(u32::MAX).max(4) }
+    }
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Starts an engine with room for so many instances. Where the address space cannot be had (a limit of the
+    /// process), each instance is allocated by itself, which is slower.
+    ///
+    /// # Errors
+    /// [`Error`]: then no component can run on this machine.
+    pub fn new(pool: Pool) -> Result<Self, Error> {
+        let wasm = match wasmtime::Engine::new(config().allocation_strategy(pooling(pool))) {
+            Ok(engine) => engine,
+            Err(error) => {
+                warn!(error = %format_args!("{error:#}"), "no pool of instances; each is allocated by itself");
+                wasmtime::Engine::new(&config()).map_err(Error::Configure)?
+            }
+        };
+        let ticker = Arc::new(Ticker::start(wasm.weak()).map_err(Error::Thread)?);
+        Ok(Self { wasm, ticker })
+    }
+
+    /// Keeps the ticker going until the answer is dropped.
+    pub(super) fn enter(&self) -> Busy<'_> {
+        self.ticker.enter();
+        Busy(&self.ticker)
+    }
+
+    pub(super) fn wasm(&self) -> &wasmtime::Engine {
+        &self.wasm
+    }
+}
+
+/// Returns what all components have in common. The figures were measured; see `docs/adr`.
+fn config() -> Config {
+    let mut config = Config::new();
+    config
+        // Fuel would cost a fifth of the speed.
+        .epoch_interruption(true)
+        // Components are called one at a time; with this support a call takes 1.2 µs instead of 0.3.
+        .concurrency_support(false)
+        .max_wasm_stack(STACK)
+        .async_stack_size(2 * STACK)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(4 * FRAMES))
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable)
+        // Only for debuggers and profilers of native code.
+        .native_unwind_info(false);
+    config
+}
+
+/// Returns a pool for so many instances. Memory is bounded per plugin, see `instance::Limiter`; here only what must be
+/// reserved ahead is said.
+fn pooling(pool: Pool) -> PoolingAllocationConfig {
+    let count = pool.instances;
+    let mut pooling = PoolingAllocationConfig::new();
+    pooling
+        .total_component_instances(count)
+        .total_memories(count.saturating_mul(2))
+        .total_tables(count.saturating_mul(4))
+        .total_stacks(count)
+        // An adapter of WASI makes several.
+        .total_core_instances(count.saturating_mul(8))
+        .max_tables_per_module(4)
+        .max_unused_warm_slots(0)
+        .linear_memory_keep_resident(KEEP)
+        .table_keep_resident(64 << 10)
+        .pagemap_scan(Enabled::Auto);
+    pooling
+}
+
+/// What a free slot keeps of its memory, to save page faults of the next instance.
+const KEEP: usize = 256 << 10;
+
+// === impl Ticker ===
+
+impl Ticker {
+    fn start(engine: EngineWeak) -> std::io::Result<Self> {
+        let beat = Arc::new(Beat::default());
+        let thread = thread::Builder::new().name("ticker".into()).spawn({
+            let beat = Arc::clone(&beat);
+            move || beat.run(&engine)
+        })?;
+        Ok(Self { beat, thread: Some(thread) })
+    }
+
+    fn enter(&self) {
+        let first = self.beat.calls.fetch_add(1, Ordering::SeqCst) == 0;
+        if first && self.beat.parked.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    fn leave(&self) {
+        self.beat.calls.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.beat.stop.store(true, Ordering::SeqCst);
+        self.wake();
+        let ended = self.thread.take().map(JoinHandle::join);
+        debug_assert!(!matches!(ended, Some(Err(_))), "the ticker panicked");
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+// === impl Beat ===
+
+impl Beat {
+    /// Ticks while there are calls, and sleeps while there are none: an idle daemon must not wake up.
+    fn run(&self, engine: &EngineWeak) {
+        while !self.stop.load(Ordering::SeqCst) {
+            if self.calls.load(Ordering::SeqCst) == 0 {
+                self.parked.store(true, Ordering::SeqCst);
+                // Asked again: a call that came in between has not seen `parked`.
+                if self.calls.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
+                    thread::park();
+                }
+                self.parked.store(false, Ordering::SeqCst);
+            } else {
+                thread::park_timeout(TICK);
+                match engine.upgrade() {
+                    Some(engine) => engine.increment_epoch(),
+                    None => return,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! What a component may ask the daemon: each function first asks the manifest, then the run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use capstan_core::guest::{
+    CallError, CallReason, CompareQuestion, Lifetime, ObjectTarget, Place, Query, Run, Selection, WorkflowCall, WriteRequest,
+    WriteVerb,
+};
+use capstan_core::manifest::Permission;
+use capstan_core::object::Gvk;
+use k8s_openapi::jiff::Timestamp;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::Deserialize;
+use tokio::time::Instant;
+use tracing::error;
+use wasmtime::component::{HasSelf, Linker};
+use wasmtime_wasi::clocks::{WallClock, WasiClocks, WasiClocksView as _};
+use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
+use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
+use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
+use wasmtime_wasi::{HostWallClock as _, WasiView as _, p2};
+
+use super::bindings::Daemon;
+use super::bindings::capstan::operator::{
+    cache, config, context, log, memo, operations, recorder, system, types, workflow,
+};
+use super::instance::State;
+use super::{Declared, Facts};
+
+/// What a component is answered.
+type Reply<T> = Result<T, types::CallError>;
+
+/// Random bytes in one call.
+const RANDOM: u32 = 4096;
+
+/// Returns everything that a component may import: the contract, and WASI without network. There are no files and no
+/// environment behind it; what is printed goes to the log.
+pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    Daemon::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    link_wasi(&mut linker)?;
+    Ok(linker)
+}
+
+fn link_wasi(l: &mut Linker<State>) -> wasmtime::Result<()> {
+    use p2::bindings::{cli, clocks, filesystem, io, random};
+
+    io::error::add_to_linker::<State, Io>(l, |state| state.ctx().table)?;
+    io::poll::add_to_linker::<State, Io>(l, |state| state.ctx().table)?;
+    io::streams::add_to_linker::<State, Io>(l, |state| state.ctx().table)?;
+    clocks::wall_clock::add_to_linker::<State, WasiClocks>(l, State::clocks)?;
+    clocks::monotonic_clock::add_to_linker::<State, WasiClocks>(l, State::clocks)?;
+    random::random::add_to_linker::<State, WasiRandom>(l, State::random)?;
+    random::insecure::add_to_linker::<State, WasiRandom>(l, State::random)?;
+    random::insecure_seed::add_to_linker::<State, WasiRandom>(l, State::random)?;
+    filesystem::preopens::add_to_linker::<State, WasiFilesystem>(l, State::filesystem)?;
+    filesystem::types::add_to_linker::<State, WasiFilesystem>(l, State::filesystem)?;
+    cli::exit::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::environment::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_input::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_output::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    cli::terminal_stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    Ok(())
+}
+
+/// The streams of WASI need the table of resources only.
+struct Io;
+
+impl wasmtime::component::HasData for Io {
+    type Data<'a> = &'a mut wasmtime::component::ResourceTable;
+}
+
+// === what is permitted ===
+
+impl Facts {
+    /// Whether the manifest permits a write.
+    fn may_write(&self, permission: Permission, gvk: &Gvk) -> Result<(), CallError> {
+        if self.capabilities.permit(gvk, permission) { Ok(()) } else { Err(self.denied(permission, gvk)) }
+    }
+
+    /// Whether the manifest permits to look there: into own sources, at what is related to the primary, and at kinds
+    /// that the controller watches or that are permitted.
+    fn may_read(&self, declared: Option<&Declared>, place: &Place, selection: &Selection) -> Result<(), CallError> {
+        let gvk = match (place, selection) {
+            (Place::Source(_) | Place::Primaries, _) | (Place::Kind(_), Selection::Related) => return Ok(()),
+            (Place::Kind(gvk), Selection::Namespaced(_) | Selection::Everywhere | Selection::Indexed { .. }) => gvk,
+        };
+        let watched = declared.is_some_and(|declared| declared.watched.contains(gvk));
+        if watched || self.capabilities.permit(gvk, Permission::Get) {
+            return Ok(());
+        }
+        Err(self.denied(Permission::Get, gvk))
+    }
+
+    fn denied(&self, permission: Permission, gvk: &Gvk) -> CallError {
+        let verb = match permission {
+            Permission::Get => "get",
+            Permission::Create => "create",
+            Permission::Apply => "apply",
+            Permission::Update => "update",
+            Permission::Patch => "patch",
+            Permission::Delete => "delete",
+        };
+        let plugin = &self.name;
+        let message = format!(
+            "the manifest does not permit `{verb}` on {gvk}; add it to spec.plugins.{plugin}.capabilities.kubernetes"
+        );
+        CallError::new(CallReason::Denied, message)
+    }
+}
+
+impl State {
+    /// Returns the run of the call in progress.
+    fn run(&self) -> Result<Arc<dyn Run>, CallError> {
+        let outside = || CallError::new(CallReason::Misplaced, "there is no run: the component is only being loaded");
+        self.run.clone().ok_or_else(outside)
+    }
+
+    /// Returns what the controller of the run declares.
+    fn declared(&self) -> Option<&Declared> {
+        self.facts.controllers.get(&self.run.as_ref()?.info().controller)
+    }
+
+    /// Counts a request to the API server.
+    fn count(&self) -> Result<(), CallError> {
+        let limit = self.facts.limits.requests;
+        let counted = self.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1));
+        let message = || format!("this run has made its {limit} requests already (limits.requests)");
+        counted.map(drop).map_err(|_| CallError::new(CallReason::Exhausted, message()))
+    }
+
+    async fn write(&mut self, verb: WriteVerb, options: Option<operations::WriteOptions>) -> Reply<String> {
+        let (permission, gvk) = subject(&verb)?;
+        self.facts.may_write(permission, &gvk)?;
+        let run = self.run()?;
+        self.count()?;
+        let options = options.map(Into::into).unwrap_or_default();
+        Ok(run.write(WriteRequest { verb, options }).await?)
+    }
+
+    /// Whether a finalizer of the primary may be changed: the controller's own, or any if the primary may be patched.
+    fn may_finalize(&self, finalizer: Option<&str>) -> Result<(), CallError> {
+        let (Some(name), Some(declared)) = (finalizer, self.declared()) else {
+            return Ok(());
+        };
+        if declared.finalizer.as_deref() == Some(name) {
+            return Ok(());
+        }
+        self.facts.may_write(Permission::Patch, &declared.primary)
+    }
+
+    async fn workflow(&mut self, call: WorkflowCall) -> Result<capstan_core::guest::WorkflowResult, CallError> {
+        if !self.call.may_run_workflows() {
+            let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{}`", self.call.name());
+            return Err(CallError::new(CallReason::Misplaced, message));
+        }
+        let run = self.run()?;
+        self.count()?;
+        run.workflow(call).await
+    }
+}
+
+/// Returns the permission that a write needs, and the kind that it writes.
+fn subject(verb: &WriteVerb) -> Result<(Permission, Gvk), CallError> {
+    let (permission, object) = match verb {
+        WriteVerb::Create(object) => (Permission::Create, object),
+        WriteVerb::Apply(object) => (Permission::Apply, object),
+        WriteVerb::Update(object) => (Permission::Update, object),
+        WriteVerb::Edit(object) => (Permission::Patch, object),
+        WriteVerb::JsonPatch(target, _) | WriteVerb::MergePatch(target, _) => {
+            return Ok((Permission::Patch, target.gvk.clone()));
+        }
+    };
+    Ok((permission, kind_of(object)?))
+}
+
+/// Returns the kind that an object states.
+fn kind_of(object: &str) -> Result<Gvk, CallError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct View {
+        api_version: Option<String>,
+        kind: Option<String>,
+    }
+    let invalid = |message: String| CallError::new(CallReason::Invalid, message);
+    let view: View = serde_json::from_str(object).map_err(|error| invalid(format!("not a Kubernetes object: {error}")))?;
+    let api_version = view.api_version.ok_or_else(|| invalid("the object has no apiVersion".to_owned()))?;
+    let kind = view.kind.filter(|kind| !kind.is_empty()).ok_or_else(|| invalid("the object has no kind".to_owned()))?;
+    Gvk::parse(&api_version, &kind).map_err(|error| invalid(error.to_string()))
+}
+
+// === the interfaces ===
+
+impl types::Host for State {}
+
+impl context::Host for State {
+    fn run(&mut self) -> Option<context::RunInfo> {
+        self.run.as_ref().map(|run| run.info().into())
+    }
+
+    fn next_imminent(&mut self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.next_imminent())
+    }
+
+    fn time_left_ms(&mut self) -> u32 {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        u32::try_from(left.as_millis()).unwrap_or(u32::MAX)
+    }
+
+    fn settings(&mut self) -> String {
+        self.run.as_ref().map_or_else(|| "{}".to_owned(), |run| run.settings())
+    }
+}
+
+impl cache::Host for State {
+    fn find_all(&mut self, query: cache::Query) -> Reply<types::Page> {
+        let mut query = Query::try_from(query)?;
+        self.facts.may_read(self.declared(), &query.place, &query.selection)?;
+        let most = self.facts.limits.page;
+        query.limit = Some(query.limit.map_or(most, |limit| limit.min(most)));
+        Ok(self.run()?.find_all(query)?.into())
+    }
+
+    fn find_one(&mut self, place: cache::Place) -> Reply<Option<String>> {
+        let place = Place::try_from(place)?;
+        self.facts.may_read(self.declared(), &place, &Selection::Related)?;
+        Ok(self.run()?.find_one(place)?)
+    }
+
+    fn find_named(&mut self, place: cache::Place, key: types::ObjectKey) -> Reply<Option<String>> {
+        let place = Place::try_from(place)?;
+        self.facts.may_read(self.declared(), &place, &Selection::Everywhere)?;
+        Ok(self.run()?.find_named(place, key.into())?)
+    }
+}
+
+impl operations::Host for State {
+    async fn create(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
+        self.write(WriteVerb::Create(object), options).await
+    }
+
+    async fn apply(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
+        self.write(WriteVerb::Apply(object), options).await
+    }
+
+    async fn update(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
+        self.write(WriteVerb::Update(object), options).await
+    }
+
+    async fn edit(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
+        self.write(WriteVerb::Edit(object), options).await
+    }
+
+    async fn json_patch(
+        &mut self,
+        target: types::ObjectRef,
+        patch: String,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
+        self.write(WriteVerb::JsonPatch(target.try_into()?, patch), options).await
+    }
+
+    async fn merge_patch(
+        &mut self,
+        target: types::ObjectRef,
+        patch: String,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
+        self.write(WriteVerb::MergePatch(target.try_into()?, patch), options).await
+    }
+
+    async fn remove(&mut self, target: types::ObjectRef, options: Option<operations::RemoveOptions>) -> Reply<()> {
+        let target = ObjectTarget::try_from(target)?;
+        self.facts.may_write(Permission::Delete, &target.gvk)?;
+        let run = self.run()?;
+        self.count()?;
+        Ok(run.remove(target, options.map(Into::into).unwrap_or_default()).await?)
+    }
+
+    async fn add_finalizer(&mut self, finalizer: Option<String>) -> Reply<String> {
+        self.may_finalize(finalizer.as_deref())?;
+        let run = self.run()?;
+        self.count()?;
+        Ok(run.add_finalizer(finalizer).await?)
+    }
+
+    async fn remove_finalizer(&mut self, finalizer: Option<String>) -> Reply<String> {
+        self.may_finalize(finalizer.as_deref())?;
+        let run = self.run()?;
+        self.count()?;
+        Ok(run.remove_finalizer(finalizer).await?)
+    }
+
+    async fn compare(
+        &mut self,
+        by: operations::Comparison,
+        actual: String,
+        desired: String,
+        ignore: Vec<String>,
+    ) -> Reply<types::MatchResult> {
+        Ok(self.run()?.compare(CompareQuestion { by: by.into(), actual, desired, ignore })?.into())
+    }
+}
+
+impl workflow::Host for State {
+    async fn reconcile(&mut self, name: Option<String>) -> Reply<workflow::WorkflowResult> {
+        Ok(self.workflow(WorkflowCall::Reconcile(name)).await?.into())
+    }
+
+    async fn cleanup(&mut self, name: Option<String>) -> Reply<workflow::WorkflowResult> {
+        Ok(self.workflow(WorkflowCall::Cleanup(name)).await?.into())
+    }
+
+    async fn reconcile_dependent(&mut self, name: String) -> Reply<workflow::NodeResult> {
+        let result = self.workflow(WorkflowCall::ReconcileDependent(name.clone())).await?;
+        node(result, &name)
+    }
+
+    async fn remove_dependent(&mut self, name: String) -> Reply<workflow::NodeResult> {
+        let result = self.workflow(WorkflowCall::RemoveDependent(name.clone())).await?;
+        node(result, &name)
+    }
+
+    async fn last_result(&mut self, name: Option<String>) -> Option<workflow::WorkflowResult> {
+        self.run.as_ref()?.last_result(name.as_deref()).map(Into::into)
+    }
+}
+
+/// Returns what became of the one dependent that was asked for; nothing was done if it was not reached.
+fn node(result: capstan_core::guest::WorkflowResult, name: &str) -> Reply<workflow::NodeResult> {
+    let node = result.nodes.into_iter().find(|node| node.name == name);
+    let untouched = || capstan_core::guest::NodeResult { name: name.to_owned(), ..Default::default() };
+    Ok(node.unwrap_or_else(untouched).into())
+}
+
+impl memo::Host for State {
+    fn get(&mut self, lifetime: memo::Lifetime, key: String) -> Option<String> {
+        match lifetime.into() {
+            Lifetime::Plugin => self.facts.memo.lock().get(&key),
+            lifetime @ (Lifetime::Run | Lifetime::Primary) => self.run.as_ref()?.memo(lifetime, &key),
+        }
+    }
+
+    fn put(&mut self, lifetime: memo::Lifetime, key: String, value: Option<String>) -> Reply<()> {
+        let limit = self.facts.limits.memo_plugin;
+        match lifetime.into() {
+            Lifetime::Plugin => self.facts.memo.lock().set(key, value, limit).map_err(|size| {
+                let message = format!("the plugin's memos would take {size} of {limit} bytes (limits.memo.plugin)");
+                CallError::new(CallReason::Exhausted, message).into()
+            }),
+            lifetime @ (Lifetime::Run | Lifetime::Primary) => Ok(self.run()?.set_memo(lifetime, &key, value)?),
+        }
+    }
+}
+
+impl recorder::Host for State {
+    fn publish(&mut self, event: recorder::Event) {
+        if let Some(run) = &self.run {
+            run.publish(event.into());
+        }
+    }
+}
+
+impl config::Host for State {
+    fn get(&mut self) -> String {
+        self.facts.config.clone()
+    }
+}
+
+impl log::Host for State {
+    fn write(&mut self, level: log::Level, message: String, fields: Vec<types::Pair>) {
+        let fields: Vec<_> = fields.into_iter().map(|pair| (pair.name, pair.value)).collect();
+        self.output.lock().log(level.into(), &message, &fields);
+    }
+}
+
+impl system::Host for State {
+    fn now(&mut self) -> String {
+        // As Kubernetes writes it: whole seconds.
+        let seconds = i64::try_from(WallClock::new().now().as_secs()).unwrap_or(i64::MAX);
+        Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX).to_string()
+    }
+
+    fn now_ms(&mut self) -> f64 {
+        WallClock::new().now().as_secs_f64() * 1000.0
+    }
+
+    fn random_bytes(&mut self, len: u32) -> Vec<u8> {
+        let mut bytes = vec![0; len.min(RANDOM) as usize];
+        if SystemRandom::new().fill(&mut bytes).is_err() {
+            error!("the operating system has no random bytes");
+        }
+        bytes
+    }
+
+    fn uuid(&mut self) -> String {
+        let bytes = self.random_bytes(16).try_into().unwrap_or_default();
+        uuid(bytes)
+    }
+}
+
+/// Writes random bytes as a UUID of version 4 (RFC 9562).
+fn uuid(bytes: [u8; 16]) -> String {
+    let n = u128::from_be_bytes(bytes);
+    let n = n & !(0xf << 76) | (4 << 76);
+    let n = n & !(0b11 << 62) | (0b10 << 62);
+    let text = format!("{n:032x}");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+    parts.map(|part| text.get(part).unwrap_or_default().to_owned()).join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_says_its_version() {
+        assert_eq!(uuid([0; 16]), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(uuid([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+
+    #[test]
+    fn the_kind_of_a_write_is_read_from_its_object() {
+        let secret = r#"{"apiVersion":"v1","kind":"Secret"}"#;
+        let gvk = Gvk::parse("v1", "Secret").unwrap();
+        for (object, expected) in [
+            (secret, Ok(gvk)),
+            ("{", Err("not a Kubernetes object: EOF while parsing an object at line 1 column 1")),
+            (r#"{"kind":"Secret"}"#, Err("the object has no apiVersion")),
+            (r#"{"apiVersion":"v1","kind":""}"#, Err("the object has no kind")),
+            (r#"{"apiVersion":"a/b/c","kind":"X"}"#, Err("apiVersion \"a/b/c\" is not of the form \"v1\" or \"group/v1\"")),
+        ] {
+            let expected = expected.map_err(|message| CallError::new(CallReason::Invalid, message));
+            assert_eq!(kind_of(object), expected, "{object}");
+        }
+    }
+}

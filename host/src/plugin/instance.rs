@@ -1,0 +1,401 @@
+//! An instance of a component: a store with a memory limit and a deadline per call, dropped when a call goes wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use capstan_core::guest::{
+    Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, MatchQuestion, MatchResult, Run,
+    UpdateControl,
+};
+use capstan_core::manifest::Limits;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use wasmtime::component::{self, ComponentExportIndex, InstancePre, ResourceTable};
+use wasmtime::{ResourceLimiter, Store, Trap, UpdateDeadline, WasmBacktrace};
+use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView};
+
+use super::Facts;
+use super::bindings::capstan::operator::types;
+use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
+use super::engine::FRAMES;
+use super::output::{Output, Pipe, Stream};
+
+/// Bytes that one call of a host function, or the answer of an export, may make the daemon allocate. Objects in etcd
+/// are smaller than 1.5 MiB.
+const HOSTCALL: usize = 4 << 20;
+
+/// Elements that one table may have. JavaScript starts with 7 691.
+const TABLE: usize = 20_000;
+
+/// Streams and pollables that an instance may hold.
+const RESOURCES: usize = 1024;
+
+/// A component that runs.
+pub(super) struct Instance {
+    store: Store<State>,
+    instance: component::Instance,
+    exports: Arc<Indices>,
+}
+
+/// What the daemon keeps beside a running component.
+pub(super) struct State {
+    /// The plugin.
+    pub(super) facts: Arc<Facts>,
+    /// The run that calls belong to; none while a plugin is loaded.
+    pub(super) run: Option<Arc<dyn Run>>,
+    /// Requests that the run has asked for.
+    pub(super) requests: Arc<AtomicU32>,
+    /// Where prints and log lines go.
+    pub(super) output: Arc<Mutex<Output>>,
+    /// The call in progress.
+    pub(super) call: Call,
+    /// When it has to be over.
+    pub(super) deadline: Instant,
+    limiter: Limiter,
+    wasi: WasiCtx,
+    table: ResourceTable,
+}
+
+/// The exports that the daemon calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Start,
+    Reconcile,
+    Cleanup,
+    HandleError,
+    Desired,
+    Match,
+    IsMet,
+}
+
+/// The exports of a component, found once.
+#[derive(Default)]
+pub(super) struct Indices {
+    pub(super) reconciler: Option<reconciler::GuestIndices>,
+    pub(super) cleaner: Option<cleaner::GuestIndices>,
+    pub(super) error_handler: Option<error_handler::GuestIndices>,
+    pub(super) dependent: Option<dependent::GuestIndices>,
+    pub(super) condition: Option<condition::GuestIndices>,
+    /// `match` of `matcher`, bound by hand.
+    pub(super) matcher: Option<ComponentExportIndex>,
+}
+
+/// Bounds the memories of one instance, all together.
+struct Limiter {
+    /// Bytes in use.
+    used: usize,
+    /// Bytes allowed (`limits.memory`).
+    limit: usize,
+}
+
+/// The call took longer than the manifest allows.
+#[derive(Debug, thiserror::Error)]
+#[error("the call is over its time")]
+pub(super) struct Overdue;
+
+/// The component wanted more memory than the manifest allows.
+#[derive(Debug, thiserror::Error)]
+#[error("the component wanted more memory than it may have")]
+struct OverMemory;
+
+/// The manifest does without this interface, but now it is called.
+#[derive(Debug, thiserror::Error)]
+#[error("the component does not export `{0}`")]
+struct NotExported(&'static str);
+
+// === impl Call ===
+
+impl Call {
+    /// Returns the function's name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Reconcile => "reconcile",
+            Self::Cleanup => "cleanup",
+            Self::HandleError => "handle-error",
+            Self::Desired => "desired",
+            Self::Match => "match",
+            Self::IsMet => "is-met",
+        }
+    }
+
+    /// Whether workflows may be run by hand during this call (`CX-2`).
+    pub(super) fn may_run_workflows(self) -> bool {
+        match self {
+            Self::Reconcile | Self::Cleanup => true,
+            Self::Start | Self::HandleError | Self::Desired | Self::Match | Self::IsMet => false,
+        }
+    }
+}
+
+// === impl Indices ===
+
+impl Indices {
+    /// Returns which interfaces there are.
+    pub(super) fn exports(&self) -> Exports {
+        Exports {
+            reconciler: self.reconciler.is_some(),
+            cleaner: self.cleaner.is_some(),
+            error_handler: self.error_handler.is_some(),
+            dependent: self.dependent.is_some(),
+            matcher: self.matcher.is_some(),
+            condition: self.condition.is_some(),
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Returns the state of an instance that has not started.
+    pub(super) fn new(
+        facts: Arc<Facts>,
+        run: Option<Arc<dyn Run>>,
+        requests: Arc<AtomicU32>,
+        output: Arc<Mutex<Output>>,
+    ) -> Self {
+        let wasi = WasiCtx::builder()
+            .stdout(Pipe { output: Arc::clone(&output), stream: Stream::Out })
+            .stderr(Pipe { output: Arc::clone(&output), stream: Stream::Err })
+            .max_random_size(64 << 10)
+            .build();
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(RESOURCES);
+        let limit = usize::try_from(facts.limits.memory).unwrap_or(usize::MAX);
+        let limiter = Limiter { used: 0, limit };
+        let deadline = Instant::now();
+        Self { facts, run, requests, output, call: Call::Start, deadline, limiter, wasi, table }
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let used = self.used.saturating_sub(current).saturating_add(desired);
+        if used > self.limit {
+            return Err(OverMemory.into());
+        }
+        self.used = used;
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE)
+    }
+
+    fn instances(&self) -> usize {
+        64
+    }
+
+    fn tables(&self) -> usize {
+        64
+    }
+
+    fn memories(&self) -> usize {
+        16
+    }
+}
+
+// === impl Instance ===
+
+impl Instance {
+    /// Starts a component. Its start functions run within `deadline`, if the caller waits no longer.
+    pub(super) async fn start(
+        pre: &InstancePre<State>,
+        exports: Arc<Indices>,
+        state: State,
+        deadline: Instant,
+    ) -> wasmtime::Result<Self> {
+        let mut store = Store::new(pre.engine(), state);
+        store.limiter(|state| &mut state.limiter);
+        store.set_hostcall_fuel(HOSTCALL);
+        store.epoch_deadline_callback(|store| {
+            // The caller's timer says the same, but only when the runtime gets to look at it.
+            if Instant::now() >= store.data().deadline {
+                return Err(Overdue.into());
+            }
+            Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+        });
+        store.data_mut().deadline = deadline;
+        store.set_epoch_deadline(1);
+        let instance = pre.instantiate_async(&mut store).await?;
+        Ok(Self { store, instance, exports })
+    }
+
+    /// Begins a call.
+    pub(super) fn begin(&mut self, call: Call, deadline: Instant) {
+        let state = self.store.data_mut();
+        state.call = call;
+        state.deadline = deadline;
+        self.store.set_epoch_deadline(1);
+    }
+
+    /// Looks at the signature of each export.
+    ///
+    /// # Errors
+    /// The interface that has another signature, and what is wrong.
+    pub(super) fn check(&mut self) -> Result<(), (&'static str, wasmtime::Error)> {
+        let Self { store, instance, exports } = self;
+        let named = |name| move |error| (name, error);
+        if let Some(indices) = &exports.reconciler {
+            indices.load(&mut *store, instance).map_err(named("reconciler"))?;
+        }
+        if let Some(indices) = &exports.cleaner {
+            indices.load(&mut *store, instance).map_err(named("cleaner"))?;
+        }
+        if let Some(indices) = &exports.error_handler {
+            indices.load(&mut *store, instance).map_err(named("error-handler"))?;
+        }
+        if let Some(indices) = &exports.dependent {
+            indices.load(&mut *store, instance).map_err(named("dependent"))?;
+        }
+        if let Some(indices) = &exports.condition {
+            indices.load(&mut *store, instance).map_err(named("condition"))?;
+        }
+        if let Some(index) = exports.matcher {
+            load_match(instance, store, index).map_err(named("matcher"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn reconcile(&mut self, primary: &str) -> Answer<UpdateControl> {
+        let Self { store, instance, exports } = self;
+        let indices = exports.reconciler.as_ref().ok_or(NotExported("reconciler"))?;
+        let guest = indices.load(&mut *store, instance)?;
+        Ok(guest.call_reconcile(store, &primary.to_owned()).await?.map(Into::into))
+    }
+
+    pub(super) async fn cleanup(&mut self, primary: &str) -> Answer<DeleteControl> {
+        let Self { store, instance, exports } = self;
+        let indices = exports.cleaner.as_ref().ok_or(NotExported("cleaner"))?;
+        let guest = indices.load(&mut *store, instance)?;
+        Ok(guest.call_cleanup(store, &primary.to_owned()).await?.map(Into::into))
+    }
+
+    pub(super) async fn handle_error(&mut self, primary: &str, failed: &FailureInfo) -> Answer<ErrorControl> {
+        let Self { store, instance, exports } = self;
+        let indices = exports.error_handler.as_ref().ok_or(NotExported("error-handler"))?;
+        let guest = indices.load(&mut *store, instance)?;
+        Ok(guest.call_handle_error(store, &primary.to_owned(), &failed.into()).await?.map(Into::into))
+    }
+
+    pub(super) async fn desired(&mut self, name: &str, primary: &str) -> Answer<String> {
+        let Self { store, instance, exports } = self;
+        let indices = exports.dependent.as_ref().ok_or(NotExported("dependent"))?;
+        let guest = indices.load(&mut *store, instance)?;
+        guest.call_desired(store, name, &primary.to_owned()).await
+    }
+
+    pub(super) async fn matches(&mut self, question: MatchQuestion<'_>) -> Answer<MatchResult> {
+        let Self { store, instance, exports } = self;
+        let index = exports.matcher.ok_or(NotExported("matcher"))?;
+        let MatchQuestion { name, actual, desired, primary } = question;
+        let (answer,) = load_match(instance, store, index)?.call_async(store, (name, actual, desired, primary)).await?;
+        Ok(answer.map(Into::into))
+    }
+
+    pub(super) async fn is_met(&mut self, name: &str, dependent: &str, primary: &str) -> Answer<ConditionResult> {
+        let Self { store, instance, exports } = self;
+        let indices = exports.condition.as_ref().ok_or(NotExported("condition"))?;
+        let guest = indices.load(&mut *store, instance)?;
+        Ok(guest.call_is_met(store, name, dependent, &primary.to_owned()).await?.map(Into::into))
+    }
+}
+
+/// What a call ends with: an answer, an error that the component returned, or no answer at all.
+pub(super) type Answer<T> = wasmtime::Result<Result<T, String>>;
+
+type Match<'a> = component::TypedFunc<(&'a str, &'a str, &'a str, &'a str), (Result<types::MatchResult, String>,)>;
+
+fn load_match<'a>(
+    instance: &component::Instance,
+    store: &mut Store<State>,
+    index: ComponentExportIndex,
+) -> wasmtime::Result<Match<'a>> {
+    instance.get_typed_func(store, index)
+}
+
+// === what went wrong ===
+
+/// Returns the failure that an error of wasmtime means. `words` is what the component said before.
+pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<String>) -> Failure {
+    if error.is::<Overdue>() {
+        return overdue(limits.timeout);
+    }
+    if error.is::<OverMemory>() {
+        let message = format!("wanted more than {} of memory (limits.memory)", quantity(limits.memory));
+        return Failure { cause: Cause::OutOfMemory, message };
+    }
+    if let Some(I32Exit(code)) = error.downcast_ref() {
+        let said = words.map(|words| format!(": {words}")).unwrap_or_default();
+        return Failure { cause: Cause::Trap, message: format!("the component ended itself with exit({code}){said}") };
+    }
+    let Some(trap) = error.downcast_ref::<Trap>() else {
+        return Failure::other(format!("the call could not be made, or its answer not be read: {}", error.root_cause()));
+    };
+    let place = place(error).map(|name| format!(" (in `{name}`)")).unwrap_or_default();
+    let message = match words {
+        Some(words) => format!("the component trapped: {words}{place}"),
+        None => format!("the component trapped: {}{place}", reason(*trap)),
+    };
+    Failure { cause: Cause::Trap, message }
+}
+
+/// Returns the failure of a call that is over its time.
+pub(super) fn overdue(timeout: Duration) -> Failure {
+    Failure { cause: Cause::Timeout, message: format!("took longer than {timeout:?} (limits.timeout)") }
+}
+
+/// Returns the functions on the stack when it trapped, innermost first.
+pub(super) fn backtrace(error: &wasmtime::Error) -> Vec<String> {
+    let frames = error.downcast_ref::<WasmBacktrace>().map(WasmBacktrace::frames).unwrap_or_default();
+    let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
+        Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
+        None => format!("function {}", frame.func_index()),
+    };
+    frames.iter().map(name).collect()
+}
+
+/// Returns the innermost function that is the author's own.
+fn place(error: &wasmtime::Error) -> Option<String> {
+    const MACHINERY: [&str; 10] =
+        ["core::", "std::", "alloc::", "<core::", "<std::", "<alloc::", "__", "rust_", "abort", "function "];
+    backtrace(error).into_iter().find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+/// Returns the first frames, for the log.
+pub(super) fn stack(error: &wasmtime::Error) -> String {
+    let mut frames = backtrace(error);
+    frames.truncate(FRAMES);
+    frames.join(" < ")
+}
+
+fn reason(trap: Trap) -> String {
+    match trap {
+        Trap::UnreachableCodeReached => "unreachable executed".to_owned(),
+        Trap::StackOverflow => "its stack is exhausted, as by a recursion without end".to_owned(),
+        Trap::MemoryOutOfBounds => "memory access out of bounds, as by a recursion without end".to_owned(),
+        // Not our own enum, and open: what it says of itself is good enough.
+        other => other.to_string().trim_start_matches("wasm trap: ").to_owned(),
+    }
+}
+
+/// Writes a number of bytes as the manifest does: `64Mi`.
+fn quantity(bytes: u64) -> String {
+    match bytes {
+        0 => "0".to_owned(),
+        bytes if bytes.is_multiple_of(1 << 30) => format!("{}Gi", bytes >> 30),
+        bytes if bytes.is_multiple_of(1 << 20) => format!("{}Mi", bytes >> 20),
+        bytes if bytes.is_multiple_of(1 << 10) => format!("{}Ki", bytes >> 10),
+        bytes => bytes.to_string(),
+    }
+}

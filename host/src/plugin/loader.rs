@@ -1,0 +1,678 @@
+//! From a file to a plugin: is it a component, does the daemon offer what it imports, does it export what the manifest needs?
+//!
+//! Compiled code is kept on disk, because compiling takes from 0.1 s (Rust) to 10 s (Python, JavaScript), and because
+//! mapping it costs less memory than having compiled it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, DirBuilder, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use capstan_core::guest::Failure;
+use capstan_core::manifest::{Condition, Controller, Dependent, Matching, Operator};
+use parking_lot::Mutex;
+use rayon::ThreadPoolBuilder;
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
+use tracing::{info, warn};
+use wasmtime::component::types::{self, ComponentItem};
+use wasmtime::component::{Component, InstancePre, Linker};
+
+use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
+use super::bindings::{CONTRACT, map_compiled};
+use super::engine::Engine;
+use super::instance::{self, Call, Indices, Instance, State};
+use super::output::Output;
+use super::{Declared, Facts, Loaded, Memo, Plugin, imports};
+
+/// The contract's package.
+const PACKAGE: &str = "capstan:operator";
+
+/// The packages of WASI that are linked, and their version up to compatible ones.
+const WASI: [&str; 5] = ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random"];
+
+/// Compiled components kept on disk; the oldest go.
+const KEEP: usize = 16;
+
+/// Where compiled code is kept. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct CodeCache {
+    /// None: nowhere.
+    dir: Option<Arc<Path>>,
+}
+
+/// An interface that a manifest can need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Interface {
+    /// `reconciler`
+    Reconciler,
+    /// `dependent`
+    Dependent,
+    /// `matcher`
+    Matcher,
+    /// `condition`
+    Condition,
+}
+
+/// An interface that the manifest needs, and the field that says so.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// What has to be exported.
+    pub interface: Interface,
+    /// The field of the manifest, as a path: `spec.controllers.webpage`.
+    pub field: String,
+}
+
+/// Why a component cannot be used. Not worth retrying with the same file, but for [`Error::Read`] and [`Error::Truncated`],
+/// which a file that is being copied gives too.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The manifest has no such plugin.
+    #[error("the manifest has no plugin {0:?}")]
+    Unknown(String),
+    /// The file.
+    #[error("read component {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It does not begin as WebAssembly does.
+    #[error("{} is not WebAssembly", path.display())]
+    NotWasm {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A core module.
+    #[error(
+        "{} is a core module, not a component: build it for wasm32-wasip2, or wrap it with `wasm-tools component new`",
+        path.display()
+    )]
+    CoreModule {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The end is missing.
+    #[error("{} is cut off: it ends within a section, after {length} bytes", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        length: usize,
+    },
+    /// No valid component, or one that uses what the daemon does not switch on.
+    #[error("compile {}: {reason}", path.display())]
+    Compile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// It was built for another contract.
+    #[error("{} was built for {PACKAGE} {found}, this daemon offers {CONTRACT}", path.display())]
+    Contract {
+        /// The file.
+        path: PathBuf,
+        /// The version that it was built for.
+        found: String,
+    },
+    /// It imports what is not there.
+    #[error("{} imports what this daemon does not offer: {}", path.display(), missing.join("; "))]
+    Imports {
+        /// The file.
+        path: PathBuf,
+        /// Each import, and what can be done about it.
+        missing: Vec<String>,
+    },
+    /// What it imports is there, but not with that signature.
+    #[error("{} does not fit this daemon: {reason}", path.display())]
+    Link {
+        /// The file.
+        path: PathBuf,
+        /// Interface, function and difference.
+        reason: String,
+    },
+    /// It lacks what the manifest needs.
+    #[error("{} lacks exports that the manifest needs: {}", path.display(), listed(missing))]
+    Exports {
+        /// The file.
+        path: PathBuf,
+        /// All of them.
+        missing: Vec<Need>,
+    },
+    /// An export is not as the contract says.
+    #[error("{} exports `{interface}` otherwise than {PACKAGE} {CONTRACT} says: {reason}", path.display())]
+    Signature {
+        /// The file.
+        path: PathBuf,
+        /// The interface.
+        interface: &'static str,
+        /// The function, and the difference.
+        reason: String,
+    },
+    /// It does not start.
+    #[error("start {}", path.display())]
+    Start {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Failure,
+    },
+    /// The daemon's own side.
+    #[error("prepare to load components: {0}")]
+    Prepare(String),
+}
+
+/// What a file begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    NotWasm,
+    CoreModule,
+    Truncated,
+    Component,
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// Loads the component of the plugin `name`: reads and compiles it (on threads of its own, or out of the cache),
+    /// compares its imports with what this daemon offers and its exports with what the manifest needs, and starts it once
+    /// for a try.
+    ///
+    /// # Errors
+    /// [`Error`], with the file and all that is wrong with its imports or its exports.
+    pub async fn load(engine: &Engine, cache: &CodeCache, operator: &Operator, name: &str) -> Result<Self, Error> {
+        let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
+        let path = &plugin.component;
+        let begun = Instant::now();
+        let component = compiled(engine, cache, path).await?;
+        let linker = imports::linker(engine.wasm()).map_err(|error| Error::Prepare(format!("{error:#}")))?;
+        check_imports(&component, &linker, path)?;
+        let link = |error| Error::Link { path: path.clone(), reason: chain(&error) };
+        let pre = linker.instantiate_pre(&component).map_err(link)?;
+        let exports = Arc::new(find_exports(&pre, path)?);
+        let missing: Vec<_> = needs(operator, name).into_iter().filter(|need| !need.interface.within(&exports)).collect();
+        if !missing.is_empty() {
+            return Err(Error::Exports { path: path.clone(), missing });
+        }
+        let permits = Arc::new(Semaphore::new(plugin.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
+        let facts = Arc::new(Facts::of(operator, name, plugin));
+        let loaded = Loaded { engine: engine.clone(), facts, pre, exports, permits };
+        loaded.try_start(path).await?;
+        info!(plugin = %name, component = %path.display(), took = ?begun.elapsed(), "loaded");
+        Ok(Self { inner: Arc::new(loaded) })
+    }
+}
+
+impl Facts {
+    fn of(operator: &Operator, name: &Arc<str>, plugin: &capstan_core::manifest::Plugin) -> Self {
+        let controllers = users(operator, name).map(|controller| {
+            let sources = controller.sources.values().map(|source| &source.gvk);
+            let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
+            let watched = sources.chain(dependents).chain([&controller.primary]).cloned().collect();
+            let (primary, finalizer) = (controller.primary.clone(), controller.finalizer.clone());
+            (Arc::clone(&controller.name), Declared { primary, finalizer, watched })
+        });
+        Self {
+            name: Arc::clone(name),
+            limits: plugin.limits.clone(),
+            capabilities: plugin.capabilities.clone(),
+            config: plugin.config.to_string(),
+            controllers: controllers.collect::<BTreeMap<_, _>>(),
+            memo: Mutex::new(Memo::default()),
+        }
+    }
+}
+
+impl Loaded {
+    /// Starts the component once and looks at the signatures of its exports, which no earlier step does.
+    async fn try_start(&self, path: &Path) -> Result<(), Error> {
+        let Self { engine, facts, pre, exports, .. } = self;
+        let mut output = Output::new(Arc::clone(&facts.name), None, facts.limits.log);
+        output.begin(Call::Start.name());
+        let output = Arc::new(Mutex::new(output));
+        let state = State::new(Arc::clone(facts), None, Arc::default(), Arc::clone(&output));
+        let deadline = Instant::now() + facts.limits.timeout;
+        let _busy = engine.enter();
+        let start = timeout_at(deadline, Instance::start(pre, Arc::clone(exports), state, deadline)).await;
+        let mut output = output.lock();
+        output.finish();
+        let started = match start {
+            Ok(Ok(instance)) => Ok(instance),
+            Ok(Err(error)) => Err(instance::failure(&error, &facts.limits, output.last_words())),
+            Err(_elapsed) => Err(instance::overdue(facts.limits.timeout)),
+        };
+        let mut instance = started.map_err(|source| Error::Start { path: path.to_owned(), source })?;
+        instance.check().map_err(|(interface, error)| Error::Signature {
+            path: path.to_owned(),
+            interface,
+            reason: chain(&error),
+        })
+    }
+}
+
+// === what the manifest needs ===
+
+/// Returns what the plugin `name` has to export for this manifest, in the order of the manifest's fields.
+pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
+    let mut needs = Vec::new();
+    for controller in users(operator, name) {
+        let field = format!("spec.controllers.{}", controller.name);
+        needs.push(Need { interface: Interface::Reconciler, field: format!("{field}.plugin") });
+        for (name, dependent) in &controller.workflow.dependents {
+            dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
+        }
+        for (workflow, standalone) in &controller.standalone {
+            for (name, dependent) in &standalone.dependents {
+                dependent_needs(dependent, &format!("{field}.standalone.{workflow}.dependents.{name}"), &mut needs);
+            }
+        }
+    }
+    needs
+}
+
+fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
+    let mut need = |interface, field: String| needs.push(Need { interface, field });
+    let manage = dependent.manage;
+    // KD-4: a dependent that is only deleted needs no desired state if the manifest says its name.
+    if manage.create || manage.update || (manage.delete && dependent.name.is_none()) {
+        need(Interface::Dependent, field.to_owned());
+    }
+    if let Matching::Export(_) = dependent.matching {
+        need(Interface::Matcher, format!("{field}.match.export"));
+    }
+    let conditions = &dependent.conditions;
+    for (role, condition) in [
+        ("activationCondition", &conditions.activation),
+        ("reconcilePrecondition", &conditions.reconcile_precondition),
+        ("readyPostcondition", &conditions.ready_postcondition),
+        ("deletePostcondition", &conditions.delete_postcondition),
+    ] {
+        if let Some(Condition::Export(_)) = condition {
+            need(Interface::Condition, format!("{field}.{role}.export"));
+        }
+    }
+}
+
+fn users<'a>(operator: &'a Operator, plugin: &'a str) -> impl Iterator<Item = &'a Controller> {
+    operator.controllers.values().filter(move |controller| &*controller.plugin == plugin)
+}
+
+impl Interface {
+    fn within(self, exports: &Indices) -> bool {
+        match self {
+            Self::Reconciler => exports.reconciler.is_some(),
+            Self::Dependent => exports.dependent.is_some(),
+            Self::Matcher => exports.matcher.is_some(),
+            Self::Condition => exports.condition.is_some(),
+        }
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reconciler => "reconciler",
+            Self::Dependent => "dependent",
+            Self::Matcher => "matcher",
+            Self::Condition => "condition",
+        })
+    }
+}
+
+fn listed(missing: &[Need]) -> String {
+    let lines: Vec<_> = missing.iter().map(|need| format!("`{}` ({})", need.interface, need.field)).collect();
+    lines.join(", ")
+}
+
+// === imports and exports ===
+
+/// Compares what a component imports with what the linker has, and says all that is missing at once.
+fn check_imports(component: &Component, linker: &Linker<State>, path: &Path) -> Result<(), Error> {
+    let engine = component.engine();
+    let ty = component.component_type();
+    let names = ty.imports(engine).map(|(name, _)| name).chain(ty.exports(engine).map(|(name, _)| name));
+    if let Some(found) = names.filter_map(foreign).next() {
+        return Err(Error::Contract { path: path.to_owned(), found: found.to_owned() });
+    }
+    // Only asked, never run.
+    let mut probe = linker.clone();
+    let mut missing = Vec::new();
+    for (name, import) in ty.imports(engine) {
+        match import.ty {
+            ComponentItem::ComponentInstance(instance) => {
+                let functions = functions(&instance, engine);
+                if !functions.is_empty() {
+                    missing.extend(lacking(name, &functions, &mut probe));
+                }
+            }
+            ComponentItem::Type(_) => {}
+            _ => missing.push(format!("`{name}`")),
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Error::Imports { path: path.to_owned(), missing }) }
+}
+
+/// Returns the version of the contract that a name speaks of, if this daemon does not serve it.
+fn foreign(name: &str) -> Option<&str> {
+    let (package, _, version) = parts(name)?;
+    (package == PACKAGE && !compatible(version, CONTRACT)).then_some(version)
+}
+
+/// Splits `wasi:io/poll@0.2.6` into package, interface and version.
+fn parts(name: &str) -> Option<(&str, &str, &str)> {
+    let (package, rest) = name.split_once('/')?;
+    let (interface, version) = rest.split_once('@')?;
+    Some((package, interface, version))
+}
+
+/// Whether two versions are the same up to what may be added: `0.1.7` and `0.1.0` are.
+fn compatible(one: &str, other: &str) -> bool {
+    let head = |version: &str| {
+        let mut numbers = version.splitn(3, '.').map(str::to_owned);
+        (numbers.next(), numbers.next())
+    };
+    head(one) == head(other)
+}
+
+/// Returns the functions and resources of an imported interface; one without is there for its types only.
+fn functions(instance: &types::ComponentInstance, engine: &wasmtime::Engine) -> Vec<String> {
+    let items = instance.exports(engine);
+    let callable = items.filter(|(_, item)| matches!(item.ty, ComponentItem::ComponentFunc(_) | ComponentItem::Resource(_)));
+    callable.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Returns what an import asks for in vain.
+fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>) -> Vec<String> {
+    let Some((package, interface, version)) = parts(name) else {
+        return vec![format!("`{name}`")];
+    };
+    match package {
+        PACKAGE => {
+            let known = format!("{PACKAGE}/{interface}@{CONTRACT}");
+            // Interfaces are instances, so a function of that name can be defined unless there is one.
+            if !defined(probe, None, &known) {
+                return vec![format!("the interface `{interface}` of {PACKAGE} {version}, which has more than {CONTRACT}")];
+            }
+            let unknown = functions.iter().filter(|function| !defined(probe, Some(&known), function));
+            unknown
+                .map(|function| {
+                    format!("`{interface}.{function}` of {PACKAGE} {version}, which has more than {CONTRACT}")
+                })
+                .collect()
+        }
+        "wasi:http" | "wasi:sockets" => {
+            vec![format!("`{name}`: components have no network; build without it, or stub it out")]
+        }
+        package if !WASI.contains(&package) => vec![format!("`{name}`")],
+        _ if !compatible(version, "0.2.0") => vec![format!("`{name}`: the daemon has WASI 0.2")],
+        // Which of its interfaces and functions there are is asked by linking.
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the linker has something under that name. It has no question for this, but refuses to define a name twice.
+fn defined(linker: &mut Linker<State>, interface: Option<&str>, name: &str) -> bool {
+    let mut place = match interface {
+        None => linker.root(),
+        Some(interface) => match linker.instance(interface) {
+            Ok(instance) => instance,
+            Err(_) => return true,
+        },
+    };
+    place.func_new(name, |_, _, _, _| Ok(())).is_err()
+}
+
+/// Returns the exports that the daemon calls.
+fn find_exports(pre: &InstancePre<State>, path: &Path) -> Result<Indices, Error> {
+    let component = pre.component();
+    let bad = |interface, error: &wasmtime::Error| Error::Signature {
+        path: path.to_owned(),
+        interface,
+        reason: chain(error),
+    };
+    let exported = |interface: &str| component.get_export_index(None, &format!("{PACKAGE}/{interface}@{CONTRACT}"));
+    let mut found = Indices::default();
+    if exported("reconciler").is_some() {
+        found.reconciler = Some(reconciler::GuestIndices::new(pre).map_err(|error| bad("reconciler", &error))?);
+    }
+    if exported("cleaner").is_some() {
+        found.cleaner = Some(cleaner::GuestIndices::new(pre).map_err(|error| bad("cleaner", &error))?);
+    }
+    if exported("error-handler").is_some() {
+        found.error_handler = Some(error_handler::GuestIndices::new(pre).map_err(|error| bad("error-handler", &error))?);
+    }
+    if exported("dependent").is_some() {
+        found.dependent = Some(dependent::GuestIndices::new(pre).map_err(|error| bad("dependent", &error))?);
+    }
+    if exported("condition").is_some() {
+        found.condition = Some(condition::GuestIndices::new(pre).map_err(|error| bad("condition", &error))?);
+    }
+    if let Some(matcher) = exported("matcher") {
+        let function = component.get_export_index(Some(&matcher), "match");
+        let missing = || bad("matcher", &wasmtime::format_err!("there is no function `match`"));
+        found.matcher = Some(function.ok_or_else(missing)?);
+    }
+    Ok(found)
+}
+
+/// Writes an error with its causes in one line.
+fn chain(error: &wasmtime::Error) -> String {
+    format!("{error:#}")
+}
+
+// === compiled code ===
+
+/// Returns the compiled component of a file. Reading and compiling happens on threads that end with it: they and what
+/// they have allocated would otherwise stay for ever.
+async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Component, Error> {
+    // One core is left to those who are at work.
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1));
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|n| format!("compile-{n}")).build();
+    let pool = pool.map_err(|error| Error::Prepare(error.to_string()))?;
+    let (tell, told) = oneshot::channel();
+    let (engine, cache, path) = (engine.wasm().clone(), cache.clone(), path.to_owned());
+    pool.spawn(move || {
+        // Nobody waits any more if this fails.
+        drop(tell.send(read(&engine, &cache, &path)));
+    });
+    told.await.map_err(|_| Error::Prepare("the thread that compiles is gone".to_owned()))?
+}
+
+/// Reads a component: out of the cache, or compiled.
+fn read(engine: &wasmtime::Engine, cache: &CodeCache, path: &Path) -> Result<Component, Error> {
+    let wasm = fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let path = path.to_owned();
+    match Sort::of(&wasm) {
+        Sort::NotWasm => return Err(Error::NotWasm { path }),
+        Sort::CoreModule => return Err(Error::CoreModule { path }),
+        Sort::Truncated => return Err(Error::Truncated { path, length: wasm.len() }),
+        Sort::Component => {}
+    }
+    let invalid = |error| Error::Compile { path: path.clone(), reason: chain(&error) };
+    let Some(dir) = &cache.dir else {
+        return Component::from_binary(engine, &wasm).map_err(invalid);
+    };
+    let file = dir.join(entry(engine, &wasm));
+    if let Some(component) = recall(engine, &file) {
+        return Ok(component);
+    }
+    let code = engine.precompile_component(&wasm).map_err(invalid)?;
+    match keep(&file, &code) {
+        Ok(()) => prune(dir),
+        Err(error) => warn!(file = %file.display(), %error, "compiled code cannot be kept"),
+    }
+    drop(code);
+    match recall(engine, &file) {
+        Some(component) => Ok(component),
+        None => Component::from_binary(engine, &wasm).map_err(invalid),
+    }
+}
+
+impl Sort {
+    fn of(bytes: &[u8]) -> Self {
+        const MAGIC: &[u8] = b"\0asm";
+        // Version and layer: a component is layer 1.
+        const MODULE: &[u8] = b"\x01\0\0\0";
+        if !bytes.starts_with(MAGIC) {
+            return if !bytes.is_empty() && MAGIC.starts_with(bytes) { Self::Truncated } else { Self::NotWasm };
+        }
+        match bytes.get(4..8) {
+            None => Self::Truncated,
+            Some(MODULE) => Self::CoreModule,
+            Some(_) if sections_end(bytes.get(8..).unwrap_or_default()) => Self::Component,
+            Some(_) => Self::Truncated,
+        }
+    }
+}
+
+/// Whether a sequence of sections, each a byte, a length and so many bytes, ends where the bytes end.
+fn sections_end(mut bytes: &[u8]) -> bool {
+    while let Some((_id, rest)) = bytes.split_first() {
+        let Some((length, rest)) = leb128(rest) else { return false };
+        let Some(rest) = usize::try_from(length).ok().and_then(|length| rest.get(length..)) else { return false };
+        bytes = rest;
+    }
+    true
+}
+
+/// Reads a number in groups of seven bits, lowest first.
+fn leb128(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0;
+    for (n, &byte) in bytes.iter().enumerate().take(5) {
+        number |= u64::from(byte & 0x7f) << (7 * n);
+        if byte & 0x80 == 0 {
+            return Some((number, bytes.get(n + 1..)?));
+        }
+    }
+    None
+}
+
+impl CodeCache {
+    /// Keeps compiled code in this folder, which is made if it does not exist. It must be ours alone, because what is in
+    /// there is run without being checked; if it is not, or cannot be written, there is a warning and each start
+    /// compiles again.
+    pub fn at(dir: &Path) -> Self {
+        match private(dir) {
+            Ok(()) => Self { dir: Some(dir.into()) },
+            Err(error) => {
+                warn!(dir = %dir.display(), %error, "no folder for compiled code; components are compiled at each start");
+                Self::none()
+            }
+        }
+    }
+
+    /// Keeps nothing.
+    pub fn none() -> Self {
+        Self { dir: None }
+    }
+}
+
+/// Makes a folder that only this user can use, or finds out that it is one.
+fn private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let metadata = fs::symlink_metadata(dir)?;
+    let refuse = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if !metadata.is_dir() {
+        return refuse("it is not a folder");
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return refuse("it belongs to another user");
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return refuse("others can use it; its mode should be 0700");
+    }
+    let probe = dir.join(format!("{}.probe", std::process::id()));
+    fs::write(&probe, [])?;
+    fs::remove_file(&probe)
+}
+
+/// Returns the name under which the code of a component is kept: what it was made of, and for which engine.
+fn entry(engine: &wasmtime::Engine, wasm: &[u8]) -> String {
+    let digest = ring::digest::digest(&SHA256, wasm);
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    format!("{}-{:016x}.cwasm", hex(digest.as_ref()), hasher.finish())
+}
+
+/// Returns what was kept under a name; none if it is not there or not what was written.
+fn recall(engine: &wasmtime::Engine, file: &Path) -> Option<Component> {
+    let known = match intact(file) {
+        Ok(intact) => intact,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            warn!(file = %file.display(), %error, "compiled code cannot be read");
+            return None;
+        }
+    };
+    let component = if known { map_compiled(engine, file).ok() } else { None };
+    if component.is_none() {
+        warn!(file = %file.display(), "compiled code is damaged; compiling again");
+    }
+    component
+}
+
+/// Whether a file ends with the digest of what stands before. (What reads it looks at sections by offset, and not at the
+/// end.)
+fn intact(file: &Path) -> io::Result<bool> {
+    let mut file = File::open(file)?;
+    let length = file.metadata()?.len();
+    let Some(length) = length.checked_sub(SHA256_OUTPUT_LEN as u64) else { return Ok(false) };
+    let mut context = Context::new(&SHA256);
+    let mut code = Read::by_ref(&mut file).take(length);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match code.read(&mut buffer)? {
+            0 => break,
+            n => context.update(buffer.get(..n).unwrap_or_default()),
+        }
+    }
+    let mut digest = [0; SHA256_OUTPUT_LEN];
+    file.seek(SeekFrom::Start(length))?;
+    file.read_exact(&mut digest)?;
+    Ok(context.finish().as_ref() == digest)
+}
+
+/// Writes compiled code with its digest, all or nothing.
+fn keep(file: &Path, code: &[u8]) -> io::Result<()> {
+    let draft = file.with_extension(format!("{}.draft", std::process::id()));
+    let write = || {
+        let mut out = File::create(&draft)?;
+        out.write_all(code)?;
+        out.write_all(ring::digest::digest(&SHA256, code).as_ref())?;
+        out.sync_all()?;
+        fs::rename(&draft, file)
+    };
+    let written = write();
+    if written.is_err() {
+        // It may not even have been made.
+        drop(fs::remove_file(&draft));
+    }
+    written
+}
+
+/// Removes all but the youngest entries. Code that is in use stays mapped.
+fn prune(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    let mut files: Vec<_> = entries
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "cwasm" || extension == "draft"))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    files.sort_by(|one, other| other.cmp(one));
+    for (_, file) in files.iter().skip(KEEP) {
+        if let Err(error) = fs::remove_file(file) {
+            warn!(file = %file.display(), %error, "an old entry stays");
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

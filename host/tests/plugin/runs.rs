@@ -1,0 +1,202 @@
+//! What a test hands to a plugin: a manifest, and a run that answers from a script and records what it was asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use capstan_core::cluster::Deletion;
+use capstan_core::guest::{
+    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, RetryInfo, Run,
+    RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
+};
+use capstan_core::manifest::{
+    Capabilities, Conditions, Controller, Dependent, Limits, Manage, MappingKeys, Matching, Namespaces, Operator, Permission,
+    Plugin, Workflow,
+};
+use capstan_core::object::{Gvk, ObjectRef};
+use futures::future::{self, BoxFuture};
+use parking_lot::Mutex;
+
+/// What a scripted run answers to `workflow`.
+pub type OnWorkflow = Box<dyn Fn(WorkflowCall) -> BoxFuture<'static, Result<WorkflowResult, CallError>> + Send + Sync>;
+
+/// A run of the controller `web` for the primary `default/page`.
+#[derive(Default)]
+pub struct Script {
+    /// What was asked, one line each.
+    pub asked: Mutex<Vec<String>>,
+    /// Values kept, whatever their lifetime.
+    pub memos: Mutex<BTreeMap<String, String>>,
+    /// What `find_named` answers, by name.
+    pub objects: BTreeMap<String, String>,
+    /// What `workflow` answers; none: an empty result.
+    pub on_workflow: Option<OnWorkflow>,
+    /// Writes never end.
+    pub hang: bool,
+}
+
+impl Script {
+    fn ask(&self, what: String) {
+        self.asked.lock().push(what);
+    }
+
+    fn answer(&self, what: String) -> BoxFuture<'_, Result<String, CallError>> {
+        self.ask(what);
+        if self.hang { Box::pin(future::pending()) } else { Box::pin(future::ready(Ok(r#"{"metadata":{"name":"written"}}"#.to_owned()))) }
+    }
+}
+
+impl Run for Script {
+    fn info(&self) -> RunInfo {
+        RunInfo {
+            controller: "web".into(),
+            primary: ObjectRef::namespaced("default", "page"),
+            retry: Some(RetryInfo { attempt: 2, last: true }),
+            primary_deleted: false,
+            final_state_unknown: false,
+        }
+    }
+
+    fn next_imminent(&self) -> bool {
+        true
+    }
+
+    fn settings(&self) -> String {
+        r#"{"daemon":{"namespace":"capstan"}}"#.to_owned()
+    }
+
+    fn find_all(&self, query: Query) -> Result<Page, CallError> {
+        self.ask(format!("find all in {:?}, {:?}, at most {:?}", query.place, query.selection, query.limit));
+        Ok(Page::default())
+    }
+
+    fn find_one(&self, place: Place) -> Result<Option<String>, CallError> {
+        self.ask(format!("find one in {place:?}"));
+        Err(CallError::new(CallReason::Ambiguous, "there are two"))
+    }
+
+    fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError> {
+        self.ask(format!("find {key} in {place:?}"));
+        Ok(self.objects.get(&*key.name).cloned())
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
+        self.answer(format!("{:?} with {:?}", request.verb, request.options))
+    }
+
+    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
+        self.ask(format!("remove {} {} with {deletion:?}", target.gvk, target.key));
+        Box::pin(future::ready(Ok(())))
+    }
+
+    fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
+        self.answer(format!("add finalizer {finalizer:?}"))
+    }
+
+    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
+        self.answer(format!("remove finalizer {finalizer:?}"))
+    }
+
+    fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError> {
+        self.ask(format!("compare {:?} ignoring {:?}", question.by, question.ignore));
+        Ok(MatchResult::Differs("/data".to_owned()))
+    }
+
+    fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
+        self.ask(format!("workflow {call:?}"));
+        match &self.on_workflow {
+            Some(on_workflow) => on_workflow(call),
+            None => Box::pin(future::ready(Ok(WorkflowResult::default()))),
+        }
+    }
+
+    fn last_result(&self, _name: Option<&str>) -> Option<WorkflowResult> {
+        None
+    }
+
+    fn memo(&self, _lifetime: Lifetime, key: &str) -> Option<String> {
+        self.memos.lock().get(key).cloned()
+    }
+
+    fn set_memo(&self, _lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
+        match value {
+            Some(value) => self.memos.lock().insert(key.to_owned(), value),
+            None => self.memos.lock().remove(key),
+        };
+        Ok(())
+    }
+
+    fn publish(&self, event: Event) {
+        self.ask(format!("event {} {}", event.reason, event.message));
+    }
+}
+
+/// Returns an operator with the plugin `guest` and the controller `web`, which may apply ConfigMaps and watches Services.
+pub fn operator(component: &Path, limits: Limits) -> Operator {
+    let verbs = BTreeSet::from([Permission::Apply, Permission::Delete]);
+    let capabilities = Capabilities { kubernetes: BTreeMap::from([(gvk("v1", "ConfigMap"), verbs)]) };
+    let config = serde_json::json!({ "pageTitle": "hello" });
+    let plugin = Plugin { component: component.to_owned(), limits, capabilities, config };
+    let workflow = Workflow { dependents: BTreeMap::from([("service".into(), read_only(gvk("v1", "Service")))]), ..Workflow::default() };
+    Operator {
+        name: "test".into(),
+        plugins: BTreeMap::from([("guest".into(), plugin)]),
+        controllers: BTreeMap::from([("web".into(), controller(workflow))]),
+    }
+}
+
+fn controller(workflow: Workflow) -> Controller {
+    Controller {
+        name: "web".into(),
+        plugin: "guest".into(),
+        primary: gvk("sample.capstan.dev/v1", "WebPage"),
+        namespaces: Namespaces::All,
+        label_selector: None,
+        generation_aware: true,
+        finalizer: Some("sample.capstan.dev/finalizer".into()),
+        field_manager: "web".into(),
+        server_side_apply: true,
+        retry: None,
+        rate_limit: None,
+        max_interval: None,
+        concurrency: 8,
+        indexes: BTreeMap::new(),
+        sources: BTreeMap::new(),
+        workflow,
+        standalone: BTreeMap::new(),
+    }
+}
+
+/// Returns a dependent that the daemon does not write.
+pub fn read_only(gvk: Gvk) -> Dependent {
+    Dependent {
+        gvk,
+        depends_on: BTreeSet::new(),
+        manage: Manage { create: false, update: false, delete: false },
+        garbage_collected: true,
+        create_only: false,
+        server_side_apply: None,
+        matching: Matching::Usual,
+        source: None,
+        name: None,
+        mapping: MappingKeys::default(),
+        conditions: Conditions::default(),
+        config: serde_json::Value::Null,
+    }
+}
+
+pub fn gvk(api_version: &str, kind: &str) -> Gvk {
+    Gvk::parse(api_version, kind).unwrap()
+}
+
+/// Writes a component into a folder.
+pub fn write(dir: &tempfile::TempDir, name: &str, wasm: &[u8]) -> PathBuf {
+    let file = dir.path().join(format!("{name}.wasm"));
+    std::fs::write(&file, wasm).unwrap();
+    file
+}
+
+/// Returns a run that answers nothing in particular.
+pub fn script() -> Arc<Script> {
+    Arc::new(Script::default())
+}
