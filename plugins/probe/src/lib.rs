@@ -1,1 +1,184 @@
-//! To be written.
+//! Does what its primary says: the test guest of the daemon's scenarios. The language of its spec is in `README.md`.
+
+mod spec;
+mod steps;
+
+use std::time::Duration;
+
+use capstan_guest::{
+    Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Json,
+    Match, Matchers, Reconciler, Result, Update, info,
+};
+use serde_json::{Map, Value, json};
+use spec::{Cleanup, Next, OnError, Probe, Reconcile};
+use steps::Seen;
+
+struct Prober;
+
+impl Reconciler for Prober {
+    type Primary = Probe;
+
+    fn reconcile(probe: &Probe) -> Result<Update> {
+        let asked = &probe.spec.reconcile;
+        let seen = steps::run(&asked.steps, probe)?;
+        let mut update = answer(asked, seen, probe);
+        if let Some(ms) = asked.reschedule {
+            update = update.reschedule(millis(ms));
+        }
+        if let Some(version) = &asked.only_at {
+            update = update.only_at(version);
+        }
+        Ok(update)
+    }
+}
+
+/// Returns what is written to the primary.
+fn answer(asked: &Reconcile, seen: Seen, probe: &Probe) -> Update {
+    if asked.bad_json {
+        return Update::unchecked_status(Json::unchecked(r#"{"status": "#));
+    }
+    let status = status(asked.status.as_ref(), seen, probe);
+    if let Some(name) = &asked.other_name {
+        let document =
+            json!({ "metadata": { "name": name }, "status": status.unwrap_or_default() });
+        return Update::unchecked_status(Json::unchecked(document.to_string()));
+    }
+    match (&asked.object, status) {
+        (None, None) => Update::nothing(),
+        (None, Some(status)) => Update::status(status),
+        (Some(object), None) => Update::object(object),
+        (Some(object), Some(status)) => Update::object_and_status(object, status),
+    }
+}
+
+/// Returns the asked status, what was seen and the generation; none if there is neither of the first two.
+fn status(
+    asked: Option<&Map<String, Value>>,
+    seen: Seen,
+    probe: &Probe,
+) -> Option<Map<String, Value>> {
+    if asked.is_none() && seen.is_empty() {
+        return None;
+    }
+    let mut status = asked.cloned().unwrap_or_default();
+    status.extend(seen);
+    status.insert(
+        "observedGeneration".to_owned(),
+        json!(probe.metadata.generation),
+    );
+    Some(status)
+}
+
+impl Cleaner for Prober {
+    type Primary = Probe;
+
+    fn cleanup(probe: &Probe) -> Result<Delete> {
+        let Cleanup {
+            steps,
+            keep,
+            reschedule,
+        } = &probe.spec.cleanup;
+        log(&steps::run(steps, probe)?);
+        Ok(match (keep, reschedule) {
+            (false, _) => Delete::remove_finalizer(),
+            (true, None) => Delete::keep_finalizer(),
+            (true, Some(ms)) => Delete::keep_finalizer_for(millis(*ms)),
+        })
+    }
+}
+
+impl ErrorHandler for Prober {
+    type Primary = Probe;
+
+    fn handle_error(probe: &Probe, failure: &Failure) -> Result<ErrorControl> {
+        let Some(OnError {
+            steps,
+            status,
+            failure: show,
+            next,
+        }) = &probe.spec.on_error
+        else {
+            return Ok(ErrorControl::unhandled());
+        };
+        let mut seen = steps::run(steps, probe)?;
+        if *show {
+            seen.insert("failure".to_owned(), steps::value(failure)?);
+        }
+        let status = self::status(status.as_ref(), seen, probe);
+        let control = status.map_or_else(ErrorControl::handled, ErrorControl::status);
+        Ok(match next {
+            Next::Retry => control,
+            Next::Stop => control.stop(),
+            Next::Reschedule(ms) => control.reschedule(millis(*ms)),
+        })
+    }
+}
+
+impl Dependents for Prober {
+    type Primary = Probe;
+
+    fn desired(name: &str, probe: &Probe) -> Result<Json> {
+        let Some(object) = probe.spec.dependents.get(name) else {
+            return Err(format!("spec.dependents has no `{name}`").into());
+        };
+        let mut object = object.clone();
+        if let Some(steps) = object.remove("$do") {
+            log(&steps::run(&spec::steps(steps)?, probe)?);
+        }
+        match object.remove("$text") {
+            Some(Value::String(text)) => Ok(Json::unchecked(text)),
+            Some(_) => Err("$text is a text".into()),
+            None => Json::of(&object),
+        }
+    }
+}
+
+impl Matchers for Prober {
+    type Primary = Probe;
+
+    fn matches(name: &str, actual: &Json, desired: &Json, probe: &Probe) -> Result<Match> {
+        if let Some(matcher) = probe.spec.matchers.get(name) {
+            log(&steps::run(&matcher.steps, probe)?);
+        }
+        let data = |object: &Json| {
+            object
+                .parse::<Map<String, Value>>()
+                .map(|object| object.get("data").cloned())
+        };
+        Ok(Match::equal("data", &data(actual)?, &data(desired)?))
+    }
+}
+
+impl Conditions for Prober {
+    type Primary = Probe;
+
+    fn is_met(name: &str, dependent: &str, probe: &Probe) -> Result<Condition> {
+        let spec::Condition { steps, met, detail } = match probe.spec.conditions.get(name) {
+            Some(Value::Bool(met)) => return Ok((*met).into()),
+            Some(condition) => serde_json::from_value(condition.clone())?,
+            None => {
+                return Err(
+                    format!("spec.conditions has no `{name}`, asked for `{dependent}`").into(),
+                );
+            }
+        };
+        log(&steps::run(&steps, probe)?);
+        Ok(Condition { met, detail })
+    }
+}
+
+capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Dependents, Matchers, Conditions);
+
+/// Logs what was seen where there is no status to put it into.
+fn log(seen: &Seen) {
+    for (name, sight) in seen {
+        info!("seen", name, sight);
+    }
+}
+
+fn millis(ms: u32) -> Duration {
+    Duration::from_millis(ms.into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,251 @@
-//! To be written.
+//! Write a Kubernetes operator as a WebAssembly component for Capstan.
+//!
+//! This is all of it: the types of the custom resource, what its dependents should be, what to say in its status.
+//!
+//! ```
+//! use capstan_guest::{Metadata, Reconciler, Result, Update, dependents, info, secondary};
+//! use serde::{Deserialize, Serialize};
+//! use serde_json::{Value, json};
+//!
+//! #[derive(Deserialize)]
+//! struct WebPage {
+//!     metadata: Metadata,
+//!     spec: Spec,
+//! }
+//!
+//! #[derive(Deserialize)]
+//! struct Spec {
+//!     html: String,
+//! }
+//!
+//! #[derive(Serialize)]
+//! #[serde(rename_all = "camelCase")]
+//! struct Status {
+//!     are_we_good: bool,
+//! }
+//!
+//! struct WebPageOperator;
+//!
+//! impl Reconciler for WebPageOperator {
+//!     type Primary = WebPage;
+//!
+//!     fn reconcile(page: &WebPage) -> Result<Update> {
+//!         if !page.spec.html.contains("<html") {
+//!             return Err("spec.html is not an HTML page".into());
+//!         }
+//!         let ready = secondary("deployment")?.is_some_and(|d| d["status"]["readyReplicas"].as_u64() > Some(0));
+//!         info!("reconciled", page = page.metadata.name, ready);
+//!         Ok(Update::status(Status { are_we_good: ready }))
+//!     }
+//! }
+//!
+//! #[dependents]
+//! impl WebPageOperator {
+//!     #[desired("html-config")]
+//!     fn configmap(page: &WebPage) -> Value {
+//!         json!({
+//!             "apiVersion": "v1",
+//!             "kind": "ConfigMap",
+//!             "metadata": { "name": page.metadata.name },
+//!             "data": { "index.html": page.spec.html },
+//!         })
+//!     }
+//! }
+//!
+//! capstan_guest::export!(WebPageOperator: Reconciler, Dependents);
+//! #
+//! # let page: WebPage = serde_json::from_value(json!({ "metadata": { "name": "a" }, "spec": { "html": "<html/>" } }))?;
+//! # assert_eq!(WebPageOperator::reconcile(&page), Ok(Update::status(json!({ "areWeGood": false }))));
+//! # Ok::<_, serde_json::Error>(())
+//! ```
+//!
+//! Put `crate-type = ["cdylib"]` under `[lib]` in `Cargo.toml` and build with
+//! `cargo build --release --target wasm32-wasip2`: the result is the component that a manifest names.
+//!
+//! # What a component can do
+//!
+//! It implements what it needs, and names that in [`export!`]: a [`Reconciler`], a [`Cleaner`], an [`ErrorHandler`],
+//! [`Dependents`], [`Matchers`], [`Conditions`]. While it is called it may ask the daemon:
+//!
+//! | for | with |
+//! | --- | --- |
+//! | objects of the daemon's caches | [`secondary`], [`secondaries`], [`cache`] |
+//! | the run: retry, time left, settings | [`context`] |
+//! | writes | [`operations`] |
+//! | workflows run by hand, and results | [`workflow`] |
+//! | values that outlive the call | [`memo`] |
+//! | Kubernetes Events | [`recorder`] |
+//! | its configuration | [`config`] |
+//! | log lines | [`info!`], [`warn!`] and the like |
+//! | time and chance | [`system`] |
+//!
+//! A component imports only what it uses. An [`Error`] is made from anything that can be shown, by `?` or `into()`. A panic ends
+//! the call, and its message is in the daemon's log.
+//!
+//! # Tests
+//!
+//! The functions above are ordinary functions: `cargo test` calls them, and [`test::with`] stands in for the daemon.
+
+// What `#[dependents]` and the like write refers to the crate by its name.
+#[cfg(test)]
+extern crate self as capstan_guest;
+
+mod answers;
+#[doc(hidden)]
+pub mod bindings;
+pub mod cache;
+pub mod config;
+pub mod context;
+#[cfg(not(target_arch = "wasm32"))]
+mod double;
+mod error;
+mod exports;
+#[doc(hidden)]
+pub mod glue;
+mod json;
+pub mod log;
+pub mod memo;
+pub mod operations;
+pub mod recorder;
+pub mod system;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod test;
+pub mod workflow;
+
+pub use answers::{Condition, Delete, ErrorControl, Match, Update};
+pub use cache::{secondaries, secondary};
+pub use error::{Error, Reason, Result};
+pub use exports::{
+    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Matchers, Origin,
+    Reconciler,
+};
+pub use json::{Json, Metadata};
+pub use operations::ObjectRef;
+
+/// Says what dependents should look like: each function of the block is the desired state of one.
+///
+/// A function takes the primary by reference, or nothing, and returns anything that serializes to the object, or a `Result` of
+/// it. Its name is the dependent's, with `-` for `_`; `#[desired("name")]` above it says another.
+///
+/// ```
+/// use capstan_guest::{Result, dependents};
+/// use serde_json::{Value, json};
+/// # #[derive(serde::Deserialize)]
+/// # struct WebPage { html: String }
+/// # struct WebPageOperator;
+///
+/// #[dependents]
+/// impl WebPageOperator {
+///     fn service(page: &WebPage) -> Value {
+///         json!({ "kind": "Service" })
+///     }
+///
+///     #[desired("html-config")]
+///     fn configmap(page: &WebPage) -> Result<Value> {
+///         Ok(json!({ "kind": "ConfigMap", "data": { "index.html": page.html } }))
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: Dependents);
+/// ```
+pub use capstan_guest_macros::dependents;
+
+/// Compares dependents in the component's own way: each function of the block is one comparison.
+///
+/// A function takes the actual object, the desired one and the primary, each by reference and of a type of the author; the
+/// primary may be left out. It returns a `Match` or a `Result` of it. Its name is what the manifest says after `export:`, with `-` for `_`;
+/// `#[matcher("name")]` above it says another.
+///
+/// ```
+/// use capstan_guest::{Match, matchers};
+/// # use std::collections::BTreeMap;
+/// # #[derive(serde::Deserialize)]
+/// # struct ConfigMap { data: BTreeMap<String, String> }
+/// # struct WebPageOperator;
+///
+/// #[matchers]
+/// impl WebPageOperator {
+///     fn same_data(actual: &ConfigMap, desired: &ConfigMap) -> Match {
+///         Match::equal("data", &actual.data, &desired.data)
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: Matchers);
+/// ```
+pub use capstan_guest_macros::matchers;
+
+/// Decides conditions of a workflow: each function of the block is one condition.
+///
+/// A function takes the primary by reference, and if it likes the name of the dependent as `&str`. It returns a `bool`, or a
+/// `Condition` to add a detail, or a `Result` of either. Its name is what the manifest says after `export:`, with `-` for `_`;
+/// `#[condition("name")]` above it says another.
+///
+/// ```
+/// use capstan_guest::{Result, cache, conditions};
+/// use serde_json::Value;
+/// # #[derive(serde::Deserialize)]
+/// # struct WebPage { exposed: bool }
+/// # struct WebPageOperator;
+///
+/// #[conditions]
+/// impl WebPageOperator {
+///     fn is_exposed(page: &WebPage) -> bool {
+///         page.exposed
+///     }
+///
+///     fn is_there(_page: &WebPage, dependent: &str) -> Result<bool> {
+///         Ok(cache::source(dependent).one::<Value>()?.is_some())
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: Conditions);
+/// ```
+pub use capstan_guest_macros::conditions;
+
+/// Exports what a type implements; a component has one such line.
+///
+/// ```
+/// # use capstan_guest::{Reconciler, Result, Update};
+/// # struct WebPageOperator;
+/// # impl Reconciler for WebPageOperator {
+/// #     type Primary = serde_json::Value;
+/// #     fn reconcile(_: &serde_json::Value) -> Result<Update> { Ok(Update::nothing()) }
+/// # }
+/// capstan_guest::export!(WebPageOperator: Reconciler);
+/// ```
+///
+/// What it names must be implemented:
+///
+/// ```compile_fail
+/// struct WebPageOperator;
+/// capstan_guest::export!(WebPageOperator: Reconciler);
+/// ```
+///
+/// A component may serve several controllers of a manifest, each by its name there:
+///
+/// ```
+/// # use capstan_guest::{Cleaner, Delete, Reconciler, Result, Update};
+/// # use serde_json::Value;
+/// # struct WebPageOperator;
+/// # struct ThemeOperator;
+/// # impl Reconciler for WebPageOperator {
+/// #     type Primary = Value;
+/// #     fn reconcile(_: &Value) -> Result<Update> { Ok(Update::nothing()) }
+/// # }
+/// # impl Reconciler for ThemeOperator {
+/// #     type Primary = Value;
+/// #     fn reconcile(_: &Value) -> Result<Update> { Ok(Update::nothing()) }
+/// # }
+/// # impl Cleaner for ThemeOperator {
+/// #     type Primary = Value;
+/// #     fn cleanup(_: &Value) -> Result<Delete> { Ok(Delete::remove_finalizer()) }
+/// # }
+/// capstan_guest::export!(
+///     "webpage" => WebPageOperator: Reconciler;
+///     "theme" => ThemeOperator: Reconciler, Cleaner;
+/// );
+/// ```
+pub use capstan_guest_macros::export;
+
+// Where the imports are: the daemon, or in native tests what stands in for it.
+#[cfg(target_arch = "wasm32")]
+use bindings::imports::capstan::operator as daemon;
+#[cfg(not(target_arch = "wasm32"))]
+use double as daemon;

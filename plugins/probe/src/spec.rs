@@ -1,0 +1,393 @@
+//! Decides what a `Probe` can ask for. An unknown field is an error, so that a test's typo is found.
+
+use std::collections::BTreeMap;
+
+use capstan_guest::Metadata;
+use capstan_guest::log::Level;
+use capstan_guest::memo::Lifetime;
+use capstan_guest::operations::{By, Mode, ObjectRef, Propagation};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// The primary.
+#[derive(Deserialize)]
+pub(crate) struct Probe {
+    pub(crate) metadata: Metadata,
+    #[serde(default)]
+    pub(crate) spec: Spec,
+}
+
+/// What the exports do, one field each. Other fields are free, for conditions in CEL and the like.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Spec {
+    pub(crate) reconcile: Reconcile,
+    pub(crate) cleanup: Cleanup,
+    pub(crate) on_error: Option<OnError>,
+    /// By the dependent's name: the object as it is, but for `$do` and `$text`.
+    pub(crate) dependents: BTreeMap<String, Map<String, Value>>,
+    pub(crate) matchers: BTreeMap<String, Matcher>,
+    pub(crate) conditions: BTreeMap<String, Value>,
+}
+
+/// What `reconcile` does, and then answers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Reconcile {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    /// The status to write; what the steps saw and `observedGeneration` are added.
+    pub(crate) status: Option<Map<String, Value>>,
+    /// The object to write.
+    pub(crate) object: Option<Value>,
+    /// Milliseconds until the next run.
+    pub(crate) reschedule: Option<u32>,
+    /// The `resourceVersion` at which alone is written.
+    pub(crate) only_at: Option<String>,
+    /// A status document that is no JSON.
+    pub(crate) bad_json: bool,
+    /// A status document of another primary.
+    pub(crate) other_name: Option<String>,
+}
+
+/// What `cleanup` does, and then answers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Cleanup {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    /// Whether the finalizer is kept.
+    pub(crate) keep: bool,
+    /// Milliseconds until the next call, if it is kept.
+    pub(crate) reschedule: Option<u32>,
+}
+
+/// What `handle-error` does, and then answers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct OnError {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    /// The status to write; with `failure: true`, what failed is added as `failure`.
+    pub(crate) status: Option<Map<String, Value>>,
+    pub(crate) failure: bool,
+    pub(crate) next: Next,
+}
+
+/// How to go on after a failure.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Next {
+    #[default]
+    Retry,
+    Stop,
+    Reschedule(u32),
+}
+
+/// What a matcher does before it compares `data`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Matcher {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+}
+
+/// What a condition does and answers, if it is more than true or false.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Condition {
+    #[serde(rename = "do", default, deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    pub(crate) met: bool,
+    pub(crate) detail: Option<Value>,
+}
+
+/// One thing to do, and how what it sees is kept: `{ read: {…}, as: pods, show: [/spec] }`.
+pub(crate) struct Step {
+    pub(crate) deed: Deed,
+    pub(crate) keep: Keep,
+}
+
+/// How what a step sees is kept.
+pub(crate) struct Keep {
+    /// `as`: the name under which it is kept; else that of the deed.
+    pub(crate) name: Option<String>,
+    /// `show`: the fields of an object that are kept, as JSON pointers; none = its name only.
+    pub(crate) show: Vec<String>,
+    /// `mayFail`: whether a refusal is kept, too; else it fails the call.
+    pub(crate) may_fail: bool,
+}
+
+/// What there is to do.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Deed {
+    /// Fails with this text.
+    Fail(String),
+    /// Fails until there have been so many retries.
+    FailTimes(u32),
+    /// Panics.
+    Trap,
+    /// Never ends.
+    Loop,
+    /// Allocates without end.
+    Allocate,
+    /// Calls itself without end.
+    Recurse,
+    /// Spins for so many milliseconds.
+    BusyMs(u32),
+    /// Prints so many bytes, in lines of 80.
+    Print(usize),
+    /// Prints a text as it is.
+    PrintText(String),
+    Log(Log),
+    Event(Event),
+    Memo(Memo),
+    Write(Write),
+    Read(Read),
+    Compare(Compare),
+    Workflow(Workflow),
+    Dependent(Dependent),
+    /// Keeps what the daemon says about the run.
+    See(Vec<Sight>),
+}
+
+/// What the daemon says about the run.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Sight {
+    Run,
+    Retry,
+    NextImminent,
+    TimeLeftMs,
+    Settings,
+    Config,
+    Now,
+    NowMs,
+    Uuid,
+    Random,
+    Primary,
+}
+
+impl Sight {
+    /// Returns the name under which it is kept.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Retry => "retry",
+            Self::NextImminent => "nextImminent",
+            Self::TimeLeftMs => "timeLeftMs",
+            Self::Settings => "settings",
+            Self::Config => "config",
+            Self::Now => "now",
+            Self::NowMs => "nowMs",
+            Self::Uuid => "uuid",
+            Self::Random => "random",
+            Self::Primary => "primary",
+        }
+    }
+}
+
+/// A line of the log.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Log {
+    #[serde(default = "info")]
+    pub(crate) level: Level,
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) fields: BTreeMap<String, String>,
+}
+
+/// A Kubernetes Event.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Event {
+    #[serde(default)]
+    pub(crate) warning: bool,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) key: Option<String>,
+    pub(crate) action: Option<String>,
+    pub(crate) component: Option<String>,
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// A value kept by the daemon: exactly one of `put`, `get`, `count` and `remove` names the key.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Memo {
+    pub(crate) lifetime: Lifetime,
+    pub(crate) put: Option<String>,
+    #[serde(default)]
+    pub(crate) value: Value,
+    pub(crate) get: Option<String>,
+    pub(crate) count: Option<String>,
+    pub(crate) remove: Option<String>,
+}
+
+/// A write: an object for `create`, `apply`, `update`, `edit`; a target for the others; a patch for the patches.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Write {
+    pub(crate) verb: Verb,
+    #[serde(default)]
+    pub(crate) object: Value,
+    pub(crate) target: Option<ObjectRef>,
+    #[serde(default)]
+    pub(crate) patch: Value,
+    pub(crate) finalizer: Option<String>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) compare_by: Option<By>,
+    pub(crate) subresource: Option<String>,
+    pub(crate) source: Option<String>,
+    pub(crate) actual: Option<Value>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) grace_seconds: Option<u32>,
+}
+
+/// What is asked of `operations`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Verb {
+    Create,
+    Apply,
+    Update,
+    Edit,
+    JsonPatch,
+    MergePatch,
+    Remove,
+    AddFinalizer,
+    RemoveFinalizer,
+}
+
+/// A question for the cache.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Read {
+    #[serde(rename = "in")]
+    pub(crate) place: Place,
+    pub(crate) select: Select,
+    pub(crate) labels: Option<String>,
+    #[serde(default)]
+    pub(crate) fields: Vec<String>,
+    #[serde(default)]
+    pub(crate) newest_only: bool,
+    pub(crate) limit: Option<u32>,
+}
+
+/// Where to look.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Place {
+    Source(String),
+    #[serde(rename_all = "camelCase")]
+    Kind {
+        api_version: String,
+        kind: String,
+    },
+    Primaries,
+}
+
+/// Which objects.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Select {
+    /// The one that belongs to the primary.
+    One,
+    /// The one with this name.
+    Named {
+        namespace: Option<String>,
+        name: String,
+    },
+    /// Those that belong to the primary.
+    Related,
+    /// Those of a namespace.
+    Namespace(String),
+    /// All.
+    Everywhere,
+    /// Those under a key.
+    Indexed { index: String, key: String },
+}
+
+/// Two documents to compare.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Compare {
+    pub(crate) by: By,
+    pub(crate) actual: Value,
+    pub(crate) desired: Value,
+    #[serde(default)]
+    pub(crate) ignore: Vec<String>,
+}
+
+/// A workflow to run; without a name, the managed one.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Workflow {
+    pub(crate) run: WorkflowRun,
+    pub(crate) name: Option<String>,
+}
+
+/// What is done with a workflow.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum WorkflowRun {
+    Reconcile,
+    Cleanup,
+    LastResult,
+}
+
+/// A standalone dependent to run.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Dependent {
+    pub(crate) run: DependentRun,
+    pub(crate) name: String,
+}
+
+/// What is done with a standalone dependent.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum DependentRun {
+    Reconcile,
+    Remove,
+}
+
+/// Reads the steps from a list, or from one that stands alone.
+pub(crate) fn steps(value: Value) -> serde_json::Result<Vec<Step>> {
+    if let Value::Array(steps) = value {
+        return steps.into_iter().map(step).collect();
+    }
+    Ok(vec![step(value)?])
+}
+
+fn step(mut value: Value) -> serde_json::Result<Step> {
+    let mut aside = |name| value.as_object_mut().and_then(|fields| fields.remove(name));
+    let keep = Keep {
+        name: aside("as").map(serde_json::from_value).transpose()?,
+        show: aside("show")
+            .map(serde_json::from_value)
+            .transpose()?
+            .unwrap_or_default(),
+        may_fail: aside("mayFail") == Some(Value::Bool(true)),
+    };
+    Ok(Step {
+        deed: serde_json::from_value(value)?,
+        keep,
+    })
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {
+    steps(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+fn info() -> Level {
+    Level::Info
+}

@@ -1,0 +1,255 @@
+//! Decides what the export line of a component expands to: the checks, and in a component the exports.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Ident, LitStr, Result, Token, Type};
+
+/// What can be exported, and the module of its bindings.
+const CAPABILITIES: &[(&str, &str)] = &[
+    ("Reconciler", "reconciler"),
+    ("Cleaner", "cleaner"),
+    ("ErrorHandler", "error_handler"),
+    ("Dependents", "dependent"),
+    ("Matchers", "matcher"),
+    ("Conditions", "condition"),
+];
+
+/// The export line: one type, or one for each controller.
+pub(crate) struct Entries(Vec<Entry>);
+
+/// `"controller" => Type: Trait, Trait`.
+struct Entry {
+    controller: Option<LitStr>,
+    operator: Type,
+    traits: Vec<Ident>,
+}
+
+impl Parse for Entries {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let entries = Punctuated::<Entry, Token![;]>::parse_terminated(input)?;
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        if entries.is_empty() {
+            return Err(Error::new(
+                Span::call_site(),
+                "says what is exported: `export!(MyOperator: Reconciler)`",
+            ));
+        }
+        let mut names = Vec::new();
+        for entry in &entries {
+            match &entry.controller {
+                Some(name) if names.contains(&name.value()) => {
+                    return Err(Error::new(
+                        name.span(),
+                        "there is an entry for this controller already",
+                    ));
+                }
+                Some(name) => names.push(name.value()),
+                None if entries.len() == 1 => {}
+                None => {
+                    let message = "several entries need a controller's name each: `\"webpage\" => WebPageOperator: Reconciler`";
+                    return Err(Error::new(
+                        entry.traits.first().map_or(Span::call_site(), Ident::span),
+                        message,
+                    ));
+                }
+            }
+        }
+        Ok(Self(entries))
+    }
+}
+
+impl Parse for Entry {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let controller: Option<LitStr> = input.parse()?;
+        if controller.is_some() {
+            input.parse::<Token![=>]>()?;
+        }
+        let operator = input.parse()?;
+        input.parse::<Token![:]>()?;
+        let traits: Vec<Ident> = Punctuated::<Ident, Token![,]>::parse_separated_nonempty(input)?
+            .into_iter()
+            .collect();
+        let mut seen: Vec<&Ident> = Vec::new();
+        for name in &traits {
+            if !CAPABILITIES.iter().any(|(known, _)| name == known) {
+                let known: Vec<&str> = CAPABILITIES.iter().map(|(known, _)| *known).collect();
+                return Err(Error::new(
+                    name.span(),
+                    format!("no such export; there are: {}", known.join(", ")),
+                ));
+            }
+            if seen.contains(&name) {
+                return Err(Error::new(name.span(), "named twice"));
+            }
+            seen.push(name);
+        }
+        Ok(Self {
+            controller,
+            operator,
+            traits,
+        })
+    }
+}
+
+/// Returns the checks that each trait is implemented, and the exports.
+pub(crate) fn expand(Entries(entries): &Entries) -> TokenStream {
+    let checks = entries.iter().map(
+        |Entry {
+             operator, traits, ..
+         }| {
+            quote! {#(
+                const _: fn() = || {
+                    fn implements<T: ::capstan_guest::#traits>() {}
+                    implements::<#operator>();
+                };
+            )*}
+        },
+    );
+    let exported: Vec<(&str, Ident)> = CAPABILITIES
+        .iter()
+        .filter(|(name, _)| {
+            entries
+                .iter()
+                .any(|entry| entry.traits.iter().any(|one| one == name))
+        })
+        .map(|(name, module)| (*name, format_ident!("{module}")))
+        .collect();
+    let (operator, routes) = match entries.as_slice() {
+        [
+            Entry {
+                controller: None,
+                operator,
+                ..
+            },
+        ] => (quote!(#operator), TokenStream::new()),
+        several => {
+            let routes = exported.iter().map(|(name, _)| route(name, several));
+            (quote!(Controllers), quote!(struct Controllers; #(#routes)*))
+        }
+    };
+    let modules = exported.iter().map(|(_, module)| module);
+    quote! {
+        #(#checks)*
+        const _: () = {
+            #routes
+            #[cfg(target_arch = "wasm32")]
+            type Exported = ::capstan_guest::glue::Adapter<#operator>;
+            #[cfg(not(target_arch = "wasm32"))]
+            const _: ::core::marker::PhantomData<#operator> = ::core::marker::PhantomData;
+            #(
+                #[cfg(target_arch = "wasm32")]
+                ::capstan_guest::bindings::#modules::export!(Exported with_types_in ::capstan_guest::bindings::#modules);
+            )*
+        };
+    }
+}
+
+/// Returns one trait for all controllers, which looks up the type of the run's controller.
+fn route(name: &str, entries: &[Entry]) -> TokenStream {
+    let of = format_ident!("{name}");
+    let Shape {
+        method,
+        before,
+        after,
+        answer,
+    } = Shape::of(name);
+    let having: Vec<&Entry> = entries
+        .iter()
+        .filter(|entry| entry.traits.iter().any(|one| one == name))
+        .collect();
+    let known: Vec<&LitStr> = having
+        .iter()
+        .filter_map(|entry| entry.controller.as_ref())
+        .collect();
+    let operators: Vec<&Type> = having.iter().map(|entry| &entry.operator).collect();
+    let otherwise = match name {
+        // A controller that does without these has nothing to tidy up, and leaves failures to the daemon.
+        "Cleaner" => quote!(::core::result::Result::Ok(
+            ::capstan_guest::Delete::remove_finalizer()
+        )),
+        "ErrorHandler" => quote!(::core::result::Result::Ok(
+            ::capstan_guest::ErrorControl::unhandled()
+        )),
+        _ => {
+            let what = format!("{name} for the controller");
+            quote!(::core::result::Result::Err(::capstan_guest::glue::unknown(#what, other, &[#(#known),*])))
+        }
+    };
+    let parameters = |these: &[Parameter]| -> TokenStream {
+        these.iter().map(|(name, ty)| quote!(#name: #ty,)).collect()
+    };
+    let names = |these: &[Parameter]| -> TokenStream {
+        these.iter().map(|(name, _)| quote!(#name,)).collect()
+    };
+    let (parameters_before, parameters_after) = (parameters(&before), parameters(&after));
+    let (before, after) = (names(&before), names(&after));
+    quote! {
+        impl ::capstan_guest::#of for Controllers {
+            type Primary = ::capstan_guest::Json;
+            fn #method(
+                #parameters_before
+                primary: &Self::Primary,
+                #parameters_after
+            ) -> ::capstan_guest::Result<::capstan_guest::#answer> {
+                match ::capstan_guest::glue::controller().as_str() {
+                    #(#known => {
+                        let primary = ::capstan_guest::glue::primary::<<#operators as ::capstan_guest::#of>::Primary>(
+                            primary.as_str(),
+                        )?;
+                        <#operators as ::capstan_guest::#of>::#method(#before &primary, #after)
+                    })*
+                    other => {
+                        let _ = other;
+                        #otherwise
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The function of a trait: what comes before and after the primary, and what it answers.
+struct Shape {
+    method: Ident,
+    before: Vec<Parameter>,
+    after: Vec<Parameter>,
+    answer: Ident,
+}
+
+/// A parameter's name and type.
+type Parameter = (Ident, TokenStream);
+
+impl Shape {
+    /// Returns the function of one of the [`CAPABILITIES`].
+    fn of(name: &str) -> Self {
+        let text = |name: &str| (format_ident!("{name}"), quote!(&str));
+        let json = |name: &str| (format_ident!("{name}"), quote!(&::capstan_guest::Json));
+        let failure = || (format_ident!("failure"), quote!(&::capstan_guest::Failure));
+        let (method, before, after, answer) = match name {
+            "Reconciler" => ("reconcile", vec![], vec![], "Update"),
+            "Cleaner" => ("cleanup", vec![], vec![], "Delete"),
+            "ErrorHandler" => ("handle_error", vec![], vec![failure()], "ErrorControl"),
+            "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
+            "Matchers" => (
+                "matches",
+                vec![text("name"), json("actual"), json("desired")],
+                vec![],
+                "Match",
+            ),
+            _ => (
+                "is_met",
+                vec![text("name"), text("dependent")],
+                vec![],
+                "Condition",
+            ),
+        };
+        Self {
+            method: format_ident!("{method}"),
+            before,
+            after,
+            answer: format_ident!("{answer}"),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Decides how a block of functions becomes a trait whose one function looks them up by name.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, Result, Type,
+};
+
+/// Which trait a block becomes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Capability {
+    /// `Dependents`: functions of the primary.
+    Dependents,
+    /// `Matchers`: functions of the actual object, the desired one, and the primary.
+    Matchers,
+    /// `Conditions`: functions of the primary and the dependent's name.
+    Conditions,
+}
+
+impl Capability {
+    /// Returns the attribute that gives a function another name.
+    fn attribute(self) -> &'static str {
+        match self {
+            Self::Dependents => "desired",
+            Self::Matchers => "matcher",
+            Self::Conditions => "condition",
+        }
+    }
+
+    /// Returns what a function of the block is, as the error for an unknown name says it.
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Dependents => "desired state for",
+            Self::Matchers => "matcher",
+            Self::Conditions => "condition",
+        }
+    }
+
+    /// Returns the least and the greatest number of parameters, and where the primary is among them.
+    fn parameters(self) -> (usize, usize, usize) {
+        match self {
+            Self::Dependents => (0, 1, 0),
+            Self::Matchers => (2, 3, 2),
+            Self::Conditions => (0, 2, 0),
+        }
+    }
+
+    /// Returns the parameters as an author would write them.
+    fn example(self) -> &'static str {
+        match self {
+            Self::Dependents => "(page: &WebPage)",
+            Self::Matchers => {
+                "(actual: &ConfigMap, desired: &ConfigMap, page: &WebPage), the last if needed"
+            }
+            Self::Conditions => "(page: &WebPage, dependent: &str), the last if needed",
+        }
+    }
+}
+
+/// One function of a block.
+struct Named {
+    ident: Ident,
+    name: String,
+    parameters: usize,
+    primary: Option<Type>,
+}
+
+/// Returns the block as it was, and the trait over it.
+pub(crate) fn expand(capability: Capability, mut block: ItemImpl) -> Result<TokenStream> {
+    if let Some((_, path, _)) = &block.trait_ {
+        let message = "goes above `impl YourType { … }`, without a trait: the trait is written by the attribute";
+        return Err(Error::new(path.span(), message));
+    }
+    let mut functions = Vec::new();
+    for item in &mut block.items {
+        if let ImplItem::Fn(function) = item {
+            functions.push(Named::take(capability, function)?);
+        } else {
+            return Err(Error::new(
+                item.span(),
+                "only functions, one for each name; the rest goes into another block",
+            ));
+        }
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for Named { name, ident, .. } in &functions {
+        if names.contains(&name.as_str()) {
+            return Err(Error::new(
+                ident.span(),
+                format!("there is a function for `{name}` already"),
+            ));
+        }
+        names.push(name);
+    }
+    let implementation = implementation(capability, &block.self_ty, &functions, &names);
+    Ok(quote! {
+        #block
+        #implementation
+    })
+}
+
+fn implementation(
+    capability: Capability,
+    of: &Type,
+    functions: &[Named],
+    names: &[&str],
+) -> TokenStream {
+    let primary = functions
+        .iter()
+        .find_map(|function| function.primary.clone());
+    let primary = primary.map_or_else(
+        || quote!(::capstan_guest::glue::Anything),
+        |primary| quote!(#primary),
+    );
+    let noun = capability.noun();
+    let calls = functions.iter().map(|function| function.call(capability));
+    let otherwise = quote!(_ => ::core::result::Result::Err(::capstan_guest::glue::unknown(#noun, name, &[#(#names),*])));
+    let body = quote! {
+        match name {
+            #(#names => #calls,)*
+            #otherwise,
+        }
+    };
+    match capability {
+        Capability::Dependents => quote! {
+            impl ::capstan_guest::Dependents for #of {
+                type Primary = #primary;
+                fn desired(name: &str, primary: &Self::Primary) -> ::capstan_guest::Result<::capstan_guest::Json> {
+                    let _ = primary;
+                    #body
+                }
+            }
+        },
+        Capability::Matchers => quote! {
+            impl ::capstan_guest::Matchers for #of {
+                type Primary = #primary;
+                fn matches(
+                    name: &str,
+                    actual: &::capstan_guest::Json,
+                    desired: &::capstan_guest::Json,
+                    primary: &Self::Primary,
+                ) -> ::capstan_guest::Result<::capstan_guest::Match> {
+                    let _ = (actual, desired, primary);
+                    #body
+                }
+            }
+        },
+        Capability::Conditions => quote! {
+            impl ::capstan_guest::Conditions for #of {
+                type Primary = #primary;
+                fn is_met(
+                    name: &str,
+                    dependent: &str,
+                    primary: &Self::Primary,
+                ) -> ::capstan_guest::Result<::capstan_guest::Condition> {
+                    let _ = (dependent, primary);
+                    #body
+                }
+            }
+        },
+    }
+}
+
+impl Named {
+    /// Reads a function, and takes our attribute away from it.
+    fn take(capability: Capability, function: &mut ImplItemFn) -> Result<Self> {
+        let (least, greatest, place) = capability.parameters();
+        let inputs = &function.sig.inputs;
+        if let Some(receiver) = function.sig.receiver() {
+            return Err(Error::new(
+                receiver.span(),
+                "takes no `self`: instances do not last, see `memo`",
+            ));
+        }
+        if !(least..=greatest).contains(&inputs.len()) {
+            let message = format!("takes {}", capability.example());
+            return Err(Error::new(inputs.span(), message));
+        }
+        let primary = inputs
+            .iter()
+            .nth(place)
+            .map(|input| by_reference(input, capability))
+            .transpose()?;
+        let parameters = inputs.len();
+        let ident = function.sig.ident.clone();
+        let (ours, others): (Vec<Attribute>, Vec<Attribute>) = function
+            .attrs
+            .drain(..)
+            .partition(|attribute| attribute.path().is_ident(capability.attribute()));
+        function.attrs = others;
+        let name = match ours.as_slice() {
+            [] => None,
+            [attribute] => given(attribute)?,
+            [_, second, ..] => return Err(Error::new(second.span(), "one name is enough")),
+        };
+        let name = name.unwrap_or_else(|| ident.unraw().to_string().replace('_', "-"));
+        Ok(Self {
+            ident,
+            name,
+            parameters,
+            primary,
+        })
+    }
+
+    /// Returns the call of the function, and what makes its answer that of the trait.
+    fn call(&self, capability: Capability) -> TokenStream {
+        let ident = &self.ident;
+        // The place of the function, for errors; the macro's own, for lints.
+        let here = Span::call_site().located_at(ident.span());
+        let arguments = match (capability, self.parameters) {
+            (Capability::Dependents | Capability::Conditions, 0) => TokenStream::new(),
+            (Capability::Dependents, _) | (Capability::Conditions, 1) => {
+                quote_spanned!(here=> primary)
+            }
+            (Capability::Conditions, _) => quote_spanned!(here=> primary, dependent),
+            (Capability::Matchers, 2) => quote_spanned!(here=> &actual.parse()?, &desired.parse()?),
+            (Capability::Matchers, _) => {
+                quote_spanned!(here=> &actual.parse()?, &desired.parse()?, primary)
+            }
+        };
+        let answer = quote_spanned! {here=>
+            {
+                use ::capstan_guest::glue::{Fallible as _, Plain as _};
+                let answer = Self::#ident(#arguments);
+                (&answer).kind().settle(answer)?
+            }
+        };
+        match capability {
+            Capability::Dependents => quote_spanned!(here=> ::capstan_guest::Json::of(&#answer)),
+            Capability::Matchers => quote_spanned!(here=> ::core::result::Result::Ok(#answer)),
+            Capability::Conditions => {
+                quote_spanned!(here=> ::core::result::Result::Ok(::core::convert::Into::into(#answer)))
+            }
+        }
+    }
+}
+
+/// Returns the type behind the reference.
+fn by_reference(input: &FnArg, capability: Capability) -> Result<Type> {
+    let ty = match input {
+        FnArg::Typed(typed) => typed.ty.as_ref(),
+        FnArg::Receiver(receiver) => receiver.ty.as_ref(),
+    };
+    if let Type::Reference(reference) = ty {
+        return Ok(reference.elem.as_ref().clone());
+    }
+    Err(Error::new(
+        ty.span(),
+        format!("takes references: {}", capability.example()),
+    ))
+}
+
+/// Returns the name in `#[desired("name")]`; none in a bare `#[desired]`.
+fn given(attribute: &Attribute) -> Result<Option<String>> {
+    if matches!(attribute.meta, Meta::Path(_)) {
+        return Ok(None);
+    }
+    Ok(Some(attribute.parse_args::<LitStr>()?.value()))
+}

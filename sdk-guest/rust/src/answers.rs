@@ -1,0 +1,256 @@
+//! Decides what an author's functions can answer.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::bindings::imports::capstan::operator::types::MatchResult;
+use crate::{Json, Result};
+
+/// What to write to the primary, and when to come back.
+///
+/// ```
+/// # use capstan_guest::Update;
+/// # use std::time::Duration;
+/// # use serde_json::json;
+/// Update::nothing();
+/// Update::status(json!({ "ready": true }));
+/// Update::nothing().reschedule(Duration::from_secs(30));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "it is returned from `reconcile`"]
+pub struct Update {
+    pub(crate) write: Result<Write>,
+    pub(crate) version: Option<String>,
+    pub(crate) reschedule: Option<Duration>,
+}
+
+/// What an [`Update`] writes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Write {
+    Nothing,
+    Object(Value),
+    Status(Value),
+    ObjectAndStatus(Value, Value),
+    Unchecked(Json),
+}
+
+impl Update {
+    /// Writes nothing.
+    pub fn nothing() -> Self {
+        Self::writing(Ok(Write::Nothing))
+    }
+
+    /// Writes the status. Kind, name and namespace are filled in by the daemon.
+    pub fn status(status: impl Serialize) -> Self {
+        Self::writing(value(&status).map(Write::Status))
+    }
+
+    /// Writes the object without its status. With server-side apply, give the fields that this controller owns and no
+    /// others; kind, name and namespace are filled in by the daemon.
+    pub fn object(object: impl Serialize) -> Self {
+        Self::writing(value(&object).map(Write::Object))
+    }
+
+    /// Writes the object, then the status.
+    pub fn object_and_status(object: impl Serialize, status: impl Serialize) -> Self {
+        Self::writing(
+            value(&object).and_then(|object| Ok(Write::ObjectAndStatus(object, value(&status)?))),
+        )
+    }
+
+    /// Runs again after so long, at most 49 days.
+    pub fn reschedule(mut self, after: Duration) -> Self {
+        self.reschedule = Some(after);
+        self
+    }
+
+    /// Writes only if the primary still has this `metadata.resourceVersion`; else the run fails with a conflict.
+    pub fn only_at(mut self, resource_version: impl Into<String>) -> Self {
+        self.version = Some(resource_version.into());
+        self
+    }
+
+    /// Hands over a status document unseen: for test guests that have to misbehave.
+    #[doc(hidden)]
+    pub fn unchecked_status(document: Json) -> Self {
+        Self::writing(Ok(Write::Unchecked(document)))
+    }
+
+    fn writing(write: Result<Write>) -> Self {
+        Self {
+            write,
+            version: None,
+            reschedule: None,
+        }
+    }
+}
+
+/// Whether a primary may go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "it is returned from `cleanup`"]
+pub struct Delete {
+    pub(crate) keep: Option<Keep>,
+}
+
+/// How long a finalizer is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Keep {
+    UntilNextEvent,
+    For(Duration),
+}
+
+impl Delete {
+    /// Yes. The finalizer is removed if the workflow agrees.
+    pub fn remove_finalizer() -> Self {
+        Self { keep: None }
+    }
+
+    /// Not yet. `cleanup` is called again at the next event.
+    pub fn keep_finalizer() -> Self {
+        Self {
+            keep: Some(Keep::UntilNextEvent),
+        }
+    }
+
+    /// Not yet. `cleanup` is called again at the next event, or after so long.
+    pub fn keep_finalizer_for(pause: Duration) -> Self {
+        Self {
+            keep: Some(Keep::For(pause)),
+        }
+    }
+}
+
+/// What to do about a failure.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "it is returned from `handle_error`"]
+pub struct ErrorControl(pub(crate) Option<Handled>);
+
+/// How a failure is dealt with.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Handled {
+    pub(crate) status: Result<Option<Value>>,
+    pub(crate) next: Next,
+}
+
+/// How to go on after a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Next {
+    Retry,
+    Stop,
+    Reschedule(Duration),
+}
+
+impl ErrorControl {
+    /// As if there were no error handler: it is logged and retried.
+    pub fn unhandled() -> Self {
+        Self(None)
+    }
+
+    /// It is dealt with: logged quietly, and retried as the manifest says.
+    pub fn handled() -> Self {
+        Self(Some(Handled {
+            status: Ok(None),
+            next: Next::Retry,
+        }))
+    }
+
+    /// It is dealt with by this status, and retried as the manifest says.
+    pub fn status(status: impl Serialize) -> Self {
+        Self(Some(Handled {
+            status: value(&status).map(Some),
+            next: Next::Retry,
+        }))
+    }
+
+    /// Does not retry: waits for the next event.
+    pub fn stop(self) -> Self {
+        self.next(Next::Stop)
+    }
+
+    /// Does not retry: runs again after so long.
+    pub fn reschedule(self, after: Duration) -> Self {
+        self.next(Next::Reschedule(after))
+    }
+
+    fn next(self, next: Next) -> Self {
+        let status = self.0.map_or(Ok(None), |handled| handled.status);
+        Self(Some(Handled { status, next }))
+    }
+}
+
+/// Whether an object is as desired.
+pub type Match = MatchResult;
+
+impl Match {
+    /// Matches if both are equal; else says that `what` differs. The text is logged, so no secrets in it.
+    pub fn equal<T: PartialEq>(what: &str, actual: &T, desired: &T) -> Self {
+        if actual == desired {
+            Self::Matches
+        } else {
+            Self::Differs(what.to_owned())
+        }
+    }
+
+    /// Matches if both match; else says what differed first.
+    pub fn and(self, other: Self) -> Self {
+        match self {
+            Self::Matches => other,
+            Self::Differs(_) => self,
+        }
+    }
+}
+
+/// Whether a condition is met, and anything worth keeping about it. A `bool` becomes one by `into()`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    /// True if it is met.
+    pub met: bool,
+    /// Found in the result of the workflow.
+    pub detail: Option<Value>,
+}
+
+impl Condition {
+    /// Adds a detail, which is found in the result of the workflow.
+    pub fn detail(mut self, detail: impl Serialize) -> Result<Self> {
+        self.detail = Some(value(&detail)?);
+        Ok(self)
+    }
+}
+
+impl From<bool> for Condition {
+    fn from(met: bool) -> Self {
+        Self { met, detail: None }
+    }
+}
+
+fn value(of: &impl Serialize) -> Result<Value> {
+    Ok(serde_json::to_value(of)?)
+}
+
+/// Returns the document for a status: `{"status": …}`, with the version that it is for.
+pub(crate) fn status_document(status: Value, version: Option<String>) -> Value {
+    at_version(with_status(json!({}), status), version)
+}
+
+/// Returns the object with another status.
+pub(crate) fn with_status(mut object: Value, status: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.insert("status".to_owned(), status);
+    }
+    object
+}
+
+/// Returns the object with a resourceVersion, which makes the write fail if somebody else was faster.
+pub(crate) fn at_version(mut object: Value, version: Option<String>) -> Value {
+    if let (Some(version), Some(fields)) = (version, object.as_object_mut()) {
+        let metadata = fields
+            .entry("metadata")
+            .or_insert_with(|| Value::Object(Map::new()));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("resourceVersion".to_owned(), Value::String(version));
+        }
+    }
+    object
+}

@@ -1,0 +1,94 @@
+//! Decides what an author implements: one trait for each thing that the daemon may ask of a component.
+
+use serde::de::DeserializeOwned;
+
+use crate::bindings::error_handler::exports::capstan::operator::error_handler;
+use crate::{Condition, Delete, ErrorControl, Json, Match, Result, Update};
+
+/// What failed, for an [`ErrorHandler`].
+pub type Failure = error_handler::FailureInfo;
+/// A dependent that failed, and why.
+pub type DependentFailure = error_handler::DependentFailure;
+/// Where a failure comes from.
+pub type Origin = error_handler::FailureOrigin;
+
+/// Brings the world in line with a primary.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported as a Reconciler but does not implement `Reconciler`",
+    label = "write `impl Reconciler for {Self} {{ … }}`"
+)]
+pub trait Reconciler {
+    /// The author's type of the primary; it names the fields that are read.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Called with the primary as the cache has it, after the managed workflow. An error is retried as the manifest says.
+    fn reconcile(primary: &Self::Primary) -> Result<Update>;
+}
+
+/// Tidies up before a primary goes. Exporting it makes the controller use a finalizer.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported as a Cleaner but does not implement `Cleaner`",
+    label = "write `impl Cleaner for {Self} {{ … }}`"
+)]
+pub trait Cleaner {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Called for a primary that is marked for deletion and has the finalizer, after the clean-up of the managed workflow.
+    fn cleanup(primary: &Self::Primary) -> Result<Delete>;
+}
+
+/// Decides what a failed run leaves behind.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported as an ErrorHandler but does not implement `ErrorHandler`",
+    label = "write `impl ErrorHandler for {Self} {{ … }}`"
+)]
+pub trait ErrorHandler {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Called after a failure of `reconcile`, or of the managed workflow before it.
+    fn handle_error(primary: &Self::Primary, failure: &Failure) -> Result<ErrorControl>;
+}
+
+/// What dependents should look like. Usually written with [`#[dependents]`](crate::dependents); by hand if names are only known
+/// at run time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with Dependents but does not implement `Dependents`",
+    label = "write `#[capstan_guest::dependents] impl {Self} {{ fn configmap(primary: &…) -> Result<…> {{ … }} }}`"
+)]
+pub trait Dependents {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Returns the object that the dependent `name` should be. The namespace defaults to the primary's.
+    fn desired(name: &str, primary: &Self::Primary) -> Result<Json>;
+}
+
+/// Own comparisons of dependents. Usually written with [`#[matchers]`](crate::matchers).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with Matchers but does not implement `Matchers`",
+    label = "write `#[capstan_guest::matchers] impl {Self} {{ fn same_data(actual: &…, desired: &…) -> Match {{ … }} }}`"
+)]
+pub trait Matchers {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Says whether `actual` is as `desired`.
+    fn matches(name: &str, actual: &Json, desired: &Json, primary: &Self::Primary)
+    -> Result<Match>;
+}
+
+/// Conditions of a workflow. Usually written with [`#[conditions]`](crate::conditions).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with Conditions but does not implement `Conditions`",
+    label = "write `#[capstan_guest::conditions] impl {Self} {{ fn is_ready(primary: &…) -> bool {{ … }} }}`"
+)]
+pub trait Conditions {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Says whether the condition `name` is met for `dependent`, whose objects are read with
+    /// [`cache::source`](crate::cache::source).
+    fn is_met(name: &str, dependent: &str, primary: &Self::Primary) -> Result<Condition>;
+}

@@ -1,0 +1,236 @@
+//! Decides how a call of the daemon becomes a call of the author's traits. Hidden: `export!` alone uses it.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::answers::{self, Handled, Keep, Next, Write};
+use crate::bindings::cleaner::exports::capstan::operator::cleaner::{self, DeleteControl};
+use crate::bindings::condition::exports::capstan::operator::condition::{self, ConditionResult};
+use crate::bindings::dependent::exports::capstan::operator::dependent;
+use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
+    self, ErrorHandling, FailureInfo, NextStep,
+};
+use crate::bindings::matcher::exports::capstan::operator::matcher;
+use crate::bindings::reconciler::exports::capstan::operator::reconciler::{
+    self, PrimaryUpdate, UpdateControl,
+};
+use crate::{
+    Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Json,
+    Match, Matchers, Reconciler, Result, Update, context, json,
+};
+
+/// The primary of functions that do not look at it.
+pub type Anything = serde::de::IgnoredAny;
+
+/// What a component exports: the author's traits behind the contract's functions.
+pub struct Adapter<T>(PhantomData<T>);
+
+impl<T: Reconciler> reconciler::Guest for Adapter<T> {
+    fn reconcile(primary: String) -> Result<UpdateControl, String> {
+        let update = self::primary(&primary).and_then(|primary| T::reconcile(&primary));
+        update.and_then(update_control).map_err(Error::into_message)
+    }
+}
+
+impl<T: Cleaner> cleaner::Guest for Adapter<T> {
+    fn cleanup(primary: String) -> Result<DeleteControl, String> {
+        let delete = self::primary(&primary).and_then(|primary| T::cleanup(&primary));
+        delete.map(delete_control).map_err(Error::into_message)
+    }
+}
+
+impl<T: ErrorHandler> error_handler::Guest for Adapter<T> {
+    fn handle_error(
+        primary: String,
+        failed: FailureInfo,
+    ) -> Result<error_handler::ErrorControl, String> {
+        let control =
+            self::primary(&primary).and_then(|primary| T::handle_error(&primary, &failed));
+        control.and_then(error_control).map_err(Error::into_message)
+    }
+}
+
+impl<T: Dependents> dependent::Guest for Adapter<T> {
+    fn desired(name: String, primary: String) -> Result<String, String> {
+        let desired = self::primary(&primary).and_then(|primary| T::desired(&name, &primary));
+        desired.map(Json::into_string).map_err(Error::into_message)
+    }
+}
+
+impl<T: Matchers> matcher::Guest for Adapter<T> {
+    fn match_(
+        name: String,
+        actual: String,
+        desired: String,
+        primary: String,
+    ) -> Result<Match, String> {
+        let (actual, desired) = (Json::unchecked(actual), Json::unchecked(desired));
+        let matched = self::primary(&primary)
+            .and_then(|primary| T::matches(&name, &actual, &desired, &primary));
+        matched.map_err(Error::into_message)
+    }
+}
+
+impl<T: Conditions> condition::Guest for Adapter<T> {
+    fn is_met(name: String, dependent: String, primary: String) -> Result<ConditionResult, String> {
+        let condition =
+            self::primary(&primary).and_then(|primary| T::is_met(&name, &dependent, &primary));
+        let result = condition.map(|Condition { met, detail }| ConditionResult {
+            met,
+            detail: detail.map(|detail| detail.to_string()),
+        });
+        result.map_err(Error::into_message)
+    }
+}
+
+fn update_control(update: Update) -> Result<UpdateControl> {
+    let Update {
+        write,
+        version,
+        reschedule,
+    } = update;
+    let update = match write? {
+        Write::Nothing => PrimaryUpdate::Nothing,
+        Write::Object(object) => {
+            PrimaryUpdate::Object(answers::at_version(object, version).to_string())
+        }
+        Write::Status(status) => {
+            PrimaryUpdate::Status(answers::status_document(status, version).to_string())
+        }
+        Write::ObjectAndStatus(object, status) => {
+            let object = answers::at_version(answers::with_status(object, status), version);
+            PrimaryUpdate::ObjectAndStatus(object.to_string())
+        }
+        Write::Unchecked(document) => PrimaryUpdate::Status(document.into_string()),
+    };
+    Ok(UpdateControl {
+        update,
+        reschedule_ms: reschedule.map(millis),
+    })
+}
+
+fn delete_control(Delete { keep }: Delete) -> DeleteControl {
+    match keep {
+        None => DeleteControl::RemoveFinalizer,
+        Some(Keep::UntilNextEvent) => DeleteControl::KeepFinalizer(None),
+        Some(Keep::For(pause)) => DeleteControl::KeepFinalizer(Some(millis(pause))),
+    }
+}
+
+fn error_control(control: ErrorControl) -> Result<error_handler::ErrorControl> {
+    let Some(Handled { status, next }) = control.0 else {
+        return Ok(error_handler::ErrorControl::Unhandled);
+    };
+    let next = match next {
+        Next::Retry => NextStep::Retry,
+        Next::Stop => NextStep::Stop,
+        Next::Reschedule(after) => NextStep::RescheduleMs(millis(after)),
+    };
+    let status = status?.map(|status| answers::status_document(status, None).to_string());
+    Ok(error_handler::ErrorControl::Handled(ErrorHandling {
+        status,
+        next,
+    }))
+}
+
+/// Returns the whole milliseconds that the contract can say.
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The primary of the last call, as each type that has asked for it: one run calls for the same text several times.
+struct Parsed {
+    text: String,
+    values: Vec<Rc<dyn Any>>,
+}
+
+thread_local! {
+    static PARSED: RefCell<Parsed> = const { RefCell::new(Parsed { text: String::new(), values: Vec::new() }) };
+}
+
+/// Returns the primary as `T`, read once for a text.
+pub fn primary<T: DeserializeOwned + 'static>(text: &str) -> Result<Rc<T>> {
+    PARSED.with_borrow_mut(|parsed| {
+        if parsed.text != text {
+            text.clone_into(&mut parsed.text);
+            parsed.values.clear();
+        }
+        if let Some(known) = parsed
+            .values
+            .iter()
+            .find_map(|value| Rc::clone(value).downcast().ok())
+        {
+            return Ok(known);
+        }
+        let value = Rc::new(json::parse::<T>(text).map_err(|error| error.context("the primary"))?);
+        parsed.values.push(Rc::<T>::clone(&value));
+        Ok(value)
+    })
+}
+
+/// Returns the error for a name of the manifest that the component does not know.
+pub fn unknown(what: &str, name: &str, known: &[&str]) -> Error {
+    let known = if known.is_empty() {
+        "none".to_owned()
+    } else {
+        known.join(", ")
+    };
+    format!("this component has no {what} `{name}`; it has: {known}").into()
+}
+
+/// Returns the name of the controller whose run this is; empty outside a run.
+pub fn controller() -> String {
+    context::run().map(|run| run.controller).unwrap_or_default()
+}
+
+/// An answer that may be an error. Of the two traits with `kind`, this one is found first.
+pub trait Fallible {
+    /// Returns how it is settled.
+    fn kind(&self) -> FallibleKind;
+}
+
+impl<T, E> Fallible for Result<T, E> {
+    fn kind(&self) -> FallibleKind {
+        FallibleKind
+    }
+}
+
+/// An answer that is none: found through one more reference.
+pub trait Plain {
+    /// Returns how it is settled.
+    fn kind(&self) -> PlainKind;
+}
+
+impl<T> Plain for &T {
+    fn kind(&self) -> PlainKind {
+        PlainKind
+    }
+}
+
+/// Settles a `Result`.
+pub struct FallibleKind;
+
+impl FallibleKind {
+    /// Returns the value or our error.
+    pub fn settle<T, E>(self, answer: Result<T, E>) -> Result<T>
+    where
+        Error: From<E>,
+    {
+        answer.map_err(Error::from)
+    }
+}
+
+/// Settles anything else.
+pub struct PlainKind;
+
+impl PlainKind {
+    /// Returns the value.
+    pub fn settle<T>(self, answer: T) -> Result<T> {
+        Ok(answer)
+    }
+}
