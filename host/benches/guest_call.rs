@@ -1,1 +1,89 @@
-fn main(){}
+//! What one call of a component costs, from opening a session to dropping it: the sample `webpage`, a page of 2 KB.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
+    reason = "a benchmark may fail loudly"
+)]
+#![allow(dead_code, reason = "shared with the tests")]
+
+use capstan::plugin::Plugin;
+use capstan::plugin::engine::{Engine, Pool};
+use capstan::plugin::loader::CodeCache;
+use capstan_core::guest::{Guest as _, PrimaryUpdate};
+use capstan_core::manifest::Limits;
+use divan::Bencher;
+use tokio::runtime::{Builder, Runtime};
+
+#[path = "../tests/plugin/guests.rs"]
+mod guests;
+#[path = "../tests/plugin/runs.rs"]
+mod runs;
+
+fn main() {
+    divan::main();
+}
+
+fn webpage() -> (Runtime, Plugin, String) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let limits = Limits::default();
+    let engine = Engine::new(Pool::of([&limits])).unwrap();
+    let operator = runs::operator(&guests::sample("webpage"), limits);
+    let plugin = runtime
+        .block_on(Plugin::load(
+            &engine,
+            &CodeCache::none(),
+            &operator,
+            "guest",
+        ))
+        .unwrap();
+    let html = format!(
+        "<html><body>{}</body></html>",
+        "Hello, Capstan! ".repeat(100)
+    );
+    let page = serde_json::json!({
+        "apiVersion": "sample.capstan.dev/v1", "kind": "WebPage",
+        "metadata": {
+            "name": "page", "namespace": "default", "generation": 3, "resourceVersion": "4711",
+            "uid": "3f1c8e0a-9b51-4c9e-8a75-0f6c2d2c5f11", "creationTimestamp": "2026-01-31T12:00:00Z",
+            "labels": { "app": "web" }, "finalizers": ["sample.capstan.dev/finalizer"],
+        },
+        "spec": { "html": html, "exposed": true },
+        "status": { "areWeGood": true, "htmlConfigMap": "page-html", "observedGeneration": 2 },
+    });
+    (runtime, plugin, page.to_string())
+}
+
+/// One run: a fresh instance, which reconciles once.
+#[divan::bench]
+fn reconcile_fresh(bencher: Bencher<'_, '_>) {
+    let (runtime, plugin, page) = webpage();
+    bencher.bench_local(|| {
+        let answer = runtime
+            .block_on(plugin.open(runs::script()).reconcile(&page))
+            .unwrap();
+        assert!(matches!(answer.update, PrimaryUpdate::Status(_)));
+    });
+}
+
+/// A run that asks for a desired object before.
+#[divan::bench]
+fn desired_and_reconcile_fresh(bencher: Bencher<'_, '_>) {
+    let (runtime, plugin, page) = webpage();
+    bencher.bench_local(|| {
+        let session = plugin.open(runs::script());
+        runtime
+            .block_on(session.desired("deployment", &page))
+            .unwrap();
+        runtime.block_on(session.reconcile(&page)).unwrap()
+    });
+}
+
+/// A call of an instance that runs already.
+#[divan::bench]
+fn reconcile_again(bencher: Bencher<'_, '_>) {
+    let (runtime, plugin, page) = webpage();
+    let session = plugin.open(runs::script());
+    bencher.bench_local(|| runtime.block_on(session.reconcile(&page)).unwrap());
+}

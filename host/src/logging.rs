@@ -6,8 +6,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::LogFormat;
 
-/// What is logged when `RUST_LOG` says nothing.
-const DEFAULT: &str = "info,kube_client=warn,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+/// What is logged when `RUST_LOG` says nothing. What kube's client would say of a failed request, we say ourselves.
+const DEFAULT: &str = "info,kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
 
 /// Starts logging for the whole process. A second call does nothing.
 pub fn start(format: LogFormat) {

@@ -6,6 +6,7 @@ pub mod engine;
 pub mod loader;
 
 mod bindings;
+mod code;
 mod convert;
 mod imports;
 mod instance;
@@ -16,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use capstan_core::guest::{
-    ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, MatchQuestion, MatchResult, Run,
-    Session, UpdateControl,
+    ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
+    MatchQuestion, MatchResult, Run, Session, UpdateControl,
 };
 use capstan_core::manifest::{Capabilities, Limits};
 use capstan_core::object::Gvk;
@@ -130,7 +131,11 @@ impl Plugin {
 
     /// Returns how many runs are using it now.
     pub fn busy(&self) -> usize {
-        self.inner.facts.limits.concurrency.saturating_sub(self.inner.permits.available_permits())
+        self.inner
+            .facts
+            .limits
+            .concurrency
+            .saturating_sub(self.inner.permits.available_permits())
     }
 
     fn session(&self, run: Arc<dyn Run>, nesting: Nesting) -> Box<dyn Session> {
@@ -166,7 +171,12 @@ impl Guest for Plugin {
 impl Execution {
     /// Waits for its turn and, if need be, for a permit; from then on the time counts.
     async fn turn(&self, call: Call) -> Result<Turn<'_>, Failure> {
-        let Loaded { engine, permits, facts, .. } = &*self.plugin;
+        let Loaded {
+            engine,
+            permits,
+            facts,
+            ..
+        } = &*self.plugin;
         let mut seat = self.seat.lock().await;
         if self.nesting == Nesting::Own && seat.permit.is_none() {
             let permit = Arc::clone(permits).acquire_owned().await;
@@ -175,43 +185,78 @@ impl Execution {
         self.output.lock().begin(call.name());
         let instance = seat.instance.take();
         let deadline = Instant::now() + facts.limits.timeout;
-        Ok(Turn { execution: self, seat, instance, call, deadline, _busy: engine.enter() })
+        Ok(Turn {
+            execution: self,
+            seat,
+            instance,
+            call,
+            deadline,
+            _busy: engine.enter(),
+        })
     }
 
     async fn reconcile(&self, primary: &str) -> Result<UpdateControl, Failure> {
         let mut turn = self.turn(Call::Reconcile).await?;
-        let answer = timeout_at(turn.deadline, async { turn.instance().await?.reconcile(primary).await }).await;
+        let answer = timeout_at(turn.deadline, async {
+            turn.instance().await?.reconcile(primary).await
+        })
+        .await;
         turn.end(answer)
     }
 
     async fn cleanup(&self, primary: &str) -> Result<DeleteControl, Failure> {
         let mut turn = self.turn(Call::Cleanup).await?;
-        let answer = timeout_at(turn.deadline, async { turn.instance().await?.cleanup(primary).await }).await;
+        let answer = timeout_at(turn.deadline, async {
+            turn.instance().await?.cleanup(primary).await
+        })
+        .await;
         turn.end(answer)
     }
 
-    async fn handle_error(&self, primary: &str, failed: &FailureInfo) -> Result<ErrorControl, Failure> {
+    async fn handle_error(
+        &self,
+        primary: &str,
+        failed: &FailureInfo,
+    ) -> Result<ErrorControl, Failure> {
         let mut turn = self.turn(Call::HandleError).await?;
-        let answer = timeout_at(turn.deadline, async { turn.instance().await?.handle_error(primary, failed).await });
+        let answer = timeout_at(turn.deadline, async {
+            turn.instance().await?.handle_error(primary, failed).await
+        });
         let answer = answer.await;
         turn.end(answer)
     }
 
     async fn desired(&self, name: &str, primary: &str) -> Result<String, Failure> {
         let mut turn = self.turn(Call::Desired).await?;
-        let answer = timeout_at(turn.deadline, async { turn.instance().await?.desired(name, primary).await }).await;
+        let answer = timeout_at(turn.deadline, async {
+            turn.instance().await?.desired(name, primary).await
+        })
+        .await;
         turn.end(answer)
     }
 
     async fn matches(&self, question: MatchQuestion<'_>) -> Result<MatchResult, Failure> {
         let mut turn = self.turn(Call::Match).await?;
-        let answer = timeout_at(turn.deadline, async { turn.instance().await?.matches(question).await }).await;
+        let answer = timeout_at(turn.deadline, async {
+            turn.instance().await?.matches(question).await
+        })
+        .await;
         turn.end(answer)
     }
 
-    async fn is_met(&self, name: &str, dependent: &str, primary: &str) -> Result<ConditionResult, Failure> {
+    async fn is_met(
+        &self,
+        name: &str,
+        dependent: &str,
+        primary: &str,
+    ) -> Result<ConditionResult, Failure> {
         let mut turn = self.turn(Call::IsMet).await?;
-        let answer = timeout_at(turn.deadline, async { turn.instance().await?.is_met(name, dependent, primary).await });
+        let answer = timeout_at(turn.deadline, async {
+            turn.instance()
+                .await?
+                .is_met(name, dependent, primary)
+                .await
+        });
         let answer = answer.await;
         turn.end(answer)
     }
@@ -234,11 +279,18 @@ impl Session for Execution {
         Box::pin(self.handle_error(primary, failed))
     }
 
-    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>> {
+    fn desired<'a>(
+        &'a self,
+        name: &'a str,
+        primary: &'a str,
+    ) -> BoxFuture<'a, Result<String, Failure>> {
         Box::pin(self.desired(name, primary))
     }
 
-    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>> {
+    fn matches<'a>(
+        &'a self,
+        question: MatchQuestion<'a>,
+    ) -> BoxFuture<'a, Result<MatchResult, Failure>> {
         Box::pin(self.matches(question))
     }
 
@@ -257,14 +309,20 @@ impl Session for Execution {
 impl Turn<'_> {
     /// Returns the execution's instance, ready for the call; a new one if there is none.
     async fn instance(&mut self) -> wasmtime::Result<&mut Instance> {
-        let Execution { plugin, run, output, requests, .. } = self.execution;
-        let instance = match self.instance.take() {
-            Some(instance) => instance,
-            None => {
-                let (facts, run) = (Arc::clone(&plugin.facts), Some(Arc::clone(run)));
-                let state = State::new(facts, run, Arc::clone(requests), Arc::clone(output));
-                Instance::start(&plugin.pre, Arc::clone(&plugin.exports), state, self.deadline).await?
-            }
+        let Execution {
+            plugin,
+            run,
+            output,
+            requests,
+            ..
+        } = self.execution;
+        let instance = if let Some(instance) = self.instance.take() {
+            instance
+        } else {
+            let (facts, run) = (Arc::clone(&plugin.facts), Some(Arc::clone(run)));
+            let state = State::new(facts, run, Arc::clone(requests), Arc::clone(output));
+            let exports = Arc::clone(&plugin.exports);
+            Instance::start(&plugin.pre, exports, state, self.deadline).await?
         };
         let instance = self.instance.insert(instance);
         instance.begin(self.call, self.deadline);
@@ -280,7 +338,10 @@ impl Turn<'_> {
         match answer {
             Ok(Ok(answer)) => {
                 self.seat.instance = self.instance.take();
-                answer.map_err(|message| Failure { cause: capstan_core::guest::Cause::Returned, message })
+                answer.map_err(|message| Failure {
+                    cause: capstan_core::guest::Cause::Returned,
+                    message,
+                })
             }
             Ok(Err(error)) => {
                 let failure = instance::failure(&error, limits, output.last_words());
@@ -317,5 +378,26 @@ impl Memo {
             None => self.values.remove(&key),
         };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memo_is_bounded_by_all_its_keys_and_values() {
+        let mut memo = Memo::default();
+        let value = |text: &str| Some(text.to_owned());
+        assert_eq!(memo.set("a".to_owned(), value("1234"), 10), Ok(()));
+        assert_eq!(memo.set("b".to_owned(), value("12345"), 10), Err(11));
+        assert_eq!(
+            (memo.get("a"), memo.get("b"), memo.size),
+            (value("1234"), None, 5)
+        );
+        assert_eq!(memo.set("a".to_owned(), value("123456789"), 10), Ok(()));
+        assert_eq!(memo.set("a".to_owned(), None, 10), Ok(()));
+        assert_eq!(memo.set("a".to_owned(), None, 10), Ok(()));
+        assert_eq!((memo.get("a"), memo.size), (None, 0));
     }
 }

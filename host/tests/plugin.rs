@@ -1,7 +1,14 @@
 //! Components, loaded and called: what is refused, what a call costs its instance, and what it may ask.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may fail loudly"
+)]
 #![allow(missing_docs, unreachable_pub, reason = "a test")]
 
+#[path = "plugin/asks.rs"]
+mod asks;
 #[path = "plugin/calls.rs"]
 mod calls;
 #[path = "plugin/guests.rs"]

@@ -71,7 +71,9 @@ pub enum Error {
         primary: ObjectRef,
     },
     /// Several shares of our field manager (`SSA-1`).
-    #[error("{object} has {count} entries in managedFields for {manager} with operation Apply; one is right")]
+    #[error(
+        "{object} has {count} entries in managedFields for {manager} with operation Apply; one is right"
+    )]
     Shares {
         /// The object.
         object: ObjectRef,
@@ -127,9 +129,11 @@ pub fn compare(
         Matching::Usual | Matching::Export(_) if dependent.applied() => {
             compare_applied(actual, desired.tree(), manager, Part::Object)
         }
-        Matching::Usual | Matching::Export(_) => {
-            Ok(diff::compare(&tree(actual)?, desired.tree(), &GenericMatching::default()))
-        }
+        Matching::Usual | Matching::Export(_) => Ok(diff::compare(
+            &tree(actual)?,
+            desired.tree(),
+            &GenericMatching::default(),
+        )),
     }
 }
 
@@ -138,10 +142,21 @@ pub fn compare(
 ///
 /// # Errors
 /// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be understood.
-pub fn compare_applied(actual: &Object, desired: &Value, manager: &str, part: Part) -> Result<MatchResult, Error> {
+pub fn compare_applied(
+    actual: &Object,
+    desired: &Value,
+    manager: &str,
+    part: Part,
+) -> Result<MatchResult, Error> {
     let fields = share(actual, manager, part)?.map(|share| &*share.fields);
     let ignore: &[&str] = &[];
-    let comparison = Comparison { fields, actual: &tree(actual)?, desired, part, ignore };
+    let comparison = Comparison {
+        fields,
+        actual: &tree(actual)?,
+        desired,
+        part,
+        ignore,
+    };
     managed_fields::compare(&comparison).map_err(|source| Error::Fields {
         object: actual.key().clone(),
         manager: manager.to_owned(),
@@ -153,14 +168,19 @@ pub fn compare_applied(actual: &Object, desired: &Value, manager: &str, part: Pa
 ///
 /// # Errors
 /// [`Error::Shares`] if there are several records of it (`SSA-1`).
-pub fn share<'a>(object: &'a Object, manager: &str, part: Part) -> Result<Option<&'a Share>, Error> {
+pub fn share<'a>(
+    object: &'a Object,
+    manager: &str,
+    part: Part,
+) -> Result<Option<&'a Share>, Error> {
     let subresource = match part {
         Part::Object => None,
         Part::Status => Some("status"),
     };
     let shares = object.header().shares.iter();
-    let mut own =
-        shares.filter(|s| s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource).peekable();
+    let mut own = shares
+        .filter(|s| s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource)
+        .peekable();
     let first = own.next();
     match own.peek() {
         None => Ok(first),
@@ -178,11 +198,23 @@ pub fn share<'a>(object: &'a Object, manager: &str, part: Part) -> Result<Option
 pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> Write {
     let manager = manager.clone();
     let verb = match (dependent.applied(), dependent.create_only) {
-        (false, _) => Verb::Create { body: desired.json(), manager },
-        (true, false) => Verb::Apply { body: desired.json(), manager },
-        (true, true) => Verb::Apply { body: with_first_version(desired.tree()), manager },
+        (false, _) => Verb::Create {
+            body: desired.json(),
+            manager,
+        },
+        (true, false) => Verb::Apply {
+            body: desired.json(),
+            manager,
+        },
+        (true, true) => Verb::Apply {
+            body: with_first_version(desired.tree()),
+            manager,
+        },
     };
-    Write { target: Target::object(dependent.gvk.clone(), desired.key().clone()), verb }
+    Write {
+        target: Target::object(dependent.gvk.clone(), desired.key().clone()),
+        verb,
+    }
 }
 
 /// Returns the write that brings a dependent from `actual` to `desired` (`KD-8`). Without server-side apply, labels and
@@ -190,19 +222,36 @@ pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> W
 ///
 /// # Errors
 /// [`Error::Actual`] if `actual` can't be read.
-pub fn update(actual: &Object, desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> Result<Write, Error> {
+pub fn update(
+    actual: &Object,
+    desired: &Desired,
+    dependent: &Dependent,
+    manager: &Arc<str>,
+) -> Result<Write, Error> {
     let manager = manager.clone();
     let verb = if dependent.applied() {
-        Verb::Apply { body: desired.json(), manager }
+        Verb::Apply {
+            body: desired.json(),
+            manager,
+        }
     } else {
-        Verb::Replace { body: replacement(tree(actual)?, desired.tree()).to_string(), manager }
+        Verb::Replace {
+            body: replacement(tree(actual)?, desired.tree()).to_string(),
+            manager,
+        }
     };
-    Ok(Write { target: Target::object(dependent.gvk.clone(), desired.key().clone()), verb })
+    Ok(Write {
+        target: Target::object(dependent.gvk.clone(), desired.key().clone()),
+        verb,
+    })
 }
 
 /// Returns the write that deletes an object, whatever its version (`KD-9`).
 pub fn delete(gvk: Gvk, key: ObjectRef) -> Write {
-    Write { target: Target::object(gvk, key), verb: Verb::Delete(Deletion::default()) }
+    Write {
+        target: Target::object(gvk, key),
+        verb: Verb::Delete(Deletion::default()),
+    }
 }
 
 /// `KD-6`: an apply that names a version conflicts if the object exists.
@@ -235,10 +284,19 @@ fn replacement(mut actual: Value, desired: &Value) -> Value {
             }
         }
     }
-    for owner in wanted.get("ownerReferences").and_then(Value::as_array).into_iter().flatten() {
-        let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
+    for owner in wanted
+        .get("ownerReferences")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let owners = metadata
+            .entry("ownerReferences")
+            .or_insert_with(|| json!([]));
         if let Value::Array(owners) = owners
-            && owners.iter().all(|known| known.get("uid") != owner.get("uid"))
+            && owners
+                .iter()
+                .all(|known| known.get("uid") != owner.get("uid"))
         {
             owners.push(owner.clone());
         }
@@ -248,5 +306,239 @@ fn replacement(mut actual: Value, desired: &Value) -> Value {
 }
 
 fn tree(object: &Object) -> Result<Value, Error> {
-    object.tree().map_err(|source| Error::Actual { object: object.key().clone(), source })
+    object.tree().map_err(|source| Error::Actual {
+        object: object.key().clone(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Conditions, MappingKeys};
+    use crate::object::{Managers, Scope};
+
+    /// A dependent with all defaults.
+    pub(super) fn dependent(api_version: &str, kind: &str) -> Dependent {
+        Dependent {
+            gvk: Gvk::parse(api_version, kind).unwrap(),
+            depends_on: std::collections::BTreeSet::default(),
+            manage: Manage::default(),
+            garbage_collected: true,
+            create_only: false,
+            server_side_apply: None,
+            matching: Matching::Usual,
+            source: None,
+            name: None,
+            mapping: MappingKeys::default(),
+            conditions: Conditions::default(),
+            config: json!({}),
+        }
+    }
+
+    fn object(dependent: &Dependent, body: &Value) -> Object {
+        Object::parse(&body.to_string(), &dependent.gvk, &Managers::new(["web"])).unwrap()
+    }
+
+    fn desired(dependent: &Dependent, answer: &Value) -> Desired {
+        let gvk = Gvk::parse("sample.dev/v1", "WebPage").unwrap();
+        let json = json!({"metadata": {"name": "page", "namespace": "web", "uid": "u-1"}});
+        let primary = Object::parse(&json.to_string(), &gvk, &Managers::default()).unwrap();
+        let origin = Origin {
+            name: "conf",
+            dependent,
+            scope: Scope::Namespaced,
+            primary: &primary,
+            primary_gvk: &gvk,
+        };
+        Desired::parse(&answer.to_string(), &origin).unwrap()
+    }
+
+    /// Returns the method and the body of a write by `web` to the object `web/a`.
+    fn sent(write: Write, dependent: &Dependent) -> (&'static str, Value) {
+        assert_eq!(
+            write.target,
+            Target::object(dependent.gvk.clone(), ObjectRef::namespaced("web", "a"))
+        );
+        let (method, body, manager) = match write.verb {
+            Verb::Create { body, manager } => ("create", body, manager),
+            Verb::Apply { body, manager } => ("apply", body, manager),
+            Verb::Replace { body, manager } => ("replace", body, manager),
+            Verb::JsonPatch { .. } | Verb::MergePatch { .. } | Verb::Delete(_) => {
+                panic!("not expected")
+            }
+        };
+        assert_eq!(&*manager, "web");
+        (method, serde_json::from_str(&body).unwrap())
+    }
+
+    #[test]
+    fn traits_say_what_is_done_with_an_object() {
+        // DR-1, DR-2
+        let there = object(&dependent("v1", "Pod"), &json!({"metadata": {"name": "a"}}));
+        for (create, update, absent, present) in [
+            (true, true, Need::Create, Need::Compare),
+            (true, false, Need::Create, Need::Nothing),
+            (false, true, Need::Nothing, Need::Compare),
+            (false, false, Need::Nothing, Need::Nothing),
+        ] {
+            let manage = Manage {
+                create,
+                update,
+                delete: true,
+            };
+            assert_eq!(
+                (need(&manage, None), need(&manage, Some(&there))),
+                (absent, present)
+            );
+        }
+    }
+
+    #[test]
+    fn a_dependent_is_created_by_apply_or_by_post() {
+        // KD-5, KD-6, KD-7
+        let manager: Arc<str> = "web".into();
+        for (kind, server_side_apply, create_only, method, version) in [
+            ("Service", None, false, "apply", None),
+            ("Service", None, true, "apply", Some("1")),
+            ("Service", Some(false), true, "create", None),
+            ("ConfigMap", None, false, "create", None),
+            ("ConfigMap", Some(true), false, "apply", None),
+        ] {
+            let dependent = Dependent {
+                create_only,
+                server_side_apply,
+                ..dependent("v1", kind)
+            };
+            let desired = desired(
+                &dependent,
+                &json!({"metadata": {"name": "a"}, "spec": {"x": 1}}),
+            );
+            let mut expected = desired.tree().clone();
+            if let Some(version) = version {
+                expected["metadata"]["resourceVersion"] = json!(version);
+            }
+            assert_eq!(
+                sent(create(&desired, &dependent, &manager), &dependent),
+                (method, expected),
+                "{kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_update_applies_or_puts_the_wanted_fields_into_the_actual_metadata() {
+        // KD-8
+        let manager: Arc<str> = "web".into();
+        let answer = json!({"metadata": {"name": "a", "labels": {"a": "2", "c": "3"}, "annotations": {"k": "v"}}, "data": {"new": "1"}, "binaryData": {}});
+        let theirs = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u-0"});
+        let actual = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"old": "1"}, "immutable": true, "status": {"s": 1},
+            "metadata": {"name": "a", "namespace": "web", "resourceVersion": "7", "labels": {"a": "1", "b": "1"},
+                "ownerReferences": [theirs]}});
+        let plain = dependent("v1", "ConfigMap");
+        let wanted = desired(&plain, &answer);
+        let write = update(&object(&plain, &actual), &wanted, &plain, &manager).unwrap();
+        let owner = wanted.tree()["metadata"]["ownerReferences"][0].clone();
+        let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"new": "1"}, "binaryData": {}, "status": {"s": 1},
+            "metadata": {"name": "a", "namespace": "web", "resourceVersion": "7",
+                "labels": {"a": "2", "b": "1", "c": "3"}, "annotations": {"k": "v"},
+                "ownerReferences": [theirs, owner]}});
+        assert_eq!(sent(write, &plain), ("replace", expected));
+
+        let applied = Dependent {
+            server_side_apply: Some(true),
+            create_only: true,
+            ..plain
+        };
+        let write = update(&object(&applied, &actual), &wanted, &applied, &manager).unwrap();
+        assert_eq!(sent(write, &applied), ("apply", wanted.tree().clone()));
+    }
+
+    #[test]
+    fn a_deletion_has_no_preconditions() {
+        // KD-9
+        let (gvk, key) = (
+            Gvk::parse("v1", "ConfigMap").unwrap(),
+            ObjectRef::namespaced("web", "a"),
+        );
+        let expected = Write {
+            target: Target::object(gvk.clone(), key.clone()),
+            verb: Verb::Delete(Deletion::default()),
+        };
+        assert_eq!(delete(gvk, key), expected);
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_dependent_is_compared_as_its_manifest_says() {
+        // SSA-1, GM-1, GM-2
+        let shared = json!({"f:data": {"f:x": {}}});
+        let body = json!({"metadata": {"name": "a", "managedFields": [{"manager": "web", "operation": "Apply", "fieldsV1": shared}]},
+            "data": {"x": "1", "theirs": "2"}});
+        let generic = |equality| {
+            Matching::Generic(GenericMatching {
+                equality,
+                ..GenericMatching::default()
+            })
+        };
+        for (server_side_apply, matching, wanted, differences) in [
+            (Some(true), Matching::Usual, json!({"x": "1"}), None),
+            (Some(true), Matching::Usual, json!({}), Some("/data/x: found \"1\", no longer wanted")),
+            (Some(false), Matching::Usual, json!({}), None),
+            (Some(true), generic(false), json!({}), None),
+            (Some(true), generic(true), json!({"x": "1"}), Some("/data/theirs: found \"2\", no longer wanted")),
+            (Some(true), Matching::Export("own".into()), json!({}), Some("/data/x: found \"1\", no longer wanted")),
+        ] {
+            let manage = Manage {
+                create: false,
+                ..Manage::default()
+            };
+            let dependent = Dependent { manage, server_side_apply, matching, ..dependent("v1", "ConfigMap")
+            };
+            let desired = desired(
+                &dependent,
+                &json!({"metadata": {"name": "a"}, "data": wanted}),
+            );
+            let expected = differences.map_or(MatchResult::Matches, |text| {
+                MatchResult::Differs(text.to_owned())
+            });
+            assert_eq!(
+                compare(&object(&dependent, &body), &desired, &dependent, "web").unwrap(),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_one_share_that_we_applied_counts() {
+        // SSA-1
+        let entry = |manager: &str, operation: &str, subresource: &str, field: &str| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {field: {}}});
+        let ours = entry("web", "Apply", "", "f:a");
+        let others = [
+            entry("web", "Update", "", "f:b"),
+            entry("other", "Apply", "", "f:c"),
+            entry("web", "Apply", "status", "f:status"),
+        ];
+        let service = dependent("v1", "Service");
+        let with = |entries: &[Value]| {
+            object(
+                &service,
+                &json!({"metadata": {"name": "a", "managedFields": entries}}),
+            )
+        };
+
+        let one = with(&[&others[..], std::slice::from_ref(&ours)].concat());
+        assert_eq!(
+            &*share(&one, "web", Part::Object).unwrap().unwrap().fields,
+            r#"{"f:a":{}}"#
+        );
+        assert_eq!(
+            &*share(&one, "web", Part::Status).unwrap().unwrap().fields,
+            r#"{"f:status":{}}"#
+        );
+        assert_eq!(share(&with(&others), "web", Part::Object).unwrap(), None);
+        let error = share(&with(&[ours.clone(), ours]), "web", Part::Object).unwrap_err();
+        let text = "a has 2 entries in managedFields for web with operation Apply; one is right";
+        assert_eq!(error.to_string(), text);
+    }
 }

@@ -242,8 +242,8 @@ mod tests {
         ]
     }
 
-    fn no() -> Option<Question> {
-        Some(Arc::new(|_: &Change| false))
+    fn no() -> Question {
+        Arc::new(|_: &Change| false)
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
                 "additions",
                 true,
                 UserFilter {
-                    added: no(),
+                    added: Some(no()),
                     ..all()
                 },
                 [false, false, true, true],
@@ -266,7 +266,7 @@ mod tests {
                 "updates",
                 true,
                 UserFilter {
-                    updated: no(),
+                    updated: Some(no()),
                     ..all()
                 },
                 [true, false, false, true],
@@ -274,7 +274,10 @@ mod tests {
             (
                 "any",
                 true,
-                UserFilter { any: no(), ..all() },
+                UserFilter {
+                    any: Some(no()),
+                    ..all()
+                },
                 [false, false, false, false],
             ),
         ] {
@@ -288,7 +291,7 @@ mod tests {
         let refused = Filter::primary(
             None,
             UserFilter {
-                deleted: no(),
+                deleted: Some(no()),
                 ..all()
             },
         )
@@ -308,7 +311,7 @@ mod tests {
             (
                 "additions",
                 UserFilter {
-                    added: no(),
+                    added: Some(no()),
                     ..all()
                 },
                 [false, true, true, true],
@@ -316,7 +319,7 @@ mod tests {
             (
                 "updates",
                 UserFilter {
-                    updated: no(),
+                    updated: Some(no()),
                     ..all()
                 },
                 [true, false, false, true],
@@ -324,14 +327,17 @@ mod tests {
             (
                 "deletions",
                 UserFilter {
-                    deleted: no(),
+                    deleted: Some(no()),
                     ..all()
                 },
                 [true, true, true, false],
             ),
             (
                 "any",
-                UserFilter { any: no(), ..all() },
+                UserFilter {
+                    any: Some(no()),
+                    ..all()
+                },
                 [false, false, false, false],
             ),
         ] {

@@ -21,10 +21,12 @@ mod raw;
 mod read;
 mod schema;
 mod selector;
+mod stack;
 mod together;
 mod tree;
 mod units;
 
+pub use expression::compile;
 pub use order::{Cycle, order};
 pub use parse::parse;
 pub use problem::{Broken, Errors, Problem};
@@ -42,7 +44,7 @@ pub struct Operator {
     pub plugins: BTreeMap<Arc<str>, Plugin>,
     /// The controllers, by name.
     pub controllers: BTreeMap<Arc<str>, Controller>,
-    /// Where it is written.
+    /// Where it is written, for messages.
     pub origin: Origin,
 }
 
@@ -257,7 +259,6 @@ pub struct Dependent {
 
 /// What the daemon may do with a dependent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "three independent traits of JOSDK")]
 pub struct Manage {
     /// Create it when it is absent.
     pub create: bool,

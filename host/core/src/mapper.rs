@@ -242,83 +242,58 @@ mod tests {
         format!(r#"{NAME},"io.javaoperatorsdk/primary-type":"{text}""#)
     }
 
+    /// Checks who is found by these tags, among namespaced and among cluster-scoped primaries.
+    fn check(keys: &MappingKeys, tags: &str, namespaced: Option<&str>, cluster: Option<&str>) {
+        let annotated = secondary(&format!(r#""namespace":"n","annotations":{{{tags}}}"#));
+        let labelled = secondary(&format!(r#""namespace":"n","labels":{{{tags}}}"#));
+        for (scope, expected) in [(Scope::Namespaced, namespaced), (Scope::Cluster, cluster)] {
+            let expected = Vec::from_iter(expected);
+            let by_annotations = page(scope, Declared::Annotations(keys.clone()));
+            assert_eq!(
+                primaries(&by_annotations, &annotated),
+                expected,
+                "{tags}, {scope:?}"
+            );
+            let by_labels = page(scope, Declared::Labels(keys.clone()));
+            assert_eq!(
+                primaries(&by_labels, &labelled),
+                expected,
+                "{tags}, {scope:?}"
+            );
+            assert_eq!(
+                primaries(&by_labels, &annotated),
+                Vec::<String>::new(),
+                "{tags}"
+            );
+        }
+    }
+
     #[test]
     fn annotations_and_labels_name_the_primary() {
         // IM-2
-        let default = MappingKeys::default;
+        let keys = MappingKeys::default();
+        check(&keys, "", None, None);
+        check(&keys, NAMESPACE, None, None);
+        check(&keys, r#""io.javaoperatorsdk/primary-name":"""#, None, None);
+        check(&keys, NAME, Some("n/p"), Some("p"));
+        let both = format!("{NAME},{NAMESPACE}");
+        check(&keys, &both, Some("m/p"), Some("p"));
         let own = MappingKeys {
             namespace: None,
-            ..default()
+            ..keys
         };
-        let any = MappingKeys {
-            kind: None,
-            ..default()
-        };
-        let nameless = r#""io.javaoperatorsdk/primary-name":"""#;
-        for (case, keys, tags, namespaced, cluster) in [
-            ("nothing", default(), String::new(), None, None),
-            ("no name", default(), NAMESPACE.to_owned(), None, None),
-            ("an empty name", default(), nameless.to_owned(), None, None),
-            ("a name", default(), NAME.to_owned(), Some("n/p"), Some("p")),
-            (
-                "a namespace",
-                default(),
-                format!("{NAME},{NAMESPACE}"),
-                Some("m/p"),
-                Some("p"),
-            ),
-            (
-                "no namespace key",
-                own,
-                format!("{NAME},{NAMESPACE}"),
-                Some("n/p"),
-                Some("p"),
-            ),
-            (
-                "the type",
-                default(),
-                typed("x.dev/v1/Page"),
-                Some("n/p"),
-                Some("p"),
-            ),
-            (
-                "another type",
-                default(),
-                typed("x.dev/v2/Page"),
-                None,
-                None,
-            ),
-            (
-                "no type key",
-                any,
-                typed("x.dev/v2/Page"),
-                Some("n/p"),
-                Some("p"),
-            ),
-        ] {
-            let annotated = secondary(&format!(r#""namespace":"n","annotations":{{{tags}}}"#));
-            let labelled = secondary(&format!(r#""namespace":"n","labels":{{{tags}}}"#));
-            for (scope, expected) in [(Scope::Namespaced, namespaced), (Scope::Cluster, cluster)] {
-                let expected = Vec::from_iter(expected);
-                let by_annotations = page(scope, Declared::Annotations(keys.clone()));
-                assert_eq!(
-                    primaries(&by_annotations, &annotated),
-                    expected,
-                    "{case}, {scope:?}"
-                );
-                let by_labels = page(scope, Declared::Labels(keys.clone()));
-                assert_eq!(
-                    primaries(&by_labels, &labelled),
-                    expected,
-                    "{case}, {scope:?}"
-                );
-                assert_eq!(
-                    primaries(&by_labels, &annotated),
-                    Vec::<String>::new(),
-                    "{case}"
-                );
-            }
-        }
+        check(&own, &both, Some("n/p"), Some("p"));
+    }
+
+    #[test]
+    fn a_type_must_be_the_primarys_if_there_is_one() {
+        // IM-2
+        let keys = MappingKeys::default();
+        check(&keys, &typed("x.dev/v1/Page"), Some("n/p"), Some("p"));
+        check(&keys, &typed("x.dev/v2/Page"), None, None);
+        check(&keys, &typed("/x.dev/v1/Page"), None, None);
+        let any = MappingKeys { kind: None, ..keys };
+        check(&any, &typed("x.dev/v2/Page"), Some("n/p"), Some("p"));
     }
 
     #[test]

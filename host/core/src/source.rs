@@ -165,7 +165,8 @@ impl Source {
     }
 
     /// Begins to read a cache: that of one namespace, or of all (none). What is in it already counts as added
-    /// (`PO-3`). Called by the informer's task between two events, so that none is missed and none comes twice.
+    /// (`PO-3`). Called by the informer's task between two events, so that none is missed and none comes twice; if a list
+    /// is under way, after [`Source::before_list`].
     pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Notice> {
         let present = cache.list();
         {
@@ -262,7 +263,7 @@ impl Source {
             .collect();
         let (ghosts, released) = {
             let mut state = self.state.write();
-            let ghosts = state.exorcise(ghosts);
+            let ghosts = state.drop_overtaken(ghosts);
             let State {
                 windows, places, ..
             } = &mut *state;
@@ -551,7 +552,7 @@ impl State {
 
     fn take(&mut self, change: Change, facts: &Facts) -> Verdict {
         let key = change.object().key();
-        let Some((place, cache)) = watcher(&self.places, key) else {
+        let Some((place, _)) = watcher(&self.places, key) else {
             return Verdict::Held;
         };
         let listing = if self.listing.contains(place) {
@@ -559,21 +560,12 @@ impl State {
         } else {
             Listing::Idle
         };
-        let at = match &change {
-            Change::Deleted {
-                last,
-                unknown: true,
-            } => cache.version().max(last.version()),
-            Change::Added(_) | Change::Updated { .. } | Change::Deleted { .. } => {
-                change.object().version()
-            }
-        };
         facts.primaries.apply(key, &mut self.related);
         for (lookup, keys) in self.indexes.values_mut().zip(&facts.keys) {
             keys.apply(key, lookup);
         }
         self.overlay.saw(&change);
-        self.windows.admit(change, at, listing)
+        self.windows.admit(change, listing)
     }
 
     /// `OV-1`.
@@ -585,7 +577,7 @@ impl State {
 
     /// Drops answers that the cache has overtaken. Returns those that it lacks (true), having forgotten what is held
     /// about them (`OV-5`).
-    fn exorcise(&mut self, overtaken: Vec<(bool, Object)>) -> Vec<Object> {
+    fn drop_overtaken(&mut self, overtaken: Vec<(bool, Object)>) -> Vec<Object> {
         let dropped = overtaken
             .into_iter()
             .filter(|(_, own)| self.overlay.remove(own));
@@ -858,6 +850,15 @@ mod tests {
         fn take(&self) -> Vec<String> {
             std::mem::take(&mut self.0.lock())
         }
+    }
+
+    #[test]
+    fn sources_and_own_writes_go_between_tasks() {
+        fn is_shared<T: Send + Sync>(_: &T) {}
+        fn is_sent<T: Send>(_: &T) {}
+        let source = secondaries();
+        is_shared(&source);
+        is_sent(&source.begin(key("s"), |_| ()));
     }
 
     #[test]
@@ -1154,6 +1155,9 @@ mod tests {
         source.begin(key("s"), |_| ()).wrote(owned("s", 2, "p"));
         assert_eq!(informer.list([owned("s", 2, "p")], 5), ["n/p related"]);
         assert!(source.state.read().windows.is_empty());
+        // That is over with the list.
+        source.begin(key("s"), |_| ()).wrote(owned("s", 6, "p"));
+        assert_eq!(informer.applied(owned("s", 6, "p")), NOBODY);
     }
 
     #[test]
@@ -1165,16 +1169,29 @@ mod tests {
         source
             .begin(key("ghost"), |_| ())
             .wrote(object("ghost", 2, ""));
+        source.put(object("kept", 3, ""));
         source.put(object("later", 9, ""));
         assert_eq!(
             names(&source.list(None)),
-            ["n/ghost@2", "n/kept@1", "n/later@9"]
+            ["n/ghost@2", "n/kept@3", "n/later@9"]
         );
         assert_eq!(
             informer.list([object("kept", 1, "")], 5),
             ["n/ghost deleted@2?"]
         );
         assert_eq!(names(&source.list(None)), ["n/kept@1", "n/later@9"]);
+        assert!(source.state.read().windows.is_empty());
+    }
+
+    #[test]
+    fn what_was_held_about_a_ghost_is_not_told_besides() {
+        // OV-5: deleted at 3, made again by us at 4, deleted again unseen.
+        let source = primaries();
+        let mut informer = Informer::new(&source, None);
+        informer.applied(object("a", 1, ""));
+        source.begin(key("a"), |_| ()).wrote(object("a", 4, ""));
+        assert_eq!(informer.event(Event::Deleted(object("a", 3, ""))), NOBODY);
+        assert_eq!(informer.list([], 9), ["n/a deleted@4?"]);
         assert!(source.state.read().windows.is_empty());
     }
 

@@ -125,3 +125,118 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use futures::channel::oneshot;
+
+    use super::*;
+    use crate::manifest::{Conditions, Dependent, Manage, MappingKeys, Matching, Workflow};
+    use crate::object::Gvk;
+
+    /// Returns a workflow of dependents with what they depend on, separated by blanks.
+    pub(super) fn workflow(declared: &[(&str, &str)]) -> Workflow {
+        let dependent = |depends_on: &str| Dependent {
+            gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+            depends_on: depends_on.split_whitespace().map(Into::into).collect(),
+            manage: Manage::default(),
+            garbage_collected: true,
+            create_only: false,
+            server_side_apply: None,
+            matching: Matching::Usual,
+            source: None,
+            name: None,
+            mapping: MappingKeys::default(),
+            conditions: Conditions::default(),
+            config: serde_json::Value::Null,
+        };
+        let dependents = declared
+            .iter()
+            .map(|(name, depends_on)| ((*name).into(), dependent(depends_on)))
+            .collect();
+        Workflow {
+            dependents,
+            ..Workflow::default()
+        }
+    }
+
+    pub(super) fn graph(declared: &[(&str, &str)]) -> Graph {
+        Graph::new(&workflow(declared)).unwrap()
+    }
+
+    pub(super) fn ready(ready: bool) -> Outcome {
+        Outcome::Reconciled {
+            done: vec![("x".to_owned(), Operation::Created)],
+            conditions: Vec::new(),
+            ready,
+        }
+    }
+
+    #[tokio::test]
+    async fn steps_that_may_begin_run_at_the_same_time_and_others_wait() {
+        // WF-3, WF-4
+        let graph = graph(&[("a", ""), ("b", ""), ("c", "a b"), ("d", "b")]);
+        let begun = RefCell::new(Vec::new());
+        let (finish_a, a_finished) = oneshot::channel::<()>();
+        let (finish_a, a_finished) = (RefCell::new(Some(finish_a)), RefCell::new(Some(a_finished)));
+        let result = run(&graph, Mode::Reconcile, |step| {
+            begun.borrow_mut().push(step.name.to_string());
+            let (finish_a, a_finished) = (&finish_a, &a_finished);
+            async move {
+                match &*step.name {
+                    // a ends only once d has begun, which waits for b alone.
+                    "a" => a_finished.take().unwrap().await.unwrap(),
+                    "d" => finish_a.take().unwrap().send(()).unwrap(),
+                    _ => {}
+                }
+                ready(true)
+            }
+        })
+        .await;
+        assert_eq!(begun.into_inner(), ["a", "b", "d", "c"]);
+        assert!(result.complete);
+        assert_eq!(
+            result
+                .nodes
+                .iter()
+                .map(|node| &*node.name)
+                .collect::<Vec<_>>(),
+            ["a", "b", "c", "d"]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_clean_up_begins_with_what_nothing_depends_on() {
+        // WF-6
+        let graph = graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b")]);
+        let begun = RefCell::new(Vec::new());
+        let result = run(&graph, Mode::Cleanup, |step| {
+            begun.borrow_mut().push((step.name.to_string(), step.task));
+            async {
+                Outcome::Deleted {
+                    done: Vec::new(),
+                    conditions: Vec::new(),
+                    gone: true,
+                }
+            }
+        })
+        .await;
+        let expected = ["d", "c", "b", "a"].map(|name| (name.to_owned(), Task::Cleanup));
+        assert_eq!(begun.into_inner(), expected);
+        assert!(result.complete);
+    }
+
+    #[tokio::test]
+    async fn a_workflow_of_nothing_is_complete() {
+        let result = run(&graph(&[]), Mode::Reconcile, |_| async { ready(true) }).await;
+        assert_eq!(
+            result,
+            WorkflowResult {
+                nodes: Vec::new(),
+                complete: true
+            }
+        );
+    }
+}

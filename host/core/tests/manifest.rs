@@ -1,5 +1,10 @@
 //! Holds the reader of manifests to a folder of examples, the JSON schema to the reader, and the documentation to the schema.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may fail loudly"
+)]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use capstan_core::manifest::{parse, schema};
+use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 #[path = "manifest/json_schema.rs"]
@@ -19,10 +25,16 @@ const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manifest.md"
 
 /// Returns the YAML files of a folder with their texts, in the order of their names.
 fn examples(folder: &str) -> Vec<(PathBuf, String)> {
-    let files = fs::read_dir(Path::new(FOLDER).join(folder)).unwrap().map(|entry| entry.unwrap().path());
-    let yaml: BTreeSet<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "yaml")).collect();
+    let files = fs::read_dir(Path::new(FOLDER).join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let yaml: BTreeSet<PathBuf> = files
+        .filter(|file| file.extension().is_some_and(|end| end == "yaml"))
+        .collect();
     assert!(!yaml.is_empty(), "no examples in {folder}");
-    yaml.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect()
+    yaml.into_iter()
+        .map(|file| (file.clone(), fs::read_to_string(file).unwrap()))
+        .collect()
 }
 
 /// Compares with the text in a file, which `BLESS=1` writes.
@@ -31,7 +43,14 @@ fn golden(file: &Path, found: &str) -> Result<(), String> {
         fs::write(file, found).unwrap();
     }
     let expected = fs::read_to_string(file).unwrap_or_default();
-    if expected == found { Ok(()) } else { Err(format!("--- {}\n{expected}\n--- found\n{found}", file.display())) }
+    if expected == found {
+        Ok(())
+    } else {
+        Err(format!(
+            "--- {}\n{expected}\n--- found\n{found}",
+            file.display()
+        ))
+    }
 }
 
 fn name(file: &Path) -> &Path {
@@ -40,10 +59,12 @@ fn name(file: &Path) -> &Path {
 
 #[test]
 fn what_is_wrong_is_told_as_the_examples_show() {
-    let results = examples("bad").into_iter().map(|(file, text)| match parse(&text, name(&file)) {
-        Ok(_) => Err(format!("{} is accepted", file.display())),
-        Err(errors) => golden(&file.with_extension("txt"), &format!("{errors}\n")),
-    });
+    let results = examples("bad")
+        .into_iter()
+        .map(|(file, text)| match parse(&text, name(&file)) {
+            Ok(_) => Err(format!("{} is accepted", file.display())),
+            Err(errors) => golden(&file.with_extension("txt"), &format!("{errors}\n")),
+        });
     let wrong: Vec<String> = results.filter_map(Result::err).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -53,8 +74,14 @@ fn every_example_of_an_error_shows_the_line_that_it_names() {
     for (file, text) in examples("bad") {
         for problem in parse(&text, name(&file)).unwrap_err().problems() {
             let line = text.lines().nth(problem.line - 1).unwrap();
-            assert!(problem.snippet.as_ref().unwrap().contains(line.trim_end()), "{problem}");
-            assert!((1..=line.chars().count() + 1).contains(&problem.column), "{problem}");
+            assert!(
+                problem.snippet.as_ref().unwrap().contains(line.trim_end()),
+                "{problem}"
+            );
+            assert!(
+                (1..=line.chars().count() + 1).contains(&problem.column),
+                "{problem}"
+            );
         }
     }
 }
@@ -62,14 +89,59 @@ fn every_example_of_an_error_shows_the_line_that_it_names() {
 #[test]
 fn what_is_right_is_read_as_the_examples_show() {
     for (file, text) in examples("good") {
-        let operators = parse(&text, Path::new("folder/operator.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+        let operators = parse(&text, Path::new("folder/operator.yaml"))
+            .unwrap_or_else(|errors| panic!("{errors}"));
         // An origin is a place, and of no interest here.
         let mut shown = String::new();
         for operator in &operators {
             let (plugins, controllers) = (&operator.plugins, &operator.controllers);
             writeln!(shown, "{}\n{plugins:#?}\n{controllers:#?}", operator.name).unwrap();
         }
-        golden(&file.with_extension("txt"), &shown).unwrap_or_else(|difference| panic!("{difference}"));
+        golden(&file.with_extension("txt"), &shown)
+            .unwrap_or_else(|difference| panic!("{difference}"));
+    }
+}
+
+#[test]
+fn what_is_nested_too_deep_is_refused() {
+    let nested = |open: &str, close: &str, times: usize| {
+        format!("a: {}{}", open.repeat(times), close.repeat(times))
+    };
+    let lines: Vec<String> = (0..500).map(|depth| " ".repeat(depth) + "a:").collect();
+    let texts = [
+        nested("[", "]", 100),
+        nested("[", "]", 100_000),
+        nested("{a: ", "}", 100),
+        nested("- ", "a", 100),
+        lines.join("\n"),
+    ];
+    for text in texts {
+        let errors = parse(&text, Path::new("deep.yaml")).unwrap_err();
+        assert!(
+            errors.to_string().contains("not YAML"),
+            "{}",
+            errors.problems()[0].message
+        );
+    }
+}
+
+proptest! {
+    /// Half of a text that is right, then anything, then the rest of another that is right.
+    #[test]
+    fn no_text_is_too_strange_to_be_told_what_is_wrong(
+        (first, second) in (0_usize..4, 0_usize..4),
+        (end, start) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+        between in "[a-z:{}\\[\\]\n ,&*!|>'\"0-9ä~.()-]{0,12}",
+    ) {
+        let texts: Vec<Vec<char>> = examples("good").into_iter().map(|(_, text)| text.chars().collect()).collect();
+        let (first, second) = (&texts[first % texts.len()], &texts[second % texts.len()]);
+        let head: String = first[..end.index(first.len())].iter().collect();
+        let tail: String = second[start.index(second.len())..].iter().collect();
+        let text = head + &between + &tail;
+        if let Err(errors) = parse(&text, Path::new("strange.yaml")) {
+            prop_assert!(!errors.problems().is_empty());
+            prop_assert!(errors.problems().iter().all(|problem| problem.line > 0 && problem.column > 0));
+        }
     }
 }
 
@@ -88,7 +160,8 @@ const BEYOND_A_SCHEMA: [&str; 7] = [
 
 /// Returns the documents of a text, as `kubectl` would read them.
 fn documents(text: &str) -> Vec<Value> {
-    let options = serde_yaml::options! { strict_booleans: true, leading_zero_numbers_as_strings: true };
+    let options =
+        serde_yaml::options! { strict_booleans: true, leading_zero_numbers_as_strings: true };
     serde_yaml::from_str_multiple_with_options::<Value, Vec<_>>(text, options).unwrap()
 }
 
@@ -97,7 +170,8 @@ fn the_schema_accepts_all_that_is_right() {
     let schema = schema();
     for (file, text) in examples("good") {
         for document in documents(&text) {
-            json_schema::validate(&schema, &document).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            json_schema::validate(&schema, &document)
+                .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         }
     }
 }
@@ -107,13 +181,20 @@ fn the_schema_refuses_all_that_a_schema_can_find() {
     let schema = schema();
     let mut accepted = BTreeSet::new();
     for (file, text) in examples("bad") {
-        let Ok(documents) = serde_yaml::from_str_multiple::<Value, Vec<_>>(&text) else { continue };
-        let right = documents.iter().all(|document| json_schema::validate(&schema, document).is_ok());
+        let Ok(documents) = serde_yaml::from_str_multiple::<Value, Vec<_>>(&text) else {
+            continue;
+        };
+        let right = documents
+            .iter()
+            .all(|document| json_schema::validate(&schema, document).is_ok());
         if right && !documents.is_empty() {
             accepted.insert(file.file_stem().unwrap().to_str().unwrap().to_owned());
         }
     }
-    assert_eq!(accepted, BEYOND_A_SCHEMA.into_iter().map(str::to_owned).collect());
+    assert_eq!(
+        accepted,
+        BEYOND_A_SCHEMA.into_iter().map(str::to_owned).collect()
+    );
 }
 
 /// Writes the defaults of a schema into a value, where it has none.
@@ -121,9 +202,13 @@ fn fill(root: &Value, schema: &Value, value: &mut Value) {
     let schema = json_schema::resolve(root, schema);
     for alternatives in ["anyOf", "oneOf"] {
         for alternative in schema[alternatives].as_array().into_iter().flatten() {
-            let fits = json_schema::resolve(root, alternative)["properties"].as_object().is_none_or(|properties| {
-                value.as_object().is_some_and(|value| value.keys().all(|name| properties.contains_key(name)))
-            });
+            let fits = json_schema::resolve(root, alternative)["properties"]
+                .as_object()
+                .is_none_or(|properties| {
+                    value
+                        .as_object()
+                        .is_some_and(|value| value.keys().all(|name| properties.contains_key(name)))
+                });
             if fits {
                 fill(root, alternative, value);
             }
@@ -137,7 +222,9 @@ fn fill(root: &Value, schema: &Value, value: &mut Value) {
         }
     }
     for (name, value) in fields {
-        let field = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+        let field = schema["properties"]
+            .get(name)
+            .unwrap_or(&schema["additionalProperties"]);
         fill(root, field, value);
     }
 }
@@ -149,8 +236,13 @@ fn the_defaults_of_the_schema_mean_what_their_absence_means() {
     let [bare] = documents(&text).try_into().unwrap();
     let mut filled = bare.clone();
     fill(&schema, &schema, &mut filled);
-    assert!(filled.to_string().len() > 2 * bare.to_string().len(), "nothing was filled in: {filled}");
-    let read = |text: &str| parse(text, Path::new("bare.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(
+        filled.to_string().len() > 2 * bare.to_string().len(),
+        "nothing was filled in: {filled}"
+    );
+    let read = |text: &str| {
+        parse(text, Path::new("bare.yaml")).unwrap_or_else(|errors| panic!("{errors}"))
+    };
     assert_eq!(read(&filled.to_string()), read(&text));
 }
 
@@ -159,8 +251,13 @@ fn the_defaults_of_the_schema_mean_what_their_absence_means() {
 #[test]
 fn the_example_of_the_documentation_is_right() {
     let docs = fs::read_to_string(DOCS).unwrap();
-    let example = docs.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let operators = parse(example, Path::new("docs/manifest.md")).unwrap_or_else(|errors| panic!("{errors}"));
+    let example = docs
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .unwrap();
+    let operators =
+        parse(example, Path::new("docs/manifest.md")).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(operators.len(), 1);
     json_schema::validate(&schema(), &documents(example).remove(0)).unwrap();
 }
@@ -171,6 +268,9 @@ fn the_documentation_has_every_field_of_the_schema_and_no_other() {
     let (before, rest) = docs.split_once("<!-- fields").unwrap();
     let (marker, rest) = rest.split_once("-->\n").unwrap();
     let (_, after) = rest.split_once("<!-- end of fields -->").unwrap();
-    let right = format!("{before}<!-- fields{marker}-->\n\n{}<!-- end of fields -->{after}", tables::tables(&schema()));
+    let right = format!(
+        "{before}<!-- fields{marker}-->\n\n{}<!-- end of fields -->{after}",
+        tables::tables(&schema())
+    );
     golden(Path::new(DOCS), &right).unwrap_or_else(|difference| panic!("{difference}"));
 }

@@ -1,13 +1,22 @@
 //! The contract of `wit/` as Rust types, and the one place that trusts compiled code on disk.
-#![allow(unsafe_code, missing_docs, reason = "generated code, whose documentation is in wit/; and `map_compiled`")]
-#![allow(clippy::pedantic, unreachable_pub, dead_code, reason = "generated code")]
+#![allow(
+    unsafe_code,
+    missing_docs,
+    reason = "generated code, whose documentation is in wit/; and `map_compiled`"
+)]
+#![allow(
+    clippy::pedantic,
+    unreachable_pub,
+    dead_code,
+    reason = "generated code"
+)]
 
 use std::path::Path;
 
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-/// The version of `capstan:operator` that this daemon offers; the macro below refuses to compile if it is not that of `wit/`.
+/// The version of `capstan:operator` that this daemon offers: that of the world below, which has to be that of `wit/`.
 pub const CONTRACT: &str = "0.1.0";
 
 wasmtime::component::bindgen!({

@@ -74,7 +74,11 @@ impl Pool {
     /// (rule 8 of the contract), twice, because two versions of a plugin live side by side while it is replaced.
     pub fn of<'a>(limits: impl IntoIterator<Item = &'a Limits>) -> Self {
         let runs: usize = limits.into_iter().map(|limits| limits.concurrency).sum();
-        Self { instances: u32::try_from(runs.saturating_mul(4)).unwrap_or(u32::MAX).max(4) }
+        Self {
+            instances: u32::try_from(runs.saturating_mul(4))
+                .unwrap_or(u32::MAX)
+                .max(4),
+        }
     }
 }
 
@@ -109,7 +113,7 @@ impl Engine {
     }
 }
 
-/// Returns what all components have in common. The figures were measured; see `docs/adr`.
+/// Returns what all components have in common.
 fn config() -> Config {
     let mut config = Config::new();
     config
@@ -158,7 +162,10 @@ impl Ticker {
             let beat = Arc::clone(&beat);
             move || beat.run(&engine)
         })?;
-        Ok(Self { beat, thread: Some(thread) })
+        Ok(Self {
+            beat,
+            thread: Some(thread),
+        })
     }
 
     fn enter(&self) {
@@ -215,5 +222,69 @@ impl Beat {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits until the ticker sleeps or not.
+    fn until_parked_is(engine: &Engine, expected: bool) {
+        let begun = tokio::time::Instant::now();
+        while engine.ticker.beat.parked.load(Ordering::SeqCst) != expected {
+            assert!(
+                begun.elapsed() < Duration::from_secs(5),
+                "the ticker should be parked: {expected}"
+            );
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_ticker_sleeps_while_there_is_no_call() {
+        let engine = Engine::new(Pool { instances: 1 }).unwrap();
+        until_parked_is(&engine, true);
+        let (one, other) = (engine.enter(), engine.enter());
+        until_parked_is(&engine, false);
+        drop(one);
+        assert!(!engine.ticker.beat.parked.load(Ordering::SeqCst));
+        drop(other);
+        until_parked_is(&engine, true);
+    }
+
+    #[test]
+    fn the_ticker_ends_with_the_engine() {
+        let engine = Engine::new(Pool { instances: 1 }).unwrap();
+        let beat = Arc::downgrade(&engine.ticker.beat);
+        let clone = engine.clone();
+        drop(engine);
+        assert!(beat.upgrade().is_some());
+        drop(clone);
+        assert!(beat.upgrade().is_none(), "the thread still has it");
+    }
+
+    #[test]
+    fn the_pool_has_room_for_nested_calls_and_two_versions() {
+        let limits = |concurrency| Limits {
+            concurrency,
+            ..Limits::default()
+        };
+        assert_eq!(Pool::of([&limits(8), &limits(2)]), Pool { instances: 40 });
+        assert_eq!(Pool::of([]), Pool { instances: 4 });
+    }
+
+    #[test]
+    fn without_address_space_there_is_no_pool() {
+        // A million instances would need 8 PiB.
+        let engine = Engine::new(Pool { instances: 1 << 20 }).unwrap();
+        assert!(engine.wasm().pooling_allocator_metrics().is_none());
+        assert!(
+            Engine::new(Pool { instances: 4 })
+                .unwrap()
+                .wasm()
+                .pooling_allocator_metrics()
+                .is_some()
+        );
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Lifetime, ObjectTarget, Place, Query, Run, Selection, WorkflowCall, WriteRequest,
-    WriteVerb,
+    CallError, CallReason, CompareQuestion, Lifetime, ObjectTarget, Place, Query, Run, Selection,
+    WorkflowCall, WriteRequest, WriteVerb,
 };
 use capstan_core::manifest::Permission;
 use capstan_core::object::Gvk;
@@ -15,8 +15,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tracing::error;
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime_wasi::clocks::{WallClock, WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
+use wasmtime_wasi::clocks::{WallClock, WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::{HostWallClock as _, WasiView as _, p2};
@@ -81,15 +81,29 @@ impl wasmtime::component::HasData for Io {
 impl Facts {
     /// Whether the manifest permits a write.
     fn may_write(&self, permission: Permission, gvk: &Gvk) -> Result<(), CallError> {
-        if self.capabilities.permit(gvk, permission) { Ok(()) } else { Err(self.denied(permission, gvk)) }
+        if self.capabilities.permit(gvk, permission) {
+            Ok(())
+        } else {
+            Err(self.denied(permission, gvk))
+        }
     }
 
     /// Whether the manifest permits to look there: into own sources, at what is related to the primary, and at kinds
     /// that the controller watches or that are permitted.
-    fn may_read(&self, declared: Option<&Declared>, place: &Place, selection: &Selection) -> Result<(), CallError> {
+    fn may_read(
+        &self,
+        declared: Option<&Declared>,
+        place: &Place,
+        selection: &Selection,
+    ) -> Result<(), CallError> {
         let gvk = match (place, selection) {
-            (Place::Source(_) | Place::Primaries, _) | (Place::Kind(_), Selection::Related) => return Ok(()),
-            (Place::Kind(gvk), Selection::Namespaced(_) | Selection::Everywhere | Selection::Indexed { .. }) => gvk,
+            (Place::Source(_) | Place::Primaries, _) | (Place::Kind(_), Selection::Related) => {
+                return Ok(());
+            }
+            (
+                Place::Kind(gvk),
+                Selection::Namespaced(_) | Selection::Everywhere | Selection::Indexed { .. },
+            ) => gvk,
         };
         let watched = declared.is_some_and(|declared| declared.watched.contains(gvk));
         if watched || self.capabilities.permit(gvk, Permission::Get) {
@@ -118,24 +132,42 @@ impl Facts {
 impl State {
     /// Returns the run of the call in progress.
     fn run(&self) -> Result<Arc<dyn Run>, CallError> {
-        let outside = || CallError::new(CallReason::Misplaced, "there is no run: the component is only being loaded");
+        let outside = || {
+            CallError::new(
+                CallReason::Misplaced,
+                "there is no run: the component is only being loaded",
+            )
+        };
         self.run.clone().ok_or_else(outside)
     }
 
     /// Returns what the controller of the run declares.
     fn declared(&self) -> Option<&Declared> {
-        self.facts.controllers.get(&self.run.as_ref()?.info().controller)
+        self.facts
+            .controllers
+            .get(&self.run.as_ref()?.info().controller)
     }
 
     /// Counts a request to the API server.
     fn count(&self) -> Result<(), CallError> {
         let limit = self.facts.limits.requests;
-        let counted = self.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1));
-        let message = || format!("this run has made its {limit} requests already (limits.requests)");
-        counted.map(drop).map_err(|_| CallError::new(CallReason::Exhausted, message()))
+        let counted = self
+            .requests
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                (n < limit).then_some(n + 1)
+            });
+        let message =
+            || format!("this run has made its {limit} requests already (limits.requests)");
+        counted
+            .map(drop)
+            .map_err(|_| CallError::new(CallReason::Exhausted, message()))
     }
 
-    async fn write(&mut self, verb: WriteVerb, options: Option<operations::WriteOptions>) -> Reply<String> {
+    async fn write(
+        &mut self,
+        verb: WriteVerb,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
         let (permission, gvk) = subject(&verb)?;
         self.facts.may_write(permission, &gvk)?;
         let run = self.run()?;
@@ -155,9 +187,15 @@ impl State {
         self.facts.may_write(Permission::Patch, &declared.primary)
     }
 
-    async fn workflow(&mut self, call: WorkflowCall) -> Result<capstan_core::guest::WorkflowResult, CallError> {
+    async fn workflow(
+        &mut self,
+        call: WorkflowCall,
+    ) -> Result<capstan_core::guest::WorkflowResult, CallError> {
         if !self.call.may_run_workflows() {
-            let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{}`", self.call.name());
+            let message = format!(
+                "a workflow runs in `reconcile` and `cleanup`, not in `{}`",
+                self.call.name()
+            );
             return Err(CallError::new(CallReason::Misplaced, message));
         }
         let run = self.run()?;
@@ -189,9 +227,15 @@ fn kind_of(object: &str) -> Result<Gvk, CallError> {
         kind: Option<String>,
     }
     let invalid = |message: String| CallError::new(CallReason::Invalid, message);
-    let view: View = serde_json::from_str(object).map_err(|error| invalid(format!("not a Kubernetes object: {error}")))?;
-    let api_version = view.api_version.ok_or_else(|| invalid("the object has no apiVersion".to_owned()))?;
-    let kind = view.kind.filter(|kind| !kind.is_empty()).ok_or_else(|| invalid("the object has no kind".to_owned()))?;
+    let view: View = serde_json::from_str(object)
+        .map_err(|error| invalid(format!("not a Kubernetes object: {error}")))?;
+    let api_version = view
+        .api_version
+        .ok_or_else(|| invalid("the object has no apiVersion".to_owned()))?;
+    let kind = view
+        .kind
+        .filter(|kind| !kind.is_empty())
+        .ok_or_else(|| invalid("the object has no kind".to_owned()))?;
     Gvk::parse(&api_version, &kind).map_err(|error| invalid(error.to_string()))
 }
 
@@ -214,14 +258,17 @@ impl context::Host for State {
     }
 
     fn settings(&mut self) -> String {
-        self.run.as_ref().map_or_else(|| "{}".to_owned(), |run| run.settings())
+        self.run
+            .as_ref()
+            .map_or_else(|| "{}".to_owned(), |run| run.settings())
     }
 }
 
 impl cache::Host for State {
     fn find_all(&mut self, query: cache::Query) -> Reply<types::Page> {
         let mut query = Query::try_from(query)?;
-        self.facts.may_read(self.declared(), &query.place, &query.selection)?;
+        self.facts
+            .may_read(self.declared(), &query.place, &query.selection)?;
         let most = self.facts.limits.page;
         query.limit = Some(query.limit.map_or(most, |limit| limit.min(most)));
         Ok(self.run()?.find_all(query)?.into())
@@ -229,31 +276,49 @@ impl cache::Host for State {
 
     fn find_one(&mut self, place: cache::Place) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        self.facts.may_read(self.declared(), &place, &Selection::Related)?;
+        self.facts
+            .may_read(self.declared(), &place, &Selection::Related)?;
         Ok(self.run()?.find_one(place)?)
     }
 
     fn find_named(&mut self, place: cache::Place, key: types::ObjectKey) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        self.facts.may_read(self.declared(), &place, &Selection::Everywhere)?;
+        self.facts
+            .may_read(self.declared(), &place, &Selection::Everywhere)?;
         Ok(self.run()?.find_named(place, key.into())?)
     }
 }
 
 impl operations::Host for State {
-    async fn create(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
+    async fn create(
+        &mut self,
+        object: String,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
         self.write(WriteVerb::Create(object), options).await
     }
 
-    async fn apply(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
+    async fn apply(
+        &mut self,
+        object: String,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
         self.write(WriteVerb::Apply(object), options).await
     }
 
-    async fn update(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
+    async fn update(
+        &mut self,
+        object: String,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
         self.write(WriteVerb::Update(object), options).await
     }
 
-    async fn edit(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
+    async fn edit(
+        &mut self,
+        object: String,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
         self.write(WriteVerb::Edit(object), options).await
     }
 
@@ -263,7 +328,8 @@ impl operations::Host for State {
         patch: String,
         options: Option<operations::WriteOptions>,
     ) -> Reply<String> {
-        self.write(WriteVerb::JsonPatch(target.try_into()?, patch), options).await
+        self.write(WriteVerb::JsonPatch(target.try_into()?, patch), options)
+            .await
     }
 
     async fn merge_patch(
@@ -272,15 +338,22 @@ impl operations::Host for State {
         patch: String,
         options: Option<operations::WriteOptions>,
     ) -> Reply<String> {
-        self.write(WriteVerb::MergePatch(target.try_into()?, patch), options).await
+        self.write(WriteVerb::MergePatch(target.try_into()?, patch), options)
+            .await
     }
 
-    async fn remove(&mut self, target: types::ObjectRef, options: Option<operations::RemoveOptions>) -> Reply<()> {
+    async fn remove(
+        &mut self,
+        target: types::ObjectRef,
+        options: Option<operations::RemoveOptions>,
+    ) -> Reply<()> {
         let target = ObjectTarget::try_from(target)?;
         self.facts.may_write(Permission::Delete, &target.gvk)?;
         let run = self.run()?;
         self.count()?;
-        Ok(run.remove(target, options.map(Into::into).unwrap_or_default()).await?)
+        Ok(run
+            .remove(target, options.map(Into::into).unwrap_or_default())
+            .await?)
     }
 
     async fn add_finalizer(&mut self, finalizer: Option<String>) -> Reply<String> {
@@ -304,7 +377,15 @@ impl operations::Host for State {
         desired: String,
         ignore: Vec<String>,
     ) -> Reply<types::MatchResult> {
-        Ok(self.run()?.compare(CompareQuestion { by: by.into(), actual, desired, ignore })?.into())
+        Ok(self
+            .run()?
+            .compare(CompareQuestion {
+                by: by.into(),
+                actual,
+                desired,
+                ignore,
+            })?
+            .into())
     }
 }
 
@@ -318,43 +399,64 @@ impl workflow::Host for State {
     }
 
     async fn reconcile_dependent(&mut self, name: String) -> Reply<workflow::NodeResult> {
-        let result = self.workflow(WorkflowCall::ReconcileDependent(name.clone())).await?;
-        node(result, &name)
+        let result = self
+            .workflow(WorkflowCall::ReconcileDependent(name.clone()))
+            .await?;
+        Ok(node(result, &name))
     }
 
     async fn remove_dependent(&mut self, name: String) -> Reply<workflow::NodeResult> {
-        let result = self.workflow(WorkflowCall::RemoveDependent(name.clone())).await?;
-        node(result, &name)
+        let result = self
+            .workflow(WorkflowCall::RemoveDependent(name.clone()))
+            .await?;
+        Ok(node(result, &name))
     }
 
     async fn last_result(&mut self, name: Option<String>) -> Option<workflow::WorkflowResult> {
-        self.run.as_ref()?.last_result(name.as_deref()).map(Into::into)
+        self.run
+            .as_ref()?
+            .last_result(name.as_deref())
+            .map(Into::into)
     }
 }
 
 /// Returns what became of the one dependent that was asked for; nothing was done if it was not reached.
-fn node(result: capstan_core::guest::WorkflowResult, name: &str) -> Reply<workflow::NodeResult> {
+fn node(result: capstan_core::guest::WorkflowResult, name: &str) -> workflow::NodeResult {
     let node = result.nodes.into_iter().find(|node| node.name == name);
-    let untouched = || capstan_core::guest::NodeResult { name: name.to_owned(), ..Default::default() };
-    Ok(node.unwrap_or_else(untouched).into())
+    let untouched = || capstan_core::guest::NodeResult {
+        name: name.to_owned(),
+        ..Default::default()
+    };
+    node.unwrap_or_else(untouched).into()
 }
 
 impl memo::Host for State {
     fn get(&mut self, lifetime: memo::Lifetime, key: String) -> Option<String> {
         match lifetime.into() {
             Lifetime::Plugin => self.facts.memo.lock().get(&key),
-            lifetime @ (Lifetime::Run | Lifetime::Primary) => self.run.as_ref()?.memo(lifetime, &key),
+            lifetime @ (Lifetime::Run | Lifetime::Primary) => {
+                self.run.as_ref()?.memo(lifetime, &key)
+            }
         }
     }
 
     fn put(&mut self, lifetime: memo::Lifetime, key: String, value: Option<String>) -> Reply<()> {
         let limit = self.facts.limits.memo_plugin;
         match lifetime.into() {
-            Lifetime::Plugin => self.facts.memo.lock().set(key, value, limit).map_err(|size| {
-                let message = format!("the plugin's memos would take {size} of {limit} bytes (limits.memo.plugin)");
-                CallError::new(CallReason::Exhausted, message).into()
-            }),
-            lifetime @ (Lifetime::Run | Lifetime::Primary) => Ok(self.run()?.set_memo(lifetime, &key, value)?),
+            Lifetime::Plugin => self
+                .facts
+                .memo
+                .lock()
+                .set(key, value, limit)
+                .map_err(|size| {
+                    let message = format!(
+                        "the plugin's memos would take {size} of {limit} bytes (limits.memo.plugin)"
+                    );
+                    CallError::new(CallReason::Exhausted, message).into()
+                }),
+            lifetime @ (Lifetime::Run | Lifetime::Primary) => {
+                Ok(self.run()?.set_memo(lifetime, &key, value)?)
+            }
         }
     }
 }
@@ -375,7 +477,10 @@ impl config::Host for State {
 
 impl log::Host for State {
     fn write(&mut self, level: log::Level, message: String, fields: Vec<types::Pair>) {
-        let fields: Vec<_> = fields.into_iter().map(|pair| (pair.name, pair.value)).collect();
+        let fields: Vec<_> = fields
+            .into_iter()
+            .map(|pair| (pair.name, pair.value))
+            .collect();
         self.output.lock().log(level.into(), &message, &fields);
     }
 }
@@ -384,7 +489,9 @@ impl system::Host for State {
     fn now(&mut self) -> String {
         // As Kubernetes writes it: whole seconds.
         let seconds = i64::try_from(WallClock::new().now().as_secs()).unwrap_or(i64::MAX);
-        Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX).to_string()
+        Timestamp::from_second(seconds)
+            .unwrap_or(Timestamp::MAX)
+            .to_string()
     }
 
     fn now_ms(&mut self) -> f64 {
@@ -412,7 +519,9 @@ fn uuid(bytes: [u8; 16]) -> String {
     let n = n & !(0b11 << 62) | (0b10 << 62);
     let text = format!("{n:032x}");
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
-    parts.map(|part| text.get(part).unwrap_or_default().to_owned()).join("-")
+    parts
+        .map(|part| text.get(part).unwrap_or_default().to_owned())
+        .join("-")
 }
 
 #[cfg(test)]
@@ -431,10 +540,19 @@ mod tests {
         let gvk = Gvk::parse("v1", "Secret").unwrap();
         for (object, expected) in [
             (secret, Ok(gvk)),
-            ("{", Err("not a Kubernetes object: EOF while parsing an object at line 1 column 1")),
+            (
+                "{",
+                Err("not a Kubernetes object: EOF while parsing an object at line 1 column 1"),
+            ),
             (r#"{"kind":"Secret"}"#, Err("the object has no apiVersion")),
-            (r#"{"apiVersion":"v1","kind":""}"#, Err("the object has no kind")),
-            (r#"{"apiVersion":"a/b/c","kind":"X"}"#, Err("apiVersion \"a/b/c\" is not of the form \"v1\" or \"group/v1\"")),
+            (
+                r#"{"apiVersion":"v1","kind":""}"#,
+                Err("the object has no kind"),
+            ),
+            (
+                r#"{"apiVersion":"a/b/c","kind":"X"}"#,
+                Err("apiVersion \"a/b/c\" is not of the form \"v1\" or \"group/v1\""),
+            ),
         ] {
             let expected = expected.map_err(|message| CallError::new(CallReason::Invalid, message));
             assert_eq!(kind_of(object), expected, "{object}");

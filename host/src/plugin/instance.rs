@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use capstan_core::guest::{
-    Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, MatchQuestion, MatchResult, Run,
-    UpdateControl,
+    Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo,
+    MatchQuestion, MatchResult, Run, UpdateControl,
 };
 use capstan_core::manifest::Limits;
 use parking_lot::Mutex;
@@ -17,7 +17,9 @@ use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView};
 
 use super::Facts;
 use super::bindings::capstan::operator::types;
-use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
+use super::bindings::exports::capstan::operator::{
+    cleaner, condition, dependent, error_handler, reconciler,
+};
 use super::engine::FRAMES;
 use super::output::{Output, Pipe, Stream};
 
@@ -34,7 +36,7 @@ const RESOURCES: usize = 1024;
 /// A component that runs.
 pub(super) struct Instance {
     store: Store<State>,
-    instance: component::Instance,
+    handle: component::Instance,
     exports: Arc<Indices>,
 }
 
@@ -156,8 +158,14 @@ impl State {
         output: Arc<Mutex<Output>>,
     ) -> Self {
         let wasi = WasiCtx::builder()
-            .stdout(Pipe { output: Arc::clone(&output), stream: Stream::Out })
-            .stderr(Pipe { output: Arc::clone(&output), stream: Stream::Err })
+            .stdout(Pipe {
+                output: Arc::clone(&output),
+                stream: Stream::Out,
+            })
+            .stderr(Pipe {
+                output: Arc::clone(&output),
+                stream: Stream::Err,
+            })
             .max_random_size(64 << 10)
             .build();
         let mut table = ResourceTable::new();
@@ -165,18 +173,36 @@ impl State {
         let limit = usize::try_from(facts.limits.memory).unwrap_or(usize::MAX);
         let limiter = Limiter { used: 0, limit };
         let deadline = Instant::now();
-        Self { facts, run, requests, output, call: Call::Start, deadline, limiter, wasi, table }
+        Self {
+            facts,
+            run,
+            requests,
+            output,
+            call: Call::Start,
+            deadline,
+            limiter,
+            wasi,
+            table,
+        }
     }
 }
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
     }
 }
 
 impl ResourceLimiter for Limiter {
-    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
@@ -188,7 +214,12 @@ impl ResourceLimiter for Limiter {
         Ok(true)
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         Ok(desired <= TABLE)
     }
 
@@ -223,12 +254,19 @@ impl Instance {
             if Instant::now() >= store.data().deadline {
                 return Err(Overdue.into());
             }
-            Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+            Ok(UpdateDeadline::YieldCustom(
+                1,
+                Box::pin(tokio::task::yield_now()),
+            ))
         });
         store.data_mut().deadline = deadline;
         store.set_epoch_deadline(1);
-        let instance = pre.instantiate_async(&mut store).await?;
-        Ok(Self { store, instance, exports })
+        let handle = pre.instantiate_async(&mut store).await?;
+        Ok(Self {
+            store,
+            handle,
+            exports,
+        })
     }
 
     /// Begins a call.
@@ -244,84 +282,159 @@ impl Instance {
     /// # Errors
     /// The interface that has another signature, and what is wrong.
     pub(super) fn check(&mut self) -> Result<(), (&'static str, wasmtime::Error)> {
-        let Self { store, instance, exports } = self;
+        let Self {
+            store,
+            handle,
+            exports,
+        } = self;
         let named = |name| move |error| (name, error);
         if let Some(indices) = &exports.reconciler {
-            indices.load(&mut *store, instance).map_err(named("reconciler"))?;
+            indices
+                .load(&mut *store, handle)
+                .map_err(named("reconciler"))?;
         }
         if let Some(indices) = &exports.cleaner {
-            indices.load(&mut *store, instance).map_err(named("cleaner"))?;
+            indices
+                .load(&mut *store, handle)
+                .map_err(named("cleaner"))?;
         }
         if let Some(indices) = &exports.error_handler {
-            indices.load(&mut *store, instance).map_err(named("error-handler"))?;
+            indices
+                .load(&mut *store, handle)
+                .map_err(named("error-handler"))?;
         }
         if let Some(indices) = &exports.dependent {
-            indices.load(&mut *store, instance).map_err(named("dependent"))?;
+            indices
+                .load(&mut *store, handle)
+                .map_err(named("dependent"))?;
         }
         if let Some(indices) = &exports.condition {
-            indices.load(&mut *store, instance).map_err(named("condition"))?;
+            indices
+                .load(&mut *store, handle)
+                .map_err(named("condition"))?;
         }
         if let Some(index) = exports.matcher {
-            load_match(instance, store, index).map_err(named("matcher"))?;
+            load_match(handle, store, index).map_err(named("matcher"))?;
         }
         Ok(())
     }
 
     pub(super) async fn reconcile(&mut self, primary: &str) -> Answer<UpdateControl> {
-        let Self { store, instance, exports } = self;
-        let indices = exports.reconciler.as_ref().ok_or(NotExported("reconciler"))?;
-        let guest = indices.load(&mut *store, instance)?;
-        Ok(guest.call_reconcile(store, &primary.to_owned()).await?.map(Into::into))
+        let Self {
+            store,
+            handle,
+            exports,
+        } = self;
+        let indices = exports
+            .reconciler
+            .as_ref()
+            .ok_or(NotExported("reconciler"))?;
+        let guest = indices.load(&mut *store, handle)?;
+        Ok(guest
+            .call_reconcile(store, &primary.to_owned())
+            .await?
+            .map(Into::into))
     }
 
     pub(super) async fn cleanup(&mut self, primary: &str) -> Answer<DeleteControl> {
-        let Self { store, instance, exports } = self;
+        let Self {
+            store,
+            handle,
+            exports,
+        } = self;
         let indices = exports.cleaner.as_ref().ok_or(NotExported("cleaner"))?;
-        let guest = indices.load(&mut *store, instance)?;
-        Ok(guest.call_cleanup(store, &primary.to_owned()).await?.map(Into::into))
+        let guest = indices.load(&mut *store, handle)?;
+        Ok(guest
+            .call_cleanup(store, &primary.to_owned())
+            .await?
+            .map(Into::into))
     }
 
-    pub(super) async fn handle_error(&mut self, primary: &str, failed: &FailureInfo) -> Answer<ErrorControl> {
-        let Self { store, instance, exports } = self;
-        let indices = exports.error_handler.as_ref().ok_or(NotExported("error-handler"))?;
-        let guest = indices.load(&mut *store, instance)?;
-        Ok(guest.call_handle_error(store, &primary.to_owned(), &failed.into()).await?.map(Into::into))
+    pub(super) async fn handle_error(
+        &mut self,
+        primary: &str,
+        failed: &FailureInfo,
+    ) -> Answer<ErrorControl> {
+        let Self {
+            store,
+            handle,
+            exports,
+        } = self;
+        let indices = exports
+            .error_handler
+            .as_ref()
+            .ok_or(NotExported("error-handler"))?;
+        let guest = indices.load(&mut *store, handle)?;
+        Ok(guest
+            .call_handle_error(store, &primary.to_owned(), &failed.into())
+            .await?
+            .map(Into::into))
     }
 
     pub(super) async fn desired(&mut self, name: &str, primary: &str) -> Answer<String> {
-        let Self { store, instance, exports } = self;
+        let Self {
+            store,
+            handle,
+            exports,
+        } = self;
         let indices = exports.dependent.as_ref().ok_or(NotExported("dependent"))?;
-        let guest = indices.load(&mut *store, instance)?;
+        let guest = indices.load(&mut *store, handle)?;
         guest.call_desired(store, name, &primary.to_owned()).await
     }
 
     pub(super) async fn matches(&mut self, question: MatchQuestion<'_>) -> Answer<MatchResult> {
-        let Self { store, instance, exports } = self;
+        let Self {
+            store,
+            handle,
+            exports,
+        } = self;
         let index = exports.matcher.ok_or(NotExported("matcher"))?;
-        let MatchQuestion { name, actual, desired, primary } = question;
-        let (answer,) = load_match(instance, store, index)?.call_async(store, (name, actual, desired, primary)).await?;
+        let MatchQuestion {
+            name,
+            actual,
+            desired,
+            primary,
+        } = question;
+        let (answer,) = load_match(handle, store, index)?
+            .call_async(store, (name, actual, desired, primary))
+            .await?;
         Ok(answer.map(Into::into))
     }
 
-    pub(super) async fn is_met(&mut self, name: &str, dependent: &str, primary: &str) -> Answer<ConditionResult> {
-        let Self { store, instance, exports } = self;
+    pub(super) async fn is_met(
+        &mut self,
+        name: &str,
+        dependent: &str,
+        primary: &str,
+    ) -> Answer<ConditionResult> {
+        let Self {
+            store,
+            handle,
+            exports,
+        } = self;
         let indices = exports.condition.as_ref().ok_or(NotExported("condition"))?;
-        let guest = indices.load(&mut *store, instance)?;
-        Ok(guest.call_is_met(store, name, dependent, &primary.to_owned()).await?.map(Into::into))
+        let guest = indices.load(&mut *store, handle)?;
+        Ok(guest
+            .call_is_met(store, name, dependent, &primary.to_owned())
+            .await?
+            .map(Into::into))
     }
 }
 
 /// What a call ends with: an answer, an error that the component returned, or no answer at all.
 pub(super) type Answer<T> = wasmtime::Result<Result<T, String>>;
 
-type Match<'a> = component::TypedFunc<(&'a str, &'a str, &'a str, &'a str), (Result<types::MatchResult, String>,)>;
+type Match<'a> = component::TypedFunc<
+    (&'a str, &'a str, &'a str, &'a str),
+    (Result<types::MatchResult, String>,),
+>;
 
 fn load_match<'a>(
-    instance: &component::Instance,
+    handle: &component::Instance,
     store: &mut Store<State>,
     index: ComponentExportIndex,
 ) -> wasmtime::Result<Match<'a>> {
-    instance.get_typed_func(store, index)
+    handle.get_typed_func(store, index)
 }
 
 // === what went wrong ===
@@ -332,32 +445,55 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<St
         return overdue(limits.timeout);
     }
     if error.is::<OverMemory>() {
-        let message = format!("wanted more than {} of memory (limits.memory)", quantity(limits.memory));
-        return Failure { cause: Cause::OutOfMemory, message };
+        let message = format!(
+            "wanted more than {} of memory (limits.memory)",
+            quantity(limits.memory)
+        );
+        return Failure {
+            cause: Cause::OutOfMemory,
+            message,
+        };
     }
     if let Some(I32Exit(code)) = error.downcast_ref() {
         let said = words.map(|words| format!(": {words}")).unwrap_or_default();
-        return Failure { cause: Cause::Trap, message: format!("the component ended itself with exit({code}){said}") };
+        return Failure {
+            cause: Cause::Trap,
+            message: format!("the component ended itself with exit({code}){said}"),
+        };
     }
     let Some(trap) = error.downcast_ref::<Trap>() else {
-        return Failure::other(format!("the call could not be made, or its answer not be read: {}", error.root_cause()));
+        return Failure::other(format!(
+            "the call could not be made, or its answer not be read: {}",
+            error.root_cause()
+        ));
     };
-    let place = place(error).map(|name| format!(" (in `{name}`)")).unwrap_or_default();
+    let place = place(error)
+        .map(|name| format!(" (in `{name}`)"))
+        .unwrap_or_default();
     let message = match words {
         Some(words) => format!("the component trapped: {words}{place}"),
         None => format!("the component trapped: {}{place}", reason(*trap)),
     };
-    Failure { cause: Cause::Trap, message }
+    Failure {
+        cause: Cause::Trap,
+        message,
+    }
 }
 
 /// Returns the failure of a call that is over its time.
 pub(super) fn overdue(timeout: Duration) -> Failure {
-    Failure { cause: Cause::Timeout, message: format!("took longer than {timeout:?} (limits.timeout)") }
+    Failure {
+        cause: Cause::Timeout,
+        message: format!("took longer than {timeout:?} (limits.timeout)"),
+    }
 }
 
 /// Returns the functions on the stack when it trapped, innermost first.
 pub(super) fn backtrace(error: &wasmtime::Error) -> Vec<String> {
-    let frames = error.downcast_ref::<WasmBacktrace>().map(WasmBacktrace::frames).unwrap_or_default();
+    let frames = error
+        .downcast_ref::<WasmBacktrace>()
+        .map(WasmBacktrace::frames)
+        .unwrap_or_default();
     let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
         Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
         None => format!("function {}", frame.func_index()),
@@ -367,9 +503,21 @@ pub(super) fn backtrace(error: &wasmtime::Error) -> Vec<String> {
 
 /// Returns the innermost function that is the author's own.
 fn place(error: &wasmtime::Error) -> Option<String> {
-    const MACHINERY: [&str; 10] =
-        ["core::", "std::", "alloc::", "<core::", "<std::", "<alloc::", "__", "rust_", "abort", "function "];
-    backtrace(error).into_iter().find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))
+    const MACHINERY: [&str; 10] = [
+        "core::",
+        "std::",
+        "alloc::",
+        "<core::",
+        "<std::",
+        "<alloc::",
+        "__",
+        "rust_",
+        "abort",
+        "function ",
+    ];
+    backtrace(error)
+        .into_iter()
+        .find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 /// Returns the first frames, for the log.
@@ -379,13 +527,21 @@ pub(super) fn stack(error: &wasmtime::Error) -> String {
     frames.join(" < ")
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "not our own, and open: what it says of itself is good enough"
+)]
 fn reason(trap: Trap) -> String {
     match trap {
         Trap::UnreachableCodeReached => "unreachable executed".to_owned(),
         Trap::StackOverflow => "its stack is exhausted, as by a recursion without end".to_owned(),
-        Trap::MemoryOutOfBounds => "memory access out of bounds, as by a recursion without end".to_owned(),
-        // Not our own enum, and open: what it says of itself is good enough.
-        other => other.to_string().trim_start_matches("wasm trap: ").to_owned(),
+        Trap::MemoryOutOfBounds => {
+            "memory access out of bounds, as by a recursion without end".to_owned()
+        }
+        other => other
+            .to_string()
+            .trim_start_matches("wasm trap: ")
+            .to_owned(),
     }
 }
 
@@ -397,5 +553,39 @@ fn quantity(bytes: u64) -> String {
         bytes if bytes.is_multiple_of(1 << 20) => format!("{}Mi", bytes >> 20),
         bytes if bytes.is_multiple_of(1 << 10) => format!("{}Ki", bytes >> 10),
         bytes => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_as_in_a_manifest() {
+        for (bytes, text) in [
+            (0, "0"),
+            (64 << 20, "64Mi"),
+            (3 << 30, "3Gi"),
+            (1536 << 10, "1536Ki"),
+            (1000, "1000"),
+        ] {
+            assert_eq!(quantity(bytes), text);
+        }
+    }
+
+    #[test]
+    fn all_memories_of_an_instance_are_bounded_together() {
+        let mut limiter = Limiter { used: 0, limit: 10 };
+        assert!(limiter.memory_growing(0, 4, None).unwrap());
+        assert!(limiter.memory_growing(0, 4, None).unwrap());
+        assert!(
+            limiter
+                .memory_growing(4, 7, None)
+                .unwrap_err()
+                .is::<OverMemory>()
+        );
+        assert!(limiter.memory_growing(4, 6, None).unwrap());
+        // Its own bound is the component's affair.
+        assert!(!limiter.memory_growing(4, 1000, Some(5)).unwrap());
     }
 }

@@ -1,14 +1,9 @@
 //! From a file to a plugin: is it a component, does the daemon offer what it imports, does it export what the manifest needs?
-//!
-//! Compiled code is kept on disk, because compiling takes from 0.1 s (Rust) to 10 s (Python, JavaScript), and because
-//! mapping it costs less memory than having compiled it.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, DirBuilder, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,15 +11,17 @@ use capstan_core::guest::Failure;
 use capstan_core::manifest::{Condition, Controller, Dependent, Matching, Operator};
 use parking_lot::Mutex;
 use rayon::ThreadPoolBuilder;
-use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
-use tracing::{info, warn};
+use tracing::info;
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Linker};
 
-use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
-use super::bindings::{CONTRACT, map_compiled};
+use super::bindings::CONTRACT;
+use super::bindings::exports::capstan::operator::{
+    cleaner, condition, dependent, error_handler, reconciler,
+};
+pub use super::code::CodeCache;
 use super::engine::Engine;
 use super::instance::{self, Call, Indices, Instance, State};
 use super::output::Output;
@@ -34,17 +31,13 @@ use super::{Declared, Facts, Loaded, Memo, Plugin, imports};
 const PACKAGE: &str = "capstan:operator";
 
 /// The packages of WASI that are linked, and their version up to compatible ones.
-const WASI: [&str; 5] = ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random"];
-
-/// Compiled components kept on disk; the oldest go.
-const KEEP: usize = 16;
-
-/// Where compiled code is kept. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct CodeCache {
-    /// None: nowhere.
-    dir: Option<Arc<Path>>,
-}
+const WASI: [&str; 5] = [
+    "wasi:cli",
+    "wasi:clocks",
+    "wasi:filesystem",
+    "wasi:io",
+    "wasi:random",
+];
 
 /// An interface that a manifest can need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +59,15 @@ pub struct Need {
     pub interface: Interface,
     /// The field of the manifest, as a path: `spec.controllers.webpage`.
     pub field: String,
+}
+
+/// What a file begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    NotWasm,
+    CoreModule,
+    Truncated,
+    Component,
 }
 
 /// Why a component cannot be used. Not worth retrying with the same file, but for [`Error::Read`] and [`Error::Truncated`],
@@ -169,15 +171,6 @@ pub enum Error {
     Prepare(String),
 }
 
-/// What a file begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
-    NotWasm,
-    CoreModule,
-    Truncated,
-    Component,
-}
-
 // === impl Plugin ===
 
 impl Plugin {
@@ -187,26 +180,54 @@ impl Plugin {
     ///
     /// # Errors
     /// [`Error`], with the file and all that is wrong with its imports or its exports.
-    pub async fn load(engine: &Engine, cache: &CodeCache, operator: &Operator, name: &str) -> Result<Self, Error> {
-        let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
+    pub async fn load(
+        engine: &Engine,
+        cache: &CodeCache,
+        operator: &Operator,
+        name: &str,
+    ) -> Result<Self, Error> {
+        let (name, plugin) = operator
+            .plugins
+            .get_key_value(name)
+            .ok_or_else(|| Error::Unknown(name.to_owned()))?;
         let path = &plugin.component;
         let begun = Instant::now();
         let component = compiled(engine, cache, path).await?;
-        let linker = imports::linker(engine.wasm()).map_err(|error| Error::Prepare(format!("{error:#}")))?;
+        let linker =
+            imports::linker(engine.wasm()).map_err(|error| Error::Prepare(format!("{error:#}")))?;
         check_imports(&component, &linker, path)?;
-        let link = |error| Error::Link { path: path.clone(), reason: chain(&error) };
+        let link = |error| Error::Link {
+            path: path.clone(),
+            reason: chain(&error),
+        };
         let pre = linker.instantiate_pre(&component).map_err(link)?;
         let exports = Arc::new(find_exports(&pre, path)?);
-        let missing: Vec<_> = needs(operator, name).into_iter().filter(|need| !need.interface.within(&exports)).collect();
+        let missing: Vec<_> = needs(operator, name)
+            .into_iter()
+            .filter(|need| !need.interface.within(&exports))
+            .collect();
         if !missing.is_empty() {
-            return Err(Error::Exports { path: path.clone(), missing });
+            return Err(Error::Exports {
+                path: path.clone(),
+                missing,
+            });
         }
-        let permits = Arc::new(Semaphore::new(plugin.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
+        let permits = Arc::new(Semaphore::new(
+            plugin.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS),
+        ));
         let facts = Arc::new(Facts::of(operator, name, plugin));
-        let loaded = Loaded { engine: engine.clone(), facts, pre, exports, permits };
+        let loaded = Loaded {
+            engine: engine.clone(),
+            facts,
+            pre,
+            exports,
+            permits,
+        };
         loaded.try_start(path).await?;
         info!(plugin = %name, component = %path.display(), took = ?begun.elapsed(), "loaded");
-        Ok(Self { inner: Arc::new(loaded) })
+        Ok(Self {
+            inner: Arc::new(loaded),
+        })
     }
 }
 
@@ -215,9 +236,20 @@ impl Facts {
         let controllers = users(operator, name).map(|controller| {
             let sources = controller.sources.values().map(|source| &source.gvk);
             let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
-            let watched = sources.chain(dependents).chain([&controller.primary]).cloned().collect();
+            let watched = sources
+                .chain(dependents)
+                .chain([&controller.primary])
+                .cloned()
+                .collect();
             let (primary, finalizer) = (controller.primary.clone(), controller.finalizer.clone());
-            (Arc::clone(&controller.name), Declared { primary, finalizer, watched })
+            (
+                Arc::clone(&controller.name),
+                Declared {
+                    primary,
+                    finalizer,
+                    watched,
+                },
+            )
         });
         Self {
             name: Arc::clone(name),
@@ -233,27 +265,46 @@ impl Facts {
 impl Loaded {
     /// Starts the component once and looks at the signatures of its exports, which no earlier step does.
     async fn try_start(&self, path: &Path) -> Result<(), Error> {
-        let Self { engine, facts, pre, exports, .. } = self;
+        let Self {
+            engine,
+            facts,
+            pre,
+            exports,
+            ..
+        } = self;
         let mut output = Output::new(Arc::clone(&facts.name), None, facts.limits.log);
         output.begin(Call::Start.name());
         let output = Arc::new(Mutex::new(output));
         let state = State::new(Arc::clone(facts), None, Arc::default(), Arc::clone(&output));
         let deadline = Instant::now() + facts.limits.timeout;
         let _busy = engine.enter();
-        let start = timeout_at(deadline, Instance::start(pre, Arc::clone(exports), state, deadline)).await;
+        let start = timeout_at(
+            deadline,
+            Instance::start(pre, Arc::clone(exports), state, deadline),
+        )
+        .await;
         let mut output = output.lock();
         output.finish();
         let started = match start {
             Ok(Ok(instance)) => Ok(instance),
-            Ok(Err(error)) => Err(instance::failure(&error, &facts.limits, output.last_words())),
+            Ok(Err(error)) => Err(instance::failure(
+                &error,
+                &facts.limits,
+                output.last_words(),
+            )),
             Err(_elapsed) => Err(instance::overdue(facts.limits.timeout)),
         };
-        let mut instance = started.map_err(|source| Error::Start { path: path.to_owned(), source })?;
-        instance.check().map_err(|(interface, error)| Error::Signature {
+        let mut instance = started.map_err(|source| Error::Start {
             path: path.to_owned(),
-            interface,
-            reason: chain(&error),
-        })
+            source,
+        })?;
+        instance
+            .check()
+            .map_err(|(interface, error)| Error::Signature {
+                path: path.to_owned(),
+                interface,
+                reason: chain(&error),
+            })
     }
 }
 
@@ -264,13 +315,24 @@ pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
     let mut needs = Vec::new();
     for controller in users(operator, name) {
         let field = format!("spec.controllers.{}", controller.name);
-        needs.push(Need { interface: Interface::Reconciler, field: format!("{field}.plugin") });
+        needs.push(Need {
+            interface: Interface::Reconciler,
+            field: format!("{field}.plugin"),
+        });
         for (name, dependent) in &controller.workflow.dependents {
-            dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
+            dependent_needs(
+                dependent,
+                &format!("{field}.workflow.dependents.{name}"),
+                &mut needs,
+            );
         }
         for (workflow, standalone) in &controller.standalone {
             for (name, dependent) in &standalone.dependents {
-                dependent_needs(dependent, &format!("{field}.standalone.{workflow}.dependents.{name}"), &mut needs);
+                dependent_needs(
+                    dependent,
+                    &format!("{field}.standalone.{workflow}.dependents.{name}"),
+                    &mut needs,
+                );
             }
         }
     }
@@ -301,7 +363,10 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
 }
 
 fn users<'a>(operator: &'a Operator, plugin: &'a str) -> impl Iterator<Item = &'a Controller> {
-    operator.controllers.values().filter(move |controller| &*controller.plugin == plugin)
+    operator
+        .controllers
+        .values()
+        .filter(move |controller| &*controller.plugin == plugin)
 }
 
 impl Interface {
@@ -327,7 +392,10 @@ impl fmt::Display for Interface {
 }
 
 fn listed(missing: &[Need]) -> String {
-    let lines: Vec<_> = missing.iter().map(|need| format!("`{}` ({})", need.interface, need.field)).collect();
+    let lines: Vec<_> = missing
+        .iter()
+        .map(|need| format!("`{}` ({})", need.interface, need.field))
+        .collect();
     lines.join(", ")
 }
 
@@ -337,9 +405,15 @@ fn listed(missing: &[Need]) -> String {
 fn check_imports(component: &Component, linker: &Linker<State>, path: &Path) -> Result<(), Error> {
     let engine = component.engine();
     let ty = component.component_type();
-    let names = ty.imports(engine).map(|(name, _)| name).chain(ty.exports(engine).map(|(name, _)| name));
-    if let Some(found) = names.filter_map(foreign).next() {
-        return Err(Error::Contract { path: path.to_owned(), found: found.to_owned() });
+    let mut names = ty
+        .imports(engine)
+        .map(|(name, _)| name)
+        .chain(ty.exports(engine).map(|(name, _)| name));
+    if let Some(found) = names.find_map(foreign) {
+        return Err(Error::Contract {
+            path: path.to_owned(),
+            found: found.to_owned(),
+        });
     }
     // Only asked, never run.
     let mut probe = linker.clone();
@@ -353,10 +427,21 @@ fn check_imports(component: &Component, linker: &Linker<State>, path: &Path) -> 
                 }
             }
             ComponentItem::Type(_) => {}
-            _ => missing.push(format!("`{name}`")),
+            ComponentItem::ComponentFunc(_)
+            | ComponentItem::CoreFunc(_)
+            | ComponentItem::Module(_)
+            | ComponentItem::Component(_)
+            | ComponentItem::Resource(_) => missing.push(format!("`{name}`")),
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(Error::Imports { path: path.to_owned(), missing }) }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Imports {
+            path: path.to_owned(),
+            missing,
+        })
+    }
 }
 
 /// Returns the version of the contract that a name speaks of, if this daemon does not serve it.
@@ -384,7 +469,12 @@ fn compatible(one: &str, other: &str) -> bool {
 /// Returns the functions and resources of an imported interface; one without is there for its types only.
 fn functions(instance: &types::ComponentInstance, engine: &wasmtime::Engine) -> Vec<String> {
     let items = instance.exports(engine);
-    let callable = items.filter(|(_, item)| matches!(item.ty, ComponentItem::ComponentFunc(_) | ComponentItem::Resource(_)));
+    let callable = items.filter(|(_, item)| {
+        matches!(
+            item.ty,
+            ComponentItem::ComponentFunc(_) | ComponentItem::Resource(_)
+        )
+    });
     callable.map(|(name, _)| name.to_owned()).collect()
 }
 
@@ -398,9 +488,13 @@ fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>) -> Vec<S
             let known = format!("{PACKAGE}/{interface}@{CONTRACT}");
             // Interfaces are instances, so a function of that name can be defined unless there is one.
             if !defined(probe, None, &known) {
-                return vec![format!("the interface `{interface}` of {PACKAGE} {version}, which has more than {CONTRACT}")];
+                return vec![format!(
+                    "the interface `{interface}` of {PACKAGE} {version}, which has more than {CONTRACT}"
+                )];
             }
-            let unknown = functions.iter().filter(|function| !defined(probe, Some(&known), function));
+            let unknown = functions
+                .iter()
+                .filter(|function| !defined(probe, Some(&known), function));
             unknown
                 .map(|function| {
                     format!("`{interface}.{function}` of {PACKAGE} {version}, which has more than {CONTRACT}")
@@ -408,7 +502,9 @@ fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>) -> Vec<S
                 .collect()
         }
         "wasi:http" | "wasi:sockets" => {
-            vec![format!("`{name}`: components have no network; build without it, or stub it out")]
+            vec![format!(
+                "`{name}`: components have no network; build without it, or stub it out"
+            )]
         }
         package if !WASI.contains(&package) => vec![format!("`{name}`")],
         _ if !compatible(version, "0.2.0") => vec![format!("`{name}`: the daemon has WASI 0.2")],
@@ -437,26 +533,39 @@ fn find_exports(pre: &InstancePre<State>, path: &Path) -> Result<Indices, Error>
         interface,
         reason: chain(error),
     };
-    let exported = |interface: &str| component.get_export_index(None, &format!("{PACKAGE}/{interface}@{CONTRACT}"));
+    let exported = |interface: &str| {
+        component.get_export_index(None, format!("{PACKAGE}/{interface}@{CONTRACT}"))
+    };
     let mut found = Indices::default();
     if exported("reconciler").is_some() {
-        found.reconciler = Some(reconciler::GuestIndices::new(pre).map_err(|error| bad("reconciler", &error))?);
+        found.reconciler =
+            Some(reconciler::GuestIndices::new(pre).map_err(|error| bad("reconciler", &error))?);
     }
     if exported("cleaner").is_some() {
-        found.cleaner = Some(cleaner::GuestIndices::new(pre).map_err(|error| bad("cleaner", &error))?);
+        found.cleaner =
+            Some(cleaner::GuestIndices::new(pre).map_err(|error| bad("cleaner", &error))?);
     }
     if exported("error-handler").is_some() {
-        found.error_handler = Some(error_handler::GuestIndices::new(pre).map_err(|error| bad("error-handler", &error))?);
+        found.error_handler = Some(
+            error_handler::GuestIndices::new(pre).map_err(|error| bad("error-handler", &error))?,
+        );
     }
     if exported("dependent").is_some() {
-        found.dependent = Some(dependent::GuestIndices::new(pre).map_err(|error| bad("dependent", &error))?);
+        found.dependent =
+            Some(dependent::GuestIndices::new(pre).map_err(|error| bad("dependent", &error))?);
     }
     if exported("condition").is_some() {
-        found.condition = Some(condition::GuestIndices::new(pre).map_err(|error| bad("condition", &error))?);
+        found.condition =
+            Some(condition::GuestIndices::new(pre).map_err(|error| bad("condition", &error))?);
     }
     if let Some(matcher) = exported("matcher") {
         let function = component.get_export_index(Some(&matcher), "match");
-        let missing = || bad("matcher", &wasmtime::format_err!("there is no function `match`"));
+        let missing = || {
+            bad(
+                "matcher",
+                &wasmtime::format_err!("there is no function `match`"),
+            )
+        };
         found.matcher = Some(function.ok_or_else(missing)?);
     }
     Ok(found)
@@ -467,14 +576,18 @@ fn chain(error: &wasmtime::Error) -> String {
     format!("{error:#}")
 }
 
-// === compiled code ===
+// === reading ===
 
 /// Returns the compiled component of a file. Reading and compiling happens on threads that end with it: they and what
 /// they have allocated would otherwise stay for ever.
 async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Component, Error> {
     // One core is left to those who are at work.
-    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1));
-    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|n| format!("compile-{n}")).build();
+    let threads = std::thread::available_parallelism()
+        .map_or(1, |cores| cores.get().saturating_sub(1).max(1));
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|n| format!("compile-{n}"))
+        .build();
     let pool = pool.map_err(|error| Error::Prepare(error.to_string()))?;
     let (tell, told) = oneshot::channel();
     let (engine, cache, path) = (engine.wasm().clone(), cache.clone(), path.to_owned());
@@ -482,37 +595,34 @@ async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Com
         // Nobody waits any more if this fails.
         drop(tell.send(read(&engine, &cache, &path)));
     });
-    told.await.map_err(|_| Error::Prepare("the thread that compiles is gone".to_owned()))?
+    told.await
+        .map_err(|_| Error::Prepare("the thread that compiles is gone".to_owned()))?
 }
 
 /// Reads a component: out of the cache, or compiled.
 fn read(engine: &wasmtime::Engine, cache: &CodeCache, path: &Path) -> Result<Component, Error> {
-    let wasm = fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let wasm = fs::read(path).map_err(|source| Error::Read {
+        path: path.to_owned(),
+        source,
+    })?;
     let path = path.to_owned();
     match Sort::of(&wasm) {
         Sort::NotWasm => return Err(Error::NotWasm { path }),
         Sort::CoreModule => return Err(Error::CoreModule { path }),
-        Sort::Truncated => return Err(Error::Truncated { path, length: wasm.len() }),
+        Sort::Truncated => {
+            return Err(Error::Truncated {
+                path,
+                length: wasm.len(),
+            });
+        }
         Sort::Component => {}
     }
-    let invalid = |error| Error::Compile { path: path.clone(), reason: chain(&error) };
-    let Some(dir) = &cache.dir else {
-        return Component::from_binary(engine, &wasm).map_err(invalid);
-    };
-    let file = dir.join(entry(engine, &wasm));
-    if let Some(component) = recall(engine, &file) {
-        return Ok(component);
-    }
-    let code = engine.precompile_component(&wasm).map_err(invalid)?;
-    match keep(&file, &code) {
-        Ok(()) => prune(dir),
-        Err(error) => warn!(file = %file.display(), %error, "compiled code cannot be kept"),
-    }
-    drop(code);
-    match recall(engine, &file) {
-        Some(component) => Ok(component),
-        None => Component::from_binary(engine, &wasm).map_err(invalid),
-    }
+    cache
+        .component(engine, &wasm)
+        .map_err(|error| Error::Compile {
+            path,
+            reason: chain(&error),
+        })
 }
 
 impl Sort {
@@ -521,13 +631,16 @@ impl Sort {
         // Version and layer: a component is layer 1.
         const MODULE: &[u8] = b"\x01\0\0\0";
         if !bytes.starts_with(MAGIC) {
-            return if !bytes.is_empty() && MAGIC.starts_with(bytes) { Self::Truncated } else { Self::NotWasm };
+            return if !bytes.is_empty() && MAGIC.starts_with(bytes) {
+                Self::Truncated
+            } else {
+                Self::NotWasm
+            };
         }
         match bytes.get(4..8) {
-            None => Self::Truncated,
             Some(MODULE) => Self::CoreModule,
             Some(_) if sections_end(bytes.get(8..).unwrap_or_default()) => Self::Component,
-            Some(_) => Self::Truncated,
+            None | Some(_) => Self::Truncated,
         }
     }
 }
@@ -535,8 +648,15 @@ impl Sort {
 /// Whether a sequence of sections, each a byte, a length and so many bytes, ends where the bytes end.
 fn sections_end(mut bytes: &[u8]) -> bool {
     while let Some((_id, rest)) = bytes.split_first() {
-        let Some((length, rest)) = leb128(rest) else { return false };
-        let Some(rest) = usize::try_from(length).ok().and_then(|length| rest.get(length..)) else { return false };
+        let Some((length, rest)) = leb128(rest) else {
+            return false;
+        };
+        let Some(rest) = usize::try_from(length)
+            .ok()
+            .and_then(|length| rest.get(length..))
+        else {
+            return false;
+        };
         bytes = rest;
     }
     true
@@ -554,125 +674,43 @@ fn leb128(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-impl CodeCache {
-    /// Keeps compiled code in this folder, which is made if it does not exist. It must be ours alone, because what is in
-    /// there is run without being checked; if it is not, or cannot be written, there is a warning and each start
-    /// compiles again.
-    pub fn at(dir: &Path) -> Self {
-        match private(dir) {
-            Ok(()) => Self { dir: Some(dir.into()) },
-            Err(error) => {
-                warn!(dir = %dir.display(), %error, "no folder for compiled code; components are compiled at each start");
-                Self::none()
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_is_shows_at_its_beginning_and_its_end() {
+        let component = |sections: &[u8]| [b"\0asm\x0d\0\x01\0", sections].concat();
+        for (bytes, sort) in [
+            (b"#!/bin/sh".to_vec(), Sort::NotWasm),
+            (Vec::new(), Sort::NotWasm),
+            (b"\0as".to_vec(), Sort::Truncated),
+            (b"\0asm\x0d\0".to_vec(), Sort::Truncated),
+            (b"\0asm\x01\0\0\0".to_vec(), Sort::CoreModule),
+            (component(b""), Sort::Component),
+            (component(b"\x00\x02ab"), Sort::Component),
+            (component(b"\x00\x02ab\x01"), Sort::Truncated),
+            (component(b"\x00\x02a"), Sort::Truncated),
+            (component(b"\x00\x82\x00ab"), Sort::Component),
+            (component(b"\x00\x82"), Sort::Truncated),
+            (component(b"\x00\xff\xff\xff\xff\xff"), Sort::Truncated),
+        ] {
+            assert_eq!(Sort::of(&bytes), sort, "{bytes:?}");
         }
     }
 
-    /// Keeps nothing.
-    pub fn none() -> Self {
-        Self { dir: None }
-    }
-}
-
-/// Makes a folder that only this user can use, or finds out that it is one.
-fn private(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let metadata = fs::symlink_metadata(dir)?;
-    let refuse = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    if !metadata.is_dir() {
-        return refuse("it is not a folder");
-    }
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
-        return refuse("it belongs to another user");
-    }
-    if metadata.mode() & 0o077 != 0 {
-        return refuse("others can use it; its mode should be 0700");
-    }
-    let probe = dir.join(format!("{}.probe", std::process::id()));
-    fs::write(&probe, [])?;
-    fs::remove_file(&probe)
-}
-
-/// Returns the name under which the code of a component is kept: what it was made of, and for which engine.
-fn entry(engine: &wasmtime::Engine, wasm: &[u8]) -> String {
-    let digest = ring::digest::digest(&SHA256, wasm);
-    let mut hasher = DefaultHasher::new();
-    engine.precompile_compatibility_hash().hash(&mut hasher);
-    format!("{}-{:016x}.cwasm", hex(digest.as_ref()), hasher.finish())
-}
-
-/// Returns what was kept under a name; none if it is not there or not what was written.
-fn recall(engine: &wasmtime::Engine, file: &Path) -> Option<Component> {
-    let known = match intact(file) {
-        Ok(intact) => intact,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            warn!(file = %file.display(), %error, "compiled code cannot be read");
-            return None;
+    #[test]
+    fn versions_fit_up_to_what_may_be_added() {
+        for (one, other, fit) in [
+            ("0.1.0", "0.1.7", true),
+            ("0.1.0", "0.2.0", false),
+            ("0.2.6", "0.2.0", true),
+            ("1.1.0", "0.1.0", false),
+        ] {
+            assert_eq!(compatible(one, other), fit, "{one} {other}");
         }
-    };
-    let component = if known { map_compiled(engine, file).ok() } else { None };
-    if component.is_none() {
-        warn!(file = %file.display(), "compiled code is damaged; compiling again");
+        assert_eq!(foreign("capstan:operator/cache@0.2.0"), Some("0.2.0"));
+        assert_eq!(foreign("capstan:operator/cache@0.1.9"), None);
+        assert_eq!(foreign("wasi:io/poll@0.3.0"), None);
     }
-    component
-}
-
-/// Whether a file ends with the digest of what stands before. (What reads it looks at sections by offset, and not at the
-/// end.)
-fn intact(file: &Path) -> io::Result<bool> {
-    let mut file = File::open(file)?;
-    let length = file.metadata()?.len();
-    let Some(length) = length.checked_sub(SHA256_OUTPUT_LEN as u64) else { return Ok(false) };
-    let mut context = Context::new(&SHA256);
-    let mut code = Read::by_ref(&mut file).take(length);
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match code.read(&mut buffer)? {
-            0 => break,
-            n => context.update(buffer.get(..n).unwrap_or_default()),
-        }
-    }
-    let mut digest = [0; SHA256_OUTPUT_LEN];
-    file.seek(SeekFrom::Start(length))?;
-    file.read_exact(&mut digest)?;
-    Ok(context.finish().as_ref() == digest)
-}
-
-/// Writes compiled code with its digest, all or nothing.
-fn keep(file: &Path, code: &[u8]) -> io::Result<()> {
-    let draft = file.with_extension(format!("{}.draft", std::process::id()));
-    let write = || {
-        let mut out = File::create(&draft)?;
-        out.write_all(code)?;
-        out.write_all(ring::digest::digest(&SHA256, code).as_ref())?;
-        out.sync_all()?;
-        fs::rename(&draft, file)
-    };
-    let written = write();
-    if written.is_err() {
-        // It may not even have been made.
-        drop(fs::remove_file(&draft));
-    }
-    written
-}
-
-/// Removes all but the youngest entries. Code that is in use stays mapped.
-fn prune(dir: &Path) {
-    let Ok(entries) = fs::read_dir(dir) else { return };
-    let mut files: Vec<_> = entries
-        .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "cwasm" || extension == "draft"))
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    files.sort_by(|one, other| other.cmp(one));
-    for (_, file) in files.iter().skip(KEEP) {
-        if let Err(error) = fs::remove_file(file) {
-            warn!(file = %file.display(), %error, "an old entry stays");
-        }
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

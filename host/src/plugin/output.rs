@@ -1,5 +1,6 @@
 //! What a component prints and logs: line by line into the daemon's log, as much as its budget allows.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -73,7 +74,9 @@ impl Output {
     pub(super) fn new(plugin: Arc<str>, run: Option<&RunInfo>, budget: usize) -> Self {
         Self {
             plugin,
-            controller: run.map(|run| Arc::clone(&run.controller)).unwrap_or_default(),
+            controller: run
+                .map(|run| Arc::clone(&run.controller))
+                .unwrap_or_default(),
             key: run.map(|run| run.primary.to_string()).unwrap_or_default(),
             call: "",
             budget,
@@ -102,7 +105,15 @@ impl Output {
             }
         }
         if self.dropped > 0 {
-            let Self { plugin, controller, key, call, dropped, budget, .. } = self;
+            let Self {
+                plugin,
+                controller,
+                key,
+                call,
+                dropped,
+                budget,
+                ..
+            } = self;
             warn!(target: "guest", %plugin, %controller, %key, call, dropped, budget, "output beyond limits.log was dropped (bytes)");
         }
     }
@@ -136,20 +147,33 @@ impl Output {
         let lines = || self.last.iter().map(String::as_str);
         // Rust: "thread '<unnamed>' (1) panicked at src/lib.rs:3:5:", then the message.
         if let Some(at) = lines().rposition(|line| line.contains("panicked at ")) {
-            let place = lines().nth(at)?.split_once("panicked at ")?.1.trim_end_matches(':');
-            let message = lines().skip(at + 1).find(|line| !line.is_empty() && !line.starts_with("note: "));
+            let place = lines()
+                .nth(at)?
+                .split_once("panicked at ")?
+                .1
+                .trim_end_matches(':');
+            let message = lines()
+                .skip(at + 1)
+                .find(|line| !line.is_empty() && !line.starts_with("note: "));
             return Some(match message {
                 Some(message) => format!("panicked at {place}: {message}"),
                 None => format!("panicked at {place}"),
             });
         }
         // Go.
-        if let Some(line) = lines().rev().find(|line| line.starts_with("panic: ") || line.starts_with("fatal error: ")) {
+        if let Some(line) = lines()
+            .rev()
+            .find(|line| line.starts_with("panic: ") || line.starts_with("fatal error: "))
+        {
             return Some(line.to_owned());
         }
         // Python: the last line of a traceback.
         let traceback = lines().any(|line| line.starts_with("Traceback (most recent call last)"));
-        lines().rev().find(|line| !line.is_empty()).filter(|_| traceback).map(str::to_owned)
+        lines()
+            .rev()
+            .find(|line| !line.is_empty())
+            .filter(|_| traceback)
+            .map(str::to_owned)
     }
 
     fn begun(&mut self, stream: Stream) -> &mut Vec<u8> {
@@ -184,15 +208,50 @@ impl Output {
             return;
         }
         self.left -= size;
-        let Self { plugin, controller, key, call, .. } = self;
+        let (line, fields) = (one_line(line), one_line(fields));
+        let fields = &*fields;
+        let Self {
+            plugin,
+            controller,
+            key,
+            call,
+            ..
+        } = self;
         match level {
-            Level::Trace => trace!(target: "guest", %plugin, %controller, %key, call, fields, "{line}"),
-            Level::Debug => debug!(target: "guest", %plugin, %controller, %key, call, fields, "{line}"),
-            Level::Info => info!(target: "guest", %plugin, %controller, %key, call, fields, "{line}"),
-            Level::Warn => warn!(target: "guest", %plugin, %controller, %key, call, fields, "{line}"),
-            Level::Error => error!(target: "guest", %plugin, %controller, %key, call, fields, "{line}"),
+            Level::Trace => {
+                trace!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+            }
+            Level::Debug => {
+                debug!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+            }
+            Level::Info => {
+                info!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+            }
+            Level::Warn => {
+                warn!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+            }
+            Level::Error => {
+                error!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+            }
         }
     }
+}
+
+/// Returns a text that cannot pass for several lines of the log, or colour them.
+fn one_line(text: &str) -> Cow<'_, str> {
+    let harmless = |c: char| c == '\t' || !c.is_control();
+    if text.chars().all(harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut line = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if harmless(c) {
+            line.push(c);
+        } else {
+            line.extend(c.escape_default());
+        }
+    }
+    Cow::Owned(line)
 }
 
 // === impl Pipe ===
@@ -232,4 +291,152 @@ impl OutputStream for Pipe {
 #[async_trait]
 impl Pollable for Pipe {
     async fn ready(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use capstan_core::object::ObjectRef;
+
+    /// Returns what is logged, one line each, without time.
+    fn logged(budget: usize, act: impl FnOnce(&mut Output)) -> Vec<String> {
+        let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer({
+                let lines = Arc::clone(&lines);
+                move || Lines(Arc::clone(&lines))
+            })
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .without_time()
+            .finish();
+        let run = RunInfo {
+            controller: "web".into(),
+            primary: ObjectRef::namespaced("default", "page"),
+            retry: None,
+            primary_deleted: false,
+            final_state_unknown: false,
+        };
+        tracing::subscriber::with_default(subscriber, || {
+            let mut output = Output::new("webpage".into(), Some(&run), budget);
+            output.begin("reconcile");
+            act(&mut output);
+        });
+        let lines = String::from_utf8(lines.lock().clone()).unwrap();
+        lines.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    const WHERE: &str = r#"plugin=webpage controller=web key=default/page call="reconcile""#;
+
+    #[test]
+    fn prints_are_logged_line_by_line_with_plugin_and_primary() {
+        let lines = logged(1000, |output| {
+            output.print(Stream::Out, b"one\ntw");
+            output.print(Stream::Err, b"oh\r\n");
+            output.print(Stream::Out, b"o\nthree");
+            output.log(
+                Level::Debug,
+                "seen",
+                &[
+                    ("page".to_owned(), "a b".to_owned()),
+                    ("n".to_owned(), "1".to_owned()),
+                ],
+            );
+            output.finish();
+        });
+        assert_eq!(
+            lines,
+            [
+                format!(r#"INFO guest: one {WHERE} fields="""#),
+                format!(r#"WARN guest: oh {WHERE} fields="""#),
+                format!(r#"INFO guest: two {WHERE} fields="""#),
+                format!(r#"DEBUG guest: seen {WHERE} fields="page=\"a b\" n=\"1\"""#),
+                format!(r#"INFO guest: three {WHERE} fields="""#),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_cannot_pass_for_another() {
+        let lines = logged(1000, |output| {
+            let fields = [("a\nb".to_owned(), "c\nd".to_owned())];
+            output.log(Level::Info, "one\nERROR two\x1b[31m", &fields);
+        });
+        let expected =
+            format!(r#"INFO guest: one\nERROR two\u{{1b}}[31m {WHERE} fields="a\\nb=\"c\\nd\"""#);
+        assert_eq!(lines, [expected]);
+    }
+
+    #[test]
+    fn what_is_beyond_the_budget_is_dropped_with_one_warning_until_the_next_call() {
+        let lines = logged(8, |output| {
+            for _ in 0..100 {
+                output.print(Stream::Out, b"four\n");
+            }
+            output.finish();
+            output.begin("cleanup");
+            output.print(Stream::Out, b"again\n");
+            output.finish();
+        });
+        let dropped = format!(
+            "WARN guest: output beyond limits.log was dropped (bytes) {WHERE} dropped=495 budget=8"
+        );
+        let again = WHERE.replace("reconcile", "cleanup");
+        assert_eq!(
+            lines,
+            [
+                format!(r#"INFO guest: four {WHERE} fields="""#),
+                dropped,
+                format!(r#"INFO guest: again {again} fields="""#)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut() {
+        let lines = logged(1 << 20, |output| {
+            for _ in 0..LINE / 1024 * 2 {
+                output.print(Stream::Out, &[b'x'; 1024]);
+            }
+        });
+        assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn the_last_words_are_what_looks_like_an_end() {
+        let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nno page\nnote: run with `RUST_BACKTRACE=1` …\n";
+        let silent = "thread 'main' panicked at src/lib.rs:3:5:\nnote: run with …\n";
+        let go = "panic: no page\n\ngoroutine 1 [running]:\nmain.main()\n";
+        let python =
+            "Traceback (most recent call last):\n  File \"app.py\", line 3\nValueError: no page\n";
+        for (printed, words) in [
+            (rust, Some("panicked at src/lib.rs:3:5: no page")),
+            (silent, Some("panicked at src/lib.rs:3:5")),
+            (go, Some("panic: no page")),
+            (python, Some("ValueError: no page")),
+            ("reconciling\n", None),
+            ("", None),
+        ] {
+            let mut output = Output::new("webpage".into(), None, 0);
+            output.print(Stream::Err, printed.as_bytes());
+            assert_eq!(output.last_words().as_deref(), words, "{printed}");
+            output.begin("desired");
+            assert_eq!(output.last_words(), None, "of the call before");
+        }
+    }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::CodeCache;
-use capstan_core::guest::{Cause, Failure, Guest as _, PrimaryUpdate, Session, UpdateControl, WorkflowResult};
+use capstan_core::guest::{
+    Cause, Failure, Guest as _, PrimaryUpdate, UpdateControl, WorkflowResult,
+};
 use capstan_core::manifest::Limits;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -26,9 +28,22 @@ fn reconciler(functions: &str, body: &str) -> Vec<u8> {
             {body}
             i32.const 1024)"#
     );
-    let imports = if functions.contains("(import") { "import capstan:operator/workflow@0.1.0;" } else { "" };
-    let dependent = if functions.contains("desired") { "export capstan:operator/dependent@0.1.0;" } else { "" };
-    Guest { world: &format!("{imports} {dependent} {RECONCILER}"), text: &text, ..Guest::default() }.build()
+    let imports = if functions.contains("(import") {
+        "import capstan:operator/workflow@0.1.0;"
+    } else {
+        ""
+    };
+    let dependent = if functions.contains("desired") {
+        "export capstan:operator/dependent@0.1.0;"
+    } else {
+        ""
+    };
+    Guest {
+        world: &format!("{imports} {dependent} {RECONCILER}"),
+        text: &text,
+        ..Guest::default()
+    }
+    .build()
 }
 
 /// Runs `body` in the first call of an instance that is told to (its primary is not empty).
@@ -38,27 +53,45 @@ async fn load(wasm: &[u8], limits: Limits) -> Plugin {
     let dir = tempfile::tempdir().unwrap();
     let operator = operator(&write(&dir, "guest", wasm), limits.clone());
     let engine = Engine::new(Pool::of([&limits])).unwrap();
-    Plugin::load(&engine, &CodeCache::none(), &operator, "guest").await.unwrap()
+    Plugin::load(&engine, &CodeCache::none(), &operator, "guest")
+        .await
+        .unwrap()
 }
 
 fn short() -> Limits {
-    Limits { timeout: Duration::from_millis(60), ..Limits::default() }
+    Limits {
+        timeout: Duration::from_millis(60),
+        ..Limits::default()
+    }
 }
 
 /// What an instance answers at its `n`th call.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "what calls answer is compared with it"
+)]
 fn nth(n: u64) -> Result<UpdateControl, Failure> {
-    Ok(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: Some(Duration::from_millis(n)) })
+    Ok(UpdateControl {
+        update: PrimaryUpdate::Nothing,
+        reschedule: Some(Duration::from_millis(n)),
+    })
 }
 
 fn failed<T>(cause: Cause, message: &str) -> Result<T, Failure> {
-    Err(Failure { cause, message: message.to_owned() })
+    Err(Failure {
+        cause,
+        message: message.to_owned(),
+    })
 }
 
 #[tokio::test]
 async fn calls_of_one_execution_share_an_instance_and_executions_do_not() {
     let plugin = load(&reconciler("", ""), Limits::default()).await;
     let one = plugin.open(script());
-    assert_eq!([one.reconcile("").await, one.reconcile("").await], [nth(1), nth(2)]);
+    assert_eq!(
+        [one.reconcile("").await, one.reconcile("").await],
+        [nth(1), nth(2)]
+    );
     assert_eq!(plugin.open(script()).reconcile("").await, nth(1));
 }
 
@@ -66,7 +99,11 @@ async fn calls_of_one_execution_share_an_instance_and_executions_do_not() {
 async fn calls_beside_one_another_take_turns() {
     let plugin = load(&reconciler("", ""), Limits::default()).await;
     let session = plugin.open(script());
-    let answers = futures::join!(session.reconcile(""), session.reconcile(""), session.reconcile(""));
+    let answers = futures::join!(
+        session.reconcile(""),
+        session.reconcile(""),
+        session.reconcile("")
+    );
     assert_eq!([answers.0, answers.1, answers.2], [nth(1), nth(2), nth(3)]);
 }
 
@@ -74,10 +111,18 @@ async fn calls_beside_one_another_take_turns() {
 async fn what_the_component_returns_as_an_error_is_a_failure_and_keeps_the_instance() {
     let error = r#"(func $do (i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const 2048)) (i32.store (i32.const 1032) (i32.const 9)))
         (data (i32.const 2048) "no <html>")"#;
-    let clear = "(i32.store8 (i32.const 1024) (i32.const 0)) (i64.store (i32.const 1028) (i64.const 0))";
-    let plugin = load(&reconciler(error, &format!("{clear} {IF_TOLD}")), Limits::default()).await;
+    let clear =
+        "(i32.store8 (i32.const 1024) (i32.const 0)) (i64.store (i32.const 1028) (i64.const 0))";
+    let plugin = load(
+        &reconciler(error, &format!("{clear} {IF_TOLD}")),
+        Limits::default(),
+    )
+    .await;
     let session = plugin.open(script());
-    assert_eq!(session.reconcile("{}").await, failed(Cause::Returned, "no <html>"));
+    assert_eq!(
+        session.reconcile("{}").await,
+        failed(Cause::Returned, "no <html>")
+    );
     assert_eq!(session.reconcile("").await, nth(2));
 }
 
@@ -86,11 +131,17 @@ async fn a_failed_call_costs_the_instance_and_says_why() {
     for (functions, expected) in [
         (
             "(func $probe::do unreachable) (func $do (call $probe::do))",
-            failed(Cause::Trap, "the component trapped: unreachable executed (in `probe::do`)"),
+            failed(
+                Cause::Trap,
+                "the component trapped: unreachable executed (in `probe::do`)",
+            ),
         ),
         (
             "(func $do (call $do))",
-            failed(Cause::Trap, "the component trapped: its stack is exhausted, as by a recursion without end (in `do`)"),
+            failed(
+                Cause::Trap,
+                "the component trapped: its stack is exhausted, as by a recursion without end (in `do`)",
+            ),
         ),
         (
             "(func $do (drop (i32.load (i32.const -4))))",
@@ -101,13 +152,22 @@ async fn a_failed_call_costs_the_instance_and_says_why() {
         ),
         (
             "(func $do (drop (i32.div_u (i32.const 1) (i32.const 0))))",
-            failed(Cause::Trap, "the component trapped: integer divide by zero (in `do`)"),
+            failed(
+                Cause::Trap,
+                "the component trapped: integer divide by zero (in `do`)",
+            ),
         ),
         (
             "(func $do (drop (memory.grow (i32.const 1024))))",
-            failed(Cause::OutOfMemory, "wanted more than 64Mi of memory (limits.memory)"),
+            failed(
+                Cause::OutOfMemory,
+                "wanted more than 64Mi of memory (limits.memory)",
+            ),
         ),
-        ("(func $do (loop (br 0)))", failed(Cause::Timeout, "took longer than 60ms (limits.timeout)")),
+        (
+            "(func $do (loop (br 0)))",
+            failed(Cause::Timeout, "took longer than 60ms (limits.timeout)"),
+        ),
         // The answer is a text outside of memory.
         (
             "(func $do (i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const -1)) (i32.store (i32.const 1032) (i32.const 9)))",
@@ -127,7 +187,10 @@ async fn a_failed_call_costs_the_instance_and_says_why() {
 
 #[tokio::test]
 async fn memory_within_the_limit_is_given() {
-    let limits = Limits { memory: 128 << 20, ..Limits::default() };
+    let limits = Limits {
+        memory: 128 << 20,
+        ..Limits::default()
+    };
     let plugin = load(&reconciler("(func $do (if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)))", IF_TOLD), limits).await;
     assert_eq!(plugin.open(script()).reconcile("{}").await, nth(1));
 }
@@ -136,9 +199,15 @@ async fn memory_within_the_limit_is_given() {
 async fn ends_in_time(plugin: &Plugin, run: Arc<Script>) {
     let begun = Instant::now();
     let answer = plugin.open(run).reconcile("{}").await;
-    assert_eq!(answer, failed(Cause::Timeout, "took longer than 60ms (limits.timeout)"));
+    assert_eq!(
+        answer,
+        failed(Cause::Timeout, "took longer than 60ms (limits.timeout)")
+    );
     let took = begun.elapsed();
-    assert!(took >= Duration::from_millis(60) && took < Duration::from_millis(1000), "{took:?}");
+    assert!(
+        took >= Duration::from_millis(60) && took < Duration::from_secs(1),
+        "{took:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -168,14 +237,20 @@ const WORKFLOW: &str = r#"(import "capstan:operator/workflow@0.1.0" "reconcile" 
 #[tokio::test]
 async fn a_call_that_waits_for_ever_ends_in_time() {
     let plugin = load(&reconciler(WORKFLOW, IF_TOLD), short()).await;
-    let run = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
+    let run = Script {
+        on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))),
+        ..Script::default()
+    };
     ends_in_time(&plugin, Arc::new(run)).await;
 }
 
 // Contract, rule 8.
 #[tokio::test]
 async fn what_a_call_asks_for_runs_on_its_permit_in_another_instance() {
-    let limits = Limits { concurrency: 1, ..Limits::default() };
+    let limits = Limits {
+        concurrency: 1,
+        ..Limits::default()
+    };
     let plugin = load(&reconciler(WORKFLOW, IF_TOLD), limits).await;
     let nested: Arc<Mutex<Vec<_>>> = Arc::default();
     let on_workflow = {
@@ -183,14 +258,23 @@ async fn what_a_call_asks_for_runs_on_its_permit_in_another_instance() {
         Box::new(move |_| {
             let (session, nested) = (plugin.open_nested(script()), Arc::clone(&nested));
             async move {
-                let answers = (session.desired("service", "").await, session.reconcile("").await);
+                let answers = (
+                    session.desired("service", "").await,
+                    session.reconcile("").await,
+                );
                 nested.lock().push(answers);
-                Ok(WorkflowResult { nodes: Vec::new(), complete: true })
+                Ok(WorkflowResult {
+                    nodes: Vec::new(),
+                    complete: true,
+                })
             }
             .boxed()
         })
     };
-    let run = Arc::new(Script { on_workflow: Some(on_workflow), ..Script::default() });
+    let run = Arc::new(Script {
+        on_workflow: Some(on_workflow),
+        ..Script::default()
+    });
     let session = plugin.open(Arc::clone(&run) as _);
     assert_eq!(session.reconcile("{}").await, nth(1));
     assert_eq!(*nested.lock(), [(Ok(String::new()), nth(1))]);
@@ -199,7 +283,10 @@ async fn what_a_call_asks_for_runs_on_its_permit_in_another_instance() {
 
 #[tokio::test]
 async fn a_run_beyond_the_limit_waits_and_its_waiting_does_not_count() {
-    let limits = Limits { concurrency: 1, ..short() };
+    let limits = Limits {
+        concurrency: 1,
+        ..short()
+    };
     let plugin = load(&reconciler("", ""), limits).await;
     let first = plugin.open(script());
     assert_eq!(plugin.busy(), 0);
@@ -221,10 +308,16 @@ async fn a_run_beyond_the_limit_waits_and_its_waiting_does_not_count() {
 #[tokio::test]
 async fn a_call_that_is_given_up_costs_the_instance() {
     let plugin = load(&reconciler(WORKFLOW, IF_TOLD), Limits::default()).await;
-    let run = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
+    let run = Script {
+        on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))),
+        ..Script::default()
+    };
     let session = plugin.open(Arc::new(run));
     assert_eq!(session.reconcile("").await, nth(1));
-    assert_eq!(futures::poll!(session.reconcile("{}")), std::task::Poll::Pending);
+    assert_eq!(
+        futures::poll!(session.reconcile("{}")),
+        std::task::Poll::Pending
+    );
     assert_eq!(session.reconcile("").await, nth(1));
 }
 
@@ -234,21 +327,4 @@ async fn what_is_not_exported_cannot_be_called() {
     let answer = plugin.open(script()).cleanup("{}").await;
     let message = "the call could not be made, or its answer not be read: the component does not export `cleaner`";
     assert_eq!(answer, failed(Cause::Other, message));
-}
-
-/// Returns how often the ticker's thread of this process has gone to sleep, all engines together.
-fn sleeps() -> Vec<(u32, u64)> {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    let mut sleeps = Vec::new();
-    for task in tasks {
-        let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
-        if read("comm").trim() == "ticker" {
-            let status = read("status");
-            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap_or_default();
-            let count = line.split_whitespace().last().and_then(|count| count.parse().ok()).unwrap_or_default();
-            sleeps.push((task.file_name().to_string_lossy().parse().unwrap(), count));
-        }
-    }
-    sleeps.sort_unstable();
-    sleeps
 }

@@ -22,7 +22,9 @@ async fn load(wasm: &[u8]) -> Result<Plugin, Error> {
 
 /// Returns the error's text with its causes, and without the folder.
 async fn refusal(wasm: &[u8]) -> String {
-    let Err(error) = load(wasm).await else { panic!("it was loaded") };
+    let Err(error) = load(wasm).await else {
+        panic!("it was loaded")
+    };
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -41,7 +43,9 @@ async fn what_is_no_component_is_refused() {
     let mut garbage = whole.clone();
     garbage[8] = 0x7f;
     let cut = &whole[..whole.len() - 3];
-    let cut_off = |length: usize| format!("guest.wasm is cut off: it ends within a section, after {length} bytes");
+    let cut_off = |length: usize| {
+        format!("guest.wasm is cut off: it ends within a section, after {length} bytes")
+    };
     for (wasm, expected) in [
         (&b"apiVersion: v1"[..], "guest.wasm is not WebAssembly".to_owned()),
         (b"", "guest.wasm is not WebAssembly".to_owned()),
@@ -57,38 +61,71 @@ async fn what_is_no_component_is_refused() {
         assert_eq!(refusal(wasm).await, expected);
     }
     let text = refusal(&garbage).await;
-    assert!(text.starts_with("compile guest.wasm: ") && text.contains("offset 0x8"), "{text}");
+    assert!(
+        text.starts_with("compile guest.wasm: ") && text.contains("offset 0xa"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn a_file_that_is_not_there_is_named() {
     let operator = operator("/nowhere/guest.wasm".as_ref(), Limits::default());
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap();
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest")
+        .await
+        .err()
+        .unwrap();
     assert_eq!(error.to_string(), "read component /nowhere/guest.wasm");
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "other").await.err().unwrap();
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "other")
+        .await
+        .err()
+        .unwrap();
     assert_eq!(error.to_string(), "the manifest has no plugin \"other\"");
 }
 
 /// Returns a reconciler for another version of the contract, which asks one function of an import.
-fn of_version(version: &str, import: &str, function: &str, more: &dyn Fn(String) -> String) -> Vec<u8> {
-    let world = format!("import capstan:operator/{import}@{version}; export capstan:operator/reconciler@{version};");
+fn of_version(
+    version: &str,
+    import: &str,
+    function: &str,
+    more: &dyn Fn(String) -> String,
+) -> Vec<u8> {
+    let world = format!(
+        "import capstan:operator/{import}@{version}; export capstan:operator/reconciler@{version};"
+    );
     let text = format!(
         r#"(import "capstan:operator/{import}@{version}" "{function}" (func $ask (result i32)))
         (func (export "capstan:operator/reconciler@{version}#reconcile") (param i32 i32) (result i32) (drop (call $ask)) i32.const 1024)"#
     );
-    let contract = |text: String| more(text.replace("operator@0.1.0;", &format!("operator@{version};")));
-    Guest { world: &world, contract: &contract, text: &text }.build()
+    let contract =
+        |text: String| more(text.replace("operator@0.1.0;", &format!("operator@{version};")));
+    Guest {
+        world: &world,
+        contract: &contract,
+        text: &text,
+    }
+    .build()
 }
 
 // Contract, rule 7.
 #[tokio::test]
 async fn another_contract_is_refused_and_a_later_one_by_what_it_uses() {
     let as_is = |text: String| text;
-    let function = |text: String| text.replace("next-imminent: func", "tenant: func() -> bool; next-imminent: func");
-    let interface = |text: String| format!("{text}\ninterface tracing {{ enabled: func() -> bool; }}");
+    let function = |text: String| {
+        text.replace(
+            "next-imminent: func",
+            "tenant: func() -> bool; next-imminent: func",
+        )
+    };
+    let interface =
+        |text: String| format!("{text}\ninterface tracing {{ enabled: func() -> bool; }}");
     let refused = refusal(&of_version("0.2.0", "context", "next-imminent", &as_is)).await;
-    assert_eq!(refused, "guest.wasm was built for capstan:operator 0.2.0, this daemon offers 0.1.0");
-    let later = load(&of_version("0.1.7", "context", "next-imminent", &as_is)).await.unwrap();
+    assert_eq!(
+        refused,
+        "guest.wasm was built for capstan:operator 0.2.0, this daemon offers 0.1.0"
+    );
+    let later = load(&of_version("0.1.7", "context", "next-imminent", &as_is))
+        .await
+        .unwrap();
     assert!(later.exports().reconciler);
     let refused = refusal(&of_version("0.1.7", "context", "tenant", &function)).await;
     assert_eq!(
@@ -105,21 +142,34 @@ async fn another_contract_is_refused_and_a_later_one_by_what_it_uses() {
 
 #[tokio::test]
 async fn an_import_with_another_signature_is_refused() {
-    let changed = |text: String| text.replace("next-imminent: func() -> bool", "next-imminent: func() -> u32");
+    let changed = |text: String| {
+        text.replace(
+            "next-imminent: func() -> bool",
+            "next-imminent: func() -> u32",
+        )
+    };
     let text = refusal(&of_version("0.1.0", "context", "next-imminent", &changed)).await;
     assert_eq!(
         text,
         "guest.wasm does not fit this daemon: component imports instance `capstan:operator/context@0.1.0`, but a matching \
          implementation was not found in the linker: instance export `next-imminent` has the wrong type: type mismatch with \
-         results: expected `u32` found `bool`"
+         results: expected `bool` found `u32`"
     );
 }
 
 #[tokio::test]
 async fn there_is_no_network() {
     let world = format!("import wasi:http/types@0.2.0; {RECONCILER}");
-    let text = format!("(import \"wasi:http/types@0.2.0\" \"ask\" (func))\n{}", Guest::default().text);
-    let wasm = Guest { world: &world, text: &text, ..Guest::default() }.build();
+    let text = format!(
+        "(import \"wasi:http/types@0.2.0\" \"ask\" (func))\n{}",
+        Guest::default().text
+    );
+    let wasm = Guest {
+        world: &world,
+        text: &text,
+        ..Guest::default()
+    }
+    .build();
     assert_eq!(
         refusal(&wasm).await,
         "guest.wasm imports what this daemon does not offer: `wasi:http/types@0.2.0`: components have no network; build without \
@@ -129,21 +179,43 @@ async fn there_is_no_network() {
 
 #[tokio::test]
 async fn an_export_with_another_signature_is_refused() {
-    let contract = |text: String| text.replace("reconcile: func(primary: json)", "reconcile: func(primary: u32)");
+    let contract = |text: String| {
+        text.replace(
+            "reconcile: func(primary: json)",
+            "reconcile: func(primary: u32)",
+        )
+    };
     let text = r#"(func (export "capstan:operator/reconciler@0.1.0#reconcile") (param i32) (result i32) i32.const 1024)"#;
-    let text = refusal(&Guest { contract: &contract, text, ..Guest::default() }.build()).await;
+    let text = refusal(
+        &Guest {
+            contract: &contract,
+            text,
+            ..Guest::default()
+        }
+        .build(),
+    )
+    .await;
     assert_eq!(
         text,
-        "guest.wasm exports `reconciler` otherwise than capstan:operator 0.1.0 says: type mismatch with parameters: expected \
-         `string` found `u32`"
+        "guest.wasm exports `reconciler` otherwise than capstan:operator 0.1.0 says: failed to convert function to given type: \
+         type mismatch with parameters: expected `string` found `u32`"
     );
     let contract = |text: String| text.replace("match: func(name: string, ", "match: func(");
     let world = "export capstan:operator/matcher@0.1.0;";
     let text = r#"(func (export "capstan:operator/matcher@0.1.0#match") (param i32 i32 i32 i32 i32 i32) (result i32) i32.const 1024)"#;
-    let text = refusal_of_any(&Guest { world, contract: &contract, text }.build()).await;
+    let text = refusal_of_any(
+        &Guest {
+            world,
+            contract: &contract,
+            text,
+        }
+        .build(),
+    )
+    .await;
     assert_eq!(
         text,
-        "guest.wasm exports `matcher` otherwise than capstan:operator 0.1.0 says: expected 4 parameters, found 3"
+        "guest.wasm exports `matcher` otherwise than capstan:operator 0.1.0 says: failed to convert function to given type: type \
+         mismatch with parameters: expected 4-tuple, found 3-tuple"
     );
 }
 
@@ -152,32 +224,56 @@ async fn refusal_of_any(wasm: &[u8]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut operator = operator(&write(&dir, "guest", wasm), Limits::default());
     operator.controllers.clear();
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap().to_string();
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest")
+        .await
+        .err()
+        .unwrap()
+        .to_string();
     error.replace(&format!("{}/", dir.path().display()), "")
 }
 
 #[tokio::test]
 async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     let dir = tempfile::tempdir().unwrap();
-    let wasm = Guest { world: "export capstan:operator/cleaner@0.1.0;", text: r#"(func (export "capstan:operator/cleaner@0.1.0#cleanup") (param i32 i32) (result i32) i32.const 1024)"#, ..Guest::default() };
+    let wasm = Guest {
+        world: "export capstan:operator/cleaner@0.1.0;",
+        text: r#"(func (export "capstan:operator/cleaner@0.1.0#cleanup") (param i32 i32) (result i32) i32.const 1024)"#,
+        ..Guest::default()
+    };
     let mut operator = operator(&write(&dir, "guest", &wasm.build()), Limits::default());
     let controller = operator.controllers.get_mut("web").unwrap();
     let mut configmap = read_only(gvk("v1", "ConfigMap"));
     configmap.manage = Manage::default();
     configmap.matching = Matching::Export("same-data".into());
     configmap.conditions.ready_postcondition = Some(Condition::Export("ready".into()));
-    controller.workflow.dependents.insert("configmap".into(), configmap);
-    let need = |interface, field: &str| Need { interface, field: format!("spec.controllers.web.{field}") };
+    controller
+        .workflow
+        .dependents
+        .insert("configmap".into(), configmap);
+    let need = |interface, field: &str| Need {
+        interface,
+        field: format!("spec.controllers.web.{field}"),
+    };
     assert_eq!(
         needs(&operator, "guest"),
         [
             need(Interface::Reconciler, "plugin"),
             need(Interface::Dependent, "workflow.dependents.configmap"),
-            need(Interface::Matcher, "workflow.dependents.configmap.match.export"),
-            need(Interface::Condition, "workflow.dependents.configmap.readyPostcondition.export"),
+            need(
+                Interface::Matcher,
+                "workflow.dependents.configmap.match.export"
+            ),
+            need(
+                Interface::Condition,
+                "workflow.dependents.configmap.readyPostcondition.export"
+            ),
         ]
     );
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap().to_string();
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest")
+        .await
+        .err()
+        .unwrap()
+        .to_string();
     assert_eq!(
         error.replace(&format!("{}/", dir.path().display()), ""),
         "guest.wasm lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `dependent` \
@@ -189,25 +285,50 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
 
 #[tokio::test]
 async fn a_component_that_does_not_start_is_refused() {
-    let text = format!("(func $init unreachable) (start $init)\n{}", Guest::default().text);
-    let text = refusal(&Guest { text: &text, ..Guest::default() }.build()).await;
-    assert_eq!(text, "start guest.wasm: the component trapped: unreachable executed (in `init`)");
+    let text = format!(
+        "(func $init unreachable) (start $init)\n{}",
+        Guest::default().text
+    );
+    let text = refusal(
+        &Guest {
+            text: &text,
+            ..Guest::default()
+        }
+        .build(),
+    )
+    .await;
+    assert_eq!(
+        text,
+        "start guest.wasm: the component trapped: unreachable executed (in `init`)"
+    );
 }
 
 #[tokio::test]
 async fn a_component_that_needs_more_memory_than_it_may_have_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let limits = Limits { memory: 32 << 10, ..Limits::default() };
+    let limits = Limits {
+        memory: 32 << 10,
+        ..Limits::default()
+    };
     let operator = operator(&write(&dir, "guest", &Guest::default().build()), limits);
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap();
-    assert_eq!(error.source().unwrap().to_string(), "wanted more than 32Ki of memory (limits.memory)");
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest")
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.source().unwrap().to_string(),
+        "wanted more than 32Ki of memory (limits.memory)"
+    );
 }
 
 // === compiled code ===
 
 /// Returns the entries of a cache.
 fn entries(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     files
 }
@@ -216,28 +337,67 @@ fn cleaner() -> Vec<u8> {
     let text = r#"(func (export "capstan:operator/cleaner@0.1.0#cleanup") (param i32 i32) (result i32) i32.const 1024)
         (func (export "capstan:operator/reconciler@0.1.0#reconcile") (param i32 i32) (result i32) i32.const 1024)"#;
     let world = format!("export capstan:operator/cleaner@0.1.0; {RECONCILER}");
-    Guest { world: &world, text, ..Guest::default() }.build()
+    Guest {
+        world: &world,
+        text,
+        ..Guest::default()
+    }
+    .build()
 }
 
-const PLAIN: Exports =
-    Exports { reconciler: true, cleaner: false, error_handler: false, dependent: false, matcher: false, condition: false };
+const PLAIN: Exports = Exports {
+    reconciler: true,
+    cleaner: false,
+    error_handler: false,
+    dependent: false,
+    matcher: false,
+    condition: false,
+};
 
 #[tokio::test]
 async fn compiled_code_is_kept_and_used_again() {
     let dir = tempfile::tempdir().unwrap();
     let code = dir.path().join("deep/code");
     let cache = CodeCache::at(&code);
-    assert_eq!(std::fs::metadata(&code).unwrap().permissions().mode() & 0o777, 0o700);
-    let plain = operator(&write(&dir, "plain", &Guest::default().build()), Limits::default());
+    assert_eq!(
+        std::fs::metadata(&code).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    let plain = operator(
+        &write(&dir, "plain", &Guest::default().build()),
+        Limits::default(),
+    );
     let other = operator(&write(&dir, "other", &cleaner()), Limits::default());
-    let exports = async |operator| Plugin::load(&engine(), &cache, operator, "guest").await.unwrap().exports();
+    let exports = async |operator| {
+        Plugin::load(&engine(), &cache, operator, "guest")
+            .await
+            .unwrap()
+            .exports()
+    };
     assert_eq!(exports(&plain).await, PLAIN);
-    let [plain_code] = &entries(&code)[..] else { panic!("one entry") };
-    assert_eq!(exports(&other).await, Exports { cleaner: true, ..PLAIN });
-    let other_code = entries(&code).into_iter().find(|file| file != plain_code).unwrap();
+    let [plain_code] = &entries(&code)[..] else {
+        panic!("one entry")
+    };
+    assert_eq!(
+        exports(&other).await,
+        Exports {
+            cleaner: true,
+            ..PLAIN
+        }
+    );
+    let other_code = entries(&code)
+        .into_iter()
+        .find(|file| file != plain_code)
+        .unwrap();
     // Another component's code under its name: so it is not compiled again.
     std::fs::copy(&other_code, plain_code).unwrap();
-    assert_eq!(exports(&plain).await, Exports { cleaner: true, ..PLAIN });
+    assert_eq!(
+        exports(&plain).await,
+        Exports {
+            cleaner: true,
+            ..PLAIN
+        }
+    );
 }
 
 #[tokio::test]
@@ -245,16 +405,33 @@ async fn damaged_code_is_compiled_again() {
     let dir = tempfile::tempdir().unwrap();
     let code = dir.path().join("code");
     let cache = CodeCache::at(&code);
-    let operator = operator(&write(&dir, "guest", &Guest::default().build()), Limits::default());
-    Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap();
-    let [file] = &entries(&code)[..] else { panic!("one entry") };
+    let operator = operator(
+        &write(&dir, "guest", &Guest::default().build()),
+        Limits::default(),
+    );
+    Plugin::load(&engine(), &cache, &operator, "guest")
+        .await
+        .unwrap();
+    let [file] = &entries(&code)[..] else {
+        panic!("one entry")
+    };
     let good = std::fs::read(file).unwrap();
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 1;
     for damaged in [&flipped[..], &good[..good.len() / 2], b""] {
         std::fs::write(file, damaged).unwrap();
-        assert_eq!(Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap().exports(), PLAIN);
-        assert_eq!(std::fs::read(file).unwrap().len(), good.len(), "it was written again");
+        assert_eq!(
+            Plugin::load(&engine(), &cache, &operator, "guest")
+                .await
+                .unwrap()
+                .exports(),
+            PLAIN
+        );
+        assert_eq!(
+            std::fs::read(file).unwrap().len(),
+            good.len(),
+            "it was written again"
+        );
     }
 }
 
@@ -264,7 +441,12 @@ async fn a_folder_that_others_can_write_is_not_used() {
     let code = dir.path().join("code");
     std::fs::create_dir(&code).unwrap();
     std::fs::set_permissions(&code, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let operator = operator(&write(&dir, "guest", &Guest::default().build()), Limits::default());
-    Plugin::load(&engine(), &CodeCache::at(&code), &operator, "guest").await.unwrap();
+    let operator = operator(
+        &write(&dir, "guest", &Guest::default().build()),
+        Limits::default(),
+    );
+    Plugin::load(&engine(), &CodeCache::at(&code), &operator, "guest")
+        .await
+        .unwrap();
     assert_eq!(entries(&code), [] as [std::path::PathBuf; 0]);
 }

@@ -53,16 +53,26 @@ pub const KEEP: &str = "CAPSTAN_KEEP";
 /// # Errors
 /// As [`Cluster::attach`] or [`Cluster::start`]; each call then fails for the same reason.
 pub fn shared() -> Result<&'static Cluster> {
+    shared_with(Options::default)
+}
+
+/// Returns the control plane that all tests of a run share, like [`shared`]; if it has to be started, then with these
+/// options.
+///
+/// # Errors
+/// As [`shared`].
+pub fn shared_with(options: impl FnOnce() -> Options) -> Result<&'static Cluster> {
     static CLUSTER: OnceLock<Result<Cluster, String>> = OnceLock::new();
-    let cluster = CLUSTER.get_or_init(|| open_shared().map_err(|error| format!("{error:#}")));
+    let cluster = CLUSTER
+        .get_or_init(|| open_shared(&options()).map_err(|error| format!("{error:#}")));
     cluster.as_ref().map_err(|error| anyhow!(error.clone()))
 }
 
-fn open_shared() -> Result<Cluster> {
+fn open_shared(options: &Options) -> Result<Cluster> {
     if let Some(folder) = env::var_os(SHARED).filter(|folder| !folder.is_empty()) {
         return Cluster::attach(Path::new(&folder));
     }
-    let cluster = Cluster::start(&Options::default())?;
+    let cluster = Cluster::start(options)?;
     let folder = cluster.dir().to_owned();
     if is_kept() {
         cluster.keep()?;

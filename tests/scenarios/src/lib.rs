@@ -1,1 +1,377 @@
-//! To be written.
+//! Runs the daemon as its users do, as a process of its own, and watches what it does on a real API server.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a test may fail loudly"
+)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use cluster::{Cluster, Namespace, Options, Tool, wait};
+use serde_json::{Value, json};
+
+/// How long a thing may take that should happen at once.
+pub const SOON: Duration = Duration::from_secs(10);
+/// How long a thing may take that other processes have a part in, such as garbage collection.
+pub const LATER: Duration = Duration::from_secs(60);
+
+/// A daemon under test. Dropping it ends it.
+pub struct Daemon {
+    child: Child,
+    address: String,
+    log: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// How a daemon is started.
+pub struct Start<'a> {
+    manifest: String,
+    kubeconfig: Option<PathBuf>,
+    arguments: Vec<&'a str>,
+    environment: Vec<(&'a str, &'a str)>,
+}
+
+/// A test's own place on the shared API server: a namespace, and the kinds of the sample and the probe.
+pub struct Place {
+    /// The control plane.
+    pub cluster: &'static Cluster,
+    /// The namespace.
+    pub namespace: Namespace,
+}
+
+impl Place {
+    /// Returns a new namespace on the shared control plane, which has nodes, and the kinds that the tests use.
+    pub fn new(prefix: &str) -> Self {
+        static NODE: OnceLock<()> = OnceLock::new();
+        let cluster = cluster::shared_with(options).unwrap();
+        NODE.get_or_init(|| {
+            if cluster.api().find("/api/v1/nodes/node").unwrap().is_none() {
+                cluster.add_node("node").unwrap();
+            }
+            let established = ["wait", "--for=condition=Established", "--timeout=30s"];
+            let kinds = ["crd/webpages.sample.capstan.dev", "crd/probes.test.capstan.dev"];
+            cluster.kubectl(&[&established[..], &kinds[..]].concat()).unwrap();
+        });
+        Self { cluster, namespace: cluster.namespace(prefix).unwrap() }
+    }
+
+    /// Returns the path of probes, or of one.
+    pub fn probes(&self) -> String {
+        self.namespace.path("test.capstan.dev/v1", "probes")
+    }
+
+    /// Returns the path of config maps.
+    pub fn config_maps(&self) -> String {
+        self.namespace.path("v1", "configmaps")
+    }
+
+    /// Creates a probe with this spec.
+    pub fn probe(&self, name: &str, spec: Value) -> Value {
+        self.create("test.capstan.dev/v1", "Probe", &self.probes(), name, json!({ "spec": spec }))
+    }
+
+    /// Creates an object with these fields beside its name.
+    pub fn create(&self, api_version: &str, kind: &str, path: &str, name: &str, fields: Value) -> Value {
+        let mut object = fields;
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.into();
+        object["metadata"]["name"] = name.into();
+        self.cluster.api().create(path, &object).unwrap()
+    }
+
+    /// Returns an object; none if there is none.
+    pub fn find(&self, path: &str, name: &str) -> Option<Value> {
+        self.cluster.api().find(&format!("{path}/{name}")).unwrap()
+    }
+
+    /// Waits until an object is as `wanted` says, and returns it.
+    pub fn await_object(&self, path: &str, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let found = wait::until_ok(SOON, what, || match self.find(path, name) {
+            Some(object) if wanted(&object) => Ok(object),
+            Some(object) => Err(object.to_string()),
+            None => Err(format!("no {name}")),
+        });
+        found.unwrap()
+    }
+
+    /// Waits until an object is gone.
+    pub fn await_gone(&self, path: &str, name: &str) {
+        wait::until_ok(LATER, "its end", || match self.find(path, name) {
+            None => Ok(()),
+            Some(object) => Err(object.to_string()),
+        })
+        .unwrap();
+    }
+
+    /// Merges a patch into an object.
+    pub fn merge(&self, path: &str, name: &str, patch: &Value) -> Value {
+        self.cluster.api().merge(&format!("{path}/{name}"), patch).unwrap()
+    }
+
+    /// Deletes an object.
+    pub fn delete(&self, path: &str, name: &str) {
+        self.cluster.api().delete(&format!("{path}/{name}")).unwrap();
+    }
+
+    /// Returns a manifest of one controller over probes of this namespace; `fields` are those of the controller, in YAML
+    /// flow style, such as `retry: { maxAttempts: 3 }` one per line.
+    pub fn probe_manifest(&self, fields: &str) -> String {
+        self.manifest("probe", "{ apiVersion: test.capstan.dev/v1, kind: Probe }", "", fields)
+    }
+
+    /// Returns a manifest of one controller with one plugin.
+    pub fn manifest(&self, plugin: &str, primary: &str, plugin_fields: &str, fields: &str) -> String {
+        let component = component(plugin);
+        let namespace = self.namespace.name();
+        let indent = |text: &str, by: usize| -> String {
+            text.lines().map(|line| format!("{:by$}{line}\n", "")).collect()
+        };
+        format!(
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {namespace} }}\nspec:\n  plugins:\n    {plugin}:\n      component: {{ path: {} }}\n{}  controllers:\n    {namespace}:\n      plugin: {plugin}\n      primary: {primary}\n      namespaces: [{namespace}]\n{}",
+            component.display(),
+            indent(plugin_fields, 6),
+            indent(fields, 6),
+        )
+    }
+
+    /// Starts a daemon with this manifest and waits until it is ready.
+    pub fn daemon(&self, manifest: &str) -> Daemon {
+        Start::new(manifest).run(self).until_ready()
+    }
+}
+
+impl<'a> Start<'a> {
+    /// Prepares a daemon with this manifest.
+    pub fn new(manifest: &str) -> Self {
+        Self { manifest: manifest.to_owned(), kubeconfig: None, arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    /// Uses this kubeconfig instead of the administrator's.
+    pub fn kubeconfig(mut self, file: PathBuf) -> Self {
+        self.kubeconfig = Some(file);
+        self
+    }
+
+    /// Adds arguments.
+    pub fn arguments(mut self, arguments: &[&'a str]) -> Self {
+        self.arguments.extend(arguments);
+        self
+    }
+
+    /// Adds an environment variable.
+    pub fn variable(mut self, name: &'a str, value: &'a str) -> Self {
+        self.environment.push((name, value));
+        self
+    }
+
+    /// Starts it and waits until it serves its probes.
+    pub fn run(self, place: &Place) -> Daemon {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().join("operator.yaml");
+        fs::write(&manifest, &self.manifest).unwrap();
+        let log = folder.path().join("daemon.log");
+        let kubeconfig = self.kubeconfig.unwrap_or_else(|| place.cluster.admin_kubeconfig());
+        let child = Command::new(capstan())
+            .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json", "-m"])
+            .arg(&manifest)
+            .args(&self.arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .env("RUST_LOG", "info,kube_client=off,capstan=debug,capstan_core=debug")
+            .envs(self.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut daemon = Daemon { child, address: String::new(), log, _folder: folder };
+        let address = wait::until_done(SOON, "the daemon to serve its probes", || {
+            let serving = daemon.lines().into_iter().find(|line| line["message"] == "serving probes and metrics");
+            match serving.and_then(|line| line["address"].as_str().map(str::to_owned)) {
+                Some(address) => wait::Look::Done(address),
+                None => match daemon.child.try_wait().unwrap() {
+                    Some(status) => wait::Look::Never(anyhow::anyhow!("it ended with {status}: {}", daemon.log())),
+                    None => wait::Look::NotYet(daemon.log()),
+                },
+            }
+        });
+        daemon.address = address.unwrap();
+        daemon
+    }
+}
+
+impl Daemon {
+    /// Waits until `/readyz` says yes.
+    pub fn until_ready(self) -> Self {
+        wait::until_ok(SOON, "the daemon to be ready", || match self.get("/readyz") {
+            (200, _) => Ok(()),
+            (code, body) => Err(format!("{code}: {body}; its log:\n{}", self.log())),
+        })
+        .unwrap();
+        self
+    }
+
+    /// Returns status and body of a page.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (code, body.to_owned())
+    }
+
+    /// Returns the value of a metric, summed over all series whose line contains `labels`.
+    pub fn metric(&self, name: &str, labels: &str) -> f64 {
+        let (_, text) = self.get("/metrics");
+        let lines = text.lines().filter(|line| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(labels)
+        });
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// Returns how many runs have been started.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+    pub fn runs(&self) -> u64 {
+        self.metric("capstan_reconciliations_started_total", "") as u64
+    }
+
+    /// Waits until at least so many runs have been started.
+    pub fn await_runs(&self, at_least: u64) {
+        wait::until_ok(SOON, &format!("run {at_least}"), || match self.runs() {
+            runs if runs >= at_least => Ok(()),
+            runs => Err(format!("{runs} runs; log:\n{}", self.log())),
+        })
+        .unwrap();
+    }
+
+    /// Waits until no run is under way and none is due, so that what the test has done so far has had all its effects.
+    pub fn await_quiet(&self) {
+        let mut before = u64::MAX;
+        wait::until(SOON, "the daemon to be quiet", || {
+            let runs = self.runs();
+            let active = self.metric("capstan_reconciliations_active", "");
+            let quiet = runs == before && active == 0.0;
+            before = runs;
+            quiet.then_some(())
+        })
+        .unwrap();
+    }
+
+    /// Returns what `/debug/controllers` says.
+    pub fn controllers(&self) -> Value {
+        serde_json::from_str(&self.get("/debug/controllers").1).unwrap()
+    }
+
+    /// Returns the log so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Returns the lines of the log, parsed.
+    pub fn lines(&self) -> Vec<Value> {
+        let file = BufReader::new(File::open(&self.log).unwrap());
+        file.lines().map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect()
+    }
+
+    /// Waits for a log line with this text anywhere in it, and returns it.
+    pub fn await_line(&self, text: &str) -> String {
+        wait::until_ok(SOON, &format!("a log line with {text:?}"), || {
+            let log = self.log();
+            log.lines().find(|line| line.contains(text)).map(str::to_owned).ok_or(log)
+        })
+        .unwrap()
+    }
+
+    /// Returns its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(mut self) -> ExitStatus {
+        self.terminate();
+        self.await_end()
+    }
+
+    /// Waits for the end.
+    pub fn await_end(&mut self) -> ExitStatus {
+        wait::until_ok(SOON, "the daemon's end", || {
+            self.child.try_wait().unwrap().ok_or_else(|| "it is running".to_owned())
+        })
+        .unwrap()
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of the daemon\n{}---", self.log());
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Runs `capstan` with arguments to its end, and returns exit code, standard output and standard error.
+pub fn run(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(capstan()).args(arguments).env_remove("RUST_LOG").output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+/// Returns what the shared control plane of the scenarios is made of: workloads run, and the kinds of sample and probe
+/// are known to the garbage collector from its start.
+pub fn options() -> Options {
+    let kinds = ["webpage", "probe"].map(|name| repository().join(format!("plugins/{name}/crd.yaml")));
+    Options { manifests: kinds.to_vec(), ..Options::default() }.with(Tool::KubeScheduler).with(Tool::Kwok)
+}
+
+/// Returns the daemon's binary, built by `cargo build -p capstan`.
+pub fn capstan() -> PathBuf {
+    let given = std::env::var_os("CAPSTAN_BIN").map(PathBuf::from);
+    let binary = given.unwrap_or_else(|| target().join("debug/capstan"));
+    assert!(binary.exists(), "{} is missing: run `cargo build -p capstan`, or set CAPSTAN_BIN", binary.display());
+    binary
+}
+
+/// Returns a plugin's component, built by `cargo xtask plugins`.
+pub fn component(name: &str) -> PathBuf {
+    let file = target().join(format!("plugins/{name}.wasm"));
+    assert!(file.exists(), "{} is missing: run `cargo xtask plugins`", file.display());
+    file
+}
+
+/// Returns the folder of the sources.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+fn target() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
+    target.expect("a test runs from cargo's target folder").to_owned()
+}

@@ -241,6 +241,7 @@ mod tests {
             object("a", 11),
             object("c", 12),
             object("d", 9),
+            object("dd", 10), // a ghost: the cache is as far and does not have it
             object("f", 13),
         ];
         let cached = vec![

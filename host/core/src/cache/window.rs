@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::object::{Change, ObjectRef, Version};
 
-/// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`).
+/// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`). Pure:
+/// an event or a fact in, at most one change for each object out.
 #[derive(Debug, Default)]
 pub struct Windows(HashMap<ObjectRef, Window>);
 
-/// What was held about one object. Pure: events and facts in, at most one change out of each [`Window::check`].
+/// What is held about one object.
 #[derive(Debug, Default)]
-pub struct Window {
+struct Window {
     /// Writes under way.
     active: usize,
     /// Versions that own writes were answered with, and whose echo has not been seen.
@@ -86,9 +87,8 @@ impl Windows {
         self.check(key)
     }
 
-    /// Takes an event from the watch (`FW-1`). `at` is the version at which it happened: that of its object, or that of
-    /// the list which found the object gone.
-    pub fn admit(&mut self, change: Change, at: Version, listing: Listing) -> Verdict {
+    /// Takes an event from the watch, or from a list (`FW-1`).
+    pub fn admit(&mut self, change: Change, listing: Listing) -> Verdict {
         let Some(window) = (if self.0.is_empty() {
             None
         } else {
@@ -97,7 +97,7 @@ impl Windows {
             return Verdict::Pass(change);
         };
         let key = change.object().key().clone();
-        window.hold(change, at, listing);
+        window.hold(change, listing);
         self.check(&key).map_or(Verdict::Held, Verdict::Released)
     }
 
@@ -156,8 +156,9 @@ impl Windows {
 // === impl Window ===
 
 impl Window {
-    fn hold(&mut self, change: Change, at: Version, listing: Listing) {
-        self.held.insert(at, Held { change, listing });
+    fn hold(&mut self, change: Change, listing: Listing) {
+        let version = change.object().version();
+        self.held.insert(version, Held { change, listing });
     }
 
     fn answered(&mut self, version: Version) {
@@ -327,7 +328,7 @@ mod tests {
                         'D' => deleted(version),
                         other => panic!("no such event: {other}"),
                     };
-                    window.hold(change, Version(version), listing);
+                    window.hold(change, listing);
                 }
             }
         }
@@ -422,12 +423,12 @@ mod tests {
         let mut windows = Windows::default();
         let change = updated(100, 99);
         assert_eq!(
-            windows.admit(change.clone(), Version(100), Listing::Running),
+            windows.admit(change.clone(), Listing::Running),
             Verdict::Pass(change.clone())
         );
         windows.open(&ObjectRef::namespaced("n", "b"), Version(0));
         assert_eq!(
-            windows.admit(change.clone(), Version(100), Listing::Idle),
+            windows.admit(change.clone(), Listing::Idle),
             Verdict::Pass(change)
         );
     }
@@ -438,7 +439,7 @@ mod tests {
         let mut windows = Windows::default();
         windows.open(&key(), Version(99));
         assert_eq!(
-            windows.admit(updated(100, 99), Version(100), Listing::Idle),
+            windows.admit(updated(100, 99), Listing::Idle),
             Verdict::Held
         );
         let released = Released {
@@ -458,7 +459,7 @@ mod tests {
         windows.open(&key(), Version(99));
         windows.answered(&key(), Version(100), mapped.clone());
         assert_eq!(windows.close(&key()), None);
-        let verdict = windows.admit(updated(101, 99), Version(101), Listing::Idle);
+        let verdict = windows.admit(updated(101, 99), Listing::Idle);
         assert_eq!(
             verdict,
             Verdict::Released(Released {
@@ -477,13 +478,13 @@ mod tests {
         windows.answered(&key(), Version(100), BTreeSet::new());
         assert_eq!((windows.close(&key()), windows.len()), (None, 1));
         assert_eq!(
-            windows.admit(updated(100, 99), Version(100), Listing::Idle),
+            windows.admit(updated(100, 99), Listing::Idle),
             Verdict::Held
         );
         assert!(windows.is_empty());
         let again = updated(100, 99);
         assert_eq!(
-            windows.admit(again.clone(), Version(100), Listing::Idle),
+            windows.admit(again.clone(), Listing::Idle),
             Verdict::Pass(again)
         );
     }
@@ -516,7 +517,17 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_deletion_counts_as_of_the_list_that_found_it() {
+    fn an_answer_that_a_list_has_overtaken_awaits_no_echo() {
+        let mut windows = Windows::default();
+        windows.open(&key(), Version(90));
+        assert_eq!(windows.listed(Version(110), |_| true), []);
+        windows.answered(&key(), Version(100), BTreeSet::new());
+        assert_eq!(windows.close(&key()), None);
+        assert!(windows.is_empty());
+    }
+
+    #[test]
+    fn a_missed_deletion_is_released_when_its_list_ends() {
         // The own version 100 was never seen; the object as last seen has version 98.
         let gone = || Change::Deleted {
             last: object(98),
@@ -526,14 +537,12 @@ mod tests {
         windows.open(&key(), Version(98));
         windows.answered(&key(), Version(100), BTreeSet::new());
         windows.close(&key());
-        let verdict = windows.admit(gone(), Version(110), Listing::Running);
-        assert_eq!(
-            verdict,
-            Verdict::Released(Released {
-                change: gone(),
-                mapped: BTreeSet::new()
-            })
-        );
+        assert_eq!(windows.admit(gone(), Listing::Running), Verdict::Held);
+        let released = Released {
+            change: gone(),
+            mapped: BTreeSet::new(),
+        };
+        assert_eq!(windows.listed(Version(110), |_| true), [released]);
         assert!(windows.is_empty());
     }
 
@@ -545,10 +554,7 @@ mod tests {
         for (key, name) in [(key(), "a"), (other.clone(), "b")] {
             windows.open(&key, Version(0));
             let change = Change::Added(named(name, 100));
-            assert_eq!(
-                windows.admit(change, Version(100), Listing::Idle),
-                Verdict::Held
-            );
+            assert_eq!(windows.admit(change, Listing::Idle), Verdict::Held);
         }
         windows.discard(|key| key.name.as_ref() == "a");
         assert_eq!(windows.close(&key()), None);
@@ -659,7 +665,7 @@ mod tests {
                 old => updated(version, old),
             };
             self.cached = version;
-            match self.windows.admit(change, Version(version), listing) {
+            match self.windows.admit(change, listing) {
                 Verdict::Pass(change) | Verdict::Released(Released { change, .. }) => {
                     self.emitted.push(change);
                 }

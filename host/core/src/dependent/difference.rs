@@ -35,6 +35,7 @@ pub(super) struct Differences<'a> {
 }
 
 /// A comparison whose outcome is wanted, not its differences.
+#[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(super) struct Trial {
     /// The count before.
@@ -53,8 +54,18 @@ pub(super) enum Secrecy {
 impl<'a> Differences<'a> {
     /// Returns an empty collection. `ignore` are JSON pointers under which differences do not count.
     pub(super) fn new<P: AsRef<str>>(secrecy: Secrecy, ignore: &[P]) -> Self {
-        let ignored = ignore.iter().map(|pointer| segments(pointer.as_ref())).collect();
-        Self { path: Vec::with_capacity(16), ignored, secrecy, told: Vec::new(), count: 0, trials: 0 }
+        let ignored = ignore
+            .iter()
+            .map(|pointer| segments(pointer.as_ref()))
+            .collect();
+        Self {
+            path: Vec::with_capacity(16),
+            ignored,
+            secrecy,
+            told: Vec::new(),
+            count: 0,
+            trials: 0,
+        }
     }
 
     /// Steps down.
@@ -75,7 +86,11 @@ impl<'a> Differences<'a> {
     /// Whether differences at this place do not count.
     pub(super) fn ignored_here(&self) -> bool {
         self.ignored.iter().any(|ignored| {
-            ignored.len() <= self.path.len() && ignored.iter().zip(&self.path).all(|(name, step)| step.is(name))
+            ignored.len() <= self.path.len()
+                && ignored
+                    .iter()
+                    .zip(&self.path)
+                    .all(|(name, step)| step.is(name))
         })
     }
 
@@ -83,9 +98,11 @@ impl<'a> Differences<'a> {
     pub(super) fn values(&mut self, found: Option<&Value>, wanted: Option<&Value>) {
         self.tell(|secrecy| match (secrecy, found, wanted) {
             (Secrecy::Secret, Some(_), Some(_)) => "differs".to_owned(),
-            (Secrecy::Secret, None, _) => "is missing".to_owned(),
-            (Secrecy::Secret, Some(_), None) => "is no longer wanted".to_owned(),
-            (Secrecy::Open, _, Some(wanted)) => format!("found {}, wanted {}", word(found), short(wanted)),
+            (Secrecy::Secret, None, Some(_)) => "is missing".to_owned(),
+            (Secrecy::Secret, _, None) => "is no longer wanted".to_owned(),
+            (Secrecy::Open, _, Some(wanted)) => {
+                format!("found {}, wanted {}", word(found), short(wanted))
+            }
             (Secrecy::Open, _, None) => format!("found {}, no longer wanted", word(found)),
         });
     }
@@ -114,11 +131,11 @@ impl<'a> Differences<'a> {
         if self.count == 0 {
             return MatchResult::Matches;
         }
-        let mut text = self.told.join("; ");
-        if self.count > TOLD {
-            text.push_str(&format!("; and {} more", self.count - TOLD));
-        }
-        MatchResult::Differs(text)
+        let text = self.told.join("; ");
+        MatchResult::Differs(match self.count.saturating_sub(TOLD) {
+            0 => text,
+            more => format!("{text}; and {more} more"),
+        })
     }
 
     fn tell(&mut self, text: impl FnOnce(Secrecy) -> String) {
@@ -160,7 +177,11 @@ impl Step<'_> {
 /// Returns the names in a JSON pointer; the empty one has none.
 fn segments(pointer: &str) -> Vec<String> {
     let names = pointer.strip_prefix('/').map(|rest| rest.split('/'));
-    names.into_iter().flatten().map(|name| name.replace("~1", "/").replace("~0", "~")).collect()
+    names
+        .into_iter()
+        .flatten()
+        .map(|name| name.replace("~1", "/").replace("~0", "~"))
+        .collect()
 }
 
 fn word(value: Option<&Value>) -> String {
@@ -219,6 +240,7 @@ mod tests {
     }
 
     #[test]
+    #[rustfmt::skip]
     fn what_is_ignored_covers_all_below_it_and_nothing_beside() {
         let mut differences = Differences::new(Secrecy::Open, &["/spec/a~1b/0"]);
         for (steps, counts) in [
@@ -229,7 +251,12 @@ mod tests {
             (vec![Step::Key("spec")], true),
         ] {
             differences.path = steps;
-            assert_eq!(!differences.ignored_here(), counts, "{:?}", differences.path);
+            assert_eq!(
+                !differences.ignored_here(),
+                counts,
+                "{:?}",
+                differences.path
+            );
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Makes the checked types out of the fields as written, and finds what no field can know alone: names that nothing has, and fields
 //! that contradict each other.
+#![expect(
+    clippy::ref_option,
+    reason = "a field that may be left out is looked at where it is"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,8 +20,8 @@ use super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::read::{Leaf, Located, OrWord, Scalar, Slot};
 use super::units::{Bytes, Factor, LONGEST, Number0, Number1, Time};
 use super::{
-    Capabilities, Controller, Limits, Mapper, MappingKeys, Namespaces, Operator, Origin, Permission, Plugin,
-    RateLimit, Retry, Selector, Source, Workflow,
+    Capabilities, Controller, Limits, Mapper, MappingKeys, Namespaces, Operator, Origin,
+    Permission, Plugin, RateLimit, Retry, Selector, Source, Workflow,
 };
 
 mod dependent;
@@ -39,7 +43,9 @@ fn located<T>(field: &Maybe<T>) -> Option<&Located<T>> {
 }
 
 fn bytes(field: &MaybeLeaf<Bytes>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Bytes(n))| usize::try_from(*n).unwrap_or(usize::MAX))
+    get(field).map_or(default, |Scalar(Bytes(n))| {
+        usize::try_from(*n).unwrap_or(usize::MAX)
+    })
 }
 
 fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
@@ -47,7 +53,9 @@ fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
 }
 
 fn count(field: &MaybeLeaf<Number1>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Number1(n))| usize::try_from(*n).unwrap_or(usize::MAX))
+    get(field).map_or(default, |Scalar(Number1(n))| {
+        usize::try_from(*n).unwrap_or(usize::MAX)
+    })
 }
 
 fn flag(field: &Maybe<bool>, default: bool) -> bool {
@@ -63,7 +71,11 @@ fn object(field: &Maybe<Map<String, Value>>) -> Value {
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
     pub(super) fn new(places: &'a [Place], file: &'a Path, faults: Vec<Fault>) -> Self {
-        Self { places, file, faults }
+        Self {
+            places,
+            file,
+            faults,
+        }
     }
 
     /// Returns all that is wrong.
@@ -76,11 +88,19 @@ impl<'a> Check<'a> {
     }
 
     fn mark(&self, place: usize) -> Mark {
-        self.places.get(place).map(|place| place.mark).unwrap_or_default()
+        self.places
+            .get(place)
+            .map(|place| place.mark)
+            .unwrap_or_default()
     }
 
     /// Returns a field that must be there. `around` is the mapping that it belongs into.
-    fn need<'s, T>(&mut self, slot: &'s Slot<T>, around: usize, name: &str) -> Option<&'s Located<T>> {
+    fn need<'s, T>(
+        &mut self,
+        slot: &'s Slot<T>,
+        around: usize,
+        name: &str,
+    ) -> Option<&'s Located<T>> {
         if matches!(slot, Slot::Missing) {
             self.fault(around, format!("the field `{name}` is missing"));
         }
@@ -91,7 +111,13 @@ impl<'a> Check<'a> {
     fn each<'s, T>(&mut self, named: &'s Named<T>) -> Vec<(&'s Arc<str>, usize, &'s Located<T>)> {
         let mut entries = Vec::new();
         for (name, value) in &named.0 {
-            let Some(Located { value: Scalar(Name(name)), place }) = name.read() else { continue };
+            let Some(Located {
+                value: Scalar(Name(name)),
+                place,
+            }) = name.read()
+            else {
+                continue;
+            };
             if matches!(value, Slot::Missing) {
                 self.fault(*place, "found nothing; expected a mapping");
             }
@@ -109,7 +135,12 @@ impl<'a> Check<'a> {
     }
 
     /// Returns the items of a list as a set, and finds those that are there twice.
-    fn set<T, K: Ord>(&mut self, items: &[Slot<T>], around: usize, key: impl Fn(&T) -> K) -> BTreeSet<K> {
+    fn set<T, K: Ord>(
+        &mut self,
+        items: &[Slot<T>],
+        around: usize,
+        key: impl Fn(&T) -> K,
+    ) -> BTreeSet<K> {
         let mut set = BTreeSet::new();
         for Located { value, place } in self.items(items, around) {
             if !set.insert(key(value)) {
@@ -120,7 +151,13 @@ impl<'a> Check<'a> {
     }
 
     /// Finds a name that nothing has.
-    fn known<'k>(&mut self, place: usize, what: &str, name: &str, known: impl IntoIterator<Item = &'k str>) -> bool {
+    fn known<'k>(
+        &mut self,
+        place: usize,
+        what: &str,
+        name: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) -> bool {
         let known: Vec<&str> = known.into_iter().collect();
         if known.contains(&name) {
             return true;
@@ -136,59 +173,113 @@ impl<'a> Check<'a> {
 
     /// Returns the operator; if not, or if anything was found wrong, there is a fault.
     pub(super) fn operator(&mut self, document: &Slot<raw::Document>) -> Option<Operator> {
-        let Located { value: document, place } = document.read()?;
+        let Located {
+            value: document,
+            place,
+        } = document.read()?;
         let metadata = self.need(&document.metadata, *place, "metadata");
-        let name = metadata.and_then(|metadata| self.need(&metadata.value.name, metadata.place, "name"));
+        let name = metadata.and_then(|at| self.need(&at.value.name, at.place, "name"));
         let spec = self.need(&document.spec, *place, "spec")?;
-        let raw_plugins = self.need(&spec.value.plugins, spec.place, "plugins");
-        let raw_controllers = self.need(&spec.value.controllers, spec.place, "controllers");
-        for (what, empty) in [
-            ("plugin", raw_plugins.filter(|named| named.value.0.is_empty()).map(|named| named.place)),
-            ("controller", raw_controllers.filter(|named| named.value.0.is_empty()).map(|named| named.place)),
-        ] {
-            if let Some(place) = empty {
-                self.fault(place, format!("found an empty mapping; expected at least one {what}"));
-            }
+        let plugins = self.need(&spec.value.plugins, spec.place, "plugins");
+        let controllers = self.need(&spec.value.controllers, spec.place, "controllers");
+        let declared = plugins.map(|plugins| names(&plugins.value));
+        let plugins = plugins.map(|named| self.plugins(named)).unwrap_or_default();
+        let (controllers, marks) = controllers
+            .map(|named| self.controllers(named, declared.as_ref()))
+            .unwrap_or_default();
+        let Located {
+            value: Scalar(Name(name)),
+            place,
+        } = name?;
+        let origin = Origin {
+            file: self.file.to_owned(),
+            name: self.mark(*place),
+            controllers: marks,
+        };
+        Some(Operator {
+            name: Arc::clone(name),
+            plugins,
+            controllers,
+            origin,
+        })
+    }
+
+    fn plugins(&mut self, named: &Located<Named<raw::Plugin>>) -> BTreeMap<Arc<str>, Plugin> {
+        if named.value.0.is_empty() {
+            self.fault(
+                named.place,
+                "found an empty mapping; expected at least one plugin",
+            );
         }
         let mut plugins = BTreeMap::new();
-        for (name, _, plugin) in raw_plugins.map(|plugins| self.each(&plugins.value)).unwrap_or_default() {
+        for (name, _, plugin) in self.each(&named.value) {
             plugins.extend(self.plugin(plugin).map(|plugin| (Arc::clone(name), plugin)));
         }
-        let names = raw_plugins.map(|plugins| names(&plugins.value));
+        plugins
+    }
+
+    /// Returns the controllers, and where their names are.
+    fn controllers(
+        &mut self,
+        named: &Located<Named<raw::Controller>>,
+        plugins: Option<&BTreeSet<&str>>,
+    ) -> (BTreeMap<Arc<str>, Controller>, BTreeMap<Arc<str>, Mark>) {
+        if named.value.0.is_empty() {
+            self.fault(
+                named.place,
+                "found an empty mapping; expected at least one controller",
+            );
+        }
         let mut controllers = BTreeMap::new();
         let mut marks = BTreeMap::new();
-        for (name, place, controller) in raw_controllers.map(|named| self.each(&named.value)).unwrap_or_default() {
+        for (name, place, controller) in self.each(&named.value) {
             marks.insert(Arc::clone(name), self.mark(place));
-            let controller = self.controller(name, controller, names.as_ref());
+            let controller = self.controller(name, controller, plugins);
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
-        let Located { value: Scalar(Name(name)), place } = name?;
-        let origin = Origin { file: self.file.to_owned(), name: self.mark(*place), controllers: marks };
-        Some(Operator { name: Arc::clone(name), plugins, controllers, origin })
+        (controllers, marks)
     }
 
     // --- plugins ---
 
     fn plugin(&mut self, plugin: &Located<raw::Plugin>) -> Option<Plugin> {
-        let Located { value: plugin, place } = plugin;
-        let component = self.need(&plugin.component, *place, "component").and_then(|component| {
-            let raw::Component::Path(path) = &component.value;
-            self.need(path, component.place, "path")
-        });
+        let Located {
+            value: plugin,
+            place,
+        } = plugin;
+        let component = self
+            .need(&plugin.component, *place, "component")
+            .and_then(|component| {
+                let raw::Component::Path(path) = &component.value;
+                self.need(path, component.place, "path")
+            });
         let limits = self.limits(&plugin.limits);
         let capabilities = self.capabilities(&plugin.capabilities);
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let component = folder.join(&component?.value.0.0);
-        Some(Plugin { component, limits, capabilities, config: object(&plugin.config) })
+        Some(Plugin {
+            component,
+            limits,
+            capabilities,
+            config: object(&plugin.config),
+        })
     }
 
     fn limits(&mut self, limits: &Maybe<raw::Limits>) -> Limits {
         let defaults = Limits::default();
-        let Some(limits) = get(limits) else { return defaults };
-        if let Some(Located { value: Scalar(Bytes(memory)), place }) = located(&limits.memory)
+        let Some(limits) = get(limits) else {
+            return defaults;
+        };
+        if let Some(Located {
+            value: Scalar(Bytes(memory)),
+            place,
+        }) = located(&limits.memory)
             && !(1 << 16..=1 << 32).contains(memory)
         {
-            self.fault(*place, format!("found {memory} bytes; a component's memory is from `64Ki` to `4Gi`"));
+            self.fault(
+                *place,
+                format!("found {memory} bytes; a component's memory is from `64Ki` to `4Gi`"),
+            );
         }
         let memo = get(&limits.memo);
         let of_memo = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>, default| {
@@ -210,25 +301,44 @@ impl<'a> Check<'a> {
     fn capabilities(&mut self, capabilities: &Maybe<raw::Capabilities>) -> Capabilities {
         let mut kubernetes = BTreeMap::new();
         let grants = get(capabilities).and_then(|capabilities| located(&capabilities.kubernetes));
-        for grant in grants.map(|grants| self.items(&grants.value, grants.place)).unwrap_or_default() {
-            let Located { value: grant, place } = grant;
+        for grant in grants
+            .map(|grants| self.items(&grants.value, grants.place))
+            .unwrap_or_default()
+        {
+            let Located {
+                value: grant,
+                place,
+            } = grant;
             let gvk = self.gvk(&grant.api_version, &grant.kind, *place);
             let verbs = self.need(&grant.verbs, *place, "verbs").map(|verbs| {
                 if verbs.value.is_empty() {
-                    self.fault(verbs.place, "found an empty list; expected at least one verb");
+                    self.fault(
+                        verbs.place,
+                        "found an empty list; expected at least one verb",
+                    );
                 }
                 self.set(&verbs.value, verbs.place, |verb| permission(*verb))
             });
-            let Some((gvk, verbs)) = gvk.zip(verbs) else { continue };
+            let Some((gvk, verbs)) = gvk.zip(verbs) else {
+                continue;
+            };
             if kubernetes.contains_key(&gvk) {
-                self.fault(*place, format!("found {gvk} a second time; expected one entry with all its verbs"));
+                self.fault(
+                    *place,
+                    format!("found {gvk} a second time; expected one entry with all its verbs"),
+                );
             }
             kubernetes.insert(gvk, verbs);
         }
         Capabilities { kubernetes }
     }
 
-    fn gvk(&mut self, api_version: &Leaf<ApiVersion>, kind: &Leaf<KindName>, around: usize) -> Option<Gvk> {
+    fn gvk(
+        &mut self,
+        api_version: &Leaf<ApiVersion>,
+        kind: &Leaf<KindName>,
+        around: usize,
+    ) -> Option<Gvk> {
         let api_version = self.need(api_version, around, "apiVersion");
         let kind = self.need(kind, around, "kind");
         Gvk::parse(&api_version?.value.0.0, &kind?.value.0.0).ok()
@@ -244,7 +354,14 @@ impl<'a> Check<'a> {
     ) -> Option<Controller> {
         let Located { value: raw, place } = controller;
         let plugin = self.need(&raw.plugin, *place, "plugin");
-        if let (Some(Located { value: Scalar(Name(plugin)), place }), Some(plugins)) = (plugin, plugins) {
+        if let (
+            Some(Located {
+                value: Scalar(Name(plugin)),
+                place,
+            }),
+            Some(plugins),
+        ) = (plugin, plugins)
+        {
             self.known(*place, "plugin", plugin, plugins.iter().copied());
         }
         let primary = self.need(&raw.primary, *place, "primary");
@@ -257,7 +374,7 @@ impl<'a> Check<'a> {
         let sources = self.sources(&raw.sources);
         let (workflow, standalone) = self.workflows(raw, &sources);
         let max_interval = match get(&raw.max_reconciliation_interval) {
-            None => Some(Duration::from_secs(10 * 60 * 60)),
+            None => Some(Duration::from_hours(10)),
             Some(OrWord::Word(_)) => None,
             Some(OrWord::Value(Scalar(Time(interval)))) => Some(*interval),
         };
@@ -268,8 +385,11 @@ impl<'a> Check<'a> {
             namespaces,
             label_selector,
             generation_aware: flag(&raw.generation_aware, true),
-            finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
-            field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),
+            finalizer: get(&raw.finalizer)
+                .map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
+            field_manager: get(&raw.field_manager)
+                .map_or(name, |Scalar(manager)| &manager.0)
+                .clone(),
             server_side_apply: flag(&raw.server_side_apply, true),
             retry,
             rate_limit,
@@ -289,7 +409,10 @@ impl<'a> Check<'a> {
             OrWord::Value(OrWord::Word(_)) => Namespaces::Own,
             OrWord::Value(OrWord::Value(listed)) => {
                 if listed.is_empty() {
-                    self.fault(*place, "found an empty list; expected at least one namespace, `all` or `own`");
+                    self.fault(
+                        *place,
+                        "found an empty list; expected at least one namespace, `all` or `own`",
+                    );
                 }
                 Namespaces::Listed(self.set(listed, *place, |Scalar(Name(name))| Arc::clone(name)))
             }
@@ -300,7 +423,10 @@ impl<'a> Check<'a> {
         let Located { value, place } = located(field)?;
         match Selector::parse(value) {
             Ok(_) if value.trim().is_empty() => {
-                self.fault(*place, "found an empty text; leave the field out to select everything");
+                self.fault(
+                    *place,
+                    "found an empty text; leave the field out to select everything",
+                );
             }
             Ok(_) => {}
             Err(broken) => self.broken(*place, value, &broken),
@@ -316,7 +442,8 @@ impl<'a> Check<'a> {
             Some(OrWord::Value(raw)) => raw,
         };
         let initial_interval = time(&raw.initial_interval, defaults.initial_interval);
-        let multiplier = get(&raw.multiplier).map_or(defaults.multiplier, |Scalar(Factor(factor))| *factor);
+        let multiplier =
+            get(&raw.multiplier).map_or(defaults.multiplier, |Scalar(Factor(factor))| *factor);
         let max_attempts = match get(&raw.max_attempts) {
             None => defaults.max_attempts,
             Some(OrWord::Word(_)) => None,
@@ -325,21 +452,39 @@ impl<'a> Check<'a> {
         let max_interval = match located(&raw.max_interval) {
             // RT-1: the default bound is what five multiplications reach.
             None => Some(initial_interval.mul_f64(multiplier.powi(5)).min(LONGEST)),
-            Some(Located { value: OrWord::Word(_), .. }) => None,
-            Some(Located { value: OrWord::Value(Scalar(Time(longest))), place }) => {
+            Some(Located {
+                value: OrWord::Word(_),
+                ..
+            }) => None,
+            Some(Located {
+                value: OrWord::Value(Scalar(Time(longest))),
+                place,
+            }) => {
                 if *longest < initial_interval {
                     self.fault(*place, format!("found {longest:?}, less than `initialInterval`, which is {initial_interval:?}"));
                 }
                 Some(*longest)
             }
         };
-        Some(Retry { initial_interval, multiplier, max_attempts, max_interval })
+        Some(Retry {
+            initial_interval,
+            multiplier,
+            max_attempts,
+            max_interval,
+        })
     }
 
     fn rate_limit(&mut self, field: &Maybe<raw::RateLimit>) -> Option<RateLimit> {
         let Located { value: raw, place } = located(field)?;
-        let max_reconciliations = self.need(&raw.max_reconciliations, *place, "maxReconciliations")?.value.0.0;
-        Some(RateLimit { max_reconciliations, within: time(&raw.within, Duration::from_secs(10)) })
+        let max_reconciliations = self
+            .need(&raw.max_reconciliations, *place, "maxReconciliations")?
+            .value
+            .0
+            .0;
+        Some(RateLimit {
+            max_reconciliations,
+            within: time(&raw.within, Duration::from_secs(10)),
+        })
     }
 
     fn indexes(&mut self, field: &Maybe<Named<raw::Index>>) -> BTreeMap<Arc<str>, Arc<str>> {
@@ -347,7 +492,8 @@ impl<'a> Check<'a> {
         for (name, _, index) in get(field).map(|named| self.each(named)).unwrap_or_default() {
             let raw::Index::Pointer(pointer) = &index.value;
             let pointer = self.need(pointer, index.place, "pointer");
-            indexes.extend(pointer.map(|pointer| (Arc::clone(name), Arc::clone(&pointer.value.0.0))));
+            indexes
+                .extend(pointer.map(|pointer| (Arc::clone(name), Arc::clone(&pointer.value.0.0))));
         }
         indexes
     }
@@ -356,7 +502,10 @@ impl<'a> Check<'a> {
         let mut sources = BTreeMap::new();
         for (name, _, source) in get(field).map(|named| self.each(named)).unwrap_or_default() {
             let raw::Source::Informer(informer) = &source.value;
-            let Some(Located { value: raw, place }) = self.need(informer, source.place, "informer") else { continue };
+            let Some(Located { value: raw, place }) = self.need(informer, source.place, "informer")
+            else {
+                continue;
+            };
             let gvk = self.gvk(&raw.api_version, &raw.kind, *place);
             let namespaces = self.namespaces(&raw.namespaces);
             let label_selector = self.label_selector(&raw.label_selector);
@@ -366,7 +515,16 @@ impl<'a> Check<'a> {
             };
             let indexes = self.indexes(&raw.indexes);
             let Some(gvk) = gvk else { continue };
-            sources.insert(Arc::clone(name), Source { gvk, namespaces, label_selector, mapper, indexes });
+            sources.insert(
+                Arc::clone(name),
+                Source {
+                    gvk,
+                    namespaces,
+                    label_selector,
+                    mapper,
+                    indexes,
+                },
+            );
         }
         sources
     }
@@ -375,10 +533,14 @@ impl<'a> Check<'a> {
         let Located { value, place } = mapper;
         let (keys, by): (_, fn(MappingKeys) -> Mapper) = match value {
             raw::Mapper::OwnerReference => return Mapper::OwnerReference,
-            raw::Mapper::Annotations(keys) => (self.need(keys, *place, "annotations"), Mapper::Annotations),
+            raw::Mapper::Annotations(keys) => {
+                (self.need(keys, *place, "annotations"), Mapper::Annotations)
+            }
             raw::Mapper::Labels(keys) => (self.need(keys, *place, "labels"), Mapper::Labels),
         };
-        by(keys.map(|keys| mapping_keys(&keys.value)).unwrap_or_default())
+        by(keys
+            .map(|keys| mapping_keys(&keys.value))
+            .unwrap_or_default())
     }
 
     fn workflows(
@@ -394,7 +556,10 @@ impl<'a> Check<'a> {
             errors_to_reconciler: get(&value.errors) == Some(&raw::ErrorsTo::Reconciler),
         });
         let mut standalone = BTreeMap::new();
-        for (name, _, workflow) in get(&raw.standalone).map(|named| self.each(named)).unwrap_or_default() {
+        for (name, _, workflow) in get(&raw.standalone)
+            .map(|named| self.each(named))
+            .unwrap_or_default()
+        {
             let Located { value, place } = workflow;
             let workflow = Workflow {
                 dependents: self.dependents(&value.dependents, *place, &mut scope),
@@ -409,7 +574,12 @@ impl<'a> Check<'a> {
 
 /// Returns the names of a mapping, also of entries that are wrong: what refers to them is right.
 fn names<T>(named: &Named<T>) -> BTreeSet<&str> {
-    named.0.iter().filter_map(|(name, _)| name.read()).map(|name| &*name.value.0.0).collect()
+    named
+        .0
+        .iter()
+        .filter_map(|(name, _)| name.read())
+        .map(|name| &*name.value.0.0)
+        .collect()
 }
 
 fn mapping_keys(raw: &raw::MappingKeys) -> MappingKeys {

@@ -1,47 +1,144 @@
-//! CEL expressions: whether one can be compiled, and knows the variables that it names.
+//! CEL expressions: compiles one, if it is short and flat enough and knows the variables that it names.
 
 use cel::Program;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 
 use super::problem::{Broken, either, similar};
+use super::stack::with_room;
 
 /// The names of CEL's own types, which stand in expressions as variables do.
 const TYPES: [&str; 12] = [
-    "bool", "bytes", "double", "duration", "dyn", "int", "list", "map", "null_type", "string", "timestamp", "uint",
+    "bool",
+    "bytes",
+    "double",
+    "duration",
+    "dyn",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "string",
+    "timestamp",
+    "uint",
 ];
 
-/// Checks an expression over `variables`.
+/// The most characters of an expression, and levels of its tree: a list in a list has two, `a + b + c` three. The
+/// evaluator needs about 50 KB of stack for a level in a debug build, of the 2 MB that a task has.
+const LONGEST: usize = 4096;
+const DEEPEST: usize = 24;
+
+/// Compiles an expression over `variables`. What is returned can be evaluated on any stack.
 ///
 /// # Errors
-/// [`Broken`] if it cannot be compiled, or names another variable.
-pub(super) fn check(text: &str, variables: &[&str]) -> Result<(), Broken> {
+/// [`Broken`] if it cannot be compiled, is too long or too deep, or names another variable.
+pub fn compile(text: &str, variables: &[&str]) -> Result<Program, Broken> {
+    let broken = |message: String| Broken { offset: 0, message };
+    if text.chars().count() > LONGEST {
+        return Err(broken(format!(
+            "an expression has at most {LONGEST} characters"
+        )));
+    }
+    let compiled = with_room(|| compile_here(text, variables));
+    compiled.unwrap_or_else(|| Err(broken("the compiler gave up".to_owned())))
+}
+
+fn compile_here(text: &str, variables: &[&str]) -> Result<Program, Broken> {
     let program = Program::compile(text).map_err(|errors| {
         let first = errors.errors.first();
         let offset = first.map_or(0, |error| offset(text, error.pos.0, error.pos.1));
         let message = first.map_or_else(|| errors.to_string(), |error| error.msg.clone());
-        Broken { offset, message: format!("not a CEL expression: {}", message.trim_start_matches("Syntax error: ")) }
+        let message = match message.trim_start_matches("Syntax error: ") {
+            // The one message that is not made for people.
+            nested if nested.contains("Recursion limit") => "its brackets are too deep",
+            message => message,
+        };
+        Broken {
+            offset,
+            message: format!("not a CEL expression: {message}"),
+        }
     })?;
+    if depth(program.expression()) > DEEPEST {
+        let message = format!("an expression is at most {DEEPEST} levels deep");
+        return Err(Broken { offset: 0, message });
+    }
     let mut unknown = Vec::new();
     names(program.expression(), &mut Vec::new(), &mut |id, name| {
         if !variables.contains(&name) && !TYPES.contains(&name) {
             unknown.push((id, name.to_owned()));
         }
     });
-    let Some((id, name)) = unknown.into_iter().next() else { return Ok(()) };
-    let offset = program.source_info().offset_for(id).map_or(0, |(start, _)| usize::try_from(start).unwrap_or(0));
+    let Some((id, name)) = unknown.into_iter().next() else {
+        return Ok(program);
+    };
+    let start = program
+        .source_info()
+        .offset_for(id)
+        .map_or(0, |(start, _)| start);
     let known = either(variables);
     let message = match similar(&name, variables) {
-        Some(near) => format!("unknown variable `{name}`, did you mean `{near}`? Known are {known}"),
+        Some(near) => {
+            format!("unknown variable `{name}`, did you mean `{near}`? Known are {known}")
+        }
         None => format!("unknown variable `{name}`; known are {known}"),
     };
-    Err(Broken { offset, message })
+    Err(Broken {
+        offset: usize::try_from(start).unwrap_or(0),
+        message,
+    })
 }
 
 /// Returns the number of characters before a line and column, both from 1.
 fn offset(text: &str, line: isize, column: isize) -> usize {
     let number = |n: isize| usize::try_from(n).unwrap_or(1).saturating_sub(1);
-    let before: usize = text.split_inclusive('\n').take(number(line)).map(|line| line.chars().count()).sum();
+    let lines = text.split_inclusive('\n').take(number(line));
+    let before: usize = lines.map(|line| line.chars().count()).sum();
     (before + number(column)).min(text.chars().count())
+}
+
+/// Returns the nodes right below a node.
+fn children(node: &IdedExpr) -> Vec<&IdedExpr> {
+    fn entry(entry: &EntryExpr) -> [Option<&IdedExpr>; 2] {
+        match entry {
+            EntryExpr::StructField(field) => [Some(&field.value), None],
+            EntryExpr::MapEntry(entry) => [Some(&entry.key), Some(&entry.value)],
+        }
+    }
+    match &node.expr {
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
+        Expr::Select(select) => vec![&select.operand],
+        Expr::Call(call) => call
+            .target
+            .as_deref()
+            .into_iter()
+            .chain(&call.args)
+            .collect(),
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Map(map) => map
+            .entries
+            .iter()
+            .flat_map(|one| entry(&one.expr))
+            .flatten()
+            .collect(),
+        Expr::Struct(new) => new
+            .entries
+            .iter()
+            .flat_map(|one| entry(&one.expr))
+            .flatten()
+            .collect(),
+        Expr::Comprehension(all) => {
+            vec![
+                &all.iter_range,
+                &all.accu_init,
+                &all.loop_cond,
+                &all.loop_step,
+                &all.result,
+            ]
+        }
+    }
+}
+
+fn depth(node: &IdedExpr) -> usize {
+    1 + children(node).into_iter().map(depth).max().unwrap_or(0)
 }
 
 /// Calls `found` with every variable that no comprehension around it binds.
@@ -52,37 +149,26 @@ fn names<'e>(node: &'e IdedExpr, bound: &mut Vec<&'e str>, found: &mut dyn FnMut
                 found(node.id, name);
             }
         }
-        Expr::Select(select) => names(&select.operand, bound, found),
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).for_each(|e| names(e, bound, found)),
-        Expr::List(list) => list.elements.iter().for_each(|e| names(e, bound, found)),
-        Expr::Map(map) => entries(map.entries.iter().map(|entry| &entry.expr), bound, found),
-        Expr::Struct(fields) => entries(fields.entries.iter().map(|entry| &entry.expr), bound, found),
-        Expr::Comprehension(comprehension) => {
-            names(&comprehension.iter_range, bound, found);
-            names(&comprehension.accu_init, bound, found);
+        Expr::Comprehension(all) => {
+            names(&all.iter_range, bound, found);
+            names(&all.accu_init, bound, found);
             let outside = bound.len();
-            bound.extend([comprehension.iter_var.as_str(), comprehension.accu_var.as_str()]);
-            bound.extend(comprehension.iter_var2.as_deref());
-            names(&comprehension.loop_cond, bound, found);
-            names(&comprehension.loop_step, bound, found);
-            names(&comprehension.result, bound, found);
+            bound.extend([all.iter_var.as_str(), all.accu_var.as_str()]);
+            bound.extend(all.iter_var2.as_deref());
+            for inner in [&all.loop_cond, &all.loop_step, &all.result] {
+                names(inner, bound, found);
+            }
             bound.truncate(outside);
         }
-        Expr::Literal(_) | Expr::Unspecified => {}
-    }
-}
-
-fn entries<'e>(
-    entries: impl Iterator<Item = &'e EntryExpr>,
-    bound: &mut Vec<&'e str>,
-    found: &mut dyn FnMut(u64, &'e str),
-) {
-    for entry in entries {
-        match entry {
-            EntryExpr::StructField(field) => names(&field.value, bound, found),
-            EntryExpr::MapEntry(entry) => {
-                names(&entry.key, bound, found);
-                names(&entry.value, bound, found);
+        Expr::Call(_)
+        | Expr::List(_)
+        | Expr::Literal(_)
+        | Expr::Map(_)
+        | Expr::Select(_)
+        | Expr::Struct(_)
+        | Expr::Unspecified => {
+            for child in children(node) {
+                names(child, bound, found);
             }
         }
     }
@@ -104,7 +190,7 @@ mod tests {
             "type(primary.spec.n) == int",
             "{'a': primary.metadata.name}['a'] in [dependent.metadata.name]",
         ] {
-            assert_eq!(check(text, &VARIABLES), Ok(()), "{text}");
+            assert_eq!(compile(text, &VARIABLES).map(drop), Ok(()), "{text}");
         }
     }
 
@@ -116,9 +202,66 @@ mod tests {
             ("[1].all(x, x > 0) && x", 21, "x"),
             ("{'a': b}", 6, "b"),
         ] {
-            let broken = check(text, &VARIABLES).unwrap_err();
+            let broken = compile(text, &VARIABLES).map(drop).unwrap_err();
             assert_eq!(broken.offset, offset, "{text}");
-            assert!(broken.message.starts_with(&format!("unknown variable `{name}`")), "{}", broken.message);
+            assert!(
+                broken
+                    .message
+                    .starts_with(&format!("unknown variable `{name}`")),
+                "{}",
+                broken.message
+            );
+        }
+    }
+
+    #[test]
+    fn an_expression_that_no_stack_could_bear_is_refused() {
+        for (opening, inner, closing) in [
+            ("(", "1", ")"),
+            ("[", "1", "]"),
+            ("{1:", "1", "}"),
+            ("size(", "1", ")"),
+            ("[1].map(x,", "1", ")"),
+            ("true ? 1 : ", "1", ""),
+            ("", "primary", "[0]"),
+            ("", "primary", ".a"),
+            ("", "1", "+1"),
+        ] {
+            for times in [30, 300, 100_000 / (opening.len() + closing.len())] {
+                let text = format!("{}{inner}{}", opening.repeat(times), closing.repeat(times));
+                // Brackets alone are no level of the tree.
+                let refused = compile(&text, &VARIABLES).is_err();
+                assert!(
+                    refused || (opening == "(" && times == 30),
+                    "{opening}…{closing} {times} times"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_can_be_evaluated_on_the_stack_of_a_task() {
+        let context = cel::Context::default();
+        for (opening, inner, closing) in [
+            ("[", "1", "]"),
+            ("{1:", "1", "}"),
+            ("[1].map(x,", "1", ")"),
+            ("", "1", "+1"),
+            ("", "{}", "[0]"),
+        ] {
+            let texts =
+                (0..30).map(|n| format!("{}{inner}{}", opening.repeat(n), closing.repeat(n)));
+            let programs: Vec<Program> = texts.map_while(|text| compile(&text, &[]).ok()).collect();
+            assert!(programs.len() > 3, "{opening}…{closing}");
+            // The first is the innermost alone. Others may be errors, such as an index into nothing.
+            let ran: Vec<bool> = programs
+                .iter()
+                .map(|one| one.execute(&context).is_ok())
+                .collect();
+            assert!(
+                ran.first().is_some_and(|first| *first),
+                "{opening}…{closing}"
+            );
         }
     }
 }

@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::names::{ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer};
+use super::names::{
+    ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer,
+};
 use super::read::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 use super::units::{Bytes, Factor, Number0, Number1, Time};
 
@@ -34,7 +36,12 @@ macro_rules! words {
     };
 }
 
-words!(All = "all", Own = "own", Nothing = "none", Unlimited = "unlimited");
+words!(
+    All = "all",
+    Own = "own",
+    Nothing = "none",
+    Unlimited = "unlimited"
+);
 
 /// One operator: components, and the controllers that they serve.
 #[derive(Deserialize, JsonSchema)]
@@ -202,6 +209,7 @@ pub(super) struct Controller {
     #[schemars(extend("default" = "all"))]
     pub(super) namespaces: Maybe<Namespaces>,
     /// Only primaries with these labels, as for `kubectl -l` (`IN-3`).
+    #[schemars(title = "label selector")]
     pub(super) label_selector: Maybe<String>,
     /// Ignore updates that change neither generation nor deletion (`CF-2`).
     #[schemars(extend("default" = true))]
@@ -271,9 +279,9 @@ pub(super) struct Retry {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RateLimit {
-    /// So many runs of one primary … (`RL-1`).
+    /// At most so many runs of one primary in a window (`RL-1`).
     pub(super) max_reconciliations: Leaf<Number1>,
-    /// … within this time (`RL-1`).
+    /// The length of a window, which begins with a run (`RL-1`).
     #[schemars(extend("default" = "10s"))]
     pub(super) within: MaybeLeaf<Time>,
 }
@@ -297,6 +305,7 @@ pub(super) struct Informer {
     /// Where; without it, where the controller watches its primaries (`IN-1`).
     pub(super) namespaces: Maybe<Namespaces>,
     /// Only objects with these labels, as for `kubectl -l` (`IN-3`).
+    #[schemars(title = "label selector")]
     pub(super) label_selector: Maybe<String>,
     /// How the primaries of an object are found (`IM-1`, `IM-2`).
     #[schemars(extend("default" = "ownerReference"))]
@@ -407,7 +416,7 @@ pub(super) struct Dependent {
     /// Fail rather than take over an object that exists already (`KD-6`).
     #[schemars(extend("default" = false))]
     pub(super) create_only: Maybe<bool>,
-    /// Write and compare it by server-side apply; without it, `false` for ConfigMap and Secret, else `true` (`KD-5`).
+    /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
     pub(super) ssa: Maybe<bool>,
     /// How it is compared with what is desired (`SSA-6`).
     #[serde(rename = "match")]

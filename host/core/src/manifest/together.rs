@@ -30,21 +30,54 @@ pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
     let mut problems = Vec::new();
     let mut names = BTreeMap::new();
     let mut controllers = BTreeMap::new();
-    for Operator { name, origin, controllers: declared, .. } in operators {
-        let mut check = |seen: &mut BTreeMap<Arc<str>, Site>, what: &str, name: &Arc<str>, mark: Mark, path: String| {
-            let site = Site { file: origin.file.clone(), mark };
+    for Operator {
+        name,
+        origin,
+        controllers: declared,
+        ..
+    } in operators
+    {
+        let mut check = |seen: &mut BTreeMap<Arc<str>, Site>,
+                         what: &str,
+                         name: &Arc<str>,
+                         mark: Mark,
+                         path: String| {
+            let site = Site {
+                file: origin.file.clone(),
+                mark,
+            };
             match seen.get(name) {
                 Some(first) => problems.push(second(what, name, &site, first, path)),
                 None => drop(seen.insert(Arc::clone(name), site)),
             }
         };
-        check(&mut names, "operator", name, origin.name, "metadata.name".to_owned());
+        check(
+            &mut names,
+            "operator",
+            name,
+            origin.name,
+            "metadata.name".to_owned(),
+        );
         for controller in declared.keys() {
-            let mark = origin.controllers.get(controller).copied().unwrap_or_default();
-            check(&mut controllers, "controller", controller, mark, format!("spec.controllers.{controller}"));
+            let mark = origin
+                .controllers
+                .get(controller)
+                .copied()
+                .unwrap_or_default();
+            check(
+                &mut controllers,
+                "controller",
+                controller,
+                mark,
+                format!("spec.controllers.{controller}"),
+            );
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(Errors::new(problems)) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Errors::new(problems))
+    }
 }
 
 struct Site {
@@ -53,14 +86,17 @@ struct Site {
 }
 
 fn second(what: &str, name: &str, site: &Site, first: &Site, path: String) -> Problem {
-    let place = |file: &Path, mark: Mark| format!("{}:{}:{}", file.display(), mark.line, mark.column);
+    let place =
+        |file: &Path, mark: Mark| format!("{}:{}:{}", file.display(), mark.line, mark.column);
     let first = place(&first.file, first.mark);
     Problem {
         file: site.file.clone(),
         line: site.mark.line,
         column: site.mark.column,
         path,
-        message: format!("found a second {what} `{name}`; the first is at {first}, and names are unique in the daemon"),
+        message: format!(
+            "found a second {what} `{name}`; the first is at {first}, and names are unique in the daemon"
+        ),
         help: None,
         snippet: None,
     }
@@ -83,7 +119,11 @@ mod tests {
     // LC-1
     #[test]
     fn names_used_twice_are_told_with_both_places() {
-        let operators = [operator("a.yaml", "one", "web"), operator("b.yaml", "two", "web"), operator("c.yaml", "one", "db")];
+        let operators = [
+            operator("a.yaml", "one", "web"),
+            operator("b.yaml", "two", "web"),
+            operator("c.yaml", "one", "db"),
+        ];
         assert_eq!(
             check_together(&operators).unwrap_err().to_string(),
             "b.yaml:7:5: spec.controllers.web: found a second controller `web`; the first is at a.yaml:7:5, and names are \
@@ -95,11 +135,20 @@ mod tests {
 
     #[test]
     fn operators_with_names_of_their_own_may_run_together() {
-        assert_eq!(check_together(&[operator("a.yaml", "one", "web"), operator("b.yaml", "two", "db")]), Ok(()));
+        assert_eq!(
+            check_together(&[
+                operator("a.yaml", "one", "web"),
+                operator("b.yaml", "two", "db")
+            ]),
+            Ok(())
+        );
     }
 
     #[test]
     fn an_operator_is_the_same_wherever_it_is_written() {
-        assert_eq!(operator("a.yaml", "one", "web"), operator("b.yaml", "one", "web"));
+        assert_eq!(
+            operator("a.yaml", "one", "web"),
+            operator("b.yaml", "one", "web")
+        );
     }
 }

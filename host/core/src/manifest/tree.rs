@@ -8,6 +8,7 @@ use serde_json::Number;
 use serde_yaml::{Location, MessageFormatter, Options, Spanned, UserMessageFormatter};
 
 use super::problem::{Mark, Place};
+use super::stack::with_room;
 
 /// A document.
 pub(super) struct Tree {
@@ -48,10 +49,18 @@ pub(super) struct Syntax {
 /// # Errors
 /// [`Syntax`] if the text is no YAML, repeats a key, or is beyond the reader's bounds.
 pub(super) fn documents(text: &str) -> Result<Vec<Tree>, Syntax> {
-    let documents: Vec<Spanned<Yaml>> =
-        serde_yaml::from_str_multiple_with_options(text, options()).map_err(|error| {
-            let location = error.location().unwrap_or(Location::UNKNOWN);
-            Syntax { mark: mark(location), message: UserMessageFormatter.format_message(&error).into_owned() }
+    let gave_up = || Syntax {
+        mark: mark(Location::UNKNOWN),
+        message: "the reader gave up".to_owned(),
+    };
+    with_room(|| read(text)).unwrap_or_else(|| Err(gave_up()))
+}
+
+fn read(text: &str) -> Result<Vec<Tree>, Syntax> {
+    let documents: Vec<Spanned<Yaml>> = serde_yaml::from_str_multiple_with_options(text, options())
+        .map_err(|error| Syntax {
+            mark: mark(error.location().unwrap_or(Location::UNKNOWN)),
+            message: UserMessageFormatter.format_message(&error).into_owned(),
         })?;
     Ok(documents.into_iter().map(tree).collect())
 }
@@ -63,42 +72,61 @@ fn options() -> Options {
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
         with_snippet: false,
-        budget: serde_yaml::budget! { max_depth: 64 },
+        budget: serde_yaml::budget! { max_depth: 64, max_nodes: 50_000 },
     }
 }
 
 fn tree(document: Spanned<Yaml>) -> Tree {
     let mut places = Vec::new();
-    let root = node(&mut places, String::new(), None, document);
+    let root = node(&mut places, "", None, document);
     Tree { root, places }
 }
 
 /// Numbers a node and what is below it. A list or mapping under a key is shown at that key.
-fn node(places: &mut Vec<Place>, path: String, key: Option<Mark>, yaml: Spanned<Yaml>) -> Node {
+fn node(places: &mut Vec<Place>, path: &str, key: Option<Mark>, yaml: Spanned<Yaml>) -> Node {
     let mark = match (&yaml.value, key) {
         (Yaml::List(_) | Yaml::Map(_) | Yaml::Null, Some(key)) => key,
-        (Yaml::List(_) | Yaml::Map(_), None) => Mark { width: 1, ..mark(yaml.defined) },
+        (Yaml::List(_) | Yaml::Map(_), None) => Mark {
+            width: 1,
+            ..mark(yaml.defined)
+        },
         _ => mark(yaml.defined),
     };
     let place = places.len();
-    places.push(Place { path: path.clone(), mark });
+    places.push(Place {
+        path: path.to_owned(),
+        mark,
+    });
     let value = match yaml.value {
         Yaml::Null => Value::Null,
         Yaml::Bool(value) => Value::Bool(value),
         Yaml::Number(value) => Value::Number(value),
         Yaml::Text(value) => Value::Text(value),
         Yaml::List(items) => Value::List(
-            items.into_iter().enumerate().map(|(i, item)| node(places, format!("{path}[{i}]"), None, item)).collect(),
+            items
+                .into_iter()
+                .enumerate()
+                .map(|(i, item)| node(places, &format!("{path}[{i}]"), None, item))
+                .collect(),
         ),
         Yaml::Map(entries) => Value::Map(
             entries
                 .into_iter()
                 .map(|(key, value)| {
-                    let below = join(&path, &key.value);
+                    let below = join(path, &key.value);
                     let at = self::mark(key.defined);
                     let place = places.len();
-                    places.push(Place { path: below.clone(), mark: at });
-                    (Node { place, value: Value::Text(key.value) }, node(places, below, Some(at), value))
+                    places.push(Place {
+                        path: below.clone(),
+                        mark: at,
+                    });
+                    (
+                        Node {
+                            place,
+                            value: Value::Text(key.value),
+                        },
+                        node(places, &below, Some(at), value),
+                    )
                 })
                 .collect(),
         ),
@@ -108,10 +136,17 @@ fn node(places: &mut Vec<Place>, path: String, key: Option<Mark>, yaml: Spanned<
 
 /// Returns the path of a field: `spec.plugins`, or `labels["a.b"]` where a dot would mislead.
 pub(super) fn join(path: &str, key: &str) -> String {
-    if !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+    if !key
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+    {
         return format!("{path}[{key:?}]");
     }
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+    if path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{path}.{key}")
+    }
 }
 
 fn mark(location: Location) -> Mark {
@@ -128,8 +163,13 @@ fn mark(location: Location) -> Mark {
 impl Tree {
     /// Returns the node of a field of the outermost mapping.
     pub(super) fn field(&self, name: &str) -> Option<&Node> {
-        let Value::Map(entries) = &self.root.value else { return None };
-        entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value)
+        let Value::Map(entries) = &self.root.value else {
+            return None;
+        };
+        entries
+            .iter()
+            .find(|(key, _)| key.text() == Some(name))
+            .map(|(_, value)| value)
     }
 }
 
@@ -140,7 +180,9 @@ impl Node {
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => {
+                None
+            }
         }
     }
 }
@@ -154,7 +196,9 @@ impl fmt::Display for Node {
             Value::Number(value) => write!(f, "`{value}`, a number"),
             // Only where it could be taken for something else.
             Value::Text(text) if text.is_empty() => f.write_str("an empty text"),
-            Value::Text(text) if text.parse::<f64>().is_ok() => write!(f, "{}, a text", Quoted(text)),
+            Value::Text(text) if text.parse::<f64>().is_ok() => {
+                write!(f, "{}, a text", Quoted(text))
+            }
             Value::Text(text) => write!(f, "{}", Quoted(text)),
             Value::List(_) => f.write_str("a list"),
             Value::Map(_) => f.write_str("a mapping"),
@@ -168,8 +212,17 @@ pub(super) struct Quoted<'a>(pub(super) &'a str);
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 60;
-        let short: String = self.0.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let more = if self.0.chars().count() > MOST { "…" } else { "" };
+        let short: String = self
+            .0
+            .chars()
+            .take(MOST)
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let more = if self.0.chars().count() > MOST {
+            "…"
+        } else {
+            ""
+        };
         write!(f, "`{short}{more}`")
     }
 }
@@ -225,7 +278,9 @@ impl<'de> Visitor<'de> for YamlVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Yaml, E> {
-        Number::from_f64(value).map(Yaml::Number).ok_or_else(|| E::custom("a number must be finite"))
+        Number::from_f64(value)
+            .map(Yaml::Number)
+            .ok_or_else(|| E::custom("a number must be finite"))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Yaml, E> {
@@ -245,7 +300,10 @@ impl<'de> Visitor<'de> for YamlVisitor {
         while let Some(entry) = map.next_entry::<Spanned<String>, Spanned<Yaml>>()? {
             // The reader compares keys as they are written, and `1` and `"1"` are written differently.
             if entries.iter().any(|(key, _)| key.value == entry.0.value) {
-                return Err(A::Error::custom(format!("the key `{}` is there twice", entry.0.value)));
+                return Err(A::Error::custom(format!(
+                    "the key `{}` is there twice",
+                    entry.0.value
+                )));
             }
             entries.push(entry);
         }

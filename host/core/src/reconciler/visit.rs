@@ -1,6 +1,6 @@
 //! Visits the nodes of a workflow: asks conditions and desired states, compares, and writes what differs (DR, KD and WF rules).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cluster;
@@ -164,7 +164,9 @@ async fn one(run: &Context, session: &dyn Session, name: &str, mode: Mode) -> Re
     let Some((name, node)) = flows.clone().find_map(|flow| flow.nodes.get_key_value(name)) else {
         return Err(unknown("standalone dependent", name, flows.flat_map(|flow| flow.nodes.keys())));
     };
-    let alone = Dependent { depends_on: std::collections::BTreeSet::new(), ..node.spec.clone() };
+    // What is to be removed by name is, whoever would collect it otherwise.
+    let garbage_collected = node.spec.garbage_collected && mode == Mode::Reconcile;
+    let alone = Dependent { depends_on: BTreeSet::new(), garbage_collected, ..node.spec.clone() };
     let declared = manifest::Workflow { dependents: BTreeMap::from([(Arc::clone(name), alone)]), ..Default::default() };
     let flow = Flow::new(&declared).map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
     let result = Visitor { run, session, nodes: &flow.nodes }.walk(&flow.graph, mode).await;

@@ -44,7 +44,11 @@ impl Check {
     ///
     /// # Errors
     /// Those of [`Expression::met`].
-    pub fn judge(&self, primary: &Value, dependent: Option<&Value>) -> Result<Option<ConditionResult>, Error> {
+    pub fn judge(
+        &self,
+        primary: &Value,
+        dependent: Option<&Value>,
+    ) -> Result<Option<ConditionResult>, Error> {
         match self {
             Self::Ready(kind) => Ok(Some(ready(*kind, dependent))),
             Self::Gone => Ok(Some(gone(dependent))),
@@ -58,14 +62,16 @@ impl Check {
 
 /// Returns whether an object is ready, as `kubectl rollout status` and `kubectl wait` judge, with the reason if not.
 pub fn ready(kind: ReadyKind, object: Option<&Value>) -> ConditionResult {
-    let Some(object) = object else { return unmet("it does not exist") };
+    let Some(object) = object else {
+        return unmet("it does not exist");
+    };
     let facts = Facts { object };
     let waiting = match kind {
         ReadyKind::Deployment => facts.deployment(),
         ReadyKind::StatefulSet => facts.stateful_set(),
         ReadyKind::DaemonSet => facts.daemon_set(),
         ReadyKind::ReplicaSet => facts.replica_set(),
-        ReadyKind::Job => facts.condition("Complete"),
+        ReadyKind::Job => facts.job(),
         ReadyKind::Pod | ReadyKind::Condition => facts.condition("Ready"),
     };
     waiting.map_or_else(met, |text| unmet(&text))
@@ -75,17 +81,25 @@ pub fn ready(kind: ReadyKind, object: Option<&Value>) -> ConditionResult {
 pub fn gone(object: Option<&Value>) -> ConditionResult {
     match object {
         None => met(),
-        Some(object) if object.pointer("/metadata/deletionTimestamp").is_some() => unmet("it is being deleted"),
+        Some(object) if object.pointer("/metadata/deletionTimestamp").is_some() => {
+            unmet("it is being deleted")
+        }
         Some(_) => unmet("it exists"),
     }
 }
 
 pub(super) fn met() -> ConditionResult {
-    ConditionResult { met: true, detail: None }
+    ConditionResult {
+        met: true,
+        detail: None,
+    }
 }
 
 pub(super) fn unmet(reason: &str) -> ConditionResult {
-    ConditionResult { met: false, detail: Some(Value::from(reason).to_string()) }
+    ConditionResult {
+        met: false,
+        detail: Some(Value::from(reason).to_string()),
+    }
 }
 
 /// What an object says about its readiness. Each judgement returns what is being waited for.
@@ -106,7 +120,8 @@ impl Facts<'_> {
             } else if all > updated {
                 Some(format!("{} old replicas are still there", all - updated))
             } else {
-                (available < updated).then(|| format!("{available} of {updated} updated replicas are available"))
+                (available < updated)
+                    .then(|| format!("{available} of {updated} updated replicas are available"))
             }
         })
     }
@@ -114,16 +129,23 @@ impl Facts<'_> {
     fn stateful_set(&self) -> Option<String> {
         let wanted = self.replicas();
         let (ready, updated) = (self.count("readyReplicas"), self.count("updatedReplicas"));
-        let partition = self.number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
-        let rolling = self.text("/spec/updateStrategy/type").is_none_or(|strategy| strategy == "RollingUpdate");
+        let partition = self
+            .number("/spec/updateStrategy/rollingUpdate/partition")
+            .unwrap_or(0);
+        let rolling = self
+            .text("/spec/updateStrategy/type")
+            .is_none_or(|strategy| strategy == "RollingUpdate");
         self.unobserved().or_else(|| {
             if ready < wanted {
                 Some(format!("{ready} of {wanted} replicas are ready"))
             } else if rolling && partition > 0 {
                 let due = (wanted - partition).max(0);
-                (updated < due).then(|| format!("{updated} of {due} replicas beyond the partition are updated"))
+                (updated < due).then(|| {
+                    format!("{updated} of {due} replicas beyond the partition are updated")
+                })
             } else {
-                let same = self.text("/status/updateRevision") == self.text("/status/currentRevision");
+                let same =
+                    self.text("/status/updateRevision") == self.text("/status/currentRevision");
                 (rolling && !same).then(|| format!("{updated} of {wanted} replicas are updated"))
             }
         })
@@ -131,8 +153,13 @@ impl Facts<'_> {
 
     fn daemon_set(&self) -> Option<String> {
         let wanted = self.count("desiredNumberScheduled");
-        let (updated, available) = (self.count("updatedNumberScheduled"), self.count("numberAvailable"));
-        let rolling = self.text("/spec/updateStrategy/type").is_none_or(|strategy| strategy == "RollingUpdate");
+        let (updated, available) = (
+            self.count("updatedNumberScheduled"),
+            self.count("numberAvailable"),
+        );
+        let rolling = self
+            .text("/spec/updateStrategy/type")
+            .is_none_or(|strategy| strategy == "RollingUpdate");
         self.unobserved().or_else(|| {
             if rolling && updated < wanted {
                 Some(format!("{updated} of {wanted} pods are updated"))
@@ -149,22 +176,34 @@ impl Facts<'_> {
         })
     }
 
+    fn job(&self) -> Option<String> {
+        match self.find("Failed") {
+            Some(failed) if is_true(failed) => Some(format!("it has failed{}", message_of(failed))),
+            _ => self.condition("Complete"),
+        }
+    }
+
     /// Judges a condition of the status; one that was made for an older generation says nothing.
     fn condition(&self, wanted: &str) -> Option<String> {
-        let Some(condition) = self.find(wanted) else { return Some(format!("it has no condition {wanted}")) };
+        let Some(condition) = self.find(wanted) else {
+            return Some(format!("it has no condition {wanted}"));
+        };
         let observed = condition.get("observedGeneration").and_then(Value::as_i64);
         let observed = observed.or_else(|| self.number("/status/observedGeneration"));
         let generation = self.number("/metadata/generation");
         match condition.get("status").and_then(Value::as_str) {
-            _ if observed.zip(generation).is_some_and(|(observed, generation)| observed < generation) => {
+            _ if observed
+                .zip(generation)
+                .is_some_and(|(observed, generation)| observed < generation) =>
+            {
                 Some(format!("its condition {wanted} is of an older generation"))
             }
             Some("True") => None,
-            other => {
-                let message = condition.get("message").and_then(Value::as_str).filter(|text| !text.is_empty());
-                let message = message.map(|text| format!(": {text}")).unwrap_or_default();
-                Some(format!("its condition {wanted} is {}{message}", other.unwrap_or("Unknown")))
-            }
+            other => Some(format!(
+                "its condition {wanted} is {}{}",
+                other.unwrap_or("Unknown"),
+                message_of(condition)
+            )),
         }
     }
 
@@ -180,7 +219,11 @@ impl Facts<'_> {
     }
 
     fn count(&self, field: &str) -> i64 {
-        self.object.get("status").and_then(|status| status.get(field)).and_then(Value::as_i64).unwrap_or(0)
+        self.object
+            .get("status")
+            .and_then(|status| status.get(field))
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
     }
 
     fn number(&self, pointer: &str) -> Option<i64> {
@@ -192,11 +235,205 @@ impl Facts<'_> {
     }
 
     fn reason_of(&self, condition: &str) -> Option<&str> {
-        self.find(condition).and_then(|condition| condition.get("reason")).and_then(Value::as_str)
+        self.find(condition)
+            .and_then(|condition| condition.get("reason"))
+            .and_then(Value::as_str)
     }
 
     fn find(&self, condition: &str) -> Option<&Value> {
-        let conditions = self.object.pointer("/status/conditions").and_then(Value::as_array)?;
-        conditions.iter().find(|entry| entry.get("type").and_then(Value::as_str) == Some(condition))
+        let conditions = self
+            .object
+            .pointer("/status/conditions")
+            .and_then(Value::as_array)?;
+        conditions
+            .iter()
+            .find(|entry| entry.get("type").and_then(Value::as_str) == Some(condition))
+    }
+}
+
+fn is_true(condition: &Value) -> bool {
+    condition
+        .get("status")
+        .is_some_and(|status| status == "True")
+}
+
+/// Returns what a condition says of itself, after a colon.
+fn message_of(condition: &Value) -> String {
+    let message = condition
+        .get("message")
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty());
+    message.map(|text| format!(": {text}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Checks rows of an object and why it is not ready.
+    fn check(kind: ReadyKind, rows: &[(Value, Option<&str>)]) {
+        for (object, reason) in rows {
+            assert_eq!(
+                ready(kind, Some(object)),
+                reason.map_or_else(met, unmet),
+                "{object}"
+            );
+        }
+        assert_eq!(ready(kind, None), unmet("it does not exist"));
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "tables read better")]
+    fn object(spec: Value, status: Value) -> Value {
+        json!({"metadata": {"generation": 2}, "spec": spec, "status": status})
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_deployment_is_ready_when_its_rollout_is_complete() {
+        let status = |updated: i64, all: i64, available: i64| json!({"observedGeneration": 2, "updatedReplicas": updated, "replicas": all, "availableReplicas": available});
+        let late = json!({"observedGeneration": 2, "conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]});
+        check(
+            ReadyKind::Deployment,
+            &[
+                (object(json!({"replicas": 2}), status(2, 2, 2)), None),
+                (object(json!({}), status(1, 1, 1)), None),
+                (object(json!({"replicas": 0}), json!({"observedGeneration": 2})), None),
+                (object(json!({"replicas": 2}), json!({"observedGeneration": 1, "updatedReplicas": 2, "availableReplicas": 2})), Some("its controller has not seen the last change")),
+                (object(json!({"replicas": 2}), json!({})), Some("its controller has not seen the last change")),
+                (object(json!({}), status(0, 0, 0)), Some("0 of 1 replicas are updated")),
+                (object(json!({"replicas": 2}), status(1, 2, 2)), Some("1 of 2 replicas are updated")),
+                (object(json!({"replicas": 2}), status(2, 3, 2)), Some("1 old replicas are still there")),
+                (object(json!({"replicas": 2}), status(2, 2, 1)), Some("1 of 2 updated replicas are available")),
+                (object(json!({"replicas": 2}), late), Some("it has exceeded its progress deadline")),
+            ],
+        );
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_stateful_set_is_ready_when_its_revision_is_out() {
+        let status = |ready: i64, updated: i64, current: &str| json!({"observedGeneration": 2, "readyReplicas": ready, "updatedReplicas": updated, "currentRevision": current, "updateRevision": "b"});
+        let partition = |n: i64| json!({"replicas": 3, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
+        check(
+            ReadyKind::StatefulSet,
+            &[
+                (object(json!({"replicas": 3}), status(3, 3, "b")), None),
+                (object(json!({"replicas": 3}), status(2, 3, "b")), Some("2 of 3 replicas are ready")),
+                (object(json!({}), status(0, 0, "b")), Some("0 of 1 replicas are ready")),
+                (object(json!({"replicas": 3}), status(3, 1, "a")), Some("1 of 3 replicas are updated")),
+                (object(partition(0), status(3, 1, "a")), Some("1 of 3 replicas are updated")),
+                (object(partition(2), status(3, 1, "a")), None),
+                (object(partition(1), status(3, 1, "a")), Some("1 of 2 replicas beyond the partition are updated")),
+                (object(partition(9), status(3, 0, "a")), None),
+                (object(json!({"replicas": 3, "updateStrategy": {"type": "OnDelete"}}), status(3, 0, "a")), None),
+                (json!({"metadata": {"generation": 3}, "spec": {"replicas": 3}, "status": status(3, 3, "b")}), Some("its controller has not seen the last change")),
+            ],
+        );
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_daemon_set_is_ready_when_every_node_has_its_pod() {
+        let status = |wanted: i64, updated: i64, available: i64| json!({"observedGeneration": 2, "desiredNumberScheduled": wanted, "updatedNumberScheduled": updated, "numberAvailable": available});
+        check(
+            ReadyKind::DaemonSet,
+            &[
+                (object(json!({}), status(2, 2, 2)), None),
+                (object(json!({}), json!({"observedGeneration": 2})), None),
+                (object(json!({}), status(2, 1, 2)), Some("1 of 2 pods are updated")),
+                (object(json!({}), status(2, 2, 1)), Some("1 of 2 pods are available")),
+                (object(json!({"updateStrategy": {"type": "OnDelete"}}), status(2, 0, 2)), None),
+                (object(json!({}), json!({})), Some("its controller has not seen the last change")),
+            ],
+        );
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_replica_set_is_ready_when_its_replicas_are_available() {
+        check(
+            ReadyKind::ReplicaSet,
+            &[
+                (object(json!({"replicas": 2}), json!({"observedGeneration": 2, "availableReplicas": 2})), None),
+                (object(json!({}), json!({"observedGeneration": 2})), Some("0 of 1 replicas are available")),
+                (object(json!({}), json!({"observedGeneration": 1, "availableReplicas": 1})), Some("its controller has not seen the last change")),
+            ],
+        );
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn other_kinds_are_ready_by_a_condition_of_the_last_generation() {
+        let with = |condition: Value, more: Value| {
+            let mut status =
+                json!({"conditions": [{"type": "Other", "status": "True"}, condition]});
+            status
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            object(json!({}), status)
+        };
+        check(
+            ReadyKind::Condition,
+            &[
+                (with(json!({"type": "Ready", "status": "True"}), json!({})), None),
+                (with(json!({"type": "Ready", "status": "True", "observedGeneration": 2}), json!({"observedGeneration": 1})), None),
+                (with(json!({"type": "Ready", "status": "True", "observedGeneration": 1}), json!({})), Some("its condition Ready is of an older generation")),
+                (with(json!({"type": "Ready", "status": "True"}), json!({"observedGeneration": 1})), Some("its condition Ready is of an older generation")),
+                (with(json!({"type": "Ready", "status": "False", "message": "no space"}), json!({})), Some("its condition Ready is False: no space")),
+                (with(json!({"type": "Ready"}), json!({})), Some("its condition Ready is Unknown")),
+                (object(json!({}), json!({})), Some("it has no condition Ready")),
+            ],
+        );
+        check(
+            ReadyKind::Pod,
+            &[(
+                json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+                None,
+            )],
+        );
+        check(
+            ReadyKind::Job,
+            &[
+                (with(json!({"type": "Complete", "status": "True"}), json!({})), None),
+                (with(json!({"type": "Failed", "status": "False"}), json!({})), Some("it has no condition Complete")),
+                (with(json!({"type": "Failed", "status": "True", "message": "no more tries"}), json!({})), Some("it has failed: no more tries")),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_object_is_gone_when_there_is_none() {
+        // WF-11
+        let object = json!({"metadata": {}});
+        let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let found = [None, Some(&object), Some(&going)].map(gone);
+        assert_eq!(
+            found,
+            [met(), unmet("it exists"), unmet("it is being deleted")]
+        );
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_declared_condition_is_judged_or_left_to_the_component() {
+        let (primary, dependent) = (json!({"spec": {"exposed": true}}), json!({}));
+        for (condition, expected) in [
+            (Condition::Ready(ReadyKind::Pod), Some(unmet("it has no condition Ready"))),
+            (Condition::Gone, Some(unmet("it exists"))),
+            (Condition::Cel("primary.spec.exposed".into()), Some(met())),
+            (Condition::Export("own".into()), None),
+        ] {
+            assert_eq!(
+                Check::new(&condition)
+                    .unwrap()
+                    .judge(&primary, Some(&dependent)),
+                Ok(expected),
+                "{condition:?}"
+            );
+        }
+        assert!(Check::new(&Condition::Cel("(".into())).is_err());
     }
 }

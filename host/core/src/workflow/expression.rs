@@ -33,7 +33,9 @@ pub enum Error {
         problem: String,
     },
     /// It names a variable that does not exist.
-    #[error("CEL expression {expression:?}: there is no variable {variable:?}, only `primary` and `dependent`")]
+    #[error(
+        "CEL expression {expression:?}: there is no variable {variable:?}, only `primary` and `dependent`"
+    )]
     Variable {
         /// The expression.
         expression: Arc<str>,
@@ -49,7 +51,7 @@ pub enum Error {
         problem: String,
     },
     /// Its value is of another type.
-    #[error("the value of CEL expression {expression:?} is a {found}; {right} is needed")]
+    #[error("the value of CEL expression {expression:?} is of type {found}; {right} is needed")]
     Type {
         /// The expression.
         expression: Arc<str>,
@@ -75,17 +77,39 @@ impl Expression {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let expression: Arc<str> = text.into();
         let program = ENV.compile(text).map_err(|errors| {
-            let problem = |error: &cel::ParseError| format!("{} (column {})", error.msg.trim(), error.pos.1.max(1));
-            let problem = errors.errors.iter().map(problem).collect::<Vec<_>>().join("; ");
-            Error::Syntax { expression: expression.clone(), problem }
+            let problem = |error: &cel::ParseError| {
+                format!("{} (column {})", error.msg.trim(), error.pos.1.max(1))
+            };
+            let problem = errors
+                .errors
+                .iter()
+                .map(problem)
+                .collect::<Vec<_>>()
+                .join("; ");
+            Error::Syntax {
+                expression: expression.clone(),
+                problem,
+            }
         })?;
         let names = free_names(program.expression());
-        if let Some(unknown) = names.iter().find(|name| !VARIABLES.contains(name) && ENV.types().find_type(name).is_none())
+        if let Some(unknown) = names
+            .iter()
+            .find(|name| !VARIABLES.contains(name) && ENV.types().find_type(name).is_none())
         {
-            return Err(Error::Variable { expression, variable: (*unknown).to_owned() });
+            return Err(Error::Variable {
+                expression,
+                variable: (*unknown).to_owned(),
+            });
         }
-        let variables = VARIABLES.into_iter().filter(|name| names.contains(name)).collect();
-        Ok(Self { text: expression, program: Arc::new(program), variables })
+        let variables = VARIABLES
+            .into_iter()
+            .filter(|name| names.contains(name))
+            .collect();
+        Ok(Self {
+            text: expression,
+            program: Arc::new(program),
+            variables,
+        })
     }
 
     /// Returns the expression as it was written.
@@ -114,7 +138,11 @@ impl Expression {
     /// assert!(!exposed.met(&json!({"spec": {}}), None).unwrap().met);
     /// assert!(exposed.met(&json!({"spec": {"exposed": "yes"}}), None).is_err());
     /// ```
-    pub fn met(&self, primary: &Value, dependent: Option<&Value>) -> Result<ConditionResult, Error> {
+    pub fn met(
+        &self,
+        primary: &Value,
+        dependent: Option<&Value>,
+    ) -> Result<ConditionResult, Error> {
         match self.evaluate(primary, dependent) {
             Ok(cel::Value::Bool(true)) => Ok(met()),
             Ok(cel::Value::Bool(false)) => Ok(unmet("it is false")),
@@ -122,7 +150,8 @@ impl Expression {
             Err(ExecutionError::NoSuchKey(key)) => Ok(unmet(&format!("there is no field {key:?}"))),
             // A field of null: what CEL says of any operation that a type does not have.
             Err(ExecutionError::NoSuchOverload(error))
-                if matches!(error.function(), "_._" | "_[_]") && error.argument_types().first().is_some_and(|t| is_null(t)) =>
+                if matches!(error.function(), "_._" | "_[_]")
+                    && error.argument_types().first().is_some_and(|t| is_null(t)) =>
             {
                 Ok(unmet("it needs a field of something that is not there"))
             }
@@ -149,24 +178,46 @@ impl Expression {
         }
     }
 
-    fn evaluate(&self, primary: &Value, dependent: Option<&Value>) -> Result<cel::Value, ExecutionError> {
+    fn evaluate(
+        &self,
+        primary: &Value,
+        dependent: Option<&Value>,
+    ) -> Result<cel::Value, ExecutionError> {
         let mut context = Context::with_env(ENV.clone());
         for name in &self.variables {
-            let value = if *name == "primary" { Some(primary) } else { dependent };
+            let value = if *name == "primary" {
+                Some(primary)
+            } else {
+                dependent
+            };
             context.add_variable_from_value(*name, value.map_or(cel::Value::Null, convert));
         }
         self.program.execute(&context)
     }
 
     fn mistyped(&self, found: ValueType, right: &'static str) -> Error {
-        Error::Type { expression: self.text.clone(), found: found.to_string(), right }
+        Error::Type {
+            expression: self.text.clone(),
+            found: found.to_string(),
+            right,
+        }
     }
 
     /// The text of an error may hold values, so it is kept back where a Secret takes part (`SSA-7`).
     fn failed(&self, error: &ExecutionError, objects: [Option<&Value>; 2]) -> Error {
-        let secret = objects.iter().flatten().any(|object| object.get("kind").is_some_and(|kind| kind == "Secret"));
-        let problem = if secret { "on values of a Secret".to_owned() } else { error.to_string() };
-        Error::Failed { expression: self.text.clone(), problem }
+        let secret = objects
+            .iter()
+            .flatten()
+            .any(|object| object.get("kind").is_some_and(|kind| kind == "Secret"));
+        let problem = if secret {
+            "on values of a Secret".to_owned()
+        } else {
+            error.to_string()
+        };
+        Error::Failed {
+            expression: self.text.clone(),
+            problem,
+        }
     }
 }
 
@@ -199,8 +250,12 @@ fn convert(value: &Value) -> cel::Value {
         Value::String(text) => cel::Value::String(Arc::new(text.clone())),
         Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(convert).collect())),
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| (Arc::new(name.clone()).into(), convert(value)));
-            cel::Value::Map(CelMap { map: Arc::new(fields.collect::<HashMap<_, _>>()) })
+            let fields = fields
+                .iter()
+                .map(|(name, value)| (Arc::new(name.clone()).into(), convert(value)));
+            cel::Value::Map(CelMap {
+                map: Arc::new(fields.collect::<HashMap<_, _>>()),
+            })
         }
     }
 }
@@ -218,12 +273,24 @@ fn free_names(expression: &IdedExpr) -> BTreeSet<&str> {
             Expr::Select(select) => rest.push(&select.operand),
             Expr::Call(call) => rest.extend(call.target.as_deref().into_iter().chain(&call.args)),
             Expr::List(list) => rest.extend(&list.elements),
-            Expr::Map(map) => map.entries.iter().for_each(|entry| rest.extend(parts(&entry.expr))),
-            Expr::Struct(fields) => fields.entries.iter().for_each(|entry| rest.extend(parts(&entry.expr))),
+            Expr::Map(map) => map
+                .entries
+                .iter()
+                .for_each(|entry| rest.extend(parts(&entry.expr))),
+            Expr::Struct(fields) => fields
+                .entries
+                .iter()
+                .for_each(|entry| rest.extend(parts(&entry.expr))),
             Expr::Comprehension(fold) => {
                 bound.extend([fold.iter_var.as_str(), fold.accu_var.as_str()]);
                 bound.extend(fold.iter_var2.as_deref());
-                rest.extend([&fold.iter_range, &fold.accu_init, &fold.loop_cond, &fold.loop_step, &fold.result]);
+                rest.extend([
+                    &fold.iter_range,
+                    &fold.accu_init,
+                    &fold.loop_cond,
+                    &fold.loop_step,
+                    &fold.result,
+                ]);
             }
         }
     }
@@ -234,5 +301,149 @@ fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
     match entry {
         EntryExpr::StructField(field) => vec![&field.value],
         EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn met_by(
+        expression: &str,
+        primary: &Value,
+        dependent: Option<&Value>,
+    ) -> Result<ConditionResult, String> {
+        let expression = Expression::parse(expression).map_err(|error| error.to_string())?;
+        expression
+            .met(primary, dependent)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_condition_is_met_if_its_expression_is_true() {
+        let primary = json!({"metadata": {"name": "a"}, "spec": {"exposed": true, "hidden": false, "replicas": 3, "hosts": ["x", "y"], "big": u64::MAX, "half": 0.5}});
+        let dependent = json!({"status": {"readyReplicas": 3, "phase": "Bound"}});
+        for (expression, reason) in [
+            ("primary.spec.exposed", None),
+            ("primary.spec.hidden", Some("it is false")),
+            ("primary.spec.replicas + 1 == 4 && primary.spec.replicas >= 3", None),
+            ("primary.spec.big > 5u && primary.spec.half < 1.0", None),
+            ("dependent != null && dependent.status.readyReplicas == primary.spec.replicas", None),
+            ("primary.spec.hosts.exists(h, h == 'y')", None),
+            ("primary.spec.hosts.all(h, h.startsWith('x'))", Some("it is false")),
+            ("primary.metadata.name.matches('^[a-z]$')", None),
+            ("type(primary.metadata.name) == string && size(primary.spec.hosts) == 2", None),
+            // What is not there.
+            ("primary.spec.other", Some("there is no field \"other\"")),
+            ("primary.spec.other.deeper == 1", Some("there is no field \"other\"")),
+            ("primary.spec['other']", Some("there is no field \"other\"")),
+            ("has(primary.spec.other)", Some("it is false")),
+            ("!has(primary.spec.other) || primary.spec.other", None),
+        ] {
+            let expected = reason.map_or_else(met, unmet);
+            assert_eq!(
+                met_by(expression, &primary, Some(&dependent)),
+                Ok(expected),
+                "{expression}"
+            );
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_dependent_that_does_not_exist_is_null() {
+        for (expression, reason) in [
+            ("dependent == null", None),
+            ("dependent != null && dependent.status.phase == 'Bound'", Some("it is false")),
+            ("dependent.status.phase == 'Bound'", Some("it needs a field of something that is not there")),
+            ("dependent['status']", Some("it needs a field of something that is not there")),
+            ("has(dependent.status)", Some("it needs a field of something that is not there")),
+        ] {
+            let expected = reason.map_or_else(met, unmet);
+            assert_eq!(
+                met_by(expression, &json!({}), None),
+                Ok(expected),
+                "{expression}"
+            );
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn what_is_wrong_with_an_expression_is_said_before_it_runs() {
+        for (expression, text) in [
+            ("primary.spec.", "CEL expression \"primary.spec.\": Syntax error: no viable alternative at input '.' (column 14)"),
+            ("primry.spec", "CEL expression \"primry.spec\": there is no variable \"primry\", only `primary` and `dependent`"),
+            ("primary.spec.hosts.exists(h, g == 'y')", "CEL expression \"primary.spec.hosts.exists(h, g == 'y')\": there is no variable \"g\", only `primary` and `dependent`"),
+            ("{'a': x}.a", "CEL expression \"{'a': x}.a\": there is no variable \"x\", only `primary` and `dependent`"),
+            ("[primary, y].size() > 0", "CEL expression \"[primary, y].size() > 0\": there is no variable \"y\", only `primary` and `dependent`"),
+        ] {
+            assert_eq!(Expression::parse(expression).unwrap_err().to_string(), text);
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn an_expression_that_has_no_boolean_value_fails() {
+        let primary = json!({"spec": {"replicas": 3, "name": "x"}});
+        for (expression, text) in [
+            ("primary.spec.replicas", "the value of CEL expression \"primary.spec.replicas\" is of type int; a boolean is needed"),
+            ("primary.spec", "the value of CEL expression \"primary.spec\" is of type map; a boolean is needed"),
+            ("null", "the value of CEL expression \"null\" is of type null; a boolean is needed"),
+            ("1 / 0 == 1", "CEL expression \"1 / 0 == 1\" failed: Division by zero of Int(1)"),
+            ("nothing(primary)", "CEL expression \"nothing(primary)\" failed: Undeclared reference to 'nothing'"),
+        ] {
+            assert_eq!(met_by(expression, &primary, None), Err(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_failure_tells_nothing_of_a_secret() {
+        // SSA-7
+        let secret = json!({"kind": "Secret", "data": {"password": "hunter2"}});
+        let text = "CEL expression \"dependent.data.password > 1\" failed: on values of a Secret";
+        assert_eq!(
+            met_by("dependent.data.password > 1", &json!({}), Some(&secret)),
+            Err(text.to_owned())
+        );
+    }
+
+    #[test]
+    fn a_name_is_a_text() {
+        // KD-4
+        let primary = json!({"metadata": {"name": "a"}, "spec": {"n": 1}});
+        let text = |expression: &str| {
+            Expression::parse(expression)
+                .unwrap()
+                .text(&primary, None)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            text("primary.metadata.name + '-' + string(primary.spec.n)"),
+            Ok("a-1".to_owned())
+        );
+        let error =
+            "the value of CEL expression \"primary.spec.n\" is of type int; a string is needed";
+        assert_eq!(text("primary.spec.n"), Err(error.to_owned()));
+        let error = "CEL expression \"primary.spec.m\" failed: No such key: m";
+        assert_eq!(text("primary.spec.m"), Err(error.to_owned()));
+    }
+
+    #[test]
+    fn an_expression_knows_whether_it_reads_the_dependent() {
+        for (expression, reads) in [
+            ("primary.a", false),
+            ("primary.a == dependent.b", true),
+            ("[1].exists(dependent, dependent > 1)", false),
+        ] {
+            assert_eq!(
+                Expression::parse(expression).unwrap().reads_dependent(),
+                reads,
+                "{expression}"
+            );
+        }
     }
 }

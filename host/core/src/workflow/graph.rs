@@ -52,27 +52,50 @@ impl Graph {
     pub fn new(workflow: &Workflow) -> Result<Self, Error> {
         let mut waiting: BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>> = BTreeMap::new();
         for (dependent, declared) in &workflow.dependents {
-            if let Some(unknown) = declared.depends_on.iter().find(|name| !workflow.dependents.contains_key(*name)) {
+            if let Some(unknown) = declared
+                .depends_on
+                .iter()
+                .find(|name| !workflow.dependents.contains_key(*name))
+            {
                 let known = workflow.dependents.keys().cloned().collect();
-                return Err(Error::Unknown { dependent: dependent.clone(), unknown: unknown.clone(), known });
+                return Err(Error::Unknown {
+                    dependent: dependent.clone(),
+                    unknown: unknown.clone(),
+                    known,
+                });
             }
             waiting.insert(dependent, &declared.depends_on);
         }
         let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
         let mut nodes: Vec<Node> = Vec::with_capacity(waiting.len());
         while !waiting.is_empty() {
-            let free = |(_, parents): &(_, &&BTreeSet<Arc<str>>)| parents.iter().all(|p| positions.contains_key(&**p));
-            let Some((name, parents)) = waiting.iter().find(free).map(|(name, parents)| (*name, *parents)) else {
-                return Err(Error::Cycle { path: cycle(&waiting) });
+            let free = |(_, parents): &(_, &&BTreeSet<Arc<str>>)| {
+                parents.iter().all(|p| positions.contains_key(&**p))
             };
-            let parents: Vec<usize> = parents.iter().filter_map(|parent| positions.get(&**parent).copied()).collect();
+            let Some((name, parents)) = waiting
+                .iter()
+                .find(free)
+                .map(|(name, parents)| (*name, *parents))
+            else {
+                return Err(Error::Cycle {
+                    path: cycle(&waiting),
+                });
+            };
+            let parents: Vec<usize> = parents
+                .iter()
+                .filter_map(|parent| positions.get(&**parent).copied())
+                .collect();
             let position = nodes.len();
             for parent in &parents {
                 if let Some(parent) = nodes.get_mut(*parent) {
                     parent.children.push(position);
                 }
             }
-            nodes.push(Node { name: name.clone(), parents, children: Vec::new() });
+            nodes.push(Node {
+                name: name.clone(),
+                parents,
+                children: Vec::new(),
+            });
             positions.insert(name, position);
             waiting.remove(name);
         }
@@ -96,8 +119,78 @@ fn cycle(waiting: &BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>>) -> Vec<Arc<str>> {
             break;
         }
         let parents = waiting.get(&name).copied();
-        next = parents.into_iter().flatten().find(|parent| waiting.contains_key(*parent)).cloned();
+        next = parents
+            .into_iter()
+            .flatten()
+            .find(|parent| waiting.contains_key(*parent))
+            .cloned();
         path.push(name);
     }
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workflow::tests::{graph, workflow};
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_dependent_stands_after_what_it_depends_on_and_else_by_name() {
+        // WF-1
+        for (declared, order) in [
+            (&[("c", ""), ("a", ""), ("b", "")][..], "a b c"),
+            (&[("a", "c"), ("b", ""), ("c", "")], "b c a"),
+            (&[("a", "z"), ("b", "a"), ("c", "a"), ("d", "b c"), ("z", "")], "z a b c d"),
+            (&[], ""),
+        ] {
+            let graph = graph(declared);
+            assert_eq!(
+                graph
+                    .nodes()
+                    .iter()
+                    .map(|node| &*node.name)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                order
+            );
+        }
+    }
+
+    #[test]
+    fn a_node_knows_what_is_around_it() {
+        let node = |name: &str, parents: &[usize], children: &[usize]| Node {
+            name: name.into(),
+            parents: parents.to_vec(),
+            children: children.to_vec(),
+        };
+        let nodes = [
+            node("a", &[], &[1, 2]),
+            node("b", &[0], &[3]),
+            node("c", &[0], &[3]),
+            node("d", &[1, 2], &[]),
+        ];
+        assert_eq!(
+            graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b c")]).nodes(),
+            nodes
+        );
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn what_is_no_graph_is_refused_with_names() {
+        // WF-1, quirk 20
+        for (declared, text) in [
+            (&[("a", "x"), ("b", "")][..], "dependent a depends on \"x\", which is none of a, b"),
+            (&[("a", "a")], "dependents wait for each other: a -> a"),
+            (&[("a", "b"), ("b", "c"), ("c", "b"), ("d", "")], "dependents wait for each other: b -> c -> b"),
+            (&[("a", "c"), ("b", "a"), ("c", "b")], "dependents wait for each other: a -> c -> b -> a"),
+            (&[("a", "d z"), ("d", "e"), ("e", "d"), ("z", "")], "dependents wait for each other: d -> e -> d"),
+        ] {
+            assert_eq!(
+                Graph::new(&workflow(declared)).unwrap_err().to_string(),
+                text
+            );
+        }
+    }
 }

@@ -52,7 +52,14 @@ impl<'g> Walk<'g> {
             Mode::Reconcile => State::Waiting,
             Mode::Cleanup => State::Leaving,
         };
-        let places = graph.nodes().iter().map(|_| Place { state, result: None }).collect();
+        let places = graph
+            .nodes()
+            .iter()
+            .map(|_| Place {
+                state,
+                result: None,
+            })
+            .collect();
         Self { graph, places }
     }
 
@@ -62,11 +69,17 @@ impl<'g> Walk<'g> {
         self.settle_inactive();
         let mut steps = Vec::new();
         for (position, node) in self.graph.nodes().iter().enumerate() {
-            let Some(task) = self.task(position, node) else { continue };
+            let Some(task) = self.task(position, node) else {
+                continue;
+            };
             if let Some(place) = self.places.get_mut(position) {
                 place.state = State::Visited(task);
             }
-            steps.push(Step { name: node.name.clone(), position, task });
+            steps.push(Step {
+                name: node.name.clone(),
+                position,
+                task,
+            });
         }
         if steps.iter().any(|step| step.task == Task::Cleanup) {
             steps.reverse();
@@ -77,36 +90,58 @@ impl<'g> Walk<'g> {
     /// Takes in what came out of a visit. An outcome that does not answer the task is a failure; that of a visit that is
     /// not going on changes nothing.
     pub fn done(&mut self, step: &Step, outcome: Outcome) {
-        let Some(place) = self.places.get_mut(step.position).filter(|p| p.state == State::Visited(step.task)) else {
+        let going = State::Visited(step.task);
+        let Some(place) = self
+            .places
+            .get_mut(step.position)
+            .filter(|place| place.state == going)
+        else {
             return;
         };
-        let result = place.result.get_or_insert_with(|| NodeResult { name: step.name.to_string(), ..Default::default() });
-        let (state, done, conditions) = match (step.task, outcome) {
-            (Task::Reconcile, Outcome::Reconciled { done, conditions, ready: true }) => (State::Ready, done, conditions),
-            (Task::Reconcile, Outcome::Reconciled { done, conditions, .. }) => (State::Unready, done, conditions),
-            (Task::Reconcile, Outcome::Inactive { conditions }) => (State::Inactive, Vec::new(), conditions),
-            (Task::Reconcile, Outcome::Unwanted { conditions }) => {
+        let result = place.result.get_or_insert_with(|| NodeResult {
+            name: step.name.to_string(),
+            ..Default::default()
+        });
+        let (state, done, conditions) = match outcome {
+            Outcome::Reconciled {
+                done,
+                conditions,
+                ready,
+            } => (
+                if ready { State::Ready } else { State::Unready },
+                done,
+                conditions,
+            ),
+            Outcome::Inactive { conditions } => (State::Inactive, Vec::new(), conditions),
+            Outcome::Unwanted { conditions } => {
                 (State::Marked(Activation::Met), Vec::new(), conditions)
             }
-            (Task::Delete(_) | Task::Cleanup, Outcome::Deleted { done, conditions, gone: true }) => {
-                (State::Gone, done, conditions)
-            }
-            (Task::Delete(_) | Task::Cleanup, Outcome::Deleted { done, conditions, .. }) => {
-                (State::Lingering, done, conditions)
-            }
-            (_, Outcome::Failed { text, conditions }) => {
+            Outcome::Deleted {
+                done,
+                conditions,
+                gone,
+            } => (
+                if gone { State::Gone } else { State::Lingering },
+                done,
+                conditions,
+            ),
+            Outcome::Failed { text, conditions } => {
                 result.failed = Some(text);
                 (State::Failed, Vec::new(), conditions)
             }
-            (task, outcome) => {
-                result.failed = Some(format!("the visit was to answer {task:?}, and answered {outcome:?}"));
-                (State::Failed, Vec::new(), Vec::new())
-            }
+        };
+        place.state = if answers(state, step.task) {
+            state
+        } else {
+            result.failed = Some(format!(
+                "the visit was for {:?}, its outcome is {state:?}",
+                step.task
+            ));
+            State::Failed
         };
         result.done.extend(done);
         result.conditions.extend(conditions);
-        place.state = state;
-        if matches!(state, State::Inactive | State::Marked(_)) {
+        if matches!(place.state, State::Inactive | State::Marked(_)) {
             self.mark_children(step.position);
         }
     }
@@ -115,18 +150,34 @@ impl<'g> Walk<'g> {
     pub fn result(self) -> WorkflowResult {
         let well = |state| match state {
             State::Unready | State::Lingering | State::Failed | State::Visited(_) => false,
-            State::Waiting | State::Marked(_) | State::Inactive | State::Leaving | State::Ready | State::Gone => true,
+            State::Waiting
+            | State::Marked(_)
+            | State::Inactive
+            | State::Leaving
+            | State::Ready
+            | State::Gone => true,
         };
         let complete = self.places.iter().all(|place| well(place.state));
-        WorkflowResult { nodes: self.places.into_iter().filter_map(|place| place.result).collect(), complete }
+        let nodes = self
+            .places
+            .into_iter()
+            .filter_map(|place| place.result)
+            .collect();
+        WorkflowResult { nodes, complete }
     }
 
     /// Returns what may be done with a node now.
     fn task(&self, position: usize, node: &Node) -> Option<Task> {
         match self.state(position)? {
-            State::Waiting => self.all(&node.parents, State::Ready).then_some(Task::Reconcile),
-            State::Marked(activation) => self.all(&node.children, State::Gone).then_some(Task::Delete(activation)),
-            State::Leaving => self.all(&node.children, State::Gone).then_some(Task::Cleanup),
+            State::Waiting => self
+                .all(&node.parents, State::Ready)
+                .then_some(Task::Reconcile),
+            State::Marked(activation) => self
+                .all(&node.children, State::Gone)
+                .then_some(Task::Delete(activation)),
+            State::Leaving => self
+                .all(&node.children, State::Gone)
+                .then_some(Task::Cleanup),
             State::Inactive
             | State::Visited(_)
             | State::Ready
@@ -139,10 +190,19 @@ impl<'g> Walk<'g> {
 
     /// Marks all that depend on a node for delete. None of it can have been reconciled: it waits for this one.
     fn mark_children(&mut self, position: usize) {
-        let children = |position: usize| self.graph.nodes().get(position).map_or(&[][..], |node| &node.children);
+        let children = |position: usize| {
+            self.graph
+                .nodes()
+                .get(position)
+                .map_or(&[][..], |node| &node.children)
+        };
         let mut rest = children(position).to_vec();
         while let Some(position) = rest.pop() {
-            if let Some(place) = self.places.get_mut(position).filter(|place| place.state == State::Waiting) {
+            if let Some(place) = self
+                .places
+                .get_mut(position)
+                .filter(|place| place.state == State::Waiting)
+            {
                 place.state = State::Marked(Activation::Unasked);
                 rest.extend(children(position));
             }
@@ -162,10 +222,217 @@ impl<'g> Walk<'g> {
     }
 
     fn all(&self, positions: &[usize], state: State) -> bool {
-        positions.iter().all(|position| self.state(*position) == Some(state))
+        positions
+            .iter()
+            .all(|position| self.state(*position) == Some(state))
     }
 
     fn state(&self, position: usize) -> Option<State> {
         self.places.get(position).map(|place| place.state)
+    }
+}
+
+/// Whether a task can lead to a state.
+fn answers(state: State, task: Task) -> bool {
+    match state {
+        State::Ready | State::Unready | State::Inactive | State::Marked(_) => {
+            task == Task::Reconcile
+        }
+        State::Gone | State::Lingering => task != Task::Reconcile,
+        State::Failed => true,
+        State::Waiting | State::Leaving | State::Visited(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::{ConditionResult, ConditionRole, Operation};
+    use crate::workflow::tests::{graph, ready};
+
+    const DIAMOND: &[(&str, &str)] = &[("a", ""), ("b", "a"), ("c", "a"), ("d", "b c")];
+
+    fn unwanted() -> Outcome {
+        Outcome::Unwanted {
+            conditions: vec![condition(ConditionRole::ReconcilePrecondition)],
+        }
+    }
+
+    fn inactive() -> Outcome {
+        Outcome::Inactive {
+            conditions: vec![condition(ConditionRole::Activation)],
+        }
+    }
+
+    fn deleted(gone: bool) -> Outcome {
+        Outcome::Deleted {
+            done: vec![("x".to_owned(), Operation::Deleted)],
+            conditions: Vec::new(),
+            gone,
+        }
+    }
+
+    fn failed() -> Outcome {
+        Outcome::Failed {
+            text: "boom".to_owned(),
+            conditions: Vec::new(),
+        }
+    }
+
+    fn condition(role: ConditionRole) -> (ConditionRole, ConditionResult) {
+        (
+            role,
+            ConditionResult {
+                met: false,
+                detail: None,
+            },
+        )
+    }
+
+    /// Walks by a script: the first outcome given for a dependent and task answers it; what is not scripted goes well.
+    /// Returns the visits in their order, one wave per line, and the result.
+    fn walk(graph: &Graph, mode: Mode, script: &[(&str, Outcome)]) -> (String, WorkflowResult) {
+        let mut walk = Walk::new(graph, mode);
+        let mut script = script.to_vec();
+        let mut waves = Vec::new();
+        loop {
+            let steps = walk.ready();
+            if steps.is_empty() {
+                return (waves.join(" | "), walk.result());
+            }
+            let letter = |task| match task {
+                Task::Reconcile => "",
+                Task::Delete(Activation::Met) => "-",
+                Task::Delete(Activation::Unasked) => "?",
+                Task::Cleanup => "x",
+            };
+            waves.push(
+                steps
+                    .iter()
+                    .map(|step| format!("{}{}", letter(step.task), step.name))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            );
+            for step in steps {
+                let scripted = script.iter().position(|(name, _)| *name == &*step.name);
+                let outcome = match (scripted, step.task) {
+                    (Some(position), _) => script.remove(position).1,
+                    (None, Task::Reconcile) => ready(true),
+                    (None, Task::Delete(_) | Task::Cleanup) => deleted(true),
+                };
+                walk.done(&step, outcome);
+            }
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn visits_follow_the_rules() {
+        // WF-4, WF-5, WF-7; `?` is a delete that asks for the activation first, `-` one that need not.
+        let chain = &[("a", ""), ("b", "a"), ("c", "b")][..];
+        for (about, declared, script, visits, complete) in [
+            ("all is well", DIAMOND, &[][..], "a | b c | d", true),
+            ("a parent is not ready", DIAMOND, &[("b", ready(false))], "a | b c", false),
+            ("a parent failed, its sibling goes on", DIAMOND, &[("b", failed())], "a | b c", false),
+            ("the root failed", DIAMOND, &[("a", failed())], "a", false),
+            ("a leaf is unwanted", DIAMOND, &[("d", unwanted())], "a | b c | d | -d", true),
+            ("the root is unwanted", DIAMOND, &[("a", unwanted())], "a | ?d | ?b ?c | -a", true),
+            ("one parent is unwanted", DIAMOND, &[("b", unwanted())], "a | b c | ?d | -b", true),
+            ("both parents are unwanted", DIAMOND, &[("b", unwanted()), ("c", unwanted())], "a | b c | ?d | -b -c", true),
+            ("one parent failed, the other is unwanted", DIAMOND, &[("b", failed()), ("c", unwanted())], "a | b c | ?d | -c", false),
+            ("the root is inactive", DIAMOND, &[("a", inactive())], "a | ?d | ?b ?c", true),
+            ("a leaf is inactive", DIAMOND, &[("d", inactive())], "a | b c | d", true),
+            ("inactive in the middle", chain, &[("b", inactive())], "a | b | ?c", true),
+            ("a child lingers", chain, &[("a", unwanted()), ("c", deleted(false))], "a | ?c", false),
+            ("a child's deletion failed", chain, &[("a", unwanted()), ("c", failed())], "a | ?c", false),
+            ("a grandchild of an inactive one lingers", chain, &[("a", inactive()), ("c", deleted(false))], "a | ?c", false),
+            ("its own deletion fails", chain, &[("c", unwanted()), ("c", failed())], "a | b | c | -c", false),
+            ("an outcome of the wrong sort", chain, &[("a", deleted(true))], "a", false),
+        ] {
+            let (found, result) = walk(&graph(declared), Mode::Reconcile, script);
+            assert_eq!((&*found, result.complete), (visits, complete), "{about}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_clean_up_follows_the_rules() {
+        // WF-6, WF-7, WF-12: an inactive dependent is one with nothing deleted.
+        for (about, script, visits, complete) in [
+            ("all is well", &[][..], "xd | xc xb | xa", true),
+            ("a child lingers", &[("b", deleted(false))], "xd | xc xb", false),
+            ("a child failed", &[("c", failed())], "xd | xc xb", false),
+            ("a leaf failed", &[("d", failed())], "xd", false),
+            ("an outcome of the wrong sort", &[("d", ready(true))], "xd", false),
+        ] {
+            let (found, result) = walk(&graph(DIAMOND), Mode::Cleanup, script);
+            assert_eq!((&*found, result.complete), (visits, complete), "{about}");
+        }
+    }
+
+    #[test]
+    fn the_result_has_what_was_reached_in_the_order_of_the_graph() {
+        // WF-8
+        let graph = graph(&[("a", ""), ("b", "a"), ("c", ""), ("d", "c"), ("e", "")]);
+        let ready_detail = (
+            ConditionRole::ReadyPostcondition,
+            ConditionResult {
+                met: false,
+                detail: Some("1".to_owned()),
+            },
+        );
+        let not_ready = Outcome::Reconciled {
+            done: vec![("x".to_owned(), Operation::Updated)],
+            conditions: vec![ready_detail.clone()],
+            ready: false,
+        };
+        let (_, result) = walk(
+            &graph,
+            Mode::Reconcile,
+            &[("a", not_ready), ("c", unwanted()), ("e", failed())],
+        );
+        let node = |name: &str| NodeResult {
+            name: name.to_owned(),
+            ..NodeResult::default()
+        };
+        let done = |operation| vec![("x".to_owned(), operation)];
+        let nodes = vec![
+            NodeResult {
+                done: done(Operation::Updated),
+                conditions: vec![ready_detail],
+                ..node("a")
+            },
+            NodeResult {
+                done: done(Operation::Deleted),
+                conditions: vec![condition(ConditionRole::ReconcilePrecondition)],
+                ..node("c")
+            },
+            NodeResult {
+                done: done(Operation::Deleted),
+                ..node("d")
+            },
+            NodeResult {
+                failed: Some("boom".to_owned()),
+                ..node("e")
+            },
+        ];
+        assert_eq!(
+            result,
+            WorkflowResult {
+                nodes,
+                complete: false
+            }
+        );
+    }
+
+    #[test]
+    fn an_outcome_counts_once() {
+        let graph = graph(&[("a", "")]);
+        let mut walk = Walk::new(&graph, Mode::Reconcile);
+        let steps = walk.ready();
+        assert_eq!(walk.ready(), [], "a visit is handed out once");
+        walk.done(&steps[0], ready(true));
+        walk.done(&steps[0], failed());
+        assert_eq!((walk.ready(), walk.result().complete), (vec![], true));
     }
 }

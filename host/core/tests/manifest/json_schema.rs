@@ -18,69 +18,110 @@ pub(crate) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
 
 fn check(root: &Value, schema: &Value, value: &Value, path: &str) -> Result<(), String> {
     let Some(keywords) = schema.as_object() else {
-        return if schema.as_bool() == Some(true) { Ok(()) } else { Err(format!("{path}: nothing is allowed here")) };
+        let anything = schema.as_bool() == Some(true);
+        return if anything {
+            Ok(())
+        } else {
+            Err(format!("{path}: nothing is allowed here"))
+        };
     };
-    keywords.iter().try_for_each(|(keyword, argument)| keyword_holds(root, keyword, argument, value, schema, path))
+    for (keyword, argument) in keywords {
+        let fits = |schema: &Value| check(root, schema, value, path).is_ok();
+        let holds = match keyword.as_str() {
+            "$schema" | "$defs" | "title" | "description" | "default" => true,
+            "anyOf" => argument.as_array().unwrap().iter().any(fits),
+            "oneOf" => {
+                argument
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter(|schema| fits(schema))
+                    .count()
+                    == 1
+            }
+            "$ref" | "items" | "propertyNames" | "properties" | "additionalProperties" => {
+                for (schema, value, name) in below(root, schema, keyword, value) {
+                    check(root, schema, &value, &format!("{path}{name}"))?;
+                }
+                true
+            }
+            keyword => is_as(keyword, argument, value),
+        };
+        if !holds {
+            return Err(format!(
+                "{path}: {value} is not as `{keyword}: {argument}` says"
+            ));
+        }
+    }
+    Ok(())
 }
 
-fn keyword_holds(
-    root: &Value,
+/// Returns what a keyword wants other schemas to hold for, with those schemas and the steps to it.
+fn below<'a>(
+    root: &'a Value,
+    schema: &'a Value,
     keyword: &str,
-    argument: &Value,
     value: &Value,
-    schema: &Value,
-    path: &str,
-) -> Result<(), String> {
-    let fits = |schema: &Value| check(root, schema, value, path).is_ok();
-    let number = || argument.as_f64().unwrap();
-    let length = |value: Option<usize>, right: fn(f64, f64) -> bool| {
-        value.is_none_or(|length| right(f64::from(u32::try_from(length).unwrap()), number()))
-    };
-    let holds = match keyword {
-        "$schema" | "$defs" | "title" | "description" | "default" => true,
-        "$ref" => return check(root, resolve(root, schema), value, path),
-        "type" => match argument {
-            Value::Array(names) => names.iter().any(|name| is_type(value, name.as_str().unwrap())),
-            name => is_type(value, name.as_str().unwrap()),
+) -> Vec<(&'a Value, Value, String)> {
+    let argument = &schema[keyword];
+    let fields = value.as_object().into_iter().flatten();
+    let known = |name: &str| schema["properties"].get(name);
+    let step = |name: &str| format!("/{name}");
+    match keyword {
+        "$ref" => vec![(resolve(root, schema), value.clone(), String::new())],
+        "items" => {
+            let items = value.as_array().into_iter().flatten().enumerate();
+            items
+                .map(|(i, item)| (argument, item.clone(), format!("/{i}")))
+                .collect()
+        }
+        "propertyNames" => fields
+            .map(|(name, _)| (argument, name.as_str().into(), step(name)))
+            .collect(),
+        "properties" => fields
+            .filter_map(|(name, value)| Some((known(name)?, value.clone(), step(name))))
+            .collect(),
+        _ => fields
+            .filter(|(name, _)| known(name).is_none())
+            .map(|(name, value)| (argument, value.clone(), step(name)))
+            .collect(),
+    }
+}
+
+/// Whether a keyword that concerns the value alone holds.
+fn is_as(keyword: &str, argument: &Value, value: &Value) -> bool {
+    let bound = || argument.as_f64().unwrap();
+    let length = |length: usize| f64::from(u32::try_from(length).unwrap());
+    let characters = value.as_str().map(|text| length(text.chars().count()));
+    match keyword {
+        "type" => match argument.as_array() {
+            Some(names) => names
+                .iter()
+                .any(|name| is_type(value, name.as_str().unwrap())),
+            None => is_type(value, argument.as_str().unwrap()),
         },
         "enum" => argument.as_array().unwrap().contains(value),
         "const" => argument == value,
-        "anyOf" => argument.as_array().unwrap().iter().any(fits),
-        "oneOf" => argument.as_array().unwrap().iter().filter(|schema| fits(schema)).count() == 1,
-        "minimum" => value.as_f64().is_none_or(|value| value >= number()),
-        "maximum" => value.as_f64().is_none_or(|value| value <= number()),
-        "minLength" => length(value.as_str().map(|text| text.chars().count()), |length, bound| length >= bound),
-        "maxLength" => length(value.as_str().map(|text| text.chars().count()), |length, bound| length <= bound),
-        "minItems" => length(value.as_array().map(Vec::len), |length, bound| length >= bound),
-        "minProperties" => length(value.as_object().map(serde_json::Map::len), |length, bound| length >= bound),
-        "pattern" => value.as_str().is_none_or(|text| Regex::new(argument.as_str().unwrap()).unwrap().is_match(text)),
+        "minimum" => value.as_f64().is_none_or(|value| value >= bound()),
+        "maximum" => value.as_f64().is_none_or(|value| value <= bound()),
+        "minLength" => characters.is_none_or(|length| length >= bound()),
+        "maxLength" => characters.is_none_or(|length| length <= bound()),
+        "minItems" => value
+            .as_array()
+            .is_none_or(|items| length(items.len()) >= bound()),
+        "minProperties" => value
+            .as_object()
+            .is_none_or(|fields| length(fields.len()) >= bound()),
+        "pattern" => {
+            let pattern = Regex::new(argument.as_str().unwrap()).unwrap();
+            value.as_str().is_none_or(|text| pattern.is_match(text))
+        }
         "required" => {
             let has = |name: &Value| value.get(name.as_str().unwrap()).is_some();
             !value.is_object() || argument.as_array().unwrap().iter().all(has)
         }
-        "items" => {
-            let items = value.as_array().into_iter().flatten().enumerate();
-            return items.into_iter().try_for_each(|(i, item)| check(root, argument, item, &format!("{path}/{i}")));
-        }
-        "propertyNames" => {
-            let mut names = value.as_object().into_iter().flatten().map(|(name, _)| Value::from(name.as_str()));
-            return names.try_for_each(|name| check(root, argument, &name, path));
-        }
-        "properties" => {
-            let mut entries = value.as_object().into_iter().flatten();
-            return entries.try_for_each(|(name, value)| match argument.get(name) {
-                Some(schema) => check(root, schema, value, &format!("{path}/{name}")),
-                None => Ok(()),
-            });
-        }
-        "additionalProperties" => {
-            let known = |name: &str| schema.get("properties").is_some_and(|properties| properties.get(name).is_some());
-            let mut others = value.as_object().into_iter().flatten().filter(|(name, _)| !known(name));
-            return others.try_for_each(|(name, value)| check(root, argument, value, &format!("{path}/{name}")));
-        }
         other => panic!("the schema uses `{other}`, which is not looked at here"),
-    };
-    if holds { Ok(()) } else { Err(format!("{path}: {value} is not as `{keyword}: {argument}` says")) }
+    }
 }
 
 fn is_type(value: &Value, name: &str) -> bool {

@@ -11,7 +11,9 @@ use super::super::problem::{Broken, Fault};
 use super::super::raw::{self, Maybe, Named};
 use super::super::read::{Leaf, Located, Scalar, Slot};
 use super::super::tree::Quoted;
-use super::super::{Condition, Conditions, Dependent, GenericMatching, Manage, Matching, ReadyKind, Source, expression};
+use super::super::{
+    Condition, Conditions, Dependent, GenericMatching, Manage, Matching, ReadyKind, Source, compile,
+};
 use super::{Check, flag, get, located, mapping_keys, names, object};
 
 /// What dependents of a controller have around them.
@@ -25,8 +27,15 @@ pub(super) struct Scope<'s> {
 }
 
 impl<'s> Scope<'s> {
-    pub(super) fn new(source_names: BTreeSet<&'s str>, sources: &'s BTreeMap<Arc<str>, Source>) -> Self {
-        Self { source_names, sources, taken: BTreeMap::new() }
+    pub(super) fn new(
+        source_names: BTreeSet<&'s str>,
+        sources: &'s BTreeMap<Arc<str>, Source>,
+    ) -> Self {
+        Self {
+            source_names,
+            sources,
+            taken: BTreeMap::new(),
+        }
     }
 }
 
@@ -35,7 +44,10 @@ impl Check<'_> {
     pub(super) fn broken(&mut self, place: usize, text: &str, broken: &Broken) {
         let message = format!("found {}; {broken}", Quoted(text));
         let inside = Some((broken.offset, text.to_owned()));
-        self.faults.push(Fault { inside, ..Fault::new(place, message) });
+        self.faults.push(Fault {
+            inside,
+            ..Fault::new(place, message)
+        });
     }
 
     /// Returns the dependents of one workflow.
@@ -45,7 +57,9 @@ impl Check<'_> {
         around: usize,
         scope: &mut Scope<'_>,
     ) -> BTreeMap<Arc<str>, Dependent> {
-        let Some(Located { value: named, .. }) = self.need(field, around, "dependents") else { return BTreeMap::new() };
+        let Some(Located { value: named, .. }) = self.need(field, around, "dependents") else {
+            return BTreeMap::new();
+        };
         let siblings = names(named);
         let mut dependents = BTreeMap::new();
         let mut graph = BTreeMap::new();
@@ -57,18 +71,39 @@ impl Check<'_> {
             dependents.extend(dependent.map(|dependent| (Arc::clone(name), dependent)));
         }
         if let Err(cycle) = order(&graph) {
-            let first = |entry: &&(Leaf<Name>, _)| entry.0.read().is_some_and(|name| Some(&name.value.0.0) == cycle.0.first());
-            let place = named.0.iter().find(first).and_then(|(name, _)| name.read()).map_or(around, |name| name.place);
+            let first = |entry: &&(Leaf<Name>, _)| {
+                entry
+                    .0
+                    .read()
+                    .is_some_and(|name| Some(&name.value.0.0) == cycle.0.first())
+            };
+            let place = named
+                .0
+                .iter()
+                .find(first)
+                .and_then(|(name, _)| name.read())
+                .map_or(around, |name| name.place);
             self.fault(place, format!("found dependents that wait for each other: {cycle}; take one of these out of `dependsOn`"));
         }
         dependents
     }
 
     /// Finds names that are taken. A source may have the name of the one dependent that uses it.
-    fn unique(&mut self, name: &Arc<str>, place: usize, raw: &Located<raw::Dependent>, scope: &mut Scope<'_>) {
+    fn unique(
+        &mut self,
+        name: &Arc<str>,
+        place: usize,
+        raw: &Located<raw::Dependent>,
+        scope: &mut Scope<'_>,
+    ) {
         let uses_it = get(&raw.value.source).is_some_and(|Scalar(Name(source))| source == name);
         if scope.source_names.contains(&**name) && !uses_it {
-            self.fault(place, format!("found a dependent and a source of the name `{name}`; expected different names"));
+            self.fault(
+                place,
+                format!(
+                    "found a dependent and a source of the name `{name}`; expected different names"
+                ),
+            );
         }
         let line = self.mark(place).line;
         if let Some(first) = scope.taken.insert(Arc::clone(name), line) {
@@ -82,11 +117,22 @@ impl Check<'_> {
         field: &Maybe<raw::Names>,
         siblings: &BTreeSet<&str>,
     ) -> BTreeSet<Arc<str>> {
-        let Some(Located { value, place }) = located(field) else { return BTreeSet::new() };
+        let Some(Located { value, place }) = located(field) else {
+            return BTreeSet::new();
+        };
         let mut depends_on = self.set(value, *place, |Scalar(Name(name))| Arc::clone(name));
-        for Located { value: Scalar(Name(other)), place } in value.iter().filter_map(Slot::read) {
+        for Located {
+            value: Scalar(Name(other)),
+            place,
+        } in value.iter().filter_map(Slot::read)
+        {
             if other == name {
-                self.fault(*place, format!("found `{name}`, the dependent itself; expected others of its workflow"));
+                self.fault(
+                    *place,
+                    format!(
+                        "found `{name}`, the dependent itself; expected others of its workflow"
+                    ),
+                );
                 depends_on.remove(name);
             } else {
                 self.known(*place, "dependent", other, siblings.iter().copied());
@@ -137,12 +183,22 @@ impl Check<'_> {
     // DR-1
     fn manage(&mut self, raw: &raw::Dependent) -> Manage {
         let listed = located(&raw.manage);
-        match (located(&raw.read_only).filter(|read_only| read_only.value), listed) {
+        match (
+            located(&raw.read_only).filter(|read_only| read_only.value),
+            listed,
+        ) {
             (Some(read_only), Some(_)) => {
-                self.fault(read_only.place, "found `readOnly: true` together with `manage`; expected one of them");
+                self.fault(
+                    read_only.place,
+                    "found `readOnly: true` together with `manage`; expected one of them",
+                );
                 Manage::default()
             }
-            (Some(_), None) => Manage { create: false, update: false, delete: false },
+            (Some(_), None) => Manage {
+                create: false,
+                update: false,
+                delete: false,
+            },
             (None, None) => Manage::default(),
             (None, Some(Located { value, place })) => {
                 let traits = self.set(value, *place, |one| *one);
@@ -156,9 +212,20 @@ impl Check<'_> {
     }
 
     /// Finds traits that contradict each other.
-    fn traits(&mut self, raw: &raw::Dependent, place: usize, manage: Manage, garbage_collected: bool) {
-        if let Some(create_only) = located(&raw.create_only).filter(|field| field.value && !manage.create) {
-            self.fault(create_only.place, "found `createOnly` without `create` in `manage`; expected both or neither");
+    fn traits(
+        &mut self,
+        raw: &raw::Dependent,
+        place: usize,
+        manage: Manage,
+        garbage_collected: bool,
+    ) {
+        if let Some(create_only) =
+            located(&raw.create_only).filter(|field| field.value && !manage.create)
+        {
+            self.fault(
+                create_only.place,
+                "found `createOnly` without `create` in `manage`; expected both or neither",
+            );
         }
         let mapping = located(&raw.mapping);
         if let Some(mapping) = mapping.filter(|_| garbage_collected) {
@@ -171,7 +238,9 @@ impl Check<'_> {
     }
 
     fn matching(&mut self, field: &Maybe<raw::Match>) -> Matching {
-        let Some(Located { value, place }) = located(field) else { return Matching::default() };
+        let Some(Located { value, place }) = located(field) else {
+            return Matching::default();
+        };
         match value {
             raw::Match::Usual => Matching::Usual,
             raw::Match::Generic(generic) => match self.need(generic, *place, "generic") {
@@ -179,7 +248,10 @@ impl Check<'_> {
                 None => Matching::default(),
             },
             raw::Match::Export(export) => match self.need(export, *place, "export") {
-                Some(Located { value: Scalar(Export(export)), .. }) => Matching::Export(Arc::clone(export)),
+                Some(Located {
+                    value: Scalar(Export(export)),
+                    ..
+                }) => Matching::Export(Arc::clone(export)),
                 None => Matching::default(),
             },
         }
@@ -187,32 +259,57 @@ impl Check<'_> {
 
     // GM-2
     fn generic(&mut self, raw: &raw::Generic) -> GenericMatching {
-        let ignore = located(&raw.ignore).map(|ignore| self.items(&ignore.value, ignore.place)).unwrap_or_default();
-        if let Some(equality) = located(&raw.equality).filter(|field| field.value && !ignore.is_empty()) {
-            self.fault(equality.place, "found `equality: true` together with `ignore`; expected one of them");
+        let ignore = located(&raw.ignore)
+            .map(|ignore| self.items(&ignore.value, ignore.place))
+            .unwrap_or_default();
+        if let Some(equality) =
+            located(&raw.equality).filter(|field| field.value && !ignore.is_empty())
+        {
+            self.fault(
+                equality.place,
+                "found `equality: true` together with `ignore`; expected one of them",
+            );
         }
         GenericMatching {
-            ignore: ignore.iter().map(|pointer| &pointer.value).map(|Scalar(Pointer(pointer))| Arc::clone(pointer)).collect(),
+            ignore: ignore
+                .iter()
+                .map(|pointer| &pointer.value)
+                .map(|Scalar(Pointer(pointer))| Arc::clone(pointer))
+                .collect(),
             strict_metadata: flag(&raw.strict_metadata, false),
             equality: flag(&raw.equality, false),
         }
     }
 
     // KD-10
-    fn source(&mut self, raw: &raw::Dependent, gvk: Option<&Gvk>, scope: &Scope<'_>) -> Option<Arc<str>> {
-        let Located { value: Scalar(Name(name)), place } = located(&raw.source)?;
+    fn source(
+        &mut self,
+        raw: &raw::Dependent,
+        gvk: Option<&Gvk>,
+        scope: &Scope<'_>,
+    ) -> Option<Arc<str>> {
+        let Located {
+            value: Scalar(Name(name)),
+            place,
+        } = located(&raw.source)?;
         self.known(*place, "source", name, scope.source_names.iter().copied());
         if let (Some(source), Some(gvk)) = (scope.sources.get(name), gvk)
             && source.gvk != *gvk
         {
-            self.fault(*place, format!("found `{name}`, which watches {}; expected a source of {gvk}", source.gvk));
+            self.fault(
+                *place,
+                format!(
+                    "found `{name}`, which watches {}; expected a source of {gvk}",
+                    source.gvk
+                ),
+            );
         }
         Some(Arc::clone(name))
     }
 
     fn cel(&mut self, field: &Slot<String>, around: usize, variables: &[&str]) -> Option<Arc<str>> {
         let Located { value, place } = self.need(field, around, "cel")?;
-        if let Err(broken) = expression::check(value, variables) {
+        if let Err(broken) = compile(value, variables) {
             self.broken(*place, value, &broken);
         }
         Some(value.as_str().into())
@@ -222,14 +319,18 @@ impl Check<'_> {
         let Located { value, place } = located(field)?;
         match value {
             raw::Condition::Gone => Some(Condition::Gone),
-            raw::Condition::Cel(cel) => self.cel(cel, *place, &["primary", "dependent"]).map(Condition::Cel),
-            raw::Condition::Export(export) => {
-                self.need(export, *place, "export").map(|export| Condition::Export(Arc::clone(&export.value.0.0)))
-            }
+            raw::Condition::Cel(cel) => self
+                .cel(cel, *place, &["primary", "dependent"])
+                .map(Condition::Cel),
+            raw::Condition::Export(export) => self
+                .need(export, *place, "export")
+                .map(|export| Condition::Export(Arc::clone(&export.value.0.0))),
             raw::Condition::Ready(ready) => {
                 let ready = self.need(ready, *place, "ready")?;
                 let (kind, expected) = ready_kind(ready.value);
-                let right = |gvk: &Gvk| expected.is_none_or(|(group, kind)| (&*gvk.group, &*gvk.kind) == (group, kind));
+                let right = |gvk: &Gvk| {
+                    expected.is_none_or(|(group, kind)| (&*gvk.group, &*gvk.kind) == (group, kind))
+                };
                 if let (Some(gvk), Some((_, kind))) = (gvk.filter(|gvk| !right(gvk)), expected) {
                     self.fault(ready.place, format!("found the readiness of a {kind} for {gvk}; `condition` suits other kinds"));
                 }

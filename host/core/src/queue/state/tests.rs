@@ -347,7 +347,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
     // EP-23, EC-5, UC-6, EP-14; the events come during the run
     let normal = Policy::default;
     #[rustfmt::skip] // one row, one line
-    let table: [(Policy, &[Event], _, _, _); 16] = [
+    let table: [(Policy, &[Event], _, _, _); 17] = [
         (normal(), &[], Finished::DONE, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
         (normal(), &[], again(500), Next::Again(millis(500)), Some(Mark::None)),
         (normal(), &[], again(0), Next::Again(Duration::ZERO), Some(Mark::None)),
@@ -362,6 +362,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
         (normal(), &[DELETING, RELATED], FINALIZED, Next::AwaitDeletion, Some(Mark::ProcessedDeletion)),
         // A re-created primary is not lost.
         (normal(), &[DELETED, CHANGED], FINALIZED, Next::AtOnce, Some(Mark::Present)),
+        (normal(), &[DELETED, DELETING], FINALIZED, Next::AtOnce, Some(Mark::Present)),
         (normal(), &[DELETED, RELATED], FINALIZED, Next::Dropped, None),
         (normal(), &[CHANGED], FINALIZED, Next::AtOnce, Some(Mark::Present)),
         // EP-14
@@ -701,7 +702,7 @@ fn a_start_replays_what_has_used_up_its_attempts() {
 fn what_ends_while_stopped_is_ignored_and_runs_at_the_next_start() {
     // LC-22, and the fix of quirk 1 (EP-20); the events come after the stop
     #[rustfmt::skip] // one row, one line
-    let table: [(Policy, &[Event], Finished, Next); 9] = [
+    let table: [(Policy, &[Event], Finished, Next); 10] = [
         (Policy::default(), &[], Finished::DONE, Next::AtStart),
         (Policy::default(), &[], again(5), Next::AtStart),
         (Policy::default(), &[], FAILED, Next::AtStart),
@@ -709,6 +710,7 @@ fn what_ends_while_stopped_is_ignored_and_runs_at_the_next_start() {
         (Policy::default(), &[DELETING], FINALIZED, Next::AwaitDeletion),
         (Policy::default(), &[DELETED], FINALIZED, Next::Dropped),
         (Policy::default(), &[DELETED, CHANGED], FINALIZED, Next::AtStart),
+        (Policy::default(), &[DELETED, DELETING], FINALIZED, Next::AtStart),
         (all_events(), &[DELETED], FAILED, Next::Dropped),
         (all_events(), &[DELETED, CHANGED], FAILED, Next::AtStart),
     ];

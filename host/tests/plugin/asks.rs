@@ -1,0 +1,525 @@
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan::plugin::Plugin;
+use capstan::plugin::engine::{Engine, Pool};
+use capstan::plugin::loader::CodeCache;
+use capstan_core::guest::{
+    Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin,
+    Guest as _, MatchQuestion, MatchResult, NextStep, PrimaryUpdate, RetryInfo,
+};
+use capstan_core::manifest::Limits;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::guests::sample;
+use crate::runs::{Script, operator, script};
+
+/// Loads the probe, which does what the spec of its primary says.
+async fn probe(limits: Limits) -> Plugin {
+    // Compiled once, by the first test.
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let cache = CodeCache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled"));
+    let engine = Engine::new(Pool::of([&limits])).unwrap();
+    let operator = operator(&sample("probe"), limits);
+    let _turn = TURN.lock().await;
+    Plugin::load(&engine, &cache, &operator, "guest")
+        .await
+        .unwrap()
+}
+
+fn primary(spec: &Value) -> String {
+    json!({
+        "apiVersion": "test.capstan.dev/v1", "kind": "Probe",
+        "metadata": { "name": "page", "namespace": "default", "generation": 1 }, "spec": spec,
+    })
+    .to_string()
+}
+
+/// Reconciles with these steps, and returns what they saw.
+async fn seen(plugin: &Plugin, run: &Arc<Script>, steps: Value) -> Value {
+    let primary = primary(&json!({ "reconcile": { "do": steps } }));
+    let control = plugin
+        .open(Arc::clone(run) as _)
+        .reconcile(&primary)
+        .await
+        .unwrap();
+    let PrimaryUpdate::Status(document) = control.update else {
+        panic!("{control:?}")
+    };
+    let mut status = serde_json::from_str::<Value>(&document).unwrap()["status"].take();
+    status.as_object_mut().unwrap().remove("observedGeneration");
+    status
+}
+
+async fn failure(plugin: &Plugin, steps: Value) -> Failure {
+    let primary = primary(&json!({ "reconcile": { "do": steps } }));
+    plugin.open(script()).reconcile(&primary).await.unwrap_err()
+}
+
+fn refused(reason: &str, message: &str) -> Value {
+    json!({ "refused": { "refused": reason, "code": null, "message": message } })
+}
+
+/// Writes an object of this kind.
+fn apply(kind: &str) -> Value {
+    let object = json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "a", "namespace": "default" } });
+    json!({ "write": { "verb": "apply", "object": object }, "mayFail": true })
+}
+
+#[tokio::test]
+async fn a_write_needs_a_permission() {
+    let (plugin, run) = (probe(Limits::default()).await, script());
+    assert_eq!(
+        seen(&plugin, &run, apply("Secret")).await,
+        refused(
+            "denied",
+            "the manifest does not permit `apply` on v1 Secret; add it to spec.plugins.guest.capabilities.kubernetes"
+        )
+    );
+    let target =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "a" });
+    for (verb, permission) in [
+        ("create", "create"),
+        ("update", "update"),
+        ("edit", "patch"),
+        ("mergePatch", "patch"),
+    ] {
+        let step = json!({ "write": { "verb": verb, "object": target, "target": target, "patch": {} }, "mayFail": true });
+        assert_eq!(
+            seen(&plugin, &run, step).await,
+            refused(
+                "denied",
+                &format!(
+                    "the manifest does not permit `{permission}` on v1 ConfigMap; add it to \
+                     spec.plugins.guest.capabilities.kubernetes"
+                )
+            )
+        );
+    }
+    assert_eq!(*run.asked.lock(), [] as [String; 0]);
+    assert_eq!(
+        seen(&plugin, &run, apply("ConfigMap")).await,
+        json!({ "write": "written" })
+    );
+    let remove = json!({ "write": { "verb": "remove", "target": target, "propagation": "orphan", "graceSeconds": 3 } });
+    assert_eq!(seen(&plugin, &run, remove).await, json!({ "write": null }));
+    assert_eq!(
+        *run.asked.lock(),
+        [
+            r#"Apply("{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"namespace\":\"default\"}}") with WriteOptions { mode: Usual, compare_by: None, subresource: None, source: None, actual: None }"#,
+            "remove v1 ConfigMap default/a with Deletion { propagation: Some(Orphan), uid: None, version: None, grace_seconds: Some(3) }",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_finalizer_other_than_the_controllers_needs_the_permission_to_patch() {
+    let (plugin, run) = (probe(Limits::default()).await, script());
+    let add = |finalizer: Value| json!({ "write": { "verb": "addFinalizer", "finalizer": finalizer }, "mayFail": true });
+    for own in [Value::Null, json!("sample.capstan.dev/finalizer")] {
+        assert_eq!(
+            seen(&plugin, &run, add(own)).await,
+            json!({ "write": "written" })
+        );
+    }
+    assert_eq!(
+        seen(&plugin, &run, add(json!("kubernetes.io/pvc-protection"))).await,
+        refused(
+            "denied",
+            "the manifest does not permit `patch` on sample.capstan.dev/v1 WebPage; add it to \
+             spec.plugins.guest.capabilities.kubernetes"
+        )
+    );
+    assert_eq!(run.asked.lock().len(), 2);
+}
+
+#[tokio::test]
+async fn requests_of_a_run_are_counted_and_a_refused_one_is_not() {
+    let (plugin, run) = (
+        probe(Limits {
+            requests: 2,
+            ..Limits::default()
+        })
+        .await,
+        script(),
+    );
+    let steps = json!([
+        apply("ConfigMap"),
+        apply("Secret"),
+        apply("ConfigMap"),
+        apply("ConfigMap")
+    ]);
+    let seen = seen(&plugin, &run, steps).await;
+    assert_eq!(
+        seen["refused"],
+        refused(
+            "exhausted",
+            "this run has made its 2 requests already (limits.requests)"
+        )["refused"]
+    );
+    assert_eq!(run.asked.lock().len(), 2);
+}
+
+/// Reads objects of this kind.
+fn read(kind: &str, select: impl Into<Value>, limit: Option<u32>) -> Value {
+    let place = json!({ "kind": { "apiVersion": "v1", "kind": kind } });
+    json!({ "read": { "in": place, "select": select.into(), "limit": limit }, "mayFail": true })
+}
+
+fn named() -> Value {
+    json!({ "named": { "namespace": "default", "name": "a" } })
+}
+
+#[tokio::test]
+async fn a_kind_that_is_neither_watched_nor_permitted_is_read_only_where_it_is_related() {
+    let (plugin, run) = (probe(Limits::default()).await, script());
+    let denied = refused(
+        "denied",
+        "the manifest does not permit `get` on v1 Secret; add it to spec.plugins.guest.capabilities.kubernetes",
+    );
+    for select in [
+        json!("everywhere"),
+        json!({ "namespace": "default" }),
+        named(),
+    ] {
+        assert_eq!(
+            seen(&plugin, &run, read("Secret", select, None)).await,
+            denied
+        );
+    }
+    assert_eq!(*run.asked.lock(), [] as [String; 0]);
+}
+
+#[tokio::test]
+async fn what_is_asked_of_the_cache_reaches_the_run_bounded_by_the_limit() {
+    let (plugin, run) = (
+        probe(Limits {
+            page: 10,
+            ..Limits::default()
+        })
+        .await,
+        script(),
+    );
+    for (step, expected) in [
+        (
+            read("Service", json!("everywhere"), Some(3)),
+            json!({ "read": [] }),
+        ),
+        (read("Service", named(), None), json!({ "read": null })),
+        (
+            read("Secret", json!("related"), Some(1000)),
+            json!({ "read": [] }),
+        ),
+        (
+            json!({ "read": { "in": "primaries", "select": "everywhere" } }),
+            json!({ "read": [] }),
+        ),
+        (
+            read("Secret", json!("one"), None),
+            refused("ambiguous", "there are two"),
+        ),
+        (
+            json!({ "read": { "in": { "kind": { "apiVersion": "a/b/c", "kind": "X" } }, "select": "one" }, "mayFail": true }),
+            refused(
+                "invalid",
+                "apiVersion \"a/b/c\" is not of the form \"v1\" or \"group/v1\"",
+            ),
+        ),
+    ] {
+        assert_eq!(seen(&plugin, &run, step).await, expected);
+    }
+    let kind = |kind| format!(r#"Kind(Gvk {{ group: "", version: "v1", kind: "{kind}" }})"#);
+    assert_eq!(
+        *run.asked.lock(),
+        [
+            format!(
+                "find all in {}, Everywhere, at most Some(3)",
+                kind("Service")
+            ),
+            format!("find default/a in {}", kind("Service")),
+            format!("find all in {}, Related, at most Some(10)", kind("Secret")),
+            "find all in Primaries, Everywhere, at most Some(10)".to_owned(),
+            format!("find one in {}", kind("Secret")),
+        ]
+    );
+}
+
+// CX-2
+#[tokio::test]
+async fn workflows_run_in_reconcile_and_cleanup_only() {
+    let (plugin, run) = (probe(Limits::default()).await, script());
+    let step = json!({ "workflow": { "run": "reconcile", "name": "preview" } });
+    let result = json!({ "nodes": [], "complete": false });
+    assert_eq!(
+        seen(&plugin, &run, step.clone()).await,
+        json!({ "workflow": result })
+    );
+    let session = plugin.open(Arc::clone(&run) as _);
+    let spec = json!({ "cleanup": { "do": step }, "dependents": { "cm": { "$do": step } }, "onError": { "do": step } });
+    assert_eq!(
+        session.cleanup(&primary(&spec)).await,
+        Ok(DeleteControl::RemoveFinalizer)
+    );
+    let refusal = |call| Failure {
+        cause: Cause::Returned,
+        message: format!("a workflow runs in `reconcile` and `cleanup`, not in `{call}`"),
+    };
+    assert_eq!(
+        session.desired("cm", &primary(&spec)).await,
+        Err(refusal("desired"))
+    );
+    assert_eq!(
+        session.handle_error(&primary(&spec), &failure_info()).await,
+        Err(refusal("handle-error"))
+    );
+    assert_eq!(
+        *run.asked.lock(),
+        [r#"workflow Reconcile(Some("preview"))"#; 2]
+    );
+}
+
+fn failure_info() -> FailureInfo {
+    FailureInfo {
+        origin: FailureOrigin::Workflow,
+        message: "one failed".to_owned(),
+        dependents: vec![("cm".to_owned(), "no".to_owned())],
+        retry: RetryInfo {
+            attempt: 1,
+            last: false,
+        },
+    }
+}
+
+#[tokio::test]
+async fn all_exports_are_called_with_their_arguments_and_answer() {
+    let plugin = probe(Limits::default()).await;
+    let session = plugin.open(script());
+    let cm = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "cm" } });
+    let primary = primary(&json!({
+        "reconcile": { "reschedule": 500 },
+        "cleanup": { "keep": true, "reschedule": 150 },
+        "onError": { "failure": true, "next": { "reschedule": 20 } },
+        "dependents": { "cm": cm },
+        "conditions": { "ready": { "met": false, "detail": { "why": "not yet" } } },
+    }));
+    let control = session.reconcile(&primary).await.unwrap();
+    assert_eq!(
+        (control.update, control.reschedule),
+        (PrimaryUpdate::Nothing, Some(Duration::from_millis(500)))
+    );
+    let keep = DeleteControl::KeepFinalizer(Some(Duration::from_millis(150)));
+    assert_eq!(session.cleanup(&primary).await, Ok(keep));
+    assert_eq!(
+        serde_json::from_str::<Value>(&session.desired("cm", &primary).await.unwrap()).unwrap(),
+        cm
+    );
+    let (one, two) = (r#"{"data":{"a":"1"}}"#, r#"{"data":{"a":"2"}}"#);
+    let question = |actual| MatchQuestion {
+        name: "same",
+        actual,
+        desired: two,
+        primary: &primary,
+    };
+    assert_eq!(
+        session.matches(question(two)).await,
+        Ok(MatchResult::Matches)
+    );
+    let Ok(MatchResult::Differs(what)) = session.matches(question(one)).await else {
+        panic!("it matches")
+    };
+    assert!(what.contains("data"), "{what}");
+    let detail = Some(r#"{"why":"not yet"}"#.to_owned());
+    assert_eq!(
+        session.is_met("ready", "cm", &primary).await,
+        Ok(ConditionResult { met: false, detail })
+    );
+    let handled = session
+        .handle_error(&primary, &failure_info())
+        .await
+        .unwrap();
+    let ErrorControl::Handled {
+        status: Some(status),
+        next,
+    } = handled
+    else {
+        panic!("{handled:?}")
+    };
+    assert_eq!(next, NextStep::Reschedule(Duration::from_millis(20)));
+    for fact in ["workflow", "one failed", r#""cm""#, r#""no""#] {
+        assert!(status.contains(fact), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_component_learns_what_is_known_about_its_run() {
+    let plugin = probe(Limits::default()).await;
+    let sights = [
+        "retry",
+        "nextImminent",
+        "timeLeftMs",
+        "settings",
+        "config",
+        "now",
+        "nowMs",
+        "uuid",
+        "random",
+    ];
+    let seen = seen(&plugin, &script(), json!({ "see": sights })).await;
+    assert_eq!(seen["retry"], json!({ "attempt": 2, "last": true }));
+    assert_eq!(seen["nextImminent"], true);
+    assert_eq!(
+        seen["settings"],
+        json!({ "daemon": { "namespace": "capstan" } })
+    );
+    assert_eq!(seen["config"], json!({ "pageTitle": "hello" }));
+    assert!(
+        (4000..=5000).contains(&seen["timeLeftMs"].as_u64().unwrap()),
+        "{seen}"
+    );
+    let now: k8s_openapi::jiff::Timestamp = seen["now"].as_str().unwrap().parse().unwrap();
+    assert_eq!(
+        seen["now"].as_str().unwrap().len(),
+        "2026-01-31T12:00:00Z".len()
+    );
+    assert!(
+        (seen["nowMs"].as_f64().unwrap() / 1000.0
+            - now
+                .duration_since(k8s_openapi::jiff::Timestamp::UNIX_EPOCH)
+                .as_secs_f64())
+        .abs()
+            < 5.0,
+        "{seen}"
+    );
+    assert_eq!(seen["uuid"].as_str().unwrap().len(), 36);
+    assert_eq!(seen["random"].as_array().unwrap().len(), 8);
+}
+
+#[tokio::test]
+async fn a_plugins_memos_outlive_its_runs_and_are_bounded() {
+    let (plugin, run) = (
+        probe(Limits {
+            memo_plugin: 20,
+            ..Limits::default()
+        })
+        .await,
+        script(),
+    );
+    let count = |lifetime: &str| json!({ "memo": { "lifetime": lifetime, "count": "runs" } });
+    for n in 1..3 {
+        assert_eq!(
+            seen(&plugin, &run, count("plugin")).await,
+            json!({ "memo": n })
+        );
+    }
+    // The others are the run's affair.
+    assert_eq!(
+        seen(&plugin, &run, count("primary")).await,
+        json!({ "memo": 1 })
+    );
+    assert_eq!(run.memos.lock()["runs"], "1");
+    let put = json!({ "memo": { "lifetime": "plugin", "put": "long", "value": "x".repeat(20) }, "mayFail": true });
+    assert_eq!(
+        seen(&plugin, &run, put).await,
+        refused(
+            "exhausted",
+            "the plugin's memos would take 31 of 20 bytes (limits.memo.plugin)"
+        )
+    );
+}
+
+#[tokio::test]
+async fn what_ends_a_real_component_is_told_in_one_line() {
+    let plugin = probe(Limits {
+        timeout: Duration::from_millis(500),
+        ..Limits::default()
+    })
+    .await;
+    let trap = failure(&plugin, json!("trap")).await;
+    assert_eq!(trap.cause, Cause::Trap);
+    let expected = "the component trapped: panicked at plugins/probe/src/steps.rs:";
+    assert!(
+        trap.message.starts_with(expected) && trap.message.contains(": traps on purpose"),
+        "{trap}"
+    );
+    let memory = failure(&plugin, json!("allocate")).await;
+    let over = "wanted more than 64Mi of memory (limits.memory)".to_owned();
+    assert_eq!(
+        memory,
+        Failure {
+            cause: Cause::OutOfMemory,
+            message: over
+        }
+    );
+    let recursion = failure(&plugin, json!("recurse")).await;
+    assert_eq!(recursion.cause, Cause::Trap);
+    assert!(
+        recursion.message.contains("as by a recursion without end"),
+        "{recursion}"
+    );
+    println!("{trap}\n{recursion}");
+    let endless = failure(&plugin, json!("loop")).await;
+    assert_eq!(
+        endless,
+        Failure {
+            cause: Cause::Timeout,
+            message: "took longer than 500ms (limits.timeout)".to_owned()
+        }
+    );
+    let spinning = failure(&plugin, json!({ "busyMs": 60_000 })).await;
+    assert_eq!(spinning, endless);
+    let hanging = Arc::new(Script {
+        hang: true,
+        ..Script::default()
+    });
+    let waiting = primary(&json!({ "reconcile": { "do": apply("ConfigMap") } }));
+    assert_eq!(plugin.open(hanging).reconcile(&waiting).await, Err(endless));
+}
+
+#[tokio::test]
+async fn prints_reach_the_log_up_to_the_limit() {
+    let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let writer = Arc::clone(&lines);
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || Lines(Arc::clone(&writer)))
+        .with_ansi(false)
+        .without_time();
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let plugin = probe(Limits {
+        log: 800,
+        ..Limits::default()
+    })
+    .await;
+    let text = primary(&json!({ "reconcile": { "do": { "print": 1_000_000 } } }));
+    plugin.open(script()).reconcile(&text).await.unwrap();
+    let text = String::from_utf8(lines.lock().clone()).unwrap();
+    let (prints, others): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.contains("xxx"));
+    assert_eq!(prints.len(), 10);
+    let start = format!(
+        " INFO guest: {} plugin=guest controller=web key=default/page call=\"reconcile\"",
+        "x".repeat(79)
+    );
+    assert!(prints[0].starts_with(&start), "{}", prints[0]);
+    let dropped: Vec<_> = others
+        .iter()
+        .filter(|line| line.contains("dropped"))
+        .collect();
+    assert_eq!(dropped.len(), 1);
+    assert!(dropped[0].contains("dropped=999200"), "{}", dropped[0]);
+}
+
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! Starting, stopping, being killed and started again.
+
+use std::time::Duration;
+
+use cluster::{Query, wait};
+use scenarios::{Daemon, LATER, Place, SOON, Start, component};
+use serde_json::{Value, json};
+
+/// The permitted verbs and the source that a test needs whose reconciler writes config maps itself.
+fn webpage_manifest(place: &Place) -> String {
+    let namespace = place.namespace.name();
+    let sample = std::fs::read_to_string(scenarios::repository().join("plugins/webpage/webpage.yaml")).unwrap();
+    let sample = sample.replace("path: webpage.wasm", &format!("path: {}", component("webpage").display()));
+    let primary = "primary: { apiVersion: sample.capstan.dev/v1, kind: WebPage }";
+    sample.replace(primary, &format!("{primary}\n      namespaces: [{namespace}]"))
+}
+
+fn pages(place: &Place) -> String {
+    place.namespace.path("sample.capstan.dev/v1", "webpages")
+}
+
+fn page(place: &Place, name: &str) {
+    let spec = json!({ "spec": { "html": "<html><title>hello</title></html>" } });
+    place.create("sample.capstan.dev/v1", "WebPage", &pages(place), name, spec);
+}
+
+fn count(place: &Place, path: &str, wanted: impl Fn(&Value) -> bool) -> usize {
+    place.cluster.api().get(path).unwrap()["items"].as_array().unwrap().iter().filter(|item| wanted(item)).count()
+}
+
+#[test]
+fn s030_a_run_under_way_ends_before_the_daemon_does() {
+    let place = Place::new("s030");
+    let daemon = place.daemon(&place.probe_manifest(""));
+    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 1000 }], "status": {} } }));
+    place.await_object(&place.probes(), "p", "generation 1", |p| p["status"]["observedGeneration"] == 1);
+    place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
+    wait::until(SOON, "the second run", || (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())).unwrap();
+    let status = daemon.stop();
+    assert!(status.success());
+    let probe = place.find(&place.probes(), "p").unwrap();
+    assert_eq!(probe["status"]["observedGeneration"], 2);
+}
+
+#[test]
+fn a_run_that_outlasts_the_drain_is_aborted() {
+    let place = Place::new("drain");
+    let manifest = place.probe_manifest("");
+    let daemon = Start::new(&manifest).arguments(&["--drain", "200ms"]).run(&place).until_ready();
+    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 4000 }], "status": {} } }));
+    wait::until(SOON, "the run", || (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())).unwrap();
+    assert!(daemon.stop().success());
+    assert_eq!(place.find(&place.probes(), "p").unwrap()["status"], Value::Null);
+}
+
+#[test]
+fn the_second_signal_aborts() {
+    let place = Place::new("abort");
+    let mut daemon = place.daemon(&place.probe_manifest(""));
+    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 4000 }] } }));
+    wait::until(SOON, "the run", || (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())).unwrap();
+    daemon.terminate();
+    daemon.await_line("signal received");
+    daemon.terminate();
+    assert_eq!(daemon.await_end().code(), Some(130));
+}
+
+#[test]
+fn s114_a_daemon_started_again_reconciles_again() {
+    let place = Place::new("s114");
+    let manifest = place.probe_manifest("");
+    place.probe("p", json!({ "reconcile": { "status": { "seen": true } } }));
+    for _ in 0..2 {
+        let daemon = place.daemon(&manifest);
+        daemon.await_runs(1);
+        place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
+        assert!(daemon.stop().success());
+    }
+}
+
+#[test]
+fn a_daemon_killed_in_the_middle_of_its_work_ends_it_when_started_again() {
+    const PAGES: usize = 200;
+    let place = Place::new("killed");
+    let manifest = webpage_manifest(&place);
+    let daemon = place.daemon(&manifest);
+    for n in 0..PAGES {
+        page(&place, &format!("page-{n}"));
+    }
+    let maps = place.config_maps();
+    let ours = |map: &Value| map["metadata"]["name"].as_str().unwrap().starts_with("page-");
+    let made = wait::until(LATER, "some of the objects", || {
+        let made = count(&place, &maps, ours);
+        (made > 20).then_some(made)
+    });
+    daemon.kill();
+    assert!(made.unwrap() < PAGES, "it was killed too late to show anything");
+    let daemon = place.daemon(&manifest);
+    let good = |page: &Value| page["status"]["areWeGood"] == true;
+    wait::until_ok(LATER, "all pages to be good", || match count(&place, &pages(&place), good) {
+        PAGES => Ok(()),
+        good => Err(good),
+    })
+    .unwrap();
+    let deployments = place.namespace.path("apps/v1", "deployments");
+    let services = place.namespace.path("v1", "services");
+    for path in [&maps, &deployments, &services] {
+        assert_eq!(count(&place, path, ours), PAGES, "{path}");
+    }
+    drop(daemon);
+}
+
+#[test]
+fn a_run_that_changes_nothing_makes_no_request() {
+    const RUNS: u64 = 1000;
+    let place = Place::new("noop");
+    // The page is run again each millisecond, without any change.
+    let manifest = webpage_manifest(&place).replace("plugin: webpage\n", "plugin: webpage\n      maxReconciliationInterval: 1ms\n");
+    let daemon = place.daemon(&manifest);
+    page(&place, "page");
+    place.await_object(&pages(&place), "page", "its status", |page| page["status"]["areWeGood"] == true);
+    let deployments = place.namespace.path("apps/v1", "deployments");
+    place.await_object(&deployments, "page", "its deployment to be ready", |d| d["status"]["readyReplicas"] == 1);
+    daemon.await_runs(10);
+    let audit = place.cluster.audit().unwrap();
+    let (mark, runs) = (audit.mark().unwrap(), daemon.runs());
+    wait::until(LATER, "1,000 runs", || (daemon.runs() > runs + RUNS).then_some(())).unwrap();
+    let requests = audit.requests(&Query::since(mark).user_agent("capstan/").namespace(place.namespace.name())).unwrap();
+    assert_eq!(requests, []);
+}
+
+#[test]
+fn the_sample_makes_exactly_four_writes_per_page() {
+    let place = Place::new("writes");
+    let audit = place.cluster.audit().unwrap();
+    let mark = audit.mark().unwrap();
+    let daemon = place.daemon(&webpage_manifest(&place));
+    for n in 0..10 {
+        page(&place, &format!("page-{n}"));
+    }
+    let good = |page: &Value| page["status"]["areWeGood"] == true;
+    wait::until(LATER, "all pages to be good", || (count(&place, &pages(&place), good) == 10).then_some(())).unwrap();
+    quiet(&daemon);
+    let query = Query::since(mark).user_agent("capstan/").namespace(place.namespace.name()).writes();
+    let writes = audit.requests(&query).unwrap();
+    assert_eq!(writes.len(), 40, "{writes:#?}");
+}
+
+fn quiet(daemon: &Daemon) {
+    daemon.await_quiet();
+}
+
+#[test]
+fn an_api_server_that_is_away_for_a_while_is_waited_for() {
+    // A daemon that starts before its API server says so and goes on trying.
+    let place = Place::new("away");
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("config");
+    let text = std::fs::read_to_string(place.cluster.admin_kubeconfig()).unwrap();
+    let (head, port) = place.cluster.url().rsplit_once(':').unwrap();
+    let nowhere = text.replace(&format!("{head}:{port}"), &format!("{head}:1"));
+    assert_ne!(text, nowhere);
+    std::fs::write(&kubeconfig, nowhere).unwrap();
+    let manifest = place.probe_manifest("");
+    let daemon = Start::new(&manifest).kubeconfig(kubeconfig).run(&place);
+    daemon.await_line("the API server can't be reached");
+    let (code, body) = daemon.get("/readyz");
+    assert_eq!(code, 503);
+    assert!(body.contains("can't be reached"), "{body}");
+    assert_eq!(daemon.get("/livez").0, 200);
+    wait::until(Duration::from_secs(5), "another try", || (daemon.log().matches("does not tell its kinds").count() >= 2).then_some(())).unwrap();
+}
