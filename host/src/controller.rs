@@ -440,24 +440,8 @@ fn assemble(declared: Declared, handle: &Handle, neighbours: &Neighbours, plan: 
 
 /// What `context.settings` answers.
 fn settings(spec: &manifest::Controller, neighbours: &Neighbours) -> Value {
-    let dependents: serde_json::Map<String, Value> =
-        spec.dependents().map(|(name, dependent)| (name.to_string(), json!({ "config": dependent.config }))).collect();
-    let namespaces = match &spec.namespaces {
-        Namespaces::All => json!("all"),
-        Namespaces::Own => json!("own"),
-        Namespaces::Listed(names) => json!(names.iter().map(|name| &**name).collect::<Vec<_>>()),
-    };
     json!({
-        "controller": {
-            "name": &*spec.name,
-            "primary": { "apiVersion": spec.primary.api_version(), "kind": &*spec.primary.kind },
-            "namespaces": namespaces,
-            "labelSelector": spec.label_selector.as_deref(),
-            "fieldManager": &*spec.field_manager,
-            "generationAware": spec.generation_aware,
-            "serverSideApply": spec.server_side_apply,
-            "dependents": dependents,
-        },
+        "controller": spec.settings(),
         "daemon": {
             "identity": &*neighbours.identity,
             "namespace": &*neighbours.namespace,

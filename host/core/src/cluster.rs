@@ -158,7 +158,19 @@ impl Error {
 }
 
 impl Verb {
-    /// Returns the verb as RBAC and the manifest name it.
+    /// Returns the document that is sent; empty for a deletion.
+    pub fn body(&self) -> &str {
+        match self {
+            Self::Create { body, .. }
+            | Self::Apply { body, .. }
+            | Self::Replace { body, .. }
+            | Self::JsonPatch { body, .. }
+            | Self::MergePatch { body, .. } => body,
+            Self::Delete(_) => "",
+        }
+    }
+
+    /// Returns the verb as RBAC names it.
     pub fn rbac(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create",

@@ -21,6 +21,7 @@ mod raw;
 mod read;
 mod schema;
 mod selector;
+mod settings;
 mod stack;
 mod together;
 mod tree;

@@ -27,7 +27,7 @@ pub mod visit;
 
 use context::Context;
 use decision::Decision;
-use memory::Memory;
+use memory::{Memory, Verdict};
 use outcome::Manner;
 use visit::Flow;
 
@@ -254,13 +254,20 @@ impl Controller {
     async fn write_primary(&self, planned: outcome::Planned) -> Result<(), cluster::Error> {
         let outcome::Planned { write, applied } = planned;
         let key = write.target.key.clone();
+        let slot: Arc<str> = if write.target.subresource.is_some() { "(status)" } else { "(object)" }.into();
+        let document = self.memory.hash(write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
-            let subresource = write.target.subresource.as_deref();
-            if operations::is_applied(&now, applied, &self.spec.field_manager, subresource) {
+            let known = Verdict::of(document, &now);
+            if self.memory.verdict(&key, &slot).as_ref() == Some(&known) {
+                return Ok(());
+            }
+            if operations::is_applied(&now, applied, &self.spec.field_manager, write.target.subresource.as_deref()) {
+                self.memory.keep_verdict(&key, &slot, known);
                 return Ok(());
             }
         }
         if let Some(object) = self.cluster.write(write).await? {
+            self.memory.keep_verdict(&key, &slot, Verdict::of(document, &object));
             self.primaries.put(object);
         }
         Ok(())
@@ -271,6 +278,9 @@ impl Controller {
         let apply = if self.spec.server_side_apply { finalizer::Apply::Yes } else { finalizer::Apply::No };
         let plan = |now: &Object| finalizer::add(now, &self.spec.primary, finalizer, &self.spec.field_manager, apply);
         let done = self.until_no_conflict(primary, plan).await?;
+        if let Some(now) = &done {
+            self.primaries.put(now.clone());
+        }
         Ok(done.unwrap_or_else(|| primary.clone()))
     }
 

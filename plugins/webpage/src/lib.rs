@@ -23,7 +23,7 @@ impl Reconciler for WebPageOperator {
 
     /// The workflow has run before: everything that the page needs is there.
     fn reconcile(page: &WebPage) -> Result<Update> {
-        capstan_guest::info!("page is published", html_config_map = page.config_map());
+        capstan_guest::debug!("page is published", html_config_map = page.config_map());
         Ok(Update::status(page.status()))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::guest::CallError;
-use crate::object::{ObjectRef, Version};
+use crate::object::{Object, ObjectRef, Version};
 use crate::reconciler::context;
 
 /// What is remembered between the runs of a controller.
@@ -17,7 +17,7 @@ pub struct Memory {
     primaries: Mutex<HashMap<ObjectRef, Remembered>>,
 }
 
-/// What is remembered of one primary. Bounded: one verdict per dependent, memos within their limit.
+/// What is remembered of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit.
 #[derive(Default)]
 struct Remembered {
     verdicts: Vec<(Arc<str>, Verdict)>,
@@ -35,6 +35,14 @@ pub struct Verdict {
     pub key: ObjectRef,
     /// The version of that object.
     pub version: Version,
+}
+
+impl Verdict {
+    /// Returns the verdict that a document about the primary itself is in force in this version of it.
+    pub fn of(answer: u64, primary: &Object) -> Self {
+        let owner = primary.header().uid.clone();
+        Self { answer, owner, key: primary.key().clone(), version: primary.version() }
+    }
 }
 
 impl Memory {

@@ -1,0 +1,225 @@
+//! A controller's settings as a component is told them: the manifest's names, defaults filled in, durations as written there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, ReadyKind, Source, Workflow,
+};
+use crate::guest::ConditionRole;
+use crate::object::Gvk;
+
+impl Controller {
+    /// Returns the controller's entry of the manifest as JSON, with its name and with all defaults (`context.settings`).
+    pub fn settings(&self) -> Value {
+        let retry = self.retry.as_ref().map_or(json!("none"), |retry| {
+            json!({
+                "initialInterval": written(retry.initial_interval),
+                "multiplier": retry.multiplier,
+                "maxAttempts": retry.max_attempts.map_or(json!("unlimited"), Value::from),
+                "maxInterval": retry.max_interval.map(written),
+            })
+        });
+        let limit = self.rate_limit.as_ref().map(|limit| {
+            json!({ "maxReconciliations": limit.max_reconciliations, "within": written(limit.within) })
+        });
+        json!({
+            "name": &*self.name,
+            "plugin": &*self.plugin,
+            "primary": kind(&self.primary),
+            "namespaces": namespaces(&self.namespaces),
+            "labelSelector": self.label_selector.as_deref(),
+            "generationAware": self.generation_aware,
+            "finalizer": self.finalizer.as_deref(),
+            "fieldManager": &*self.field_manager,
+            "serverSideApply": self.server_side_apply,
+            "retry": retry,
+            "rateLimit": limit,
+            "maxReconciliationInterval": self.max_interval.map_or("none".to_owned(), written),
+            "concurrency": self.concurrency,
+            "indexes": indexes(&self.indexes),
+            "sources": each(&self.sources, source),
+            "workflow": workflow(&self.workflow),
+            "standalone": each(&self.standalone, workflow),
+        })
+    }
+}
+
+fn source(source: &Source) -> Value {
+    let mut informer = kind(&source.gvk);
+    informer["namespaces"] = source.namespaces.as_ref().map_or(Value::Null, namespaces);
+    informer["labelSelector"] = source.label_selector.as_deref().into();
+    informer["mapper"] = match &source.mapper {
+        Mapper::OwnerReference => json!("ownerReference"),
+        Mapper::Annotations(keys) => json!({ "annotations": mapping(keys) }),
+        Mapper::Labels(keys) => json!({ "labels": mapping(keys) }),
+    };
+    informer["indexes"] = indexes(&source.indexes);
+    json!({ "informer": informer })
+}
+
+fn workflow(workflow: &Workflow) -> Value {
+    json!({
+        "invocation": if workflow.explicit { "explicit" } else { "automatic" },
+        "errors": if workflow.errors_to_reconciler { "reconciler" } else { "fail" },
+        "dependents": each(&workflow.dependents, dependent),
+    })
+}
+
+fn dependent(dependent: &Dependent) -> Value {
+    let manage = &dependent.manage;
+    let verbs = [("create", manage.create), ("update", manage.update), ("delete", manage.delete)];
+    let mut entry = kind(&dependent.gvk);
+    entry["dependsOn"] = dependent.depends_on.iter().map(|name| &**name).collect();
+    entry["manage"] = verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect();
+    entry["garbageCollected"] = dependent.garbage_collected.into();
+    entry["createOnly"] = dependent.create_only.into();
+    entry["ssa"] = dependent.applied().into();
+    entry["match"] = matching(&dependent.matching);
+    entry["source"] = dependent.source.as_deref().into();
+    entry["name"] = dependent.name.as_deref().map_or(Value::Null, |text| json!({ "cel": text }));
+    entry["mapping"] = mapping(&dependent.mapping);
+    entry["config"] = dependent.config.clone();
+    for (field, role) in [
+        ("activation", ConditionRole::Activation),
+        ("reconcilePrecondition", ConditionRole::ReconcilePrecondition),
+        ("readyPostcondition", ConditionRole::ReadyPostcondition),
+        ("deletePostcondition", ConditionRole::DeletePostcondition),
+    ] {
+        if let Some(declared) = dependent.conditions.of(role) {
+            entry[field] = condition(declared);
+        }
+    }
+    entry
+}
+
+fn matching(matching: &Matching) -> Value {
+    match matching {
+        Matching::Usual => json!("usual"),
+        Matching::Export(name) => json!({ "export": &**name }),
+        Matching::Generic(flags) => json!({ "generic": {
+            "ignore": flags.ignore.iter().map(|pointer| &**pointer).collect::<Vec<_>>(),
+            "strictMetadata": flags.strict_metadata,
+            "equality": flags.equality,
+        } }),
+    }
+}
+
+fn condition(condition: &Condition) -> Value {
+    match condition {
+        Condition::Gone => json!("gone"),
+        Condition::Cel(text) => json!({ "cel": &**text }),
+        Condition::Export(name) => json!({ "export": &**name }),
+        Condition::Ready(kind) => json!({ "ready": match kind {
+            ReadyKind::Deployment => "deployment",
+            ReadyKind::StatefulSet => "statefulSet",
+            ReadyKind::DaemonSet => "daemonSet",
+            ReadyKind::ReplicaSet => "replicaSet",
+            ReadyKind::Pod => "pod",
+            ReadyKind::Job => "job",
+            ReadyKind::Condition => "condition",
+        } }),
+    }
+}
+
+fn mapping(keys: &MappingKeys) -> Value {
+    let or_none = |key: &Option<Arc<str>>| key.as_deref().unwrap_or("none").to_owned();
+    json!({ "name": &*keys.name, "namespace": or_none(&keys.namespace), "kind": or_none(&keys.kind) })
+}
+
+fn namespaces(namespaces: &Namespaces) -> Value {
+    match namespaces {
+        Namespaces::All => json!("all"),
+        Namespaces::Own => json!("own"),
+        Namespaces::Listed(names) => names.iter().map(|name| &**name).collect(),
+    }
+}
+
+fn kind(gvk: &Gvk) -> Value {
+    json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind })
+}
+
+fn indexes(indexes: &std::collections::BTreeMap<Arc<str>, Arc<str>>) -> Value {
+    each(indexes, |pointer| json!({ "pointer": &**pointer }))
+}
+
+fn each<T>(entries: &std::collections::BTreeMap<Arc<str>, T>, one: impl Fn(&T) -> Value) -> Value {
+    Value::Object(entries.iter().map(|(name, entry)| (name.to_string(), one(entry))).collect::<Map<_, _>>())
+}
+
+/// Returns a duration as a manifest has it: `1h30m`, `2s`, `500ms`.
+fn written(duration: Duration) -> String {
+    let mut rest = duration.as_millis();
+    let mut text = String::new();
+    for (unit, size) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
+        if rest >= size {
+            text.push_str(&(rest / size).to_string());
+            text.push_str(unit);
+            rest %= size;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_a_manifest_has_them() {
+        for text in ["1h30m", "2s", "500ms", "10h", "1m1s1ms"] {
+            assert_eq!(written(super::super::duration(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn the_settings_are_a_valid_entry_of_a_manifest_and_mean_the_same() {
+        let text = "
+apiVersion: capstan.dev/v1alpha1
+kind: Operator
+metadata: { name: a }
+spec:
+  plugins: { p: { component: { path: p.wasm } } }
+  controllers:
+    c:
+      plugin: p
+      primary: { apiVersion: sample.dev/v1, kind: Page }
+      retry: { initialInterval: 1s, maxAttempts: 2 }
+      workflow:
+        dependents:
+          cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 } }
+          d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [cm], match: { generic: { ignore: [/spec] } }, readyPostcondition: { ready: deployment } }
+";
+        let operator = super::super::parse(text, Path::new("a.yaml")).unwrap().remove(0);
+        let controller = &operator.controllers["c"];
+        let mut settings = controller.settings();
+        // What a manifest leaves out instead of stating it: names, and what is null.
+        settings.as_object_mut().unwrap().remove("name");
+        let mut document = json!({
+            "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "a" },
+            "spec": { "plugins": { "p": { "component": { "path": "p.wasm" } } }, "controllers": { "c": settings } },
+        });
+        drop_nulls(&mut document);
+        for dependent in document["spec"]["controllers"]["c"]["workflow"]["dependents"].as_object_mut().unwrap().values_mut() {
+            // Refused where nothing is mapped by it.
+            dependent.as_object_mut().unwrap().remove("mapping");
+        }
+        let again = super::super::parse(&document.to_string(), Path::new("a.yaml")).unwrap().remove(0);
+        assert_eq!(again.controllers["c"].settings(), controller.settings());
+    }
+
+    fn drop_nulls(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.retain(|_, value| !value.is_null());
+                map.values_mut().for_each(drop_nulls);
+            }
+            Value::Array(list) => list.iter_mut().for_each(drop_nulls),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+}
