@@ -137,14 +137,18 @@ impl Feed {
 
     async fn read_events(&self, mut body: Body, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
         let mut buffer = BytesMut::new();
+        // So many bytes of an unfinished line are known to have no end in them.
+        let mut searched = 0;
         loop {
-            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-                let line = buffer.split_to(end);
+            while let Some(found) = buffer.get(searched..).and_then(|rest| memchr::memchr(b'\n', rest)) {
+                let line = buffer.split_to(searched + found);
                 buffer.advance(1);
+                searched = 0;
                 if let Some(end) = self.read_event(&line, sink)? {
                     return Ok(end);
                 }
             }
+            searched = buffer.len();
             let frame = tokio::time::timeout(SILENCE, body.frame()).await;
             match frame.map_err(|_| self.broken(&"nothing heard for minutes"))? {
                 None => return Ok(End::Closed),

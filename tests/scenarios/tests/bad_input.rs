@@ -166,7 +166,7 @@ fn a_token_that_is_not_accepted_is_told() {
     fs::write(&file, text.replace(token.as_str(), "wrong")).unwrap();
     let manifest = place.probe_manifest("");
     let daemon = Start::new(&manifest).kubeconfig(file).run(&place);
-    let line = daemon.await_line("401");
+    let line = daemon.await_line("HTTP 401");
     assert!(line.contains("Unauthorized"), "{line}");
 }
 

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
@@ -29,7 +28,6 @@ pub struct Context {
     /// The primary, as the run received it.
     pub(crate) primary: Object,
     info: RunInfo,
-    requests: AtomicU32,
     kept: Mutex<Kept>,
 }
 
@@ -50,7 +48,6 @@ impl Context {
             controller,
             primary,
             info,
-            requests: AtomicU32::new(0),
             kept: Mutex::default(),
         };
         Arc::new_cyclic(make)
@@ -94,17 +91,6 @@ impl Context {
 
     pub(crate) fn keep_result(&self, name: Option<String>, result: WorkflowResult) {
         self.kept.lock().results.insert(name, result);
-    }
-
-    /// Counts a request to the API server that the guest asked for.
-    fn spend(&self) -> Result<(), CallError> {
-        let limit = self.controller.limits.requests;
-        let spent = self.requests.fetch_add(1, Ordering::Relaxed);
-        if spent < limit {
-            return Ok(());
-        }
-        let message = format!("this run has asked for {limit} requests already (limits.requests)");
-        Err(CallError::new(CallReason::Exhausted, message))
     }
 
     fn page(&self, mut objects: Vec<Object>, query: &Query) -> Result<Page, CallError> {
@@ -232,24 +218,15 @@ impl Run for Context {
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
-        async move {
-            self.spend()?;
-            operations::write(&self.controller.desk(), &self.primary, request).await
-        }
-        .boxed()
+        async move { operations::write(&self.controller.desk(), &self.primary, request).await }.boxed()
     }
 
     fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
-        async move {
-            self.spend()?;
-            operations::remove(&self.controller.desk(), target, deletion).await
-        }
-        .boxed()
+        async move { operations::remove(&self.controller.desk(), target, deletion).await }.boxed()
     }
 
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
-            self.spend()?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
             let done = self.controller.add_finalizer(&self.primary, &finalizer).await;
             done.map(|object| object.json().to_owned()).map_err(operations::refused)
@@ -259,7 +236,6 @@ impl Run for Context {
 
     fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
-            self.spend()?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
             let done = self.controller.remove_finalizer(&self.primary, &finalizer).await;
             done.map(|left| left.unwrap_or_else(|| self.primary.clone()).json().to_owned()).map_err(operations::refused)
