@@ -64,7 +64,9 @@ impl Server {
 
     /// Answers until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        let served = axum::serve(self.listener, self.router).with_graceful_shutdown(stop.cancelled_owned()).await;
+        let served = axum::serve(self.listener, self.router)
+            .with_graceful_shutdown(stop.cancelled_owned())
+            .await;
         if let Err(error) = served {
             tracing::error!(%error, "serving probes and metrics failed");
         }
@@ -77,7 +79,10 @@ async fn readyz(State(pages): State<Arc<Pages>>) -> Response {
     if unready.is_empty() {
         return "ok\n".into_response();
     }
-    let lines: String = unready.iter().map(|u| format!("{}: {}\n", u.what, u.why)).collect();
+    let lines: String = unready
+        .iter()
+        .map(|u| format!("{}: {}\n", u.what, u.why))
+        .collect();
     (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
 }
 

@@ -8,7 +8,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
-#[command(name = "capstan", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "capstan",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 #[command(after_help = "\
 Examples:
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
@@ -75,7 +80,12 @@ pub struct Run {
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
     /// Where probes, metrics and diagnostics are served; port 0 takes a free one and logs it.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "CAPSTAN_LISTEN")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "CAPSTAN_LISTEN"
+    )]
     pub listen: SocketAddr,
     /// How long runs under way may take to finish after the first signal.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, env = "CAPSTAN_DRAIN")]
@@ -104,7 +114,14 @@ pub struct Check {
 #[derive(Args, Clone, Debug)]
 pub struct Source {
     /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
-    #[arg(short, long = "manifest", value_name = "PATH", required = true, env = "CAPSTAN_MANIFESTS", value_delimiter = ',')]
+    #[arg(
+        short,
+        long = "manifest",
+        value_name = "PATH",
+        required = true,
+        env = "CAPSTAN_MANIFESTS",
+        value_delimiter = ','
+    )]
     pub manifests: Vec<PathBuf>,
     /// Where compiled components are kept; without it $XDG_CACHE_HOME/capstan/code or ~/.cache/capstan/code.
     #[arg(long, value_name = "FOLDER", env = "CAPSTAN_CODE_CACHE")]

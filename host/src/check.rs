@@ -28,14 +28,26 @@ struct Finding {
 pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
     let findings = findings(args).await?;
     print(args.output, &findings)?;
-    Ok(if findings.iter().all(|finding| finding.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if findings.iter().all(|finding| finding.ok) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
-    let Read { operators, problems } = operators::read(&args.source)?;
+    let Read {
+        operators,
+        problems,
+    } = operators::read(&args.source)?;
     let mut findings = Vec::new();
     for (file, detail) in problems {
-        findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });
+        findings.push(Finding {
+            kind: "manifest",
+            name: file.display().to_string(),
+            ok: false,
+            detail,
+        });
     }
     let engine = operators::engine(&operators)?;
     let cache = operators::code_cache(&args.source);
@@ -47,7 +59,12 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
                 Some((_, why)) => why.clone(),
                 None => plugin.component.display().to_string(),
             };
-            findings.push(Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail });
+            findings.push(Finding {
+                kind: "plugin",
+                name: name.to_string(),
+                ok: broken.is_none(),
+                detail,
+            });
         }
         for (name, controller) in &operator.controllers {
             let ok = loaded.contains_key(&controller.plugin);
@@ -57,7 +74,12 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
             } else {
                 format!("its plugin {} can't be used", controller.plugin)
             };
-            findings.push(Finding { kind: "controller", name: name.to_string(), ok, detail });
+            findings.push(Finding {
+                kind: "controller",
+                name: name.to_string(),
+                ok,
+                detail,
+            });
         }
     }
     Ok(findings)
@@ -69,7 +91,13 @@ fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {
         Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(findings)?)?,
         Output::Yaml => write!(out, "{}", serde_yaml::to_string(&findings)?)?,
         Output::Table => {
-            for Finding { kind, name, ok, detail } in findings {
+            for Finding {
+                kind,
+                name,
+                ok,
+                detail,
+            } in findings
+            {
                 let mark = if *ok { "ok" } else { "wrong" };
                 if detail.contains('\n') || !ok {
                     writeln!(out, "{mark:<6} {kind:<11} {name}\n{detail}")?;

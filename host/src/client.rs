@@ -54,7 +54,11 @@ struct About<'a> {
 impl ApiServer {
     /// Returns a client of this cluster that keeps the shares of `managers` when it cuts managedFields off.
     pub fn new(client: kube::Client, managers: Managers) -> Self {
-        Self { client, kinds: RwLock::default(), managers: RwLock::new(managers) }
+        Self {
+            client,
+            kinds: RwLock::default(),
+            managers: RwLock::new(managers),
+        }
     }
 
     /// Returns the field managers whose shares are kept.
@@ -70,12 +74,18 @@ impl ApiServer {
         if let Some(kind) = self.kinds.read().get(gvk) {
             return Ok(kind.clone());
         }
-        let about = About { verb: "discover", gvk, key: None };
+        let about = About {
+            verb: "discover",
+            gvk,
+            key: None,
+        };
         let path = group_path(gvk);
         let unknown = || Error {
             reason: Reason::UnknownKind,
             code: 404,
-            message: format!("the API server does not serve {gvk}: install its CustomResourceDefinition, or correct the manifest"),
+            message: format!(
+                "the API server does not serve {gvk}: install its CustomResourceDefinition, or correct the manifest"
+            ),
         };
         let text = match self.request(&about, Method::GET, &path, None).await {
             Ok(text) => text,
@@ -85,16 +95,34 @@ impl ApiServer {
         let list: ResourceList = serde_json::from_slice(&text).map_err(|e| about.broken(&e))?;
         let mut kinds = self.kinds.write();
         for resource in list.resources.into_iter().filter(|r| !r.name.contains('/')) {
-            let scope = if resource.namespaced { Scope::Namespaced } else { Scope::Cluster };
-            let found = Gvk { kind: resource.kind.into(), ..gvk.clone() };
-            kinds.insert(found.clone(), Kind { gvk: found, plural: resource.name.into(), scope });
+            let scope = if resource.namespaced {
+                Scope::Namespaced
+            } else {
+                Scope::Cluster
+            };
+            let found = Gvk {
+                kind: resource.kind.into(),
+                ..gvk.clone()
+            };
+            kinds.insert(
+                found.clone(),
+                Kind {
+                    gvk: found,
+                    plural: resource.name.into(),
+                    scope,
+                },
+            );
         }
         kinds.get(gvk).cloned().ok_or_else(unknown)
     }
 
     /// Sends a GET and returns the answer as it comes in.
     pub(crate) async fn stream(&self, kind: &Kind, verb: &str, path: &str) -> Result<Body, Error> {
-        let about = About { verb, gvk: &kind.gvk, key: None };
+        let about = About {
+            verb,
+            gvk: &kind.gvk,
+            key: None,
+        };
         let response = self.send(&about, Method::GET, path, None).await?;
         Ok(response.into_body())
     }
@@ -110,11 +138,14 @@ impl ApiServer {
         let exchange = async {
             let response = self.send(about, method, path, body).await?;
             let body = response.into_body().collect().await;
-            body.map(http_body_util::Collected::to_bytes).map_err(|e| about.unreachable(&e))
+            body.map(http_body_util::Collected::to_bytes)
+                .map_err(|e| about.unreachable(&e))
         };
         tokio::time::timeout(TIMEOUT, exchange)
             .await
-            .unwrap_or_else(|_| Err(about.unreachable(&format!("no answer within {} s", TIMEOUT.as_secs()))))
+            .unwrap_or_else(|_| {
+                Err(about.unreachable(&format!("no answer within {} s", TIMEOUT.as_secs())))
+            })
     }
 
     /// Sends a request; again, for a while, if the API server is too busy.
@@ -127,7 +158,10 @@ impl ApiServer {
     ) -> Result<Response<Body>, Error> {
         let mut tries = 0;
         loop {
-            let mut request = Request::builder().method(method.clone()).uri(path).header("user-agent", USER_AGENT);
+            let mut request = Request::builder()
+                .method(method.clone())
+                .uri(path)
+                .header("user-agent", USER_AGENT);
             request = request.header("accept", "application/json");
             let payload = match body {
                 Some((kind, text)) => {
@@ -137,7 +171,11 @@ impl ApiServer {
                 None => Body::empty(),
             };
             let request = request.body(payload).map_err(|e| about.invalid(&e))?;
-            let response = self.client.send(request).await.map_err(|e| about.unreachable(&chain(&e)))?;
+            let response = self
+                .client
+                .send(request)
+                .await
+                .map_err(|e| about.unreachable(&chain(&e)))?;
             if response.status().is_success() {
                 return Ok(response);
             }
@@ -150,7 +188,13 @@ impl ApiServer {
         }
     }
 
-    async fn read(&self, about: &About<'_>, method: Method, path: &str, body: Option<(&'static str, &str)>) -> Result<Object, Error> {
+    async fn read(
+        &self,
+        about: &About<'_>,
+        method: Method,
+        path: &str,
+        body: Option<(&'static str, &str)>,
+    ) -> Result<Object, Error> {
         let bytes = self.request(about, method, path, body).await?;
         let text = std::str::from_utf8(&bytes).map_err(|e| about.broken(&e))?;
         let managers = self.managers();
@@ -160,30 +204,60 @@ impl ApiServer {
     async fn carry_out(&self, write: Write) -> Result<Option<Object>, Error> {
         let Write { target, verb } = write;
         let kind = self.resolve(&target.gvk).await?;
-        let about = About { verb: word(&verb), gvk: &target.gvk, key: Some(&target.key) };
+        let about = About {
+            verb: word(&verb),
+            gvk: &target.gvk,
+            key: Some(&target.key),
+        };
         let path = kind.object_path(&target);
         let done = match &verb {
             Verb::Create { body, manager } => {
                 let path = kind.create_path(&target);
                 let path = format!("{path}?fieldManager={}", escape(manager));
-                self.read(&about, Method::POST, &path, Some(("application/json", body))).await
+                self.read(
+                    &about,
+                    Method::POST,
+                    &path,
+                    Some(("application/json", body)),
+                )
+                .await
             }
             Verb::Apply { body, manager } => {
                 let path = format!("{path}?force=true&fieldManager={}", escape(manager));
-                self.read(&about, Method::PATCH, &path, Some(("application/apply-patch+yaml", body))).await
+                self.read(
+                    &about,
+                    Method::PATCH,
+                    &path,
+                    Some(("application/apply-patch+yaml", body)),
+                )
+                .await
             }
             Verb::Replace { body, manager } => {
                 let path = format!("{path}?fieldManager={}", escape(manager));
-                self.read(&about, Method::PUT, &path, Some(("application/json", body))).await
+                self.read(&about, Method::PUT, &path, Some(("application/json", body)))
+                    .await
             }
             Verb::JsonPatch { body, manager } => {
                 let path = format!("{path}?fieldManager={}", escape(manager));
-                let done = self.read(&about, Method::PATCH, &path, Some(("application/json-patch+json", body))).await;
+                let done = self
+                    .read(
+                        &about,
+                        Method::PATCH,
+                        &path,
+                        Some(("application/json-patch+json", body)),
+                    )
+                    .await;
                 done.map_err(outdated)
             }
             Verb::MergePatch { body, manager } => {
                 let path = format!("{path}?fieldManager={}", escape(manager));
-                self.read(&about, Method::PATCH, &path, Some(("application/merge-patch+json", body))).await
+                self.read(
+                    &about,
+                    Method::PATCH,
+                    &path,
+                    Some(("application/merge-patch+json", body)),
+                )
+                .await
             }
             Verb::Delete(deletion) => return self.delete(&about, &path, deletion).await,
         };
@@ -191,14 +265,28 @@ impl ApiServer {
     }
 
     /// Deletes; the object that is answered while finalizers hold it back is returned (it may be a bare status, too).
-    async fn delete(&self, about: &About<'_>, path: &str, deletion: &Deletion) -> Result<Option<Object>, Error> {
+    async fn delete(
+        &self,
+        about: &About<'_>,
+        path: &str,
+        deletion: &Deletion,
+    ) -> Result<Option<Object>, Error> {
         let body = deletion_body(deletion);
-        match self.request(about, Method::DELETE, path, Some(("application/json", &body))).await {
+        match self
+            .request(
+                about,
+                Method::DELETE,
+                path,
+                Some(("application/json", &body)),
+            )
+            .await
+        {
             Ok(bytes) => {
                 let text = std::str::from_utf8(&bytes).map_err(|e| about.broken(&e))?;
                 let managers = self.managers();
                 let left = Object::parse(text, about.gvk, &managers).ok();
-                Ok(left.filter(|object| object.header().deleting && Some(object.key()) == about.key))
+                Ok(left
+                    .filter(|object| object.header().deleting && Some(object.key()) == about.key))
             }
             Err(error) if error.reason == Reason::Missing => Ok(None),
             Err(error) => Err(error),
@@ -211,10 +299,18 @@ impl Cluster for ApiServer {
         self.carry_out(write).boxed()
     }
 
-    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+    fn get<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
             let kind = self.resolve(gvk).await?;
-            let about = About { verb: "get", gvk, key: Some(key) };
+            let about = About {
+                verb: "get",
+                gvk,
+                key: Some(key),
+            };
             let path = kind.object_path(&Target::object(gvk.clone(), key.clone()));
             match self.read(&about, Method::GET, &path, None).await {
                 Ok(object) => Ok(Some(object)),
@@ -244,11 +340,19 @@ impl Kind {
 
     /// Returns the name as RBAC and the default finalizer have it: `webpages.sample.capstan.dev`.
     pub fn full_name(&self) -> String {
-        if self.gvk.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.gvk.group) }
+        if self.gvk.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.gvk.group)
+        }
     }
 
     fn object_path(&self, target: &Target) -> String {
-        let path = format!("{}/{}", self.path(target.key.namespace.as_deref()), target.key.name);
+        let path = format!(
+            "{}/{}",
+            self.path(target.key.namespace.as_deref()),
+            target.key.name
+        );
         match &target.subresource {
             Some(subresource) => format!("{path}/{subresource}"),
             None => path,
@@ -264,7 +368,11 @@ impl Kind {
 }
 
 fn group_path(gvk: &Gvk) -> String {
-    let prefix = if gvk.group.is_empty() { "/api" } else { "/apis" };
+    let prefix = if gvk.group.is_empty() {
+        "/api"
+    } else {
+        "/apis"
+    };
     format!("{prefix}/{}", gvk.api_version())
 }
 
@@ -274,7 +382,12 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 fn deletion_body(deletion: &Deletion) -> String {
-    let Deletion { propagation, uid, version, grace_seconds } = deletion;
+    let Deletion {
+        propagation,
+        uid,
+        version,
+        grace_seconds,
+    } = deletion;
     let policy = propagation.map(|p| match p {
         Propagation::Background => "Background",
         Propagation::Foreground => "Foreground",
@@ -290,7 +403,9 @@ fn deletion_body(deletion: &Deletion) -> String {
     set("gracePeriodSeconds", (*grace_seconds).into());
     if uid.is_some() || version.is_some() {
         let pairs = [("uid", uid), ("resourceVersion", version)];
-        let given = pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
+        let given = pairs
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
         set("preconditions", serde_json::Value::Object(given.collect()));
     }
     body.to_string()
@@ -310,11 +425,21 @@ fn word(verb: &Verb) -> &'static str {
 
 /// `FI-4`: a JSON patch whose test or path no longer holds (422) was made upon an old version.
 fn outdated(error: Error) -> Error {
-    if error.code == 422 { Error { reason: Reason::Conflict, ..error } } else { error }
+    if error.code == 422 {
+        Error {
+            reason: Reason::Conflict,
+            ..error
+        }
+    } else {
+        error
+    }
 }
 
 fn retry_after(response: &Response<Body>) -> Duration {
-    let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+    let header = response
+        .headers()
+        .get("retry-after")
+        .and_then(|value| value.to_str().ok());
     let seconds = header.and_then(|text| text.parse().ok()).unwrap_or(1);
     Duration::from_secs(seconds).min(Duration::from_secs(10))
 }
@@ -340,11 +465,19 @@ impl About<'_> {
             Some(key) => format!("{verb} {gvk} {key}: {text}"),
             None => format!("{verb} {gvk}: {text}"),
         };
-        Error { reason, code, message }
+        Error {
+            reason,
+            code,
+            message,
+        }
     }
 
     fn unreachable(&self, text: &dyn std::fmt::Display) -> Error {
-        self.error(Reason::Unreachable, 0, &format_args!("the API server can't be reached: {text}"))
+        self.error(
+            Reason::Unreachable,
+            0,
+            &format_args!("the API server can't be reached: {text}"),
+        )
     }
 
     fn invalid(&self, text: &dyn std::fmt::Display) -> Error {
@@ -352,16 +485,28 @@ impl About<'_> {
     }
 
     fn broken(&self, text: &dyn std::fmt::Display) -> Error {
-        self.error(Reason::Unreachable, 0, &format_args!("the API server's answer can't be read: {text}"))
+        self.error(
+            Reason::Unreachable,
+            0,
+            &format_args!("the API server's answer can't be read: {text}"),
+        )
     }
 
     /// Turns an answer that is no success into an error.
     async fn refused(&self, response: Response<Body>) -> Error {
         let status = response.status();
-        let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes)
+            .unwrap_or_default();
         let answer: Status = serde_json::from_slice(&body).unwrap_or_default();
-        let text = answer.message.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
-        let absent = text.contains("could not find the requested resource") || text == "404 page not found";
+        let text = answer
+            .message
+            .unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
+        let absent =
+            text.contains("could not find the requested resource") || text == "404 page not found";
         let reason = match status.as_u16() {
             404 if absent => Reason::UnknownKind,
             404 => Reason::Missing,
@@ -370,7 +515,11 @@ impl About<'_> {
             410 | 400..=499 => Reason::Rejected,
             _ => Reason::Unreachable,
         };
-        self.error(reason, status.as_u16(), &format_args!("{text} (HTTP {})", status.as_u16()))
+        self.error(
+            reason,
+            status.as_u16(),
+            &format_args!("{text} (HTTP {})", status.as_u16()),
+        )
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::cache::index::Pointer;
 use capstan_core::cluster::{Cluster, Error, Reason};
 use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::filter::{Filter, PrimaryFilter, UserFilter};
@@ -12,10 +13,9 @@ use capstan_core::manifest::{self, Namespaces};
 use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::queue::{Finished, Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
-use capstan_core::reconciler::{self, Controller, Ended, finalizer};
-use capstan_core::cache::index::Pointer;
-use capstan_core::source::{self, Role, Source};
 use capstan_core::reconciler::visit::{self, Flow};
+use capstan_core::reconciler::{self, Controller, Ended, finalizer};
+use capstan_core::source::{self, Role, Source};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -119,7 +119,11 @@ impl Handle {
             mode: Mode::Normal,
         };
         let phase = Mutex::new(Phase::Resolving("starting".to_owned()));
-        Self { name: Arc::clone(&spec.name), queue: Queue::new(policy), phase }
+        Self {
+            name: Arc::clone(&spec.name),
+            queue: Queue::new(policy),
+            phase,
+        }
     }
 
     /// Says why it is not ready; none if it is.
@@ -130,7 +134,10 @@ impl Handle {
             Phase::Stopped => "stopped".to_owned(),
             Phase::Running => return None,
         };
-        Some(Unready { what: format!("controller {}", self.name), why })
+        Some(Unready {
+            what: format!("controller {}", self.name),
+            why,
+        })
     }
 
     /// Returns its state for `/debug/controllers`.
@@ -168,7 +175,12 @@ impl Handle {
 }
 
 /// Runs a controller until `stop`, and returns when its last run has ended.
-pub async fn run(declared: Declared, handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: CancellationToken) {
+pub async fn run(
+    declared: Declared,
+    handle: Arc<Handle>,
+    neighbours: Arc<Neighbours>,
+    stop: CancellationToken,
+) {
     let bring_up = bring_up(declared, &handle, &neighbours);
     let controller = tokio::select! {
         controller = bring_up => controller,
@@ -182,12 +194,16 @@ pub async fn run(declared: Declared, handle: Arc<Handle>, neighbours: Arc<Neighb
         }
     };
     let metrics = neighbours.metrics.runs.of(&controller.spec.name);
-    let bounds = Bounds { concurrency: controller.spec.concurrency, drain: neighbours.drain };
+    let bounds = Bounds {
+        concurrency: controller.spec.concurrency,
+        drain: neighbours.drain,
+    };
     handle.set(Phase::Running);
     handle.queue.start(Instant::now());
     tracing::info!(primaries = handle.queue.len(), "controller started");
     let execute = move |ticket| execute(Arc::clone(&controller), ticket, metrics.clone());
     let drained = dispatcher::run(&handle.queue, bounds, stop.cancelled(), execute).await;
+    handle.queue.close();
     handle.set(Phase::Stopped);
     tracing::info!(aborted = drained.aborted, "controller stopped");
 }
@@ -197,7 +213,11 @@ async fn execute(controller: Arc<Controller>, ticket: Ticket, metrics: Controlle
     let started = Instant::now();
     metrics.start(ticket.retry().is_some());
     // An execution that is aborted or panics is counted too.
-    let counted = Counted { metrics: &metrics, started, succeeded: false };
+    let counted = Counted {
+        metrics: &metrics,
+        started,
+        succeeded: false,
+    };
     let Ended { finished, error } = reconciler::execute(controller, &ticket).await;
     let now = Instant::now();
     let what = ticket.finish(finished, now);
@@ -233,11 +253,22 @@ fn log(what: &What, error: Option<&str>, took: Duration) {
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
     match (what.outcome, error.unwrap_or("ended without a result")) {
         (Outcome::Succeeded, _) => tracing::debug!(?took, %next, "reconciled"),
-        (Outcome::Ignored, _) => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
-        (Outcome::Failed(Level::Debug), error) => tracing::debug!(%error, attempt, %next, "the run failed"),
-        (Outcome::Failed(Level::Info), error) => tracing::info!(%error, attempt, %next, "the run failed"),
-        (Outcome::Failed(Level::Warning), error) => tracing::warn!(%error, attempt, %next, "the run failed"),
-        (Outcome::Failed(Level::Error), error) => tracing::error!(%error, attempt, %next, "the run failed"),
+        (Outcome::Ignored, _) => tracing::debug!(
+            ?took,
+            "the run's outcome is ignored: the controller was stopped"
+        ),
+        (Outcome::Failed(Level::Debug), error) => {
+            tracing::debug!(%error, attempt, %next, "the run failed")
+        }
+        (Outcome::Failed(Level::Info), error) => {
+            tracing::info!(%error, attempt, %next, "the run failed")
+        }
+        (Outcome::Failed(Level::Warning), error) => {
+            tracing::warn!(%error, attempt, %next, "the run failed")
+        }
+        (Outcome::Failed(Level::Error), error) => {
+            tracing::error!(%error, attempt, %next, "the run failed")
+        }
     }
 }
 
@@ -246,7 +277,9 @@ fn next(next: &Next) -> String {
     match next {
         Next::AtOnce => "again at once: an event came meanwhile".to_owned(),
         Next::Retry(after) | Next::Resume(after) => format!("retried in {after:?}"),
-        Next::Exhausted(Some(after)) => format!("no retries left: again at the next event, or in {after:?}"),
+        Next::Exhausted(Some(after)) => {
+            format!("no retries left: again at the next event, or in {after:?}")
+        }
         Next::Exhausted(None) => "no retries left: again at the next event".to_owned(),
         Next::Again(after) => format!("again in {after:?}, as it asked"),
         Next::Idle(Some(after)) => format!("again at the next event, or in {after:?}"),
@@ -260,17 +293,27 @@ fn next(next: &Next) -> String {
 // === bringing up ===
 
 /// Waits for kinds, joins informers and waits for their caches.
-async fn bring_up(declared: Declared, handle: &Handle, neighbours: &Neighbours) -> Result<Arc<Controller>, visit::Error> {
+async fn bring_up(
+    declared: Declared,
+    handle: &Handle,
+    neighbours: &Neighbours,
+) -> Result<Arc<Controller>, visit::Error> {
     let kinds = resolve(&declared.spec, handle, &neighbours.api).await;
     handle.set(Phase::Filling);
     let metrics = neighbours.metrics.runs.of(&declared.spec.name);
     let finalizer = finalizer_name(&declared.spec, &kinds);
     let plan = plan(&declared, &kinds, &finalizer, neighbours);
     let mut memberships = Vec::new();
-    for Planned { source, scopes } in std::iter::once(&plan.primaries).chain(plan.secondaries.values()) {
+    for Planned { source, scopes } in
+        std::iter::once(&plan.primaries).chain(plan.secondaries.values())
+    {
         for (scope, kind) in scopes {
             let source = Arc::clone(source);
-            let subscriber = Subscriber { source, queue: handle.queue.clone(), metrics: metrics.clone() };
+            let subscriber = Subscriber {
+                source,
+                queue: handle.queue.clone(),
+                metrics: metrics.clone(),
+            };
             memberships.push(neighbours.pool.join(scope, kind, subscriber));
         }
     }
@@ -284,7 +327,10 @@ async fn bring_up(declared: Declared, handle: &Handle, neighbours: &Neighbours) 
 async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) -> Kinds {
     let sources = spec.sources.values().map(|source| &source.gvk);
     let dependents = spec.dependents().map(|(_, dependent)| &dependent.gvk);
-    let wanted: BTreeSet<_> = std::iter::once(&spec.primary).chain(sources).chain(dependents).collect();
+    let wanted: BTreeSet<_> = std::iter::once(&spec.primary)
+        .chain(sources)
+        .chain(dependents)
+        .collect();
     let mut pause = FIRST_PAUSE;
     loop {
         let mut kinds = Kinds::new();
@@ -318,7 +364,15 @@ async fn filled(mut state: watch::Receiver<State>, synced: impl Fn() -> bool) {
 
 /// `LC-3`
 fn finalizer_name(spec: &manifest::Controller, kinds: &Kinds) -> Arc<str> {
-    let default = || finalizer::default_name(&kinds.get(&spec.primary).map(Kind::full_name).unwrap_or_default()).into();
+    let default = || {
+        finalizer::default_name(
+            &kinds
+                .get(&spec.primary)
+                .map(Kind::full_name)
+                .unwrap_or_default(),
+        )
+        .into()
+    };
     spec.finalizer.clone().unwrap_or_else(default)
 }
 
@@ -326,17 +380,40 @@ fn finalizer_name(spec: &manifest::Controller, kinds: &Kinds) -> Arc<str> {
 /// dependents of one kind and mapping share it, so that an own write to one is known as such to the others.
 fn plan(declared: &Declared, kinds: &Kinds, finalizer: &Arc<str>, neighbours: &Neighbours) -> Plan {
     let spec = &declared.spec;
-    let scope_of = |gvk: &Gvk| kinds.get(gvk).map_or(ObjectScope::Namespaced, |kind| kind.scope);
-    let role = |mapper| Role::Secondary(Mapper::new(spec.primary.clone(), scope_of(&spec.primary), mapper));
+    let scope_of = |gvk: &Gvk| {
+        kinds
+            .get(gvk)
+            .map_or(ObjectScope::Namespaced, |kind| kind.scope)
+    };
+    let role = |mapper| {
+        Role::Secondary(Mapper::new(
+            spec.primary.clone(),
+            scope_of(&spec.primary),
+            mapper,
+        ))
+    };
     let planned = |watch: Watch<'_>, source: source::Spec| {
         let kind = kinds.get(watch.gvk).cloned();
-        let scopes = kind.into_iter().flat_map(|kind| watch.scopes(&kind, &neighbours.namespace)).collect();
-        Planned { source: Arc::new(Source::new(source)), scopes }
+        let scopes = kind
+            .into_iter()
+            .flat_map(|kind| watch.scopes(&kind, &neighbours.namespace))
+            .collect();
+        Planned {
+            source: Arc::new(Source::new(source)),
+            scopes,
+        }
     };
     let used = needs_finalizer(declared).then(|| Arc::clone(finalizer));
-    let built_in = PrimaryFilter { generation_aware: spec.generation_aware, finalizer: used };
+    let built_in = PrimaryFilter {
+        generation_aware: spec.generation_aware,
+        finalizer: used,
+    };
     let primaries = planned(
-        Watch { gvk: &spec.primary, namespaces: &spec.namespaces, labels: spec.label_selector.as_ref() },
+        Watch {
+            gvk: &spec.primary,
+            namespaces: &spec.namespaces,
+            labels: spec.label_selector.as_ref(),
+        },
         source::Spec {
             name: "primaries".into(),
             gvk: spec.primary.clone(),
@@ -348,33 +425,68 @@ fn plan(declared: &Declared, kinds: &Kinds, finalizer: &Arc<str>, neighbours: &N
     let mut secondaries = BTreeMap::<Arc<str>, Planned>::new();
     for (name, declared) in &spec.sources {
         let namespaces = declared.namespaces.as_ref().unwrap_or(&spec.namespaces);
-        let watch = Watch { gvk: &declared.gvk, namespaces, labels: declared.label_selector.as_ref() };
+        let watch = Watch {
+            gvk: &declared.gvk,
+            namespaces,
+            labels: declared.label_selector.as_ref(),
+        };
         let (gvk, role) = (declared.gvk.clone(), role(declared.mapper.clone()));
         let filter = Filter::secondary(UserFilter::default());
-        let source = source::Spec { name: Arc::clone(name), gvk, role, filter, indexes: pointers(&declared.indexes) };
+        let source = source::Spec {
+            name: Arc::clone(name),
+            gvk,
+            role,
+            filter,
+            indexes: pointers(&declared.indexes),
+        };
         secondaries.insert(Arc::clone(name), planned(watch, source));
     }
     let mut shared = BTreeMap::<Arc<str>, Arc<str>>::new();
     let mut kept = Vec::<(Gvk, manifest::Mapper, Arc<str>)>::new();
     for (name, dependent) in spec.dependents() {
         let mapper = mapping(dependent);
-        let known = kept.iter().find(|(gvk, other, _)| *gvk == dependent.gvk && *other == mapper);
-        if let Some(holder) = dependent.source.as_ref().or(known.map(|(_, _, holder)| holder)) {
+        let known = kept
+            .iter()
+            .find(|(gvk, other, _)| *gvk == dependent.gvk && *other == mapper);
+        if let Some(holder) = dependent
+            .source
+            .as_ref()
+            .or(known.map(|(_, _, holder)| holder))
+        {
             shared.insert(Arc::clone(name), Arc::clone(holder));
             continue;
         }
-        let watch = Watch { gvk: &dependent.gvk, namespaces: &spec.namespaces, labels: None };
-        let (gvk, filter) = (dependent.gvk.clone(), Filter::secondary(UserFilter::default()));
+        let watch = Watch {
+            gvk: &dependent.gvk,
+            namespaces: &spec.namespaces,
+            labels: None,
+        };
+        let (gvk, filter) = (
+            dependent.gvk.clone(),
+            Filter::secondary(UserFilter::default()),
+        );
         let indexes = BTreeMap::new();
-        let source = source::Spec { name: Arc::clone(name), gvk, role: role(mapper.clone()), filter, indexes };
+        let source = source::Spec {
+            name: Arc::clone(name),
+            gvk,
+            role: role(mapper.clone()),
+            filter,
+            indexes,
+        };
         secondaries.insert(Arc::clone(name), planned(watch, source));
         kept.push((dependent.gvk.clone(), mapper, Arc::clone(name)));
     }
-    Plan { primaries, secondaries, shared }
+    Plan {
+        primaries,
+        secondaries,
+        shared,
+    }
 }
 
 fn pointers(indexes: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Pointer> {
-    let parsed = indexes.iter().filter_map(|(name, text)| Some((Arc::clone(name), Pointer::parse(text).ok()?)));
+    let parsed = indexes
+        .iter()
+        .filter_map(|(name, text)| Some((Arc::clone(name), Pointer::parse(text).ok()?)));
     parsed.collect()
 }
 
@@ -389,7 +501,12 @@ fn mapping(dependent: &manifest::Dependent) -> manifest::Mapper {
 
 /// `DI-2`
 fn needs_finalizer(declared: &Declared) -> bool {
-    let deletable = declared.spec.workflow.dependents.values().any(manifest::Dependent::deletable);
+    let deletable = declared
+        .spec
+        .workflow
+        .dependents
+        .values()
+        .any(manifest::Dependent::deletable);
     deletable || declared.guest.exports().cleaner
 }
 
@@ -397,30 +514,61 @@ impl Watch<'_> {
     /// Returns one scope per namespace, or one for all (`IN-2`).
     fn scopes(&self, kind: &Kind, own: &Arc<str>) -> Vec<(Scope, Kind)> {
         let scope = |namespace: Option<Arc<str>>| {
-            let scope = Scope { gvk: self.gvk.clone(), namespace, labels: self.labels.cloned() };
+            let scope = Scope {
+                gvk: self.gvk.clone(),
+                namespace,
+                labels: self.labels.cloned(),
+            };
             (scope, kind.clone())
         };
         match self.namespaces {
             _ if kind.scope == ObjectScope::Cluster => vec![scope(None)],
             Namespaces::All => vec![scope(None)],
             Namespaces::Own => vec![scope(Some(Arc::clone(own)))],
-            Namespaces::Listed(names) => names.iter().map(|name| scope(Some(Arc::clone(name)))).collect(),
+            Namespaces::Listed(names) => names
+                .iter()
+                .map(|name| scope(Some(Arc::clone(name))))
+                .collect(),
         }
     }
 }
 
 /// Puts together what the runs need.
-fn assemble(declared: Declared, handle: &Handle, neighbours: &Neighbours, plan: Plan, finalizer: Arc<str>) -> Result<Controller, visit::Error> {
-    let Declared { spec, plugin, guest } = declared;
-    let Plan { primaries, secondaries, shared } = plan;
-    let mut secondaries: BTreeMap<_, _> = secondaries.into_iter().map(|(name, planned)| (name, planned.source)).collect();
+fn assemble(
+    declared: Declared,
+    handle: &Handle,
+    neighbours: &Neighbours,
+    plan: Plan,
+    finalizer: Arc<str>,
+) -> Result<Controller, visit::Error> {
+    let Declared {
+        spec,
+        plugin,
+        guest,
+    } = declared;
+    let Plan {
+        primaries,
+        secondaries,
+        shared,
+    } = plan;
+    let mut secondaries: BTreeMap<_, _> = secondaries
+        .into_iter()
+        .map(|(name, planned)| (name, planned.source))
+        .collect();
     for (name, holder) in shared {
         if let Some(source) = secondaries.get(&holder).cloned() {
             secondaries.insert(name, source);
         }
     }
-    let standalone = spec.standalone.iter().map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
-    let (recorder, name, gvk) = (neighbours.recorder.clone(), Arc::clone(&spec.name), spec.primary.clone());
+    let standalone = spec
+        .standalone
+        .iter()
+        .map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
+    let (recorder, name, gvk) = (
+        neighbours.recorder.clone(),
+        Arc::clone(&spec.name),
+        spec.primary.clone(),
+    );
     Ok(Controller {
         limits: plugin.limits,
         primaries: primaries.source,

@@ -79,13 +79,19 @@ impl Shared {
 
     fn before_list(&self) {
         for subscriber in &*self.subscribers.read() {
-            subscriber.source.before_list(self.scope.namespace.as_deref());
+            subscriber
+                .source
+                .before_list(self.scope.namespace.as_deref());
         }
     }
 
     fn after_list(&self) {
         for subscriber in &*self.subscribers.read() {
-            subscriber.tell(subscriber.source.after_list(self.scope.namespace.as_deref()));
+            subscriber.tell(
+                subscriber
+                    .source
+                    .after_list(self.scope.namespace.as_deref()),
+            );
         }
     }
 
@@ -108,9 +114,19 @@ impl Subscriber {
 }
 
 impl Informer {
-    pub(crate) fn new(shared: Arc<Shared>, api: Arc<ApiServer>, kind: Kind, writer: Writer) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        api: Arc<ApiServer>,
+        kind: Kind,
+        writer: Writer,
+    ) -> Self {
         let feed = Feed::new(api, kind, shared.scope.clone());
-        Self { shared, feed, writer, streaming: true }
+        Self {
+            shared,
+            feed,
+            writer,
+            streaming: true,
+        }
     }
 
     /// Runs until `stop`.
@@ -155,8 +171,15 @@ impl Informer {
         let mut listing = true;
         self.writer.start_list();
         if self.streaming {
-            let Self { shared, feed, writer, streaming } = self;
-            let streamed = feed.stream(&mut |item| take(shared, writer, &mut listing, item)).await;
+            let Self {
+                shared,
+                feed,
+                writer,
+                streaming,
+            } = self;
+            let streamed = feed
+                .stream(&mut |item| take(shared, writer, &mut listing, item))
+                .await;
             match streamed {
                 Err(error) if error.reason == Reason::Rejected && error.code != 410 => {
                     tracing::info!(kind = %shared.scope.gvk, %error, "the API server serves no streaming lists, using pages");
@@ -165,16 +188,28 @@ impl Informer {
                 ended => return ended,
             }
         }
-        let Self { shared, feed, writer, .. } = self;
-        feed.list(&mut |item| take(shared, writer, &mut listing, item)).await?;
+        let Self {
+            shared,
+            feed,
+            writer,
+            ..
+        } = self;
+        feed.list(&mut |item| take(shared, writer, &mut listing, item))
+            .await?;
         let version = self.writer.cache().version();
         self.watch(version).await
     }
 
     async fn watch(&mut self, from: Version) -> Result<End, Error> {
         self.shared.set(State::Watching);
-        let Self { shared, feed, writer, .. } = self;
-        feed.watch(from, &mut |item| take(shared, writer, &mut false, item)).await
+        let Self {
+            shared,
+            feed,
+            writer,
+            ..
+        } = self;
+        feed.watch(from, &mut |item| take(shared, writer, &mut false, item))
+            .await
     }
 }
 

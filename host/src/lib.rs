@@ -48,7 +48,10 @@ pub fn main(cli: Cli) -> ExitCode {
 }
 
 fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
     let done = runtime.block_on(task);
     // Runs that did not drain in time are not waited for.
     runtime.shutdown_background();
@@ -56,7 +59,10 @@ fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
 }
 
 fn print(text: &str) -> anyhow::Result<ExitCode> {
-    std::io::stdout().lock().write_all(text.as_bytes()).context("write to standard output")?;
+    std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -67,9 +73,14 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
 }
 
 fn version(output: Output) -> String {
-    let facts = serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "contract": plugin::CONTRACT });
+    let facts =
+        serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "contract": plugin::CONTRACT });
     match output {
-        Output::Table => format!("capstan {}\ncontract capstan:operator@{}\n", env!("CARGO_PKG_VERSION"), plugin::CONTRACT),
+        Output::Table => format!(
+            "capstan {}\ncontract capstan:operator@{}\n",
+            env!("CARGO_PKG_VERSION"),
+            plugin::CONTRACT
+        ),
         Output::Json => format!("{facts:#}\n"),
         Output::Yaml => serde_yaml::to_string(&facts).unwrap_or_default(),
     }

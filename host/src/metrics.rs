@@ -93,7 +93,8 @@ struct ByInformer {
 
 impl Default for Runs {
     fn default() -> Self {
-        let buckets = || Histogram::new([0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
+        let buckets =
+            || Histogram::new([0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
         Self {
             active: Family::default(),
             started: Family::default(),
@@ -110,8 +111,15 @@ impl Default for Runs {
 impl Runs {
     /// Returns the metrics of one controller.
     pub fn of(&self, controller: &str) -> ControllerRuns {
-        let label = ByController { controller: controller.to_owned() };
-        let event = |event| self.events.get_or_create_owned(&ByEvent { controller: controller.to_owned(), event });
+        let label = ByController {
+            controller: controller.to_owned(),
+        };
+        let event = |event| {
+            self.events.get_or_create_owned(&ByEvent {
+                controller: controller.to_owned(),
+                event,
+            })
+        };
         ControllerRuns {
             active: self.active.get_or_create_owned(&label),
             started: self.started.get_or_create_owned(&label),
@@ -126,15 +134,48 @@ impl Runs {
     }
 
     fn register(&self, registry: &mut Registry) {
-        registry.register("reconciliations_active", "Runs under way", self.active.clone());
-        registry.register("reconciliations_started", "Runs started", self.started.clone());
-        registry.register("reconciliations_success", "Runs that ended well", self.succeeded.clone());
-        registry.register("reconciliations_failure", "Runs that failed", self.failed.clone());
-        registry.register("reconciliations_retries", "Runs that were retries", self.retried.clone());
-        registry.register("events_received", "Events that reached a controller", self.events.clone());
+        registry.register(
+            "reconciliations_active",
+            "Runs under way",
+            self.active.clone(),
+        );
+        registry.register(
+            "reconciliations_started",
+            "Runs started",
+            self.started.clone(),
+        );
+        registry.register(
+            "reconciliations_success",
+            "Runs that ended well",
+            self.succeeded.clone(),
+        );
+        registry.register(
+            "reconciliations_failure",
+            "Runs that failed",
+            self.failed.clone(),
+        );
+        registry.register(
+            "reconciliations_retries",
+            "Runs that were retries",
+            self.retried.clone(),
+        );
+        registry.register(
+            "events_received",
+            "Events that reached a controller",
+            self.events.clone(),
+        );
         let help = "How long a run takes";
-        registry.register_with_unit("reconciliations_execution_duration", help, Unit::Seconds, self.duration.clone());
-        registry.register("custom_resources", "Primaries there are", self.primaries.clone());
+        registry.register_with_unit(
+            "reconciliations_execution_duration",
+            help,
+            Unit::Seconds,
+            self.duration.clone(),
+        );
+        registry.register(
+            "custom_resources",
+            "Primaries there are",
+            self.primaries.clone(),
+        );
     }
 }
 
@@ -162,14 +203,21 @@ impl ControllerRuns {
     pub fn finish(&self, took: Duration, succeeded: bool) {
         self.active.dec();
         self.duration.observe(took.as_secs_f64());
-        if succeeded { self.succeeded.inc() } else { self.failed.inc() };
+        if succeeded {
+            self.succeeded.inc()
+        } else {
+            self.failed.inc()
+        };
     }
 }
 
 impl Informers {
     /// Returns the metrics of one informer.
     pub fn of(&self, kind: &str, namespace: Option<&str>) -> InformerMetrics {
-        let label = ByInformer { kind: kind.to_owned(), namespace: namespace.unwrap_or_default().to_owned() };
+        let label = ByInformer {
+            kind: kind.to_owned(),
+            namespace: namespace.unwrap_or_default().to_owned(),
+        };
         InformerMetrics {
             objects: self.objects.get_or_create_owned(&label),
             synced: self.synced.get_or_create_owned(&label),
@@ -178,9 +226,21 @@ impl Informers {
     }
 
     fn register(&self, registry: &mut Registry) {
-        registry.register("informer_objects", "Objects in the cache", self.objects.clone());
-        registry.register("informer_synced", "1 once the cache is filled", self.synced.clone());
-        registry.register("informer_failures", "Lists and watches that failed", self.failures.clone());
+        registry.register(
+            "informer_objects",
+            "Objects in the cache",
+            self.objects.clone(),
+        );
+        registry.register(
+            "informer_synced",
+            "1 once the cache is filled",
+            self.synced.clone(),
+        );
+        registry.register(
+            "informer_failures",
+            "Lists and watches that failed",
+            self.failures.clone(),
+        );
     }
 }
 

@@ -40,9 +40,13 @@ pub struct Read {
 /// # Errors
 /// If a path does not exist or can't be read, or a folder has no manifest in it.
 pub fn read(source: &Source) -> anyhow::Result<Read> {
-    let mut read = Read { operators: Vec::new(), problems: Vec::new() };
+    let mut read = Read {
+        operators: Vec::new(),
+        problems: Vec::new(),
+    };
     for file in files(&source.manifests)? {
-        let text = fs::read_to_string(&file).with_context(|| format!("read manifest {}", file.display()))?;
+        let text = fs::read_to_string(&file)
+            .with_context(|| format!("read manifest {}", file.display()))?;
         match manifest::parse(&text, &file) {
             Ok(operators) => read.operators.extend(operators),
             Err(errors) => read.problems.push((file, errors.to_string())),
@@ -61,20 +65,37 @@ pub fn read(source: &Source) -> anyhow::Result<Read> {
 /// # Errors
 /// As [`read`]; also if no manifest is valid, or the machine can run no component at all.
 pub async fn load(source: &Source) -> anyhow::Result<Loaded> {
-    let Read { operators, problems } = read(source)?;
+    let Read {
+        operators,
+        problems,
+    } = read(source)?;
     for (_, problem) in &problems {
         tracing::error!("{problem}");
     }
-    anyhow::ensure!(problems.is_empty() || !operators.is_empty(), "no manifest is valid:\n{}", joined(&problems));
-    let broken = problems.into_iter().map(|(file, why)| Unready { what: format!("manifest {}", file.display()), why });
-    let mut loaded = Loaded { broken: broken.collect(), controllers: Vec::new(), operators };
+    anyhow::ensure!(
+        problems.is_empty() || !operators.is_empty(),
+        "no manifest is valid:\n{}",
+        joined(&problems)
+    );
+    let broken = problems.into_iter().map(|(file, why)| Unready {
+        what: format!("manifest {}", file.display()),
+        why,
+    });
+    let mut loaded = Loaded {
+        broken: broken.collect(),
+        controllers: Vec::new(),
+        operators,
+    };
     let engine = engine(&loaded.operators)?;
     let cache = code_cache(source);
     for operator in &loaded.operators {
         let (plugins, failed) = plugins(&engine, &cache, operator).await;
         for (name, why) in failed {
             tracing::error!(plugin = %name, error = %why, "the plugin can't be used; its controllers don't start");
-            loaded.broken.push(Unready { what: format!("plugin {name}"), why });
+            loaded.broken.push(Unready {
+                what: format!("plugin {name}"),
+                why,
+            });
         }
         loaded.controllers.extend(declared(operator, &plugins));
     }
@@ -86,15 +107,22 @@ pub async fn load(source: &Source) -> anyhow::Result<Loaded> {
 /// # Errors
 /// If no component can run on this machine.
 pub fn engine(operators: &[Operator]) -> anyhow::Result<Engine> {
-    let limits = operators.iter().flat_map(|operator| operator.plugins.values()).map(|plugin| &plugin.limits);
+    let limits = operators
+        .iter()
+        .flat_map(|operator| operator.plugins.values())
+        .map(|plugin| &plugin.limits);
     Engine::new(Pool::of(limits)).context("start the engine for components")
 }
 
 /// Returns the folder that the command line names for compiled code, or the usual one.
 pub fn code_cache(source: &Source) -> CodeCache {
     let usual = || {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-        cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache"))).map(|cache| cache.join("capstan/code"))
+        let cache = std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|folder| folder.is_absolute());
+        cache
+            .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
+            .map(|cache| cache.join("capstan/code"))
     };
     match source.code_cache.clone().or_else(usual) {
         Some(folder) => CodeCache::at(&folder),
@@ -123,7 +151,11 @@ fn declared(operator: &Operator, loaded: &BTreeMap<Arc<str>, Plugin>) -> Vec<Dec
     let controllers = operator.controllers.values().filter_map(|spec| {
         let plugin = operator.plugins.get(&spec.plugin)?.clone();
         let guest = Arc::new(loaded.get(&spec.plugin)?.clone()) as Arc<dyn Guest>;
-        Some(Declared { spec: spec.clone(), plugin, guest })
+        Some(Declared {
+            spec: spec.clone(),
+            plugin,
+            guest,
+        })
     });
     controllers.collect()
 }
@@ -136,9 +168,17 @@ fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             files.push(path.clone());
             continue;
         }
-        let entries = fs::read_dir(path).with_context(|| format!("read folder {}", path.display()))?;
-        let mut found: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_yaml(path)).collect();
-        anyhow::ensure!(!found.is_empty(), "folder {} has no *.yaml or *.yml file", path.display());
+        let entries =
+            fs::read_dir(path).with_context(|| format!("read folder {}", path.display()))?;
+        let mut found: Vec<_> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| is_yaml(path))
+            .collect();
+        anyhow::ensure!(
+            !found.is_empty(),
+            "folder {} has no *.yaml or *.yml file",
+            path.display()
+        );
         found.sort();
         files.extend(found);
     }
@@ -146,9 +186,14 @@ fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn is_yaml(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+    path.extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 fn joined(problems: &[(PathBuf, String)]) -> String {
-    problems.iter().map(|(_, problem)| problem.as_str()).collect::<Vec<_>>().join("\n")
+    problems
+        .iter()
+        .map(|(_, problem)| problem.as_str())
+        .collect::<Vec<_>>()
+        .join("\n")
 }

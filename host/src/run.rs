@@ -31,7 +31,10 @@ pub async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen().context("listen for signals")?;
     let stop = CancellationToken::new();
     let loaded = operators::load(&args.source).await?;
-    anyhow::ensure!(!loaded.controllers.is_empty() || !loaded.broken.is_empty(), "the manifests declare no controller");
+    anyhow::ensure!(
+        !loaded.controllers.is_empty() || !loaded.broken.is_empty(),
+        "the manifests declare no controller"
+    );
     let drained = tokio::select! {
         biased;
         () = signals.run(stop.clone()) => return Ok(ExitCode::from(ABORTED)),
@@ -41,14 +44,22 @@ pub async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: &args::Run, loaded: Loaded, stop: CancellationToken) -> anyhow::Result<()> {
-    let Loaded { operators, controllers, broken } = loaded;
+    let Loaded {
+        operators,
+        controllers,
+        broken,
+    } = loaded;
     let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
     let api = Arc::new(ApiServer::new(client, managers(&operators)));
     let metrics = Arc::new(Metrics::default());
     let (recorder, writer) = recorder::recorder(Arc::clone(&api), identity());
     let informers_stop = CancellationToken::new();
     let neighbours = Arc::new(Neighbours {
-        pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), informers_stop.clone()),
+        pool: Pool::new(
+            Arc::clone(&api),
+            Arc::clone(&metrics),
+            informers_stop.clone(),
+        ),
         api,
         metrics: Arc::clone(&metrics),
         recorder,
@@ -62,10 +73,15 @@ async fn serve(args: &args::Run, loaded: Loaded, stop: CancellationToken) -> any
         let handle = Arc::new(Handle::new(&declared.spec));
         handles.push(Arc::clone(&handle));
         let span = tracing::info_span!("controller", controller = %declared.spec.name);
-        running.spawn(controller::run(declared, handle, Arc::clone(&neighbours), stop.clone()).instrument(span));
+        running.spawn(
+            controller::run(declared, handle, Arc::clone(&neighbours), stop.clone())
+                .instrument(span),
+        );
     }
     let pages = pages(Arc::new(handles), Arc::clone(&neighbours), broken, &metrics);
-    let server = Server::bind(args.listen, pages).await.with_context(|| format!("listen on {}", args.listen))?;
+    let server = Server::bind(args.listen, pages)
+        .await
+        .with_context(|| format!("listen on {}", args.listen))?;
     tracing::info!(address = %server.address()?, "serving probes and metrics");
     let server_stop = CancellationToken::new();
     let server = tokio::spawn(server.run(server_stop.clone()));
@@ -84,8 +100,14 @@ async fn serve(args: &args::Run, loaded: Loaded, stop: CancellationToken) -> any
 }
 
 /// Returns a client, and the namespace that the daemon lives in.
-async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Result<(kube::Client, String)> {
-    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+async fn connect(
+    file: Option<PathBuf>,
+    context: Option<String>,
+) -> anyhow::Result<(kube::Client, String)> {
+    let options = KubeConfigOptions {
+        context,
+        ..KubeConfigOptions::default()
+    };
     let mut config = match (file, &options.context) {
         (Some(file), _) => {
             let kubeconfig = Kubeconfig::read_from(&file).with_context(|| format!("read kubeconfig {}", file.display()))?;
@@ -109,29 +131,55 @@ async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Resu
 }
 
 fn managers(operators: &[Operator]) -> Managers {
-    let controllers = operators.iter().flat_map(|operator| operator.controllers.values());
+    let controllers = operators
+        .iter()
+        .flat_map(|operator| operator.controllers.values());
     Managers::new(controllers.map(|controller| &*controller.field_manager))
 }
 
 /// Who the daemon is: the name of its pod or host (`LE-2`).
 fn identity() -> String {
-    std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "capstan".to_owned())
+    std::env::var("HOSTNAME")
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "capstan".to_owned())
 }
 
-fn pages(handles: Arc<Vec<Arc<Handle>>>, neighbours: Arc<Neighbours>, broken: Vec<Unready>, metrics: &Arc<Metrics>) -> Pages {
+fn pages(
+    handles: Arc<Vec<Arc<Handle>>>,
+    neighbours: Arc<Neighbours>,
+    broken: Vec<Unready>,
+    metrics: &Arc<Metrics>,
+) -> Pages {
     let (described, pool) = (Arc::clone(&handles), Arc::downgrade(&neighbours));
     let neighbours = Arc::downgrade(&neighbours);
     let unready = move || {
         let controllers = handles.iter().filter_map(|handle| handle.unready());
-        let informers = neighbours.upgrade().map(|neighbours| neighbours.pool.states()).unwrap_or_default();
-        let failing = informers.into_iter().filter_map(|(scope, state, _)| match state {
-            State::Failing(why) => Some(Unready { what: format!("informer {scope}"), why }),
-            State::Listing | State::Watching => None,
-        });
-        broken.iter().cloned().chain(controllers).chain(failing).collect()
+        let informers = neighbours
+            .upgrade()
+            .map(|neighbours| neighbours.pool.states())
+            .unwrap_or_default();
+        let failing = informers
+            .into_iter()
+            .filter_map(|(scope, state, _)| match state {
+                State::Failing(why) => Some(Unready {
+                    what: format!("informer {scope}"),
+                    why,
+                }),
+                State::Listing | State::Watching => None,
+            });
+        broken
+            .iter()
+            .cloned()
+            .chain(controllers)
+            .chain(failing)
+            .collect()
     };
     let controllers = move || {
-        let informers = pool.upgrade().map(|neighbours| neighbours.pool.states()).unwrap_or_default();
+        let informers = pool
+            .upgrade()
+            .map(|neighbours| neighbours.pool.states())
+            .unwrap_or_default();
         let informers = informers.into_iter().map(|(scope, state, objects)| {
             let (state, why) = match state {
                 State::Listing => ("listing", None),
@@ -145,5 +193,9 @@ fn pages(handles: Arc<Vec<Arc<Handle>>>, neighbours: Arc<Neighbours>, broken: Ve
             "informers": informers.collect::<Vec<_>>(),
         })
     };
-    Pages { unready: Box::new(unready), controllers: Box::new(controllers), registry: metrics.registry() }
+    Pages {
+        unready: Box::new(unready),
+        controllers: Box::new(controllers),
+        registry: metrics.registry(),
+    }
 }

@@ -18,7 +18,10 @@ impl Signals {
     /// # Errors
     /// If the operating system refuses.
     pub fn listen() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     /// Cancels `stop` at the first signal and returns at the second.

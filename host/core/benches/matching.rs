@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     missing_docs,
     reason = "a benchmark may fail loudly"
 )]
@@ -9,6 +10,7 @@
 use capstan_core::dependent::managed_fields::{self, Comparison, Part};
 use capstan_core::dependent::{compare_applied, diff};
 use capstan_core::guest::MatchResult;
+use capstan_core::manifest::GenericMatching;
 use capstan_core::object::{Gvk, Managers, Object};
 use divan::{Bencher, black_box};
 use serde_json::Value;
@@ -89,5 +91,5 @@ fn reading_the_answer(bencher: Bencher<'_, '_>) {
 fn trees_by_differences(bencher: Bencher<'_, '_>) {
     let Case { object, desired } = case();
     let actual = object.tree().unwrap();
-    bencher.bench(|| diff::compare(black_box(&actual), &desired, &Default::default()));
+    bencher.bench(|| diff::compare(black_box(&actual), &desired, &GenericMatching::default()));
 }

@@ -131,7 +131,11 @@ pub trait Cluster: Send + Sync + 'static {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>>;
 
     /// Returns the object as the API server has it now; none if it does not exist.
-    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>>;
+    fn get<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, Error>>;
 
     /// Returns whether objects of this kind live in a namespace; none if the kind is not known. Answered from what
     /// discovery has found before, without a request.
@@ -141,12 +145,20 @@ pub trait Cluster: Send + Sync + 'static {
 impl Target {
     /// Returns an object itself.
     pub fn object(gvk: Gvk, key: ObjectRef) -> Self {
-        Self { gvk, key, subresource: None }
+        Self {
+            gvk,
+            key,
+            subresource: None,
+        }
     }
 
     /// Returns the status of an object.
     pub fn status(gvk: Gvk, key: ObjectRef) -> Self {
-        Self { gvk, key, subresource: Some("status".into()) }
+        Self {
+            gvk,
+            key,
+            subresource: Some("status".into()),
+        }
     }
 }
 
@@ -184,6 +196,10 @@ impl Verb {
 impl Deletion {
     /// Returns the deletion of exactly the version that was seen.
     pub fn of_version(uid: &str, version: Version) -> Self {
-        Self { uid: Some(uid.to_owned()), version: Some(version.to_string()), ..Self::default() }
+        Self {
+            uid: Some(uid.to_owned()),
+            version: Some(version.to_string()),
+            ..Self::default()
+        }
     }
 }

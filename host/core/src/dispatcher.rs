@@ -51,7 +51,7 @@ where
             biased;
             () = &mut stop => break,
             Some(end) = executions.join_next() => report(end),
-            ticket = queue.next(), if executions.len() < bounds.concurrency => {
+            ticket = queue.next(), if executions.len() < bounds.concurrency.max(1) => {
                 let Some(ticket) = ticket else { break };
                 let span = tracing::info_span!("execution", key = %ticket.key());
                 let execute = Arc::clone(&execute);

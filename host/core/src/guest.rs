@@ -27,7 +27,10 @@ pub trait Guest: Send + Sync + 'static {
 
 /// Which interfaces a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "one fact per optional interface")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one fact per optional interface"
+)]
 pub struct Exports {
     /// `reconciler`
     pub reconciler: bool,
@@ -56,9 +59,16 @@ pub trait Session: Send + Sync {
         failed: &'a FailureInfo,
     ) -> BoxFuture<'a, Result<ErrorControl, Failure>>;
     /// Returns the object that a dependent should be.
-    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>>;
+    fn desired<'a>(
+        &'a self,
+        name: &'a str,
+        primary: &'a str,
+    ) -> BoxFuture<'a, Result<String, Failure>>;
     /// Says whether a dependent is as desired, in the component's own way.
-    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>>;
+    fn matches<'a>(
+        &'a self,
+        question: MatchQuestion<'a>,
+    ) -> BoxFuture<'a, Result<MatchResult, Failure>>;
     /// Says whether a condition is met for a dependent.
     fn is_met<'a>(
         &'a self,
@@ -240,11 +250,18 @@ pub trait Run: Send + Sync + 'static {
     /// Writes, and returns the object as it is then.
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>>;
     /// Deletes.
-    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>>;
+    fn remove(
+        &self,
+        target: ObjectTarget,
+        deletion: Deletion,
+    ) -> BoxFuture<'_, Result<(), CallError>>;
     /// Adds a finalizer to the primary (none = the controller's), and returns the primary as it is then.
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
     /// Removes a finalizer from the primary (none = the controller's), and returns the primary as it is then.
-    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
+    fn remove_finalizer(
+        &self,
+        finalizer: Option<String>,
+    ) -> BoxFuture<'_, Result<String, CallError>>;
     /// Compares without writing.
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError>;
     /// Runs a workflow or a dependent by hand.
@@ -254,7 +271,12 @@ pub trait Run: Send + Sync + 'static {
     /// Returns a value kept for the run or the primary.
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String>;
     /// Sets or removes (none) a value kept for the run or the primary.
-    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError>;
+    fn set_memo(
+        &self,
+        lifetime: Lifetime,
+        key: &str,
+        value: Option<String>,
+    ) -> Result<(), CallError>;
     /// Records a Kubernetes Event about the primary. Never waits, never fails (`ER-6`).
     fn publish(&self, event: Event);
 }
@@ -562,13 +584,20 @@ pub enum CallReason {
 impl Failure {
     /// Returns a failure of the daemon's own making.
     pub fn other(message: impl Into<String>) -> Self {
-        Self { cause: Cause::Other, message: message.into() }
+        Self {
+            cause: Cause::Other,
+            message: message.into(),
+        }
     }
 }
 
 impl CallError {
     /// Returns a refusal that the API server had no part in.
     pub fn new(reason: CallReason, message: impl Into<String>) -> Self {
-        Self { reason, code: 0, message: message.into() }
+        Self {
+            reason,
+            code: 0,
+            message: message.into(),
+        }
     }
 }

@@ -369,7 +369,11 @@ impl Default for Retry {
 
 impl Default for Manage {
     fn default() -> Self {
-        Self { create: true, update: true, delete: true }
+        Self {
+            create: true,
+            update: true,
+            delete: true,
+        }
     }
 }
 
@@ -386,7 +390,9 @@ impl Default for MappingKeys {
 impl Capabilities {
     /// Whether the manifest permits `verb` on `gvk`.
     pub fn permit(&self, gvk: &Gvk, verb: Permission) -> bool {
-        self.kubernetes.get(gvk).is_some_and(|verbs| verbs.contains(&verb))
+        self.kubernetes
+            .get(gvk)
+            .is_some_and(|verbs| verbs.contains(&verb))
     }
 }
 
@@ -418,7 +424,10 @@ impl Dependent {
 impl Controller {
     /// Returns all dependents with their names, those of standalone workflows too.
     pub fn dependents(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
-        let standalone = self.standalone.values().flat_map(|workflow| &workflow.dependents);
+        let standalone = self
+            .standalone
+            .values()
+            .flat_map(|workflow| &workflow.dependents);
         self.workflow.dependents.iter().chain(standalone)
     }
 }

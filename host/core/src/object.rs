@@ -145,12 +145,18 @@ pub enum Error {
 impl ObjectRef {
     /// Returns the key of an object in a namespace.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
-        Self { namespace: Some(namespace.into()), name: name.into() }
+        Self {
+            namespace: Some(namespace.into()),
+            name: name.into(),
+        }
     }
 
     /// Returns the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
-        Self { namespace: None, name: name.into() }
+        Self {
+            namespace: None,
+            name: name.into(),
+        }
     }
 }
 
@@ -180,10 +186,17 @@ impl Gvk {
     /// ```
     pub fn parse(api_version: &str, kind: &str) -> Result<Self, Error> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        if version.is_empty() || version.contains('/') || (group.is_empty() && api_version.contains('/')) {
+        if version.is_empty()
+            || version.contains('/')
+            || (group.is_empty() && api_version.contains('/'))
+        {
             return Err(Error::ApiVersion(api_version.to_owned()));
         }
-        Ok(Self { group: group.into(), version: version.into(), kind: kind.into() })
+        Ok(Self {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+        })
     }
 
     /// Returns group and version as objects state them: `v1`, `apps/v1`.
@@ -211,7 +224,9 @@ impl Version {
     /// # Errors
     /// [`Error::Version`] for anything but a decimal number.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        text.parse().map(Self).map_err(|_| Error::Version(text.to_owned()))
+        text.parse()
+            .map(Self)
+            .map_err(|_| Error::Version(text.to_owned()))
     }
 }
 
@@ -265,7 +280,10 @@ impl Object {
                 text
             }
         };
-        Ok(Self(Arc::new(Inner { header, json: json.into_boxed_str() })))
+        Ok(Self(Arc::new(Inner {
+            header,
+            json: json.into_boxed_str(),
+        })))
     }
 
     /// Returns the JSON text, without managedFields.
@@ -303,13 +321,17 @@ impl Object {
             #[serde(borrow, default)]
             metadata: Tags<'a>,
         }
-        serde_json::from_str::<Body<'_>>(&self.0.json).unwrap_or_default().metadata
+        serde_json::from_str::<Body<'_>>(&self.0.json)
+            .unwrap_or_default()
+            .metadata
     }
 
     /// Returns what the field manager `manager` has applied to the object, or to its subresource.
     pub fn share(&self, manager: &str, subresource: Option<&str>) -> Option<&Share> {
         let mut shares = self.0.header.shares.iter();
-        shares.find(|s| s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource)
+        shares.find(|s| {
+            s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource
+        })
     }
 
     /// Whether two values are the same object in memory.
@@ -357,7 +379,9 @@ impl Change {
     /// Returns the object as it is, or was last seen.
     pub fn object(&self) -> &Object {
         match self {
-            Self::Added(object) | Self::Updated { new: object, .. } | Self::Deleted { last: object, .. } => object,
+            Self::Added(object)
+            | Self::Updated { new: object, .. }
+            | Self::Deleted { last: object, .. } => object,
         }
     }
 }
@@ -426,24 +450,45 @@ struct ShareView<'a> {
 impl View<'_> {
     fn header(&self, managers: &Managers) -> Result<Header, Error> {
         let meta = &self.metadata;
-        let name = meta.name.as_ref().filter(|name| !name.0.is_empty()).ok_or(Error::Nameless)?;
+        let name = meta
+            .name
+            .as_ref()
+            .filter(|name| !name.0.is_empty())
+            .ok_or(Error::Nameless)?;
         let namespace = meta.namespace.as_ref().filter(|text| !text.0.is_empty());
         let version = match &meta.resource_version {
             Some(text) if !text.0.is_empty() => Version::parse(&text.0)?,
             _ => Version::default(),
         };
-        let owners = meta.owner_references.iter().flatten().map(OwnerView::owner).collect();
+        let owners = meta
+            .owner_references
+            .iter()
+            .flatten()
+            .map(OwnerView::owner)
+            .collect();
         let shares = match meta.managed_fields {
             Some(raw) => shares(raw, managers)?,
             None => Box::default(),
         };
         Ok(Header {
-            key: ObjectRef { namespace: namespace.map(|text| (&*text.0).into()), name: (&*name.0).into() },
-            uid: meta.uid.as_ref().map(|text| (&*text.0).into()).unwrap_or_default(),
+            key: ObjectRef {
+                namespace: namespace.map(|text| (&*text.0).into()),
+                name: (&*name.0).into(),
+            },
+            uid: meta
+                .uid
+                .as_ref()
+                .map(|text| (&*text.0).into())
+                .unwrap_or_default(),
             version,
             generation: meta.generation,
             deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.iter().flatten().map(|text| (&*text.0).into()).collect(),
+            finalizers: meta
+                .finalizers
+                .iter()
+                .flatten()
+                .map(|text| (&*text.0).into())
+                .collect(),
             owners,
             shares,
         })
@@ -468,7 +513,10 @@ fn shares(raw: &RawValue, managers: &Managers) -> Result<Box<[Share]>, Error> {
         managers.contains(&manager).then(|| Share {
             manager: (&*manager).into(),
             applied: entry.operation.is_some_and(|text| text.0 == "Apply"),
-            subresource: entry.subresource.filter(|t| !t.0.is_empty()).map(|text| (&*text.0).into()),
+            subresource: entry
+                .subresource
+                .filter(|t| !t.0.is_empty())
+                .map(|text| (&*text.0).into()),
             fields: entry.fields_v1.map_or("{}", RawValue::get).into(),
         })
     });
@@ -481,11 +529,21 @@ fn cut<'a>(json: &'a str, value: &str) -> (&'a str, &'a str) {
     let start = value.as_ptr().addr() - json.as_ptr().addr();
     let (before, rest) = json.split_at(start);
     let after = rest.get(value.len()..).unwrap_or_default();
-    let before = before.trim_end().strip_suffix(':').unwrap_or(before).trim_end();
-    let before = before.strip_suffix("\"managedFields\"").unwrap_or(before).trim_end();
+    let before = before
+        .trim_end()
+        .strip_suffix(':')
+        .unwrap_or(before)
+        .trim_end();
+    let before = before
+        .strip_suffix("\"managedFields\"")
+        .unwrap_or(before)
+        .trim_end();
     match before.strip_suffix(',') {
         Some(before) => (before, after),
-        None => (before, after.trim_start().strip_prefix(',').unwrap_or(after)),
+        None => (
+            before,
+            after.trim_start().strip_prefix(',').unwrap_or(after),
+        ),
     }
 }
 
@@ -502,22 +560,47 @@ mod tests {
         let ours = r#"{"manager":"web","operation":"Apply","fieldsV1":{"f:data":{}}}"#;
         let foreign = r#"{"manager":"kubectl","operation":"Update","fieldsV1":{"f:x":{}}}"#;
         for (before, after) in [
-            (format!(r#"{{"metadata":{{"name":"a","managedFields":[{ours},{foreign}]}},"data":{{}}}}"#), r#"{"metadata":{"name":"a"},"data":{}}"#),
-            (format!(r#"{{"metadata":{{"managedFields":[{ours}],"name":"a"}}}}"#), r#"{"metadata":{"name":"a"}}"#),
-            (format!(r#"{{"metadata":{{"name":"a", "managedFields" : [{ours}] , "uid":"u"}}}}"#), r#"{"metadata":{"name":"a" , "uid":"u"}}"#),
+            (
+                format!(
+                    r#"{{"metadata":{{"name":"a","managedFields":[{ours},{foreign}]}},"data":{{}}}}"#
+                ),
+                r#"{"metadata":{"name":"a"},"data":{}}"#,
+            ),
+            (
+                format!(r#"{{"metadata":{{"managedFields":[{ours}],"name":"a"}}}}"#),
+                r#"{"metadata":{"name":"a"}}"#,
+            ),
+            (
+                format!(r#"{{"metadata":{{"name":"a", "managedFields" : [{ours}] , "uid":"u"}}}}"#),
+                r#"{"metadata":{"name":"a" , "uid":"u"}}"#,
+            ),
         ] {
             let with_type = before.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1);
             let object = Object::parse(&with_type, &config_map(), &Managers::new(["web"])).unwrap();
-            assert_eq!(object.json(), after.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1));
-            assert_eq!(&*object.share("web", None).unwrap().fields, r#"{"f:data":{}}"#);
+            assert_eq!(
+                object.json(),
+                after.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1)
+            );
+            assert_eq!(
+                &*object.share("web", None).unwrap().fields,
+                r#"{"f:data":{}}"#
+            );
             assert_eq!(object.header().shares.len(), 1);
         }
     }
 
     #[test]
     fn an_item_of_a_list_gets_its_kind() {
-        let object = Object::parse(r#"{"metadata":{"name":"a"}}"#, &config_map(), &Managers::default()).unwrap();
-        assert_eq!(object.json(), r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#);
+        let object = Object::parse(
+            r#"{"metadata":{"name":"a"}}"#,
+            &config_map(),
+            &Managers::default(),
+        )
+        .unwrap();
+        assert_eq!(
+            object.json(),
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#
+        );
     }
 
     #[test]
@@ -529,7 +612,10 @@ mod tests {
         let object = Object::parse(json, &config_map(), &Managers::default()).unwrap();
         let header = object.header();
         assert_eq!(header.key, ObjectRef::namespaced("n", "a"));
-        assert_eq!((header.version, header.generation, header.deleting), (Version(42), Some(3), true));
+        assert_eq!(
+            (header.version, header.generation, header.deleting),
+            (Version(42), Some(3), true)
+        );
         assert!(header.has_finalizer("x.dev/f") && !header.has_finalizer("y"));
         assert_eq!(&*header.owners[0].uid, "u-2");
         assert_eq!(object.tags().labels["app"].0, "a");
@@ -539,11 +625,22 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused() {
         for (json, text) in [
-            ("[]", "not a Kubernetes object: invalid length 0, expected struct View with 3 elements at line 1 column 2"),
+            (
+                "[]",
+                "not a Kubernetes object: invalid length 0, expected struct View with 3 elements at line 1 column 2",
+            ),
             (r#"{"metadata":{}}"#, "an object without metadata.name"),
-            (r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#, "resourceVersion \"x\" is not a decimal number"),
+            (
+                r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#,
+                "resourceVersion \"x\" is not a decimal number",
+            ),
         ] {
-            assert_eq!(Object::parse(json, &config_map(), &Managers::default()).unwrap_err().to_string(), text);
+            assert_eq!(
+                Object::parse(json, &config_map(), &Managers::default())
+                    .unwrap_err()
+                    .to_string(),
+                text
+            );
         }
     }
 

@@ -10,8 +10,8 @@ use crate::cluster::{self, Cluster, Deletion, Reason, Target, Verb, Write};
 use crate::dependent::managed_fields::Part;
 use crate::dependent::{compare_applied, diff, managed_fields};
 use crate::guest::{
-    CallError, CallReason, CompareQuestion, Comparison, MatchResult, ObjectTarget, WriteMode, WriteOptions,
-    WriteRequest, WriteVerb,
+    CallError, CallReason, CompareQuestion, Comparison, MatchResult, ObjectTarget, WriteMode,
+    WriteOptions, WriteRequest, WriteVerb,
 };
 use crate::manifest::GenericMatching;
 use crate::object::{Gvk, Object, ObjectRef, Scope};
@@ -56,7 +56,11 @@ enum Body {
 ///
 /// # Errors
 /// As [`CallReason`] says.
-pub async fn write(desk: &Desk<'_>, primary: &Object, request: WriteRequest) -> Result<String, CallError> {
+pub async fn write(
+    desk: &Desk<'_>,
+    primary: &Object,
+    request: WriteRequest,
+) -> Result<String, CallError> {
     let request = read(request)?;
     check_scope(desk, &request.target)?;
     let source = source(desk, &request, primary)?;
@@ -64,16 +68,28 @@ pub async fn write(desk: &Desk<'_>, primary: &Object, request: WriteRequest) -> 
     if let (Some(by), Some((actual, tree))) = (request.compare, &actual)
         && matches(desk, &request, by, actual, tree)?
     {
-        return Ok(actual.as_ref().map_or_else(|| tree.to_string(), |object| object.json().to_owned()));
+        return Ok(actual
+            .as_ref()
+            .map_or_else(|| tree.to_string(), |object| object.json().to_owned()));
     }
     let Some(write) = compose(desk, &request, actual.as_ref().map(|(_, tree)| tree))? else {
         return Ok(actual.map_or_else(String::new, |(_, tree)| tree.to_string()));
     };
-    let filtered = matches!(request.mode, WriteMode::MatchAndFilter | WriteMode::Optimistic | WriteMode::ForceFilter);
+    let filtered = matches!(
+        request.mode,
+        WriteMode::MatchAndFilter | WriteMode::Optimistic | WriteMode::ForceFilter
+    );
     let tell = |notices| tell(desk.queue, notices);
-    let window = source.filter(|_| filtered).map(|source| source.begin(request.target.key.clone(), tell));
+    let window = source
+        .filter(|_| filtered)
+        .map(|source| source.begin(request.target.key.clone(), tell));
     let answer = desk.cluster.write(write).await.map_err(refused)?;
-    let answer = answer.ok_or_else(|| CallError::new(CallReason::Other, "the API server answered without an object"))?;
+    let answer = answer.ok_or_else(|| {
+        CallError::new(
+            CallReason::Other,
+            "the API server answered without an object",
+        )
+    })?;
     match (window, source) {
         (Some(window), _) => window.wrote(answer.clone()),
         (None, Some(source)) if request.mode == WriteMode::CacheOnly => source.put(answer.clone()),
@@ -99,11 +115,22 @@ pub fn tell(queue: &Queue, notices: Vec<Notice>) {
 ///
 /// # Errors
 /// As [`CallReason`] says; an object that is gone is none.
-pub async fn remove(desk: &Desk<'_>, target: ObjectTarget, deletion: Deletion) -> Result<(), CallError> {
+pub async fn remove(
+    desk: &Desk<'_>,
+    target: ObjectTarget,
+    deletion: Deletion,
+) -> Result<(), CallError> {
     let target = Target::object(target.gvk, target.key);
     check_scope(desk, &target)?;
     let gvk = target.gvk.clone();
-    let left = desk.cluster.write(Write { target, verb: Verb::Delete(deletion) }).await.map_err(refused)?;
+    let left = desk
+        .cluster
+        .write(Write {
+            target,
+            verb: Verb::Delete(deletion),
+        })
+        .await
+        .map_err(refused)?;
     if let Some(left) = left {
         for source in sources(desk, &gvk) {
             source.put(left.clone());
@@ -117,37 +144,70 @@ pub async fn remove(desk: &Desk<'_>, target: ObjectTarget, deletion: Deletion) -
 /// # Errors
 /// `invalid` if one is not JSON; `missing` for [`Comparison::Applied`] if the object is in no cache, so that nobody
 /// knows what is ours.
-pub fn compare(desk: &Desk<'_>, primary: &Object, question: &CompareQuestion) -> Result<MatchResult, CallError> {
-    let CompareQuestion { by, actual, desired, ignore } = question;
+pub fn compare(
+    desk: &Desk<'_>,
+    primary: &Object,
+    question: &CompareQuestion,
+) -> Result<MatchResult, CallError> {
+    let CompareQuestion {
+        by,
+        actual,
+        desired,
+        ignore,
+    } = question;
     let (actual, desired) = (json(actual, "actual")?, json(desired, "desired")?);
-    let ignored = GenericMatching { ignore: ignore.iter().map(|p| p.as_str().into()).collect(), ..Default::default() };
+    let ignored = GenericMatching {
+        ignore: ignore.iter().map(|p| p.as_str().into()).collect(),
+        ..Default::default()
+    };
     match by {
-        Comparison::ByVerb => Err(CallError::new(CallReason::Invalid, "by-verb needs a write; name a comparison")),
+        Comparison::ByVerb => Err(CallError::new(
+            CallReason::Invalid,
+            "by-verb needs a write; name a comparison",
+        )),
         Comparison::Generic => Ok(diff::compare(&actual, &desired, &ignored)),
         Comparison::StatusOnly => Ok(diff::compare_status(&actual, &desired, ignore)),
         Comparison::Equality => Ok(diff::compare_all(&actual, &desired, ignore)),
         Comparison::Applied => {
             let target = named(&desired)?;
             let cached = cached(desk, primary, &target).ok_or_else(|| {
-                let message = format!("{} {} is in no cache: nobody knows which fields are ours", target.gvk, target.key);
+                let message = format!(
+                    "{} {} is in no cache: nobody knows which fields are ours",
+                    target.gvk, target.key
+                );
                 CallError::new(CallReason::Missing, message)
             })?;
             let fields = cached.share(desk.manager, None).map(|share| &*share.fields);
             let part = Part::Object;
-            let question = managed_fields::Comparison { fields, actual: &actual, desired: &desired, part, ignore };
-            managed_fields::compare(&question).map_err(|e| CallError::new(CallReason::Other, e.to_string()))
+            let question = managed_fields::Comparison {
+                fields,
+                actual: &actual,
+                desired: &desired,
+                part,
+                ignore,
+            };
+            managed_fields::compare(&question)
+                .map_err(|e| CallError::new(CallReason::Other, e.to_string()))
         }
     }
 }
 
 /// Whether an apply of `document` would change nothing: our share of the object, or of its subresource, equals it.
-pub fn is_applied(actual: &Object, document: &Value, manager: &str, subresource: Option<&str>) -> bool {
+pub fn is_applied(
+    actual: &Object,
+    document: &Value,
+    manager: &str,
+    subresource: Option<&str>,
+) -> bool {
     let part = match subresource {
         None => Part::Object,
         Some("status") => Part::Status,
         Some(_) => return false,
     };
-    matches!(compare_applied(actual, document, manager, part), Ok(MatchResult::Matches))
+    matches!(
+        compare_applied(actual, document, manager, part),
+        Ok(MatchResult::Matches)
+    )
 }
 
 /// Says of an API server's refusal what the contract calls it.
@@ -159,7 +219,11 @@ pub fn refused(error: cluster::Error) -> CallError {
         Reason::Unreachable => CallReason::Unreachable,
         Reason::Invalid => CallReason::Invalid,
     };
-    CallError { reason, code: error.code, message: error.message }
+    CallError {
+        reason,
+        code: error.code,
+        message: error.message,
+    }
 }
 
 // === reading a request ===
@@ -167,27 +231,54 @@ pub fn refused(error: cluster::Error) -> CallError {
 fn read(request: WriteRequest) -> Result<Request, CallError> {
     let WriteRequest { verb, options } = request;
     let (target, verb) = match verb {
-        WriteVerb::Create(text) => document(&text).map(|(target, tree)| (target, Body::Create(tree)))?,
-        WriteVerb::Apply(text) => document(&text).map(|(target, tree)| (target, Body::Apply(tree)))?,
-        WriteVerb::Update(text) => document(&text).map(|(target, tree)| (target, Body::Update(tree)))?,
-        WriteVerb::Edit(text) => document(&text).map(|(target, tree)| (target, Body::Edit(tree)))?,
+        WriteVerb::Create(text) => {
+            document(&text).map(|(target, tree)| (target, Body::Create(tree)))?
+        }
+        WriteVerb::Apply(text) => {
+            document(&text).map(|(target, tree)| (target, Body::Apply(tree)))?
+        }
+        WriteVerb::Update(text) => {
+            document(&text).map(|(target, tree)| (target, Body::Update(tree)))?
+        }
+        WriteVerb::Edit(text) => {
+            document(&text).map(|(target, tree)| (target, Body::Edit(tree)))?
+        }
         WriteVerb::JsonPatch(target, text) => {
-            let patch = serde_json::from_str(&text).map_err(|e| invalid(format!("not a JSON patch: {e}")))?;
+            let patch = serde_json::from_str(&text)
+                .map_err(|e| invalid(format!("not a JSON patch: {e}")))?;
             (target, Body::JsonPatch(patch))
         }
-        WriteVerb::MergePatch(target, text) => (target, Body::MergePatch(json(&text, "the patch")?)),
+        WriteVerb::MergePatch(target, text) => {
+            (target, Body::MergePatch(json(&text, "the patch")?))
+        }
     };
     let subresource = options.subresource.as_deref().map(Into::into);
-    let target = Target { gvk: target.gvk, key: target.key, subresource };
+    let target = Target {
+        gvk: target.gvk,
+        key: target.key,
+        subresource,
+    };
     let (mode, compare) = treatment(&verb, &target, &options)?;
     if mode == WriteMode::Optimistic && !verb.carries_version() {
-        return Err(invalid("mode optimistic needs a resourceVersion in the document, or a test of it in the patch"));
+        return Err(invalid(
+            "mode optimistic needs a resourceVersion in the document, or a test of it in the patch",
+        ));
     }
-    Ok(Request { target, verb, mode, compare, options })
+    Ok(Request {
+        target,
+        verb,
+        mode,
+        compare,
+        options,
+    })
 }
 
 /// `RO-4`, `RO-6`: mode and comparison, as asked for or as is usual for the verb.
-fn treatment(verb: &Body, target: &Target, options: &WriteOptions) -> Result<(WriteMode, Option<Comparison>), CallError> {
+fn treatment(
+    verb: &Body,
+    target: &Target,
+    options: &WriteOptions,
+) -> Result<(WriteMode, Option<Comparison>), CallError> {
     let create = matches!(verb, Body::Create(_));
     if create && (options.compare_by.is_some() || options.mode == WriteMode::MatchAndFilter) {
         return Err(invalid("there is nothing to compare a creation with"));
@@ -199,16 +290,29 @@ fn treatment(verb: &Body, target: &Target, options: &WriteOptions) -> Result<(Wr
         (mode, _) => mode,
     };
     let compared = matches!(options.mode, WriteMode::Usual | WriteMode::MatchAndFilter) && !create;
-    let compare = options.compare_by.or(compared.then_some(Comparison::ByVerb));
+    let compare = options
+        .compare_by
+        .or(compared.then_some(Comparison::ByVerb));
     let status = target.subresource.as_deref() == Some("status");
     let by_verb = match verb {
         Body::Update(_) if status => Comparison::StatusOnly,
         Body::Apply(_) => Comparison::Applied,
         Body::Update(_) => Comparison::Generic,
         // Patches are compared by what they would lead to.
-        Body::Create(_) | Body::Edit(_) | Body::JsonPatch(_) | Body::MergePatch(_) => Comparison::Equality,
+        Body::Create(_) | Body::Edit(_) | Body::JsonPatch(_) | Body::MergePatch(_) => {
+            Comparison::Equality
+        }
     };
-    Ok((mode, compare.map(|by| if by == Comparison::ByVerb { by_verb } else { by })))
+    Ok((
+        mode,
+        compare.map(|by| {
+            if by == Comparison::ByVerb {
+                by_verb
+            } else {
+                by
+            }
+        }),
+    ))
 }
 
 fn document(text: &str) -> Result<(ObjectTarget, Value), CallError> {
@@ -218,10 +322,19 @@ fn document(text: &str) -> Result<(ObjectTarget, Value), CallError> {
 
 /// Returns the object that a document is about.
 fn named(tree: &Value) -> Result<ObjectTarget, CallError> {
-    let text = |pointer: &str| tree.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let needed = |pointer: &str| text(pointer).ok_or_else(|| invalid(format!("the object lacks {pointer}")));
-    let gvk = Gvk::parse(needed("/apiVersion")?, needed("/kind")?).map_err(|e| invalid(e.to_string()))?;
-    let key = ObjectRef { namespace: text("/metadata/namespace").map(Into::into), name: needed("/metadata/name")?.into() };
+    let text = |pointer: &str| {
+        tree.pointer(pointer)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let needed =
+        |pointer: &str| text(pointer).ok_or_else(|| invalid(format!("the object lacks {pointer}")));
+    let gvk =
+        Gvk::parse(needed("/apiVersion")?, needed("/kind")?).map_err(|e| invalid(e.to_string()))?;
+    let key = ObjectRef {
+        namespace: text("/metadata/namespace").map(Into::into),
+        name: needed("/metadata/name")?.into(),
+    };
     Ok(ObjectTarget { gvk, key })
 }
 
@@ -235,8 +348,14 @@ fn invalid(message: impl Into<String>) -> CallError {
 
 fn check_scope(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
     match (desk.cluster.scope(&target.gvk), &target.key.namespace) {
-        (Some(Scope::Namespaced), None) => Err(invalid(format!("{} lives in a namespace: name it", target.gvk))),
-        (Some(Scope::Cluster), Some(_)) => Err(invalid(format!("{} lives in no namespace: leave it out", target.gvk))),
+        (Some(Scope::Namespaced), None) => Err(invalid(format!(
+            "{} lives in a namespace: name it",
+            target.gvk
+        ))),
+        (Some(Scope::Cluster), Some(_)) => Err(invalid(format!(
+            "{} lives in no namespace: leave it out",
+            target.gvk
+        ))),
         _ => Ok(()),
     }
 }
@@ -244,11 +363,17 @@ fn check_scope(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
 impl Body {
     fn carries_version(&self) -> bool {
         match self {
-            Self::Create(tree) | Self::Apply(tree) | Self::Update(tree) | Self::Edit(tree) | Self::MergePatch(tree) => {
-                tree.pointer("/metadata/resourceVersion").is_some_and(Value::is_string)
-            }
+            Self::Create(tree)
+            | Self::Apply(tree)
+            | Self::Update(tree)
+            | Self::Edit(tree)
+            | Self::MergePatch(tree) => tree
+                .pointer("/metadata/resourceVersion")
+                .is_some_and(Value::is_string),
             Self::JsonPatch(patch) => patch.iter().any(|step| match step {
-                json_patch::PatchOperation::Test(test) => test.path.as_str() == "/metadata/resourceVersion",
+                json_patch::PatchOperation::Test(test) => {
+                    test.path.as_str() == "/metadata/resourceVersion"
+                }
                 _ => false,
             }),
         }
@@ -263,31 +388,58 @@ fn sources<'a>(desk: &Desk<'a>, gvk: &Gvk) -> Vec<&'a Arc<Source>> {
 }
 
 /// `RO-2`: the source that a write concerns; none in mode `plain`.
-fn source<'a>(desk: &Desk<'a>, request: &Request, primary: &Object) -> Result<Option<&'a Arc<Source>>, CallError> {
+fn source<'a>(
+    desk: &Desk<'a>,
+    request: &Request,
+    primary: &Object,
+) -> Result<Option<&'a Arc<Source>>, CallError> {
     if request.mode == WriteMode::Plain {
         return Ok(None);
     }
     if let Some(name) = &request.options.source {
-        let found = desk.secondaries.get(&**name).filter(|source| source.spec().gvk == request.target.gvk);
-        let missing = || CallError::new(CallReason::Missing, format!("no source {name:?} watches {}", request.target.gvk));
+        let found = desk
+            .secondaries
+            .get(&**name)
+            .filter(|source| source.spec().gvk == request.target.gvk);
+        let missing = || {
+            CallError::new(
+                CallReason::Missing,
+                format!("no source {name:?} watches {}", request.target.gvk),
+            )
+        };
         return found.map(Some).ok_or_else(missing);
     }
     let found = sources(desk, &request.target.gvk);
     match found.as_slice() {
         [] => {
-            let message = format!("no source watches {}; mode plain writes it all the same", request.target.gvk);
+            let message = format!(
+                "no source watches {}; mode plain writes it all the same",
+                request.target.gvk
+            );
             Err(CallError::new(CallReason::Missing, message))
         }
         [source] => Ok(Some(source)),
         // The primary of the run is a primary, whatever else watches the kind.
-        [first, ..] if Arc::ptr_eq(first, desk.primaries) && request.target.key == *primary.key() => Ok(Some(first)),
-        several => Ok(several.iter().find(|source| source.get(&request.target.key).is_some()).or(several.first()).copied()),
+        [first, ..]
+            if Arc::ptr_eq(first, desk.primaries) && request.target.key == *primary.key() =>
+        {
+            Ok(Some(first))
+        }
+        several => Ok(several
+            .iter()
+            .find(|source| source.get(&request.target.key).is_some())
+            .or(several.first())
+            .copied()),
     }
 }
 
 fn cached(desk: &Desk<'_>, primary: &Object, target: &ObjectTarget) -> Option<Object> {
-    let found = sources(desk, &target.gvk).into_iter().filter_map(|source| source.get(&target.key));
-    found.max_by_key(Object::version).or_else(|| (*primary.key() == target.key).then(|| primary.clone()))
+    let found = sources(desk, &target.gvk)
+        .into_iter()
+        .filter_map(|source| source.get(&target.key));
+    found
+        .max_by_key(Object::version)
+        .or_else(|| (*primary.key() == target.key).then(|| primary.clone()))
 }
 
 /// The object to compare with: given, or cached.
@@ -297,7 +449,9 @@ fn actual(request: &Request, source: Option<&Arc<Source>>) -> Result<Option<Actu
     let cached = source.and_then(|source| source.get(&request.target.key));
     let tree = match (&request.options.actual, &cached) {
         (Some(text), _) => json(text, "actual")?,
-        (None, Some(object)) => object.tree().map_err(|e| CallError::new(CallReason::Other, e.to_string()))?,
+        (None, Some(object)) => object
+            .tree()
+            .map_err(|e| CallError::new(CallReason::Other, e.to_string()))?,
         (None, None) => return Ok(None),
     };
     Ok(Some((cached, tree)))
@@ -305,7 +459,13 @@ fn actual(request: &Request, source: Option<&Arc<Source>>) -> Result<Option<Actu
 
 // === comparing and composing ===
 
-fn matches(desk: &Desk<'_>, request: &Request, by: Comparison, cached: &Option<Object>, actual: &Value) -> Result<bool, CallError> {
+fn matches(
+    desk: &Desk<'_>,
+    request: &Request,
+    by: Comparison,
+    cached: &Option<Object>,
+    actual: &Value,
+) -> Result<bool, CallError> {
     let desired = match &request.verb {
         Body::Create(_) => return Ok(false),
         Body::Apply(tree) | Body::Update(tree) | Body::Edit(tree) => tree.clone(),
@@ -325,7 +485,9 @@ fn matches(desk: &Desk<'_>, request: &Request, by: Comparison, cached: &Option<O
     let verdict = match by {
         Comparison::Applied => {
             let subresource = request.target.subresource.as_deref();
-            return Ok(cached.as_ref().is_some_and(|object| is_applied(object, &desired, desk.manager, subresource)));
+            return Ok(cached
+                .as_ref()
+                .is_some_and(|object| is_applied(object, &desired, desk.manager, subresource)));
         }
         Comparison::StatusOnly => diff::compare_status(actual, &desired, &[] as &[&str]),
         Comparison::Generic => diff::compare(actual, &desired, &GenericMatching::default()),
@@ -335,25 +497,55 @@ fn matches(desk: &Desk<'_>, request: &Request, by: Comparison, cached: &Option<O
 }
 
 /// Returns what is sent; none for an edit that changes nothing.
-fn compose(desk: &Desk<'_>, request: &Request, actual: Option<&Value>) -> Result<Option<Write>, CallError> {
+fn compose(
+    desk: &Desk<'_>,
+    request: &Request,
+    actual: Option<&Value>,
+) -> Result<Option<Write>, CallError> {
     let manager = Arc::clone(desk.manager);
     let verb = match &request.verb {
-        Body::Create(tree) => Verb::Create { body: tree.to_string(), manager },
-        Body::Apply(tree) => Verb::Apply { body: tree.to_string(), manager },
-        Body::Update(tree) => Verb::Replace { body: tree.to_string(), manager },
-        Body::MergePatch(tree) => Verb::MergePatch { body: tree.to_string(), manager },
-        Body::JsonPatch(patch) => Verb::JsonPatch { body: text(patch)?, manager },
+        Body::Create(tree) => Verb::Create {
+            body: tree.to_string(),
+            manager,
+        },
+        Body::Apply(tree) => Verb::Apply {
+            body: tree.to_string(),
+            manager,
+        },
+        Body::Update(tree) => Verb::Replace {
+            body: tree.to_string(),
+            manager,
+        },
+        Body::MergePatch(tree) => Verb::MergePatch {
+            body: tree.to_string(),
+            manager,
+        },
+        Body::JsonPatch(patch) => Verb::JsonPatch {
+            body: text(patch)?,
+            manager,
+        },
         Body::Edit(tree) => {
-            let missing = || CallError::new(CallReason::Missing, format!("{} is in no cache: nothing to edit", request.target.key));
+            let missing = || {
+                CallError::new(
+                    CallReason::Missing,
+                    format!("{} is in no cache: nothing to edit", request.target.key),
+                )
+            };
             let actual = actual.ok_or_else(missing)?;
             let patch = json_patch::diff(actual, tree);
             if patch.0.is_empty() {
                 return Ok(None);
             }
-            Verb::JsonPatch { body: text(&patch)?, manager }
+            Verb::JsonPatch {
+                body: text(&patch)?,
+                manager,
+            }
         }
     };
-    Ok(Some(Write { target: request.target.clone(), verb }))
+    Ok(Some(Write {
+        target: request.target.clone(),
+        verb,
+    }))
 }
 
 fn text(patch: &json_patch::Patch) -> Result<String, CallError> {

@@ -595,6 +595,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_waiter_without_any_key_learns_that_the_queue_is_closed() {
+        let queue = running();
+        let close = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            queue.close();
+        };
+        assert!(tokio::join!(queue.next(), close).0.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_ticket_that_is_dropped_counts_as_a_failure() {
         // EP-14, EP-20
         let (queue, start) = (running(), Instant::now());

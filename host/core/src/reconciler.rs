@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::cluster::{self, Cluster, Reason};
 use crate::guest::{
-    Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin, Guest, NextStep, RetryInfo,
-    RunInfo, Session, UpdateControl,
+    Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin, Guest,
+    NextStep, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest;
 use crate::object::Object;
@@ -90,9 +90,15 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
     };
     match decision::decide(primary.header(), controller.used_finalizer()) {
         Decision::Nothing => Ended::DONE,
-        Decision::AddFinalizer => match controller.add_finalizer(&primary, &controller.finalizer).await {
+        Decision::AddFinalizer => match controller
+            .add_finalizer(&primary, &controller.finalizer)
+            .await
+        {
             Ok(_) => Ended::DONE,
-            Err(error) => Ended::failed(format!("adding the finalizer: {error}"), error.is_conflict()),
+            Err(error) => Ended::failed(
+                format!("adding the finalizer: {error}"),
+                error.is_conflict(),
+            ),
         },
         Decision::Reconcile => reconcile(controller, primary, ticket).await,
         Decision::Cleanup => cleanup(controller, primary, ticket).await,
@@ -100,7 +106,11 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
 }
 
 async fn reconcile(controller: Arc<Controller>, primary: Object, ticket: &Ticket) -> Ended {
-    let run = Context::new(Arc::clone(&controller), primary, run_info(&controller, ticket));
+    let run = Context::new(
+        Arc::clone(&controller),
+        primary,
+        run_info(&controller, ticket),
+    );
     let session = controller.guest.open(run.shared());
     match attempt(&run, &*session).await {
         Ok(control) => Ended::again(outcome::reschedule(control.reschedule)),
@@ -112,18 +122,32 @@ async fn reconcile(controller: Arc<Controller>, primary: Object, ticket: &Ticket
 async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateControl, Failed> {
     let controller = &run.controller;
     if controller.workflow.is_managed() {
-        visit::managed(run, session, Mode::Reconcile).await.map_err(Failed::of_workflow)?;
+        visit::managed(run, session, Mode::Reconcile)
+            .await
+            .map_err(Failed::of_workflow)?;
     }
-    let control = session.reconcile(run.primary.json()).await.map_err(Failed::of_guest)?;
-    let planned = outcome::writes(&control.update, &run.primary, &controller.manner()).map_err(Failed::of_guest)?;
+    let control = session
+        .reconcile(run.primary.json())
+        .await
+        .map_err(Failed::of_guest)?;
+    let planned = outcome::writes(&control.update, &run.primary, &controller.manner())
+        .map_err(Failed::of_guest)?;
     for write in planned {
-        controller.write_primary(write).await.map_err(|error| Failed::of_write(&error))?;
+        controller
+            .write_primary(write)
+            .await
+            .map_err(|error| Failed::of_write(&error))?;
     }
     Ok(control)
 }
 
 /// Asks the guest what a failed run leaves behind (EC rules).
-async fn handle(run: &Arc<Context>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
+async fn handle(
+    run: &Arc<Context>,
+    session: &dyn Session,
+    failed: Failed,
+    ticket: &Ticket,
+) -> Ended {
     let controller = &run.controller;
     if !controller.guest.exports().error_handler {
         return Ended::failed(failed.message, failed.conflict);
@@ -152,7 +176,9 @@ async fn handle(run: &Arc<Context>, session: &dyn Session, failed: Failed, ticke
         NextStep::Retry => Ended::handled(failed.message),
         // EC-5: no retry means dealt with, as a success.
         NextStep::Stop => Ended::well(Finished::NoRetry { again: None }),
-        NextStep::Reschedule(after) => Ended::well(Finished::NoRetry { again: outcome::reschedule(Some(after)) }),
+        NextStep::Reschedule(after) => Ended::well(Finished::NoRetry {
+            again: outcome::reschedule(Some(after)),
+        }),
     }
 }
 
@@ -170,7 +196,9 @@ async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
     for write in planned {
         match controller.write_primary(write).await {
             Ok(()) => {}
-            Err(error) if error.is_conflict() && !retry.last => tracing::debug!(%error, "error status not written"),
+            Err(error) if error.is_conflict() && !retry.last => {
+                tracing::debug!(%error, "error status not written")
+            }
             Err(error) if !retry.last => tracing::warn!(%error, "error status not written"),
             Err(error) => tracing::error!(%error, "error status not written"),
         }
@@ -178,7 +206,11 @@ async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
 }
 
 async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) -> Ended {
-    let run = Context::new(Arc::clone(&controller), primary, run_info(&controller, ticket));
+    let run = Context::new(
+        Arc::clone(&controller),
+        primary,
+        run_info(&controller, ticket),
+    );
     let session = controller.guest.open(run.shared());
     let cleaner = controller.guest.exports().cleaner;
     let mut complete = true;
@@ -189,17 +221,27 @@ async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) 
             Err(failed) => return Ended::failed(Failed::of_workflow(failed).message, false),
         }
     }
-    let control = if cleaner { session.cleanup(run.primary.json()).await } else { Ok(DeleteControl::RemoveFinalizer) };
+    let control = if cleaner {
+        session.cleanup(run.primary.json()).await
+    } else {
+        Ok(DeleteControl::RemoveFinalizer)
+    };
     match control {
         Err(failure) => Ended::failed(failure.message, false),
         Ok(DeleteControl::KeepFinalizer(after)) => Ended::again(outcome::reschedule(after)),
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
-        Ok(DeleteControl::RemoveFinalizer) => match controller.remove_finalizer(&run.primary, &controller.finalizer).await {
+        Ok(DeleteControl::RemoveFinalizer) => match controller
+            .remove_finalizer(&run.primary, &controller.finalizer)
+            .await
+        {
             Ok(_) => {
                 controller.memory.forget(run.primary.key());
                 Ended::FINALIZER_REMOVED
             }
-            Err(error) => Ended::failed(format!("removing the finalizer: {error}"), error.is_conflict()),
+            Err(error) => Ended::failed(
+                format!("removing the finalizer: {error}"),
+                error.is_conflict(),
+            ),
         },
     }
 }
@@ -214,7 +256,6 @@ fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
     }
 }
 
-
 // === impl Controller ===
 
 impl Controller {
@@ -226,7 +267,11 @@ impl Controller {
 
     /// Whether the managed workflow has something that it deletes itself (`DR-5`).
     fn deletes_dependents(&self) -> bool {
-        self.spec.workflow.dependents.values().any(manifest::Dependent::deletable)
+        self.spec
+            .workflow
+            .dependents
+            .values()
+            .any(manifest::Dependent::deletable)
     }
 
     /// Returns how this controller writes to its primaries.
@@ -254,29 +299,56 @@ impl Controller {
     async fn write_primary(&self, planned: outcome::Planned) -> Result<(), cluster::Error> {
         let outcome::Planned { write, applied } = planned;
         let key = write.target.key.clone();
-        let slot: Arc<str> = if write.target.subresource.is_some() { "(status)" } else { "(object)" }.into();
+        let slot: Arc<str> = if write.target.subresource.is_some() {
+            "(status)"
+        } else {
+            "(object)"
+        }
+        .into();
         let document = self.memory.hash(write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
             let known = Verdict::of(document, &now);
             if self.memory.verdict(&key, &slot).as_ref() == Some(&known) {
                 return Ok(());
             }
-            if operations::is_applied(&now, applied, &self.spec.field_manager, write.target.subresource.as_deref()) {
+            if operations::is_applied(
+                &now,
+                applied,
+                &self.spec.field_manager,
+                write.target.subresource.as_deref(),
+            ) {
                 self.memory.keep_verdict(&key, &slot, known);
                 return Ok(());
             }
         }
         if let Some(object) = self.cluster.write(write).await? {
-            self.memory.keep_verdict(&key, &slot, Verdict::of(document, &object));
+            self.memory
+                .keep_verdict(&key, &slot, Verdict::of(document, &object));
             self.primaries.put(object);
         }
         Ok(())
     }
 
     /// Adds a finalizer to a primary and returns the primary as it is then (`FI-1`, `FI-2`).
-    pub(crate) async fn add_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Object, cluster::Error> {
-        let apply = if self.spec.server_side_apply { finalizer::Apply::Yes } else { finalizer::Apply::No };
-        let plan = |now: &Object| finalizer::add(now, &self.spec.primary, finalizer, &self.spec.field_manager, apply);
+    pub(crate) async fn add_finalizer(
+        &self,
+        primary: &Object,
+        finalizer: &str,
+    ) -> Result<Object, cluster::Error> {
+        let apply = if self.spec.server_side_apply {
+            finalizer::Apply::Yes
+        } else {
+            finalizer::Apply::No
+        };
+        let plan = |now: &Object| {
+            finalizer::add(
+                now,
+                &self.spec.primary,
+                finalizer,
+                &self.spec.field_manager,
+                apply,
+            )
+        };
         let done = self.until_no_conflict(primary, plan).await?;
         if let Some(now) = &done {
             self.primaries.put(now.clone());
@@ -285,9 +357,17 @@ impl Controller {
     }
 
     /// Removes a finalizer; its own event causes no run. Returns what is left of the primary (`FI-3`).
-    pub(crate) async fn remove_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Option<Object>, cluster::Error> {
-        let window = self.primaries.begin(primary.key().clone(), |notices| tell(&self.queue, notices));
-        let plan = |now: &Object| finalizer::remove(now, &self.spec.primary, finalizer, &self.spec.field_manager);
+    pub(crate) async fn remove_finalizer(
+        &self,
+        primary: &Object,
+        finalizer: &str,
+    ) -> Result<Option<Object>, cluster::Error> {
+        let window = self
+            .primaries
+            .begin(primary.key().clone(), |notices| tell(&self.queue, notices));
+        let plan = |now: &Object| {
+            finalizer::remove(now, &self.spec.primary, finalizer, &self.spec.field_manager)
+        };
         let left = self.until_no_conflict(primary, plan).await?;
         if let Some(left) = &left {
             window.wrote(left.clone());
@@ -303,7 +383,9 @@ impl Controller {
     ) -> Result<Option<Object>, cluster::Error> {
         let mut now = primary.clone();
         for _ in 1..finalizer::TRIES {
-            let Some(write) = plan(&now) else { return Ok(Some(now)) };
+            let Some(write) = plan(&now) else {
+                return Ok(Some(now));
+            };
             match self.cluster.write(write).await {
                 Ok(object) => return Ok(object),
                 Err(error) if error.reason == Reason::Missing => return Ok(None),
@@ -314,7 +396,9 @@ impl Controller {
                 },
             }
         }
-        let Some(write) = plan(&now) else { return Ok(Some(now)) };
+        let Some(write) = plan(&now) else {
+            return Ok(Some(now));
+        };
         self.cluster.write(write).await
     }
 }
@@ -326,23 +410,42 @@ impl Ended {
     const DONE: Self = Self::well(Finished::DONE);
 
     /// Done, and only the deletion event is awaited.
-    const FINALIZER_REMOVED: Self = Self::well(Finished::Done { finalizer_removed: true, again: None });
+    const FINALIZER_REMOVED: Self = Self::well(Finished::Done {
+        finalizer_removed: true,
+        again: None,
+    });
 
     const fn well(finished: Finished) -> Self {
-        Self { finished, error: None }
+        Self {
+            finished,
+            error: None,
+        }
     }
 
     fn again(again: Option<Duration>) -> Self {
-        Self::well(Finished::Done { finalizer_removed: false, again })
+        Self::well(Finished::Done {
+            finalizer_removed: false,
+            again,
+        })
     }
 
     fn failed(error: String, conflict: bool) -> Self {
-        let failure = if conflict { queue::Failure::Conflict } else { queue::Failure::Unhandled };
-        Self { finished: Finished::Failed(failure), error: Some(error) }
+        let failure = if conflict {
+            queue::Failure::Conflict
+        } else {
+            queue::Failure::Unhandled
+        };
+        Self {
+            finished: Finished::Failed(failure),
+            error: Some(error),
+        }
     }
 
     fn handled(error: String) -> Self {
-        Self { finished: Finished::Failed(queue::Failure::Handled), error: Some(error) }
+        Self {
+            finished: Finished::Failed(queue::Failure::Handled),
+            error: Some(error),
+        }
     }
 }
 
@@ -357,19 +460,36 @@ impl Failed {
             Cause::OutOfMemory => FailureOrigin::OutOfMemory,
             Cause::Other => FailureOrigin::Other,
         };
-        Self { origin, message: failure.message, dependents: Vec::new(), conflict: false }
+        Self {
+            origin,
+            message: failure.message,
+            dependents: Vec::new(),
+            conflict: false,
+        }
     }
 
     fn of_write(error: &cluster::Error) -> Self {
         let conflict = error.is_conflict();
-        Self { origin: FailureOrigin::Update, message: error.message.clone(), dependents: Vec::new(), conflict }
+        Self {
+            origin: FailureOrigin::Update,
+            message: error.message.clone(),
+            dependents: Vec::new(),
+            conflict,
+        }
     }
 
     fn of_workflow(failed: visit::Failed) -> Self {
         let visit::Failed { dependents } = failed;
-        let list = dependents.iter().map(|(name, text)| format!("{name}: {text}")).collect::<Vec<_>>();
+        let list = dependents
+            .iter()
+            .map(|(name, text)| format!("{name}: {text}"))
+            .collect::<Vec<_>>();
         let message = format!("the workflow failed: {}", list.join("; "));
-        Self { origin: FailureOrigin::Workflow, message, dependents, conflict: false }
+        Self {
+            origin: FailureOrigin::Workflow,
+            message,
+            dependents,
+            conflict: false,
+        }
     }
 }
-

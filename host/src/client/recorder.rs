@@ -40,13 +40,25 @@ struct Record {
 /// Returns a recorder, and the writer to run as a task. `instance` is who reports (`ER-2`): the pod or host name.
 pub fn recorder(api: Arc<ApiServer>, instance: String) -> (Recorder, Writer) {
     let (sender, receiver) = mpsc::channel(WAITING);
-    (Recorder { queue: sender }, Writer { api, instance, queue: receiver })
+    (
+        Recorder { queue: sender },
+        Writer {
+            api,
+            instance,
+            queue: receiver,
+        },
+    )
 }
 
 impl Recorder {
     /// Takes an event about a primary, or drops it with a warning when too many wait.
     pub fn publish(&self, controller: &Arc<str>, gvk: &Gvk, about: &Object, event: Event) {
-        let record = Record { controller: Arc::clone(controller), gvk: gvk.clone(), about: about.clone(), event };
+        let record = Record {
+            controller: Arc::clone(controller),
+            gvk: gvk.clone(),
+            about: about.clone(),
+            event,
+        };
         if let Err(refused) = self.queue.try_send(record) {
             let reason = match refused {
                 mpsc::error::TrySendError::Full(_) => "too many wait",
@@ -69,44 +81,95 @@ impl Writer {
     }
 
     async fn write(&self, record: &Record) -> Result<(), Error> {
-        let gvk = Gvk { group: "".into(), version: "v1".into(), kind: "Event".into() };
+        let gvk = Gvk {
+            group: "".into(),
+            version: "v1".into(),
+            kind: "Event".into(),
+        };
         // ER-3: events about cluster-scoped objects go to `default`.
         let namespace = record.about.key().namespace.as_deref().unwrap_or("default");
         let key = ObjectRef::namespaced(namespace, &name(record));
-        let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
+        let now = Timestamp::now()
+            .round(Unit::Second)
+            .unwrap_or_default()
+            .to_string();
         let manager: Arc<str> = "capstan".into();
         let verb = match self.api.get(&gvk, &key).await? {
-            None => Verb::Create { body: body(record, &key, &now, &self.instance).to_string(), manager },
+            None => Verb::Create {
+                body: body(record, &key, &now, &self.instance).to_string(),
+                manager,
+            },
             Some(old) => {
                 // ER-5: upon the version that was read.
-                let count = old.tree().ok().and_then(|tree| tree.get("count")?.as_u64()).unwrap_or(1);
+                let count = old
+                    .tree()
+                    .ok()
+                    .and_then(|tree| tree.get("count")?.as_u64())
+                    .unwrap_or(1);
                 let patch = json!({
                     "metadata": { "resourceVersion": old.version().to_string() },
                     "count": count + 1, "lastTimestamp": now, "message": record.event.message,
                 });
-                Verb::MergePatch { body: patch.to_string(), manager }
+                Verb::MergePatch {
+                    body: patch.to_string(),
+                    manager,
+                }
             }
         };
-        self.api.write(Write { target: Target::object(gvk, key), verb }).await.map(|_| ())
+        self.api
+            .write(Write {
+                target: Target::object(gvk, key),
+                verb,
+            })
+            .await
+            .map(|_| ())
     }
 }
 
 /// `ER-4`: the same event has the same name, across restarts and replicas.
 fn name(record: &Record) -> String {
-    let Record { controller, gvk, about, event } = record;
+    let Record {
+        controller,
+        gvk,
+        about,
+        event,
+    } = record;
     let kind = if event.warning { "Warning" } else { "Normal" };
     let component = event.component.as_deref().unwrap_or(controller);
     let told_apart = event.key.as_deref().unwrap_or(&event.message);
-    let parts = [&*gvk.kind, &about.header().uid, kind, &event.reason, component, told_apart].join("\0");
+    let parts = [
+        &*gvk.kind,
+        &about.header().uid,
+        kind,
+        &event.reason,
+        component,
+        told_apart,
+    ]
+    .join("\0");
     let digest = ring::digest::digest(&ring::digest::SHA256, parts.as_bytes());
-    let hex: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    let object: String = about.key().name.chars().take(NAME - 1 - hex.len()).collect();
+    let hex: String = digest
+        .as_ref()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let object: String = about
+        .key()
+        .name
+        .chars()
+        .take(NAME - 1 - hex.len())
+        .collect();
     format!("{object}.{hex}")
 }
 
 /// `ER-2`: the Event as it is created.
 fn body(record: &Record, key: &ObjectRef, now: &str, instance: &str) -> Value {
-    let Record { controller, gvk, about, event } = record;
+    let Record {
+        controller,
+        gvk,
+        about,
+        event,
+    } = record;
     let component = event.component.as_deref().unwrap_or(controller);
     json!({
         "apiVersion": "v1",
@@ -136,7 +199,8 @@ mod tests {
 
     fn record(name: &str, message: &str, key: Option<&str>) -> Record {
         let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
-        let text = json!({ "metadata": { "name": name, "namespace": "n", "uid": "u" } }).to_string();
+        let text =
+            json!({ "metadata": { "name": name, "namespace": "n", "uid": "u" } }).to_string();
         let event = Event {
             warning: false,
             reason: "Made".to_owned(),
@@ -147,14 +211,25 @@ mod tests {
             labels: Default::default(),
             annotations: Default::default(),
         };
-        Record { controller: "pages".into(), about: Object::parse(&text, &gvk, &Managers::default()).unwrap(), gvk, event }
+        Record {
+            controller: "pages".into(),
+            about: Object::parse(&text, &gvk, &Managers::default()).unwrap(),
+            gvk,
+            event,
+        }
     }
 
     #[test]
     fn events_with_the_same_key_have_the_same_name() {
         // ER-4
-        assert_eq!(super::name(&record("a", "x", Some("k"))), super::name(&record("a", "y", Some("k"))));
-        assert_ne!(super::name(&record("a", "x", None)), super::name(&record("a", "y", None)));
+        assert_eq!(
+            super::name(&record("a", "x", Some("k"))),
+            super::name(&record("a", "y", Some("k")))
+        );
+        assert_ne!(
+            super::name(&record("a", "x", None)),
+            super::name(&record("a", "y", None))
+        );
     }
 
     #[test]

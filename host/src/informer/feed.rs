@@ -70,7 +70,12 @@ pub(crate) enum End {
 impl Feed {
     pub(crate) fn new(api: Arc<ApiServer>, kind: Kind, scope: Scope) -> Self {
         let managers = api.managers();
-        Self { api, kind, scope, managers }
+        Self {
+            api,
+            kind,
+            scope,
+            managers,
+        }
     }
 
     /// Lists and then watches in one request (a streaming list).
@@ -81,7 +86,10 @@ impl Feed {
         let query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}"
         );
-        let body = self.api.stream(&self.kind, "list and watch", &self.path(&query)).await?;
+        let body = self
+            .api
+            .stream(&self.kind, "list and watch", &self.path(&query))
+            .await?;
         let mut initial = true;
         self.read_events(body, &mut |item| match item {
             Item::Applied(object) if initial => sink(Item::Listed(object)),
@@ -102,8 +110,15 @@ impl Feed {
             if let Some(next) = &next {
                 query = format!("{query}&continue={}", escape(next));
             }
-            let body = self.api.stream(&self.kind, "list", &self.path(&query)).await?;
-            let bytes = body.collect().await.map_err(|e| self.broken(&e))?.to_bytes();
+            let body = self
+                .api
+                .stream(&self.kind, "list", &self.path(&query))
+                .await?;
+            let bytes = body
+                .collect()
+                .await
+                .map_err(|e| self.broken(&e))?
+                .to_bytes();
             let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|e| self.broken(&e))?;
             for raw in page.items {
                 sink(self.object(raw.get(), Item::Listed));
@@ -118,9 +133,19 @@ impl Feed {
     }
 
     /// Watches from a version on.
-    pub(crate) async fn watch(&self, from: Version, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
-        let query = format!("watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}");
-        match self.api.stream(&self.kind, "watch", &self.path(&query)).await {
+    pub(crate) async fn watch(
+        &self,
+        from: Version,
+        sink: &mut impl FnMut(Item),
+    ) -> Result<End, Error> {
+        let query = format!(
+            "watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}"
+        );
+        match self
+            .api
+            .stream(&self.kind, "watch", &self.path(&query))
+            .await
+        {
             Ok(body) => self.read_events(body, sink).await,
             Err(error) if error.code == 410 => Ok(End::Expired),
             Err(error) => Err(error),
@@ -140,7 +165,10 @@ impl Feed {
         // So many bytes of an unfinished line are known to have no end in them.
         let mut searched = 0;
         loop {
-            while let Some(found) = buffer.get(searched..).and_then(|rest| memchr::memchr(b'\n', rest)) {
+            while let Some(found) = buffer
+                .get(searched..)
+                .and_then(|rest| memchr::memchr(b'\n', rest))
+            {
                 let line = buffer.split_to(searched + found);
                 buffer.advance(1);
                 searched = 0;
@@ -168,19 +196,39 @@ impl Feed {
             "ADDED" | "MODIFIED" => sink(self.object(event.object.get(), Item::Applied)),
             "DELETED" => sink(self.object(event.object.get(), Item::Deleted)),
             "BOOKMARK" => {
-                let mark: Mark<'_> = serde_json::from_str(event.object.get()).map_err(|e| self.broken(&e))?;
-                let version = Version::parse(&mark.metadata.resource_version).map_err(|e| self.broken(&e))?;
-                let last = mark.metadata.annotations.is_some_and(|raw| raw.get().contains("k8s.io/initial-events-end"));
-                sink(if last { Item::Synced(version) } else { Item::Bookmark(version) });
+                let mark: Mark<'_> =
+                    serde_json::from_str(event.object.get()).map_err(|e| self.broken(&e))?;
+                let version =
+                    Version::parse(&mark.metadata.resource_version).map_err(|e| self.broken(&e))?;
+                let last = mark
+                    .metadata
+                    .annotations
+                    .is_some_and(|raw| raw.get().contains("k8s.io/initial-events-end"));
+                sink(if last {
+                    Item::Synced(version)
+                } else {
+                    Item::Bookmark(version)
+                });
             }
             "ERROR" => {
                 let status: Status = serde_json::from_str(event.object.get()).unwrap_or_default();
                 if status.code == 410 {
                     return Ok(Some(End::Expired));
                 }
-                let reason = if matches!(status.code, 401 | 403) { Reason::Forbidden } else { Reason::Unreachable };
-                let message = format!("watch {}: {} (HTTP {})", self.kind.gvk, status.message, status.code);
-                return Err(Error { reason, code: status.code, message });
+                let reason = if matches!(status.code, 401 | 403) {
+                    Reason::Forbidden
+                } else {
+                    Reason::Unreachable
+                };
+                let message = format!(
+                    "watch {}: {} (HTTP {})",
+                    self.kind.gvk, status.message, status.code
+                );
+                return Err(Error {
+                    reason,
+                    code: status.code,
+                    message,
+                });
             }
             _ => {}
         }
@@ -196,7 +244,11 @@ impl Feed {
 
     fn broken(&self, text: &dyn std::fmt::Display) -> Error {
         let message = format!("watch {}: the connection broke: {text}", self.kind.gvk);
-        Error { reason: Reason::Unreachable, code: 0, message }
+        Error {
+            reason: Reason::Unreachable,
+            code: 0,
+            message,
+        }
     }
 }
 

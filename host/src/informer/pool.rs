@@ -38,7 +38,12 @@ pub struct Membership {
 impl Pool {
     /// Returns a pool without informers; they end with `stop`.
     pub fn new(api: Arc<ApiServer>, metrics: Arc<Metrics>, stop: CancellationToken) -> Self {
-        Self { api, metrics, stop, running: Mutex::default() }
+        Self {
+            api,
+            metrics,
+            stop,
+            running: Mutex::default(),
+        }
     }
 
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
@@ -48,14 +53,26 @@ impl Pool {
         let shared = running.shared(scope, &self.metrics);
         let mut subscribers = shared.subscribers.write();
         let first = subscribers.is_empty();
-        subscriber.tell(subscriber.source.attach(scope.namespace.as_deref(), shared.cache.clone()));
+        subscriber.tell(
+            subscriber
+                .source
+                .attach(scope.namespace.as_deref(), shared.cache.clone()),
+        );
         subscribers.push(subscriber);
         drop(subscribers);
-        let membership = Membership { cache: shared.cache.clone(), state: shared.state.subscribe() };
+        let membership = Membership {
+            cache: shared.cache.clone(),
+            state: shared.state.subscribe(),
+        };
         if first {
             // Taken once: an informer never loses its last subscriber.
             if let Some(writer) = shared.writer.lock().take() {
-                let informer = Informer::new(Arc::clone(&shared), Arc::clone(&self.api), kind.clone(), writer);
+                let informer = Informer::new(
+                    Arc::clone(&shared),
+                    Arc::clone(&self.api),
+                    kind.clone(),
+                    writer,
+                );
                 running.tasks.spawn(informer.run(self.stop.clone()));
             }
         }
@@ -65,7 +82,13 @@ impl Pool {
     /// Returns each informer with its state and the number of its objects.
     pub fn states(&self) -> Vec<(Scope, State, usize)> {
         let running = self.running.lock();
-        let one = |(scope, shared): (&Scope, &Arc<Shared>)| (scope.clone(), shared.state.borrow().clone(), shared.cache.len());
+        let one = |(scope, shared): (&Scope, &Arc<Shared>)| {
+            (
+                scope.clone(),
+                shared.state.borrow().clone(),
+                shared.cache.len(),
+            )
+        };
         running.informers.iter().map(one).collect()
     }
 
@@ -86,7 +109,9 @@ impl Running {
                 writer: Mutex::new(Some(writer)),
                 subscribers: RwLock::default(),
                 state: watch::Sender::new(State::Listing),
-                metrics: metrics.informers.of(&scope.gvk.to_string(), scope.namespace.as_deref()),
+                metrics: metrics
+                    .informers
+                    .of(&scope.gvk.to_string(), scope.namespace.as_deref()),
             })
         };
         Arc::clone(self.informers.entry(scope.clone()).or_insert_with(make))

@@ -189,7 +189,7 @@ impl Origin<'_> {
     /// `KD-2`: an owner reference, unless there is one to the same uid.
     fn own(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
         let owner = self.primary.header();
-        if false && owner.key.namespace != key.namespace {
+        if owner.key.namespace.is_some() && owner.key.namespace != key.namespace {
             let (dependent, object, primary) =
                 (self.name.to_owned(), key.clone(), owner.key.clone());
             return Err(Error::Unownable {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, ReadyKind, Source, Workflow,
+    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, ReadyKind, Source,
+    Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -70,21 +71,34 @@ fn workflow(workflow: &Workflow) -> Value {
 
 fn dependent(dependent: &Dependent) -> Value {
     let manage = &dependent.manage;
-    let verbs = [("create", manage.create), ("update", manage.update), ("delete", manage.delete)];
+    let verbs = [
+        ("create", manage.create),
+        ("update", manage.update),
+        ("delete", manage.delete),
+    ];
     let mut entry = kind(&dependent.gvk);
     entry["dependsOn"] = dependent.depends_on.iter().map(|name| &**name).collect();
-    entry["manage"] = verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect();
+    entry["manage"] = verbs
+        .into_iter()
+        .filter_map(|(verb, may)| may.then_some(verb))
+        .collect();
     entry["garbageCollected"] = dependent.garbage_collected.into();
     entry["createOnly"] = dependent.create_only.into();
     entry["ssa"] = dependent.applied().into();
     entry["match"] = matching(&dependent.matching);
     entry["source"] = dependent.source.as_deref().into();
-    entry["name"] = dependent.name.as_deref().map_or(Value::Null, |text| json!({ "cel": text }));
+    entry["name"] = dependent
+        .name
+        .as_deref()
+        .map_or(Value::Null, |text| json!({ "cel": text }));
     entry["mapping"] = mapping(&dependent.mapping);
     entry["config"] = dependent.config.clone();
     for (field, role) in [
         ("activation", ConditionRole::Activation),
-        ("reconcilePrecondition", ConditionRole::ReconcilePrecondition),
+        (
+            "reconcilePrecondition",
+            ConditionRole::ReconcilePrecondition,
+        ),
         ("readyPostcondition", ConditionRole::ReadyPostcondition),
         ("deletePostcondition", ConditionRole::DeletePostcondition),
     ] {
@@ -146,7 +160,12 @@ fn indexes(indexes: &std::collections::BTreeMap<Arc<str>, Arc<str>>) -> Value {
 }
 
 fn each<T>(entries: &std::collections::BTreeMap<Arc<str>, T>, one: impl Fn(&T) -> Value) -> Value {
-    Value::Object(entries.iter().map(|(name, entry)| (name.to_string(), one(entry))).collect::<Map<_, _>>())
+    Value::Object(
+        entries
+            .iter()
+            .map(|(name, entry)| (name.to_string(), one(entry)))
+            .collect::<Map<_, _>>(),
+    )
 }
 
 /// Returns a duration as a manifest has it: `1h30m`, `2s`, `500ms`.
@@ -194,7 +213,9 @@ spec:
           cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 } }
           d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [cm], match: { generic: { ignore: [/spec] } }, readyPostcondition: { ready: deployment } }
 ";
-        let operator = super::super::parse(text, Path::new("a.yaml")).unwrap().remove(0);
+        let operator = super::super::parse(text, Path::new("a.yaml"))
+            .unwrap()
+            .remove(0);
         let controller = &operator.controllers["c"];
         let mut settings = controller.settings();
         // What a manifest leaves out instead of stating it: names, and what is null.
@@ -204,11 +225,17 @@ spec:
             "spec": { "plugins": { "p": { "component": { "path": "p.wasm" } } }, "controllers": { "c": settings } },
         });
         drop_nulls(&mut document);
-        for dependent in document["spec"]["controllers"]["c"]["workflow"]["dependents"].as_object_mut().unwrap().values_mut() {
+        for dependent in document["spec"]["controllers"]["c"]["workflow"]["dependents"]
+            .as_object_mut()
+            .unwrap()
+            .values_mut()
+        {
             // Refused where nothing is mapped by it.
             dependent.as_object_mut().unwrap().remove("mapping");
         }
-        let again = super::super::parse(&document.to_string(), Path::new("a.yaml")).unwrap().remove(0);
+        let again = super::super::parse(&document.to_string(), Path::new("a.yaml"))
+            .unwrap()
+            .remove(0);
         assert_eq!(again.controllers["c"].settings(), controller.settings());
     }
 

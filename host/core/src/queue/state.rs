@@ -415,7 +415,8 @@ impl Entry {
             self.flight = Flight::Superseded; // gone, back, and gone again
         }
         self.life = Life::Gone(deletion);
-        self.pending = false;
+        // AE-3: told twice, a deletion run that fails still runs again right after.
+        self.pending = self.flight == Flight::DeletionRun;
         self.renewed = false;
     }
 
@@ -603,11 +604,10 @@ impl Entry {
 
     /// Whether a run is owed.
     fn marked(&self) -> bool {
-        match self.mark() {
-            Mark::Present | Mark::DeletePresent | Mark::AdditionalAfterDelete => {
-                self.life != Life::Forgotten
-            }
-            Mark::None | Mark::ProcessedDeletion => false,
+        match self.life {
+            Life::Exists => self.pending,
+            Life::Gone(_) => true,
+            Life::Finalized | Life::Forgotten => false,
         }
     }
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::cluster::Deletion;
 use crate::guest::{
-    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, Run,
-    RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
+    Place, Query, Run, RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use crate::manifest::Selector;
 use crate::object::{Object, ObjectRef};
@@ -55,7 +55,10 @@ impl Context {
 
     /// Returns this run as a session holds it.
     pub(crate) fn shared(&self) -> Arc<dyn Run> {
-        #[expect(clippy::expect_used, reason = "made by `new` alone, in an Arc that whoever calls this has")]
+        #[expect(
+            clippy::expect_used,
+            reason = "made by `new` alone, in an Arc that whoever calls this has"
+        )]
         let run: Arc<Self> = self.me.upgrade().expect("a run that is in use is alive");
         run
     }
@@ -76,13 +79,21 @@ impl Context {
     }
 
     pub(crate) fn keep_desired(&self, name: &Arc<str>, answer: &Arc<str>) {
-        self.kept.lock().desired.insert(Arc::clone(name), Arc::clone(answer));
+        self.kept
+            .lock()
+            .desired
+            .insert(Arc::clone(name), Arc::clone(answer));
     }
 
     /// Returns the name of a dependent's object, if this run has found it out.
     pub(crate) fn known_key(&self, name: &str) -> Option<ObjectRef> {
         let known = self.kept.lock().keys.get(name).cloned();
-        known.or_else(|| self.controller.memory.verdict(self.primary.key(), name).map(|verdict| verdict.key))
+        known.or_else(|| {
+            self.controller
+                .memory
+                .verdict(self.primary.key(), name)
+                .map(|verdict| verdict.key)
+        })
     }
 
     pub(crate) fn keep_key(&self, name: &Arc<str>, key: &ObjectRef) {
@@ -104,7 +115,9 @@ impl Context {
         }
         objects.sort_by_cached_key(|object| (order(object), Reverse(object.version())));
         if query.newest_only {
-            objects.dedup_by(|later, first| later.key() == first.key() && later.header().uid == first.header().uid);
+            objects.dedup_by(|later, first| {
+                later.key() == first.key() && later.header().uid == first.header().uid
+            });
         }
         if let Some(after) = &query.after {
             objects.retain(|object| order(object) > *after);
@@ -113,7 +126,10 @@ impl Context {
         let limit = query.limit.unwrap_or(bound).min(bound).max(1) as usize;
         let next = objects.get(limit).and(objects.get(limit - 1)).map(order);
         objects.truncate(limit);
-        let items = objects.iter().map(|object| mask(object, &query.fields)).collect::<Result<_, _>>()?;
+        let items = objects
+            .iter()
+            .map(|object| mask(object, &query.fields))
+            .collect::<Result<_, _>>()?;
         Ok(Page { items, next })
     }
 
@@ -125,13 +141,25 @@ impl Context {
             Place::Source(name) => {
                 let found = controller.secondaries.get(&**name);
                 found.map(|source| vec![source]).ok_or_else(|| {
-                    let names = controller.secondaries.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");
-                    CallError::new(CallReason::Missing, format!("no source is called {name:?}; there are: {names}"))
+                    let names = controller
+                        .secondaries
+                        .keys()
+                        .map(|name| &**name)
+                        .collect::<Vec<_>>()
+                        .join(", ");
+                    CallError::new(
+                        CallReason::Missing,
+                        format!("no source is called {name:?}; there are: {names}"),
+                    )
                 })
             }
             Place::Kind(gvk) => {
                 let mut seen = Vec::<&Arc<Source>>::new();
-                for source in controller.secondaries.values().filter(|source| source.spec().gvk == *gvk) {
+                for source in controller
+                    .secondaries
+                    .values()
+                    .filter(|source| source.spec().gvk == *gvk)
+                {
                     if !seen.iter().any(|other| Arc::ptr_eq(other, source)) {
                         seen.push(source);
                     }
@@ -146,7 +174,10 @@ impl Context {
         let found = self.places(place)?;
         match found.as_slice() {
             [source] => Ok(source),
-            [] => Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place)))),
+            [] => Err(CallError::new(
+                CallReason::Missing,
+                format!("no source watches {}", describe(place)),
+            )),
             _ => {
                 let message = format!("several sources watch {}: name one", describe(place));
                 Err(CallError::new(CallReason::Ambiguous, message))
@@ -159,9 +190,9 @@ impl Context {
             Selection::Related => Ok(source.related(self.primary.key())),
             Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),
             Selection::Everywhere => Ok(source.list(None)),
-            Selection::Indexed { index, key } => {
-                source.by_index(index, key).map_err(|e| CallError::new(CallReason::Missing, e.to_string()))
-            }
+            Selection::Indexed { index, key } => source
+                .by_index(index, key)
+                .map_err(|e| CallError::new(CallReason::Missing, e.to_string())),
         }
     }
 }
@@ -182,7 +213,10 @@ impl Run for Context {
     fn find_all(&self, query: Query) -> Result<Page, CallError> {
         let primaries = query.place == Place::Primaries;
         if primaries && query.selection == Selection::Related {
-            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
+            return Err(CallError::new(
+                CallReason::Misplaced,
+                "primaries are not related to the primary",
+            ));
         }
         let mut objects = Vec::new();
         for source in self.places(&query.place)? {
@@ -193,7 +227,10 @@ impl Run for Context {
 
     fn find_one(&self, place: Place) -> Result<Option<String>, CallError> {
         if place == Place::Primaries {
-            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
+            return Err(CallError::new(
+                CallReason::Misplaced,
+                "primaries are not related to the primary",
+            ));
         }
         let found = self.place(&place)?.related(self.primary.key());
         let found = visit::of_dependent(self, &place, found);
@@ -201,8 +238,15 @@ impl Run for Context {
             [] => Ok(None),
             [object] => Ok(Some(object.json().to_owned())),
             several => {
-                let names = several.iter().map(|object| object.key().to_string()).collect::<Vec<_>>().join(", ");
-                let message = format!("several objects of {} belong to the primary: {names}", describe(&place));
+                let names = several
+                    .iter()
+                    .map(|object| object.key().to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                let message = format!(
+                    "several objects of {} belong to the primary: {names}",
+                    describe(&place)
+                );
                 Err(CallError::new(CallReason::Ambiguous, message))
             }
         }
@@ -211,34 +255,60 @@ impl Run for Context {
     fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError> {
         let sources = self.places(&place)?;
         if sources.is_empty() {
-            return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(&place))));
+            return Err(CallError::new(
+                CallReason::Missing,
+                format!("no source watches {}", describe(&place)),
+            ));
         }
-        let newest = sources.iter().filter_map(|source| source.get(&key)).max_by_key(Object::version);
+        let newest = sources
+            .iter()
+            .filter_map(|source| source.get(&key))
+            .max_by_key(Object::version);
         Ok(newest.map(|object| object.json().to_owned()))
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
-        async move { operations::write(&self.controller.desk(), &self.primary, request).await }.boxed()
+        async move { operations::write(&self.controller.desk(), &self.primary, request).await }
+            .boxed()
     }
 
-    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
+    fn remove(
+        &self,
+        target: ObjectTarget,
+        deletion: Deletion,
+    ) -> BoxFuture<'_, Result<(), CallError>> {
         async move { operations::remove(&self.controller.desk(), target, deletion).await }.boxed()
     }
 
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let done = self.controller.add_finalizer(&self.primary, &finalizer).await;
-            done.map(|object| object.json().to_owned()).map_err(operations::refused)
+            let done = self
+                .controller
+                .add_finalizer(&self.primary, &finalizer)
+                .await;
+            done.map(|object| object.json().to_owned())
+                .map_err(operations::refused)
         }
         .boxed()
     }
 
-    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
+    fn remove_finalizer(
+        &self,
+        finalizer: Option<String>,
+    ) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let done = self.controller.remove_finalizer(&self.primary, &finalizer).await;
-            done.map(|left| left.unwrap_or_else(|| self.primary.clone()).json().to_owned()).map_err(operations::refused)
+            let done = self
+                .controller
+                .remove_finalizer(&self.primary, &finalizer)
+                .await;
+            done.map(|left| {
+                left.unwrap_or_else(|| self.primary.clone())
+                    .json()
+                    .to_owned()
+            })
+            .map_err(operations::refused)
         }
         .boxed()
     }
@@ -252,7 +322,11 @@ impl Run for Context {
     }
 
     fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult> {
-        self.kept.lock().results.get(&name.map(str::to_owned)).cloned()
+        self.kept
+            .lock()
+            .results
+            .get(&name.map(str::to_owned))
+            .cloned()
     }
 
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
@@ -264,12 +338,24 @@ impl Run for Context {
         }
     }
 
-    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
+    fn set_memo(
+        &self,
+        lifetime: Lifetime,
+        key: &str,
+        value: Option<String>,
+    ) -> Result<(), CallError> {
         let limits = &self.controller.limits;
         match lifetime {
             Lifetime::Run => keep(&mut self.kept.lock().memos, key, value, limits.memo_run),
-            Lifetime::Primary => self.controller.memory.set_memo(self.primary.key(), key, value, limits.memo_primary),
-            Lifetime::Plugin => Err(CallError::new(CallReason::Misplaced, "the plugin keeps its own memos")),
+            Lifetime::Primary => {
+                self.controller
+                    .memory
+                    .set_memo(self.primary.key(), key, value, limits.memo_primary)
+            }
+            Lifetime::Plugin => Err(CallError::new(
+                CallReason::Misplaced,
+                "the plugin keeps its own memos",
+            )),
         }
     }
 
@@ -289,10 +375,15 @@ pub(crate) fn keep(
         memos.remove(key);
         return Ok(());
     };
-    let others: usize = memos.iter().filter(|(other, _)| *other != key).map(|(k, v)| k.len() + v.len()).sum();
+    let others: usize = memos
+        .iter()
+        .filter(|(other, _)| *other != key)
+        .map(|(k, v)| k.len() + v.len())
+        .sum();
     let size = others + key.len() + value.len();
     if size > bound {
-        let message = format!("memo {key:?} would make {size} bytes, {bound} are allowed (limits.memo)");
+        let message =
+            format!("memo {key:?} would make {size} bytes, {bound} are allowed (limits.memo)");
         return Err(CallError::new(CallReason::Exhausted, message));
     }
     memos.insert(key.to_owned(), value);
@@ -317,12 +408,22 @@ fn mask(object: &Object, fields: &[String]) -> Result<String, CallError> {
     if fields.is_empty() {
         return Ok(object.json().to_owned());
     }
-    let tree = object.tree().map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
+    let tree = object
+        .tree()
+        .map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
     let mut masked = Value::Object(serde_json::Map::new());
-    let always = ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"];
+    let always = [
+        "/apiVersion",
+        "/kind",
+        "/metadata/namespace",
+        "/metadata/name",
+    ];
     for pointer in always.into_iter().chain(fields.iter().map(String::as_str)) {
         if !pointer.is_empty() && !pointer.starts_with('/') {
-            return Err(CallError::new(CallReason::Invalid, format!("fields: {pointer:?} is not a JSON pointer")));
+            return Err(CallError::new(
+                CallReason::Invalid,
+                format!("fields: {pointer:?} is not a JSON pointer"),
+            ));
         }
         if let Some(value) = tree.pointer(pointer) {
             graft(&mut masked, pointer, value);
@@ -339,7 +440,9 @@ fn graft(into: &mut Value, pointer: &str, value: &Value) {
         if !place.is_object() {
             *place = Value::Object(serde_json::Map::new());
         }
-        let Some(map) = place.as_object_mut() else { return };
+        let Some(map) = place.as_object_mut() else {
+            return;
+        };
         place = map.entry(step).or_insert(Value::Null);
     }
     *place = value.clone();

@@ -38,9 +38,9 @@ mod tests {
             (false, false, false, Decision::Reconcile),
             (false, false, true, Decision::AddFinalizer), // DI-4
             (false, true, true, Decision::Reconcile),
-            (true, true, true, Decision::Cleanup),   // DI-3
-            (true, false, true, Decision::Nothing),  // DI-3
-            (true, true, false, Decision::Nothing),  // DI-3: not in use any more
+            (true, true, true, Decision::Cleanup),  // DI-3
+            (true, false, true, Decision::Nothing), // DI-3
+            (true, true, false, Decision::Nothing), // DI-3: not in use any more
         ] {
             let mut meta = serde_json::json!({ "name": "a", "finalizers": ["other.dev/f"] });
             if deleting {
@@ -53,7 +53,10 @@ mod tests {
             let gvk = Gvk::parse("v1", "Service").unwrap();
             let object = Object::parse(&text, &gvk, &Managers::default()).unwrap();
             let decision = decide(object.header(), used.then_some(OURS));
-            assert_eq!(decision, wanted, "deleting {deleting}, present {present}, used {used}");
+            assert_eq!(
+                decision, wanted,
+                "deleting {deleting}, present {present}, used {used}"
+            );
         }
     }
 }

@@ -14,7 +14,13 @@ pub const TRIES: u32 = 10;
 const OWN_DOMAIN: &str = "capstan.dev";
 
 /// Returns the write that adds a finalizer; none if it is there, or the object is going (`FI-1`, `FI-2`).
-pub fn add(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>, apply: Apply) -> Option<Write> {
+pub fn add(
+    primary: &Object,
+    gvk: &Gvk,
+    finalizer: &str,
+    manager: &Arc<str>,
+    apply: Apply,
+) -> Option<Write> {
     let header = primary.header();
     if header.deleting || header.has_finalizer(finalizer) {
         return None;
@@ -24,12 +30,16 @@ pub fn add(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>, app
     let verb = match apply {
         Apply::Yes => {
             // The uid keeps the apply from creating an object that has gone meanwhile.
-            let mut metadata = json!({ "name": &*header.key.name, "uid": header.uid, "finalizers": [finalizer] });
+            let mut metadata =
+                json!({ "name": &*header.key.name, "uid": header.uid, "finalizers": [finalizer] });
             if let Some(namespace) = &header.key.namespace {
                 metadata["namespace"] = (&**namespace).into();
             }
             let body = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata });
-            Verb::Apply { body: body.to_string(), manager }
+            Verb::Apply {
+                body: body.to_string(),
+                manager,
+            }
         }
         Apply::No => {
             let version = json!({ "op": "test", "path": "/metadata/resourceVersion", "value": header.version.to_string() });
@@ -38,7 +48,10 @@ pub fn add(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>, app
             } else {
                 json!({ "op": "add", "path": "/metadata/finalizers/-", "value": finalizer })
             };
-            Verb::JsonPatch { body: json!([version, change]).to_string(), manager }
+            Verb::JsonPatch {
+                body: json!([version, change]).to_string(),
+                manager,
+            }
         }
     };
     Some(Write { target, verb })
@@ -61,7 +74,13 @@ pub fn remove(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>) 
     let path = format!("/metadata/finalizers/{place}");
     let body = json!([{ "op": "test", "path": path, "value": finalizer }, { "op": "remove", "path": path }]);
     let target = Target::object(gvk.clone(), header.key.clone());
-    Some(Write { target, verb: Verb::JsonPatch { body: body.to_string(), manager: Arc::clone(manager) } })
+    Some(Write {
+        target,
+        verb: Verb::JsonPatch {
+            body: body.to_string(),
+            manager: Arc::clone(manager),
+        },
+    })
 }
 
 /// Returns the finalizer of a kind that the manifest names none for (`LC-3`), from its full resource name such as
@@ -100,10 +119,25 @@ mod tests {
         // FI-1
         let manager = "pages".into();
         assert_eq!(
-            body(add(&primary(&json!([])), &gvk(), "x.dev/f", &manager, Apply::Yes)),
+            body(add(
+                &primary(&json!([])),
+                &gvk(),
+                "x.dev/f",
+                &manager,
+                Apply::Yes
+            )),
             r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"finalizers":["x.dev/f"],"name":"a","namespace":"n","uid":"u"}}"#
         );
-        assert_eq!(add(&primary(&json!(["x.dev/f"])), &gvk(), "x.dev/f", &manager, Apply::Yes), None);
+        assert_eq!(
+            add(
+                &primary(&json!(["x.dev/f"])),
+                &gvk(),
+                "x.dev/f",
+                &manager,
+                Apply::Yes
+            ),
+            None
+        );
     }
 
     #[test]
@@ -111,7 +145,13 @@ mod tests {
         // FI-2
         let manager = "pages".into();
         assert_eq!(
-            body(add(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager, Apply::No)),
+            body(add(
+                &primary(&json!(["o.dev/f"])),
+                &gvk(),
+                "x.dev/f",
+                &manager,
+                Apply::No
+            )),
             r#"[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"add","path":"/metadata/finalizers/-","value":"x.dev/f"}]"#
         );
     }
@@ -121,16 +161,27 @@ mod tests {
         // FI-3
         let manager = "pages".into();
         assert_eq!(
-            body(remove(&primary(&json!(["o.dev/f", "x.dev/f"])), &gvk(), "x.dev/f", &manager)),
+            body(remove(
+                &primary(&json!(["o.dev/f", "x.dev/f"])),
+                &gvk(),
+                "x.dev/f",
+                &manager
+            )),
             r#"[{"op":"test","path":"/metadata/finalizers/1","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/1"}]"#
         );
-        assert_eq!(remove(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager), None);
+        assert_eq!(
+            remove(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager),
+            None
+        );
     }
 
     #[test]
     fn the_default_finalizer_is_a_domain_and_a_name() {
         // LC-3
-        assert_eq!(default_name("webpages.sample.capstan.dev"), "webpages.sample.capstan.dev/finalizer");
+        assert_eq!(
+            default_name("webpages.sample.capstan.dev"),
+            "webpages.sample.capstan.dev/finalizer"
+        );
         assert_eq!(default_name("services"), "services.capstan.dev/finalizer");
     }
 }

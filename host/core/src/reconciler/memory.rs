@@ -41,7 +41,12 @@ impl Verdict {
     /// Returns the verdict that a document about the primary itself is in force in this version of it.
     pub fn of(answer: u64, primary: &Object) -> Self {
         let owner = primary.header().uid.clone();
-        Self { answer, owner, key: primary.key().clone(), version: primary.version() }
+        Self {
+            answer,
+            owner,
+            key: primary.key().clone(),
+            version: primary.version(),
+        }
     }
 }
 
@@ -55,7 +60,10 @@ impl Memory {
     pub fn verdict(&self, primary: &ObjectRef, name: &str) -> Option<Verdict> {
         let primaries = self.primaries.lock();
         let verdicts = &primaries.get(primary)?.verdicts;
-        verdicts.iter().find(|(known, _)| &**known == name).map(|(_, verdict)| verdict.clone())
+        verdicts
+            .iter()
+            .find(|(known, _)| &**known == name)
+            .map(|(_, verdict)| verdict.clone())
     }
 
     /// Keeps the verdict that an object matches.
@@ -77,9 +85,20 @@ impl Memory {
     ///
     /// # Errors
     /// `exhausted` beyond the bound.
-    pub fn set_memo(&self, primary: &ObjectRef, key: &str, value: Option<String>, bound: usize) -> Result<(), CallError> {
+    pub fn set_memo(
+        &self,
+        primary: &ObjectRef,
+        key: &str,
+        value: Option<String>,
+        bound: usize,
+    ) -> Result<(), CallError> {
         let mut primaries = self.primaries.lock();
-        context::keep(&mut primaries.entry(primary.clone()).or_default().memos, key, value, bound)
+        context::keep(
+            &mut primaries.entry(primary.clone()).or_default().memos,
+            key,
+            value,
+            bound,
+        )
     }
 
     /// Forgets a primary that is gone.

@@ -35,7 +35,11 @@ pub struct Planned {
 ///
 /// # Errors
 /// A [`Failure`] that names what is wrong with the document: no JSON object, or about another object.
-pub fn writes(update: &PrimaryUpdate, primary: &Object, manner: &Manner) -> Result<Vec<Planned>, Failure> {
+pub fn writes(
+    update: &PrimaryUpdate,
+    primary: &Object,
+    manner: &Manner,
+) -> Result<Vec<Planned>, Failure> {
     match update {
         PrimaryUpdate::Nothing => Ok(Vec::new()),
         PrimaryUpdate::Object(text) => {
@@ -49,7 +53,10 @@ pub fn writes(update: &PrimaryUpdate, primary: &Object, manner: &Manner) -> Resu
         PrimaryUpdate::ObjectAndStatus(text) => {
             let document = document(text, "object-and-status", primary, manner)?;
             let status = status(&document, primary, manner)?;
-            Ok(object(document, primary, manner)?.into_iter().chain(status).collect())
+            Ok(object(document, primary, manner)?
+                .into_iter()
+                .chain(status)
+                .collect())
         }
     }
 }
@@ -60,25 +67,47 @@ pub fn reschedule(after: Option<Duration>) -> Option<Duration> {
 }
 
 /// Reads a document and checks that it speaks of this primary; what it lacks is filled in.
-fn document(text: &str, case: &str, primary: &Object, manner: &Manner) -> Result<Map<String, Value>, Failure> {
-    let wrong = |found: String| Failure::other(format!("the answer of `reconcile` ({case}) {found}"));
-    let value: Value = serde_json::from_str(text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
+fn document(
+    text: &str,
+    case: &str,
+    primary: &Object,
+    manner: &Manner,
+) -> Result<Map<String, Value>, Failure> {
+    let wrong =
+        |found: String| Failure::other(format!("the answer of `reconcile` ({case}) {found}"));
+    let value: Value =
+        serde_json::from_str(text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
     let Value::Object(mut document) = value else {
         return Err(wrong("is not a JSON object".to_owned()));
     };
     let key = primary.key();
-    let kind = [("apiVersion", Some(&*manner.gvk.api_version())), ("kind", Some(&*manner.gvk.kind))];
+    let kind = [
+        ("apiVersion", Some(&*manner.gvk.api_version())),
+        ("kind", Some(&*manner.gvk.kind)),
+    ];
     fill(&mut document, "", &kind).map_err(&wrong)?;
     let meta = document.entry("metadata").or_insert_with(|| json!({}));
     let Value::Object(meta) = meta else {
         return Err(wrong("has a metadata that is not an object".to_owned()));
     };
-    fill(meta, "metadata.", &[("name", Some(&key.name)), ("namespace", key.namespace.as_deref())]).map_err(&wrong)?;
+    fill(
+        meta,
+        "metadata.",
+        &[
+            ("name", Some(&key.name)),
+            ("namespace", key.namespace.as_deref()),
+        ],
+    )
+    .map_err(&wrong)?;
     Ok(document)
 }
 
 /// Sets each field that lacks, and complains of one that says something else.
-fn fill(map: &mut Map<String, Value>, path: &str, fields: &[(&str, Option<&str>)]) -> Result<(), String> {
+fn fill(
+    map: &mut Map<String, Value>,
+    path: &str,
+    fields: &[(&str, Option<&str>)],
+) -> Result<(), String> {
     for (name, wanted) in fields {
         match (map.get(*name), wanted) {
             (Some(Value::String(found)), Some(wanted)) if found == wanted => {}
@@ -87,22 +116,35 @@ fn fill(map: &mut Map<String, Value>, path: &str, fields: &[(&str, Option<&str>)
             }
             (None | Some(Value::Null), None) => {}
             (Some(found), Some(wanted)) => {
-                return Err(format!("is about another object: {path}{name} is {found}, this run is about \"{wanted}\""));
+                return Err(format!(
+                    "is about another object: {path}{name} is {found}, this run is about \"{wanted}\""
+                ));
             }
-            (Some(found), None) => return Err(format!("has {path}{name} {found}, but the primary has none")),
+            (Some(found), None) => {
+                return Err(format!(
+                    "has {path}{name} {found}, but the primary has none"
+                ));
+            }
         }
     }
     Ok(())
 }
 
-fn object(mut document: Map<String, Value>, primary: &Object, manner: &Manner) -> Result<Option<Planned>, Failure> {
+fn object(
+    mut document: Map<String, Value>,
+    primary: &Object,
+    manner: &Manner,
+) -> Result<Option<Planned>, Failure> {
     let target = Target::object(manner.gvk.clone(), primary.key().clone());
     document.remove("status");
     if !manner.apply {
         let mut before = tree(primary)?;
         before.remove("status");
         // UC-4: a version that the guest left in makes the patch fail if somebody else was faster.
-        let version = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
+        let version = document
+            .get("metadata")
+            .and_then(|meta| meta.get("resourceVersion"))
+            .cloned();
         return Ok(patch(target, before, document, version, manner));
     }
     if let Some(Value::Object(meta)) = document.get_mut("metadata") {
@@ -120,7 +162,11 @@ fn object(mut document: Map<String, Value>, primary: &Object, manner: &Manner) -
     Ok(Some(applied(target, document, manner)))
 }
 
-fn status(document: &Map<String, Value>, primary: &Object, manner: &Manner) -> Result<Option<Planned>, Failure> {
+fn status(
+    document: &Map<String, Value>,
+    primary: &Object,
+    manner: &Manner,
+) -> Result<Option<Planned>, Failure> {
     let target = Target::status(manner.gvk.clone(), primary.key().clone());
     let status = document.get("status").cloned().unwrap_or(Value::Null);
     if !manner.apply {
@@ -135,11 +181,23 @@ fn status(document: &Map<String, Value>, primary: &Object, manner: &Manner) -> R
     }
     let mut body = Map::new();
     for name in ["apiVersion", "kind"] {
-        body.insert(name.to_owned(), document.get(name).cloned().unwrap_or_default());
+        body.insert(
+            name.to_owned(),
+            document.get(name).cloned().unwrap_or_default(),
+        );
     }
     let mut meta = json!({ "name": &*primary.key().name });
-    let given = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
-    for (name, value) in [("namespace", primary.key().namespace.as_deref().map(Value::from)), ("resourceVersion", given)] {
+    let given = document
+        .get("metadata")
+        .and_then(|meta| meta.get("resourceVersion"))
+        .cloned();
+    for (name, value) in [
+        (
+            "namespace",
+            primary.key().namespace.as_deref().map(Value::from),
+        ),
+        ("resourceVersion", given),
+    ] {
         if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
             meta.insert(name.to_owned(), value);
         }
@@ -153,8 +211,14 @@ fn status(document: &Map<String, Value>, primary: &Object, manner: &Manner) -> R
 
 fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Planned {
     let document = Value::Object(document);
-    let verb = Verb::Apply { body: document.to_string(), manager: Arc::clone(&manner.manager) };
-    Planned { write: Write { target, verb }, applied: Some(document) }
+    let verb = Verb::Apply {
+        body: document.to_string(),
+        manager: Arc::clone(&manner.manager),
+    };
+    Planned {
+        write: Write { target, verb },
+        applied: Some(document),
+    }
 }
 
 /// Returns the JSON patch from one document to another; none if there is no difference.
@@ -171,19 +235,32 @@ fn patch(
     }
     let mut steps = serde_json::to_value(&difference).unwrap_or_default();
     if let (Value::Array(steps), Some(version)) = (&mut steps, version) {
-        steps.insert(0, json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }));
+        steps.insert(
+            0,
+            json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }),
+        );
     }
-    let verb = Verb::JsonPatch { body: steps.to_string(), manager: Arc::clone(&manner.manager) };
-    Some(Planned { write: Write { target, verb }, applied: None })
+    let verb = Verb::JsonPatch {
+        body: steps.to_string(),
+        manager: Arc::clone(&manner.manager),
+    };
+    Some(Planned {
+        write: Write { target, verb },
+        applied: None,
+    })
 }
 
 fn without_nulls(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
-        Value::Object(map) => {
-            Some(Value::Object(map.into_iter().filter_map(|(name, value)| Some((name, without_nulls(value)?))).collect()))
+        Value::Object(map) => Some(Value::Object(
+            map.into_iter()
+                .filter_map(|(name, value)| Some((name, without_nulls(value)?)))
+                .collect(),
+        )),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Some(other)
         }
-        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Some(other),
     }
 }
 
@@ -210,7 +287,12 @@ mod tests {
     }
 
     fn manner(apply: bool) -> Manner {
-        Manner { gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(), manager: "pages".into(), apply, finalizer: Some("x.dev/f".into()) }
+        Manner {
+            gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(),
+            manager: "pages".into(),
+            apply,
+            finalizer: Some("x.dev/f".into()),
+        }
     }
 
     fn bodies(update: &PrimaryUpdate, apply: bool) -> Vec<(Option<String>, String)> {
@@ -219,28 +301,47 @@ mod tests {
             Verb::Apply { body, .. } | Verb::JsonPatch { body, .. } => body,
             other => panic!("{other:?}"),
         };
-        planned.into_iter().map(|p| (p.write.target.subresource.map(|s| s.to_string()), body(p.write.verb))).collect()
+        planned
+            .into_iter()
+            .map(|p| {
+                (
+                    p.write.target.subresource.map(|s| s.to_string()),
+                    body(p.write.verb),
+                )
+            })
+            .collect()
     }
 
     #[test]
     fn a_status_is_applied_with_nothing_but_itself() {
         // UC-2
-        let update = PrimaryUpdate::Status(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
+        let update =
+            PrimaryUpdate::Status(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
         let body = r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"a","namespace":"n"},"status":{"ok":true}}"#;
-        assert_eq!(bodies(&update, true), [(Some("status".to_owned()), body.to_owned())]);
+        assert_eq!(
+            bodies(&update, true),
+            [(Some("status".to_owned()), body.to_owned())]
+        );
     }
 
     #[test]
     fn a_version_left_in_the_status_makes_it_optimistic() {
         // UC-2
-        let update = PrimaryUpdate::Status(r#"{"metadata":{"resourceVersion":"7"},"status":{}}"#.to_owned());
-        assert!(bodies(&update, true)[0].1.contains(r#""resourceVersion":"7""#));
+        let update =
+            PrimaryUpdate::Status(r#"{"metadata":{"resourceVersion":"7"},"status":{}}"#.to_owned());
+        assert!(
+            bodies(&update, true)[0]
+                .1
+                .contains(r#""resourceVersion":"7""#)
+        );
     }
 
     #[test]
     fn an_applied_object_keeps_the_finalizer_and_comes_before_its_status() {
         // FI-5, UC-3
-        let update = PrimaryUpdate::ObjectAndStatus(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
+        let update = PrimaryUpdate::ObjectAndStatus(
+            r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned(),
+        );
         let bodies = bodies(&update, true);
         assert_eq!(bodies[0].0, None);
         assert_eq!(
@@ -254,8 +355,11 @@ mod tests {
     fn without_server_side_apply_the_difference_is_sent() {
         // UC-4
         let update = PrimaryUpdate::Status(r#"{"status":{"old":null,"ok":true}}"#.to_owned());
-        let body = r#"[{"op":"remove","path":"/status/old"},{"op":"add","path":"/status/ok","value":true}]"#;
-        assert_eq!(bodies(&update, false), [(Some("status".to_owned()), body.to_owned())]);
+        let body = r#"[{"op":"add","path":"/status/ok","value":true},{"op":"remove","path":"/status/old"}]"#;
+        assert_eq!(
+            bodies(&update, false),
+            [(Some("status".to_owned()), body.to_owned())]
+        );
         let same = PrimaryUpdate::Status(r#"{"status":{"old":1}}"#.to_owned());
         assert_eq!(bodies(&same, false), []);
     }
@@ -263,14 +367,25 @@ mod tests {
     #[test]
     fn an_answer_that_is_wrong_is_refused_with_what_is_wrong() {
         for (text, message) in [
-            ("{", "the answer of `reconcile` (status) is not JSON: EOF while parsing an object at line 1 column 1"),
-            ("[]", "the answer of `reconcile` (status) is not a JSON object"),
+            (
+                "{",
+                "the answer of `reconcile` (status) is not JSON: EOF while parsing an object at line 1 column 1",
+            ),
+            (
+                "[]",
+                "the answer of `reconcile` (status) is not a JSON object",
+            ),
             (
                 r#"{"metadata":{"name":"b"}}"#,
                 "the answer of `reconcile` (status) is about another object: metadata.name is \"b\", this run is about \"a\"",
             ),
         ] {
-            let failure = writes(&PrimaryUpdate::Status(text.to_owned()), &primary(), &manner(true)).unwrap_err();
+            let failure = writes(
+                &PrimaryUpdate::Status(text.to_owned()),
+                &primary(),
+                &manner(true),
+            )
+            .unwrap_err();
             assert_eq!(failure.message, message);
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::cluster;
 use crate::dependent::{self, Desired, Need, Origin};
 use crate::guest::{
-    CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeResult, Operation, Place,
-    Session, WorkflowCall, WorkflowResult,
+    CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeResult,
+    Operation, Place, Session, WorkflowCall, WorkflowResult,
 };
 use crate::manifest::{self, Dependent, Matching};
 use crate::object::{Object, ObjectRef, Scope};
@@ -61,12 +61,19 @@ impl Flow {
     /// [`Error`] for a cycle, an unknown name or a wrong expression.
     pub fn new(declared: &manifest::Workflow) -> Result<Self, Error> {
         let node = |(name, spec): (&Arc<str>, &Dependent)| {
-            let node = Node::new(spec).map_err(|source| Error::Expression { name: Arc::clone(name), source })?;
+            let node = Node::new(spec).map_err(|source| Error::Expression {
+                name: Arc::clone(name),
+                source,
+            })?;
             Ok((Arc::clone(name), node))
         };
         Ok(Self {
             graph: Graph::new(declared)?,
-            nodes: declared.dependents.iter().map(node).collect::<Result<_, Error>>()?,
+            nodes: declared
+                .dependents
+                .iter()
+                .map(node)
+                .collect::<Result<_, Error>>()?,
             explicit: declared.explicit,
             errors_to_reconciler: declared.errors_to_reconciler,
         })
@@ -80,7 +87,9 @@ impl Flow {
 
 impl Node {
     fn new(spec: &Dependent) -> Result<Self, condition::Error> {
-        let declared = ROLES.into_iter().filter_map(|role| Some((role, spec.conditions.of(role)?)));
+        let declared = ROLES
+            .into_iter()
+            .filter_map(|role| Some((role, spec.conditions.of(role)?)));
         let checks = declared.map(|(role, condition)| Ok((role, Check::new(condition)?)));
         Ok(Self {
             checks: checks.collect::<Result<_, condition::Error>>()?,
@@ -117,9 +126,19 @@ type Told = Vec<(ConditionRole, ConditionResult)>;
 ///
 /// # Errors
 /// [`Failed`] if a node failed, unless the manifest leaves failures to the reconciler (`WF-9`).
-pub(crate) async fn managed(run: &Context, session: &dyn Session, mode: Mode) -> Result<WorkflowResult, Failed> {
+pub(crate) async fn managed(
+    run: &Context,
+    session: &dyn Session,
+    mode: Mode,
+) -> Result<WorkflowResult, Failed> {
     let flow = &run.controller.workflow;
-    let result = Visitor { run, session, nodes: &flow.nodes }.walk(&flow.graph, mode).await;
+    let result = Visitor {
+        run,
+        session,
+        nodes: &flow.nodes,
+    }
+    .walk(&flow.graph, mode)
+    .await;
     let dependents = failures(&result);
     run.keep_result(None, result.clone());
     if dependents.is_empty() || flow.errors_to_reconciler {
@@ -133,14 +152,21 @@ pub(crate) async fn managed(run: &Context, session: &dyn Session, mode: Mode) ->
 /// # Errors
 /// `missing` for an unknown name, `misplaced` for a managed workflow that is not explicit (`CX-2`), `failed` if a node
 /// failed, unless the manifest leaves failures to the reconciler (`WF-9`).
-pub(crate) async fn by_hand(run: &Context, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
+pub(crate) async fn by_hand(
+    run: &Context,
+    call: WorkflowCall,
+) -> Result<WorkflowResult, CallError> {
     let controller = &run.controller;
     let session = controller.guest.open_nested(run.shared());
     let (name, mode) = match call {
         WorkflowCall::Reconcile(name) => (name, Mode::Reconcile),
         WorkflowCall::Cleanup(name) => (name, Mode::Cleanup),
-        WorkflowCall::ReconcileDependent(name) => return one(run, &*session, &name, Mode::Reconcile).await,
-        WorkflowCall::RemoveDependent(name) => return one(run, &*session, &name, Mode::Cleanup).await,
+        WorkflowCall::ReconcileDependent(name) => {
+            return one(run, &*session, &name, Mode::Reconcile).await;
+        }
+        WorkflowCall::RemoveDependent(name) => {
+            return one(run, &*session, &name, Mode::Cleanup).await;
+        }
     };
     let flow = match &name {
         None if !controller.workflow.explicit => {
@@ -150,26 +176,59 @@ pub(crate) async fn by_hand(run: &Context, call: WorkflowCall) -> Result<Workflo
         None => &controller.workflow,
         Some(name) => {
             let found = controller.standalone.get(&**name);
-            found.ok_or_else(|| unknown("standalone workflow", name, controller.standalone.keys()))?
+            found
+                .ok_or_else(|| unknown("standalone workflow", name, controller.standalone.keys()))?
         }
     };
-    let result = Visitor { run, session: &*session, nodes: &flow.nodes }.walk(&flow.graph, mode).await;
+    let result = Visitor {
+        run,
+        session: &*session,
+        nodes: &flow.nodes,
+    }
+    .walk(&flow.graph, mode)
+    .await;
     run.keep_result(name, result.clone());
     answer(result, flow.errors_to_reconciler)
 }
 
 /// Runs one standalone dependent, whatever it depends on.
-async fn one(run: &Context, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
+async fn one(
+    run: &Context,
+    session: &dyn Session,
+    name: &str,
+    mode: Mode,
+) -> Result<WorkflowResult, CallError> {
     let flows = run.controller.standalone.values();
-    let Some((name, node)) = flows.clone().find_map(|flow| flow.nodes.get_key_value(name)) else {
-        return Err(unknown("standalone dependent", name, flows.flat_map(|flow| flow.nodes.keys())));
+    let Some((name, node)) = flows
+        .clone()
+        .find_map(|flow| flow.nodes.get_key_value(name))
+    else {
+        return Err(unknown(
+            "standalone dependent",
+            name,
+            flows.flat_map(|flow| flow.nodes.keys()),
+        ));
     };
     // What is to be removed by name is, whoever would collect it otherwise.
     let garbage_collected = node.spec.garbage_collected && mode == Mode::Reconcile;
-    let alone = Dependent { depends_on: BTreeSet::new(), garbage_collected, ..node.spec.clone() };
-    let declared = manifest::Workflow { dependents: BTreeMap::from([(Arc::clone(name), alone)]), ..Default::default() };
-    let flow = Flow::new(&declared).map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
-    let result = Visitor { run, session, nodes: &flow.nodes }.walk(&flow.graph, mode).await;
+    let alone = Dependent {
+        depends_on: BTreeSet::new(),
+        garbage_collected,
+        ..node.spec.clone()
+    };
+    let declared = manifest::Workflow {
+        dependents: BTreeMap::from([(Arc::clone(name), alone)]),
+        ..Default::default()
+    };
+    let flow =
+        Flow::new(&declared).map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
+    let result = Visitor {
+        run,
+        session,
+        nodes: &flow.nodes,
+    }
+    .walk(&flow.graph, mode)
+    .await;
     answer(result, false)
 }
 
@@ -178,14 +237,27 @@ fn answer(result: WorkflowResult, lenient: bool) -> Result<WorkflowResult, CallE
     if failed.is_empty() || lenient {
         return Ok(result);
     }
-    let list = failed.into_iter().map(|(name, text)| format!("{name}: {text}")).collect::<Vec<_>>();
-    Err(CallError::new(CallReason::Failed, format!("the workflow failed: {}", list.join("; "))))
+    let list = failed
+        .into_iter()
+        .map(|(name, text)| format!("{name}: {text}"))
+        .collect::<Vec<_>>();
+    Err(CallError::new(
+        CallReason::Failed,
+        format!("the workflow failed: {}", list.join("; ")),
+    ))
 }
 
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a Arc<str>>) -> CallError {
     let names = names.map(|name| &**name).collect::<Vec<_>>().join(", ");
-    let there = if names.is_empty() { "the manifest declares none".to_owned() } else { format!("there are: {names}") };
-    CallError::new(CallReason::Missing, format!("no {what} is called {name:?}; {there}"))
+    let there = if names.is_empty() {
+        "the manifest declares none".to_owned()
+    } else {
+        format!("there are: {names}")
+    };
+    CallError::new(
+        CallReason::Missing,
+        format!("no {what} is called {name:?}; {there}"),
+    )
 }
 
 fn failures(result: &WorkflowResult) -> Vec<(String, String)> {
@@ -196,12 +268,17 @@ fn failures(result: &WorkflowResult) -> Vec<(String, String)> {
 /// Of the objects that belong to the primary, returns those that the place means: of a dependent's source only the
 /// dependent's own object, where its name is known.
 pub(crate) fn of_dependent(run: &Context, place: &Place, found: Vec<Object>) -> Vec<Object> {
-    let Place::Source(name) = place else { return found };
+    let Place::Source(name) = place else {
+        return found;
+    };
     if found.len() < 2 {
         return found;
     }
     match run.known_key(name) {
-        Some(key) => found.into_iter().filter(|object| *object.key() == key).collect(),
+        Some(key) => found
+            .into_iter()
+            .filter(|object| *object.key() == key)
+            .collect(),
         None => found,
     }
 }
@@ -217,58 +294,136 @@ impl Visitor<'_> {
             Some((name, node)) => self.carry_out(step.task, name, node, &mut told).await,
             None => Err(format!("no dependent is called {:?}", step.name)),
         };
-        done.unwrap_or_else(|text| Outcome::Failed { text, conditions: told })
+        done.unwrap_or_else(|text| Outcome::Failed {
+            text,
+            conditions: told,
+        })
     }
 
-    async fn carry_out(&self, task: Task, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<Outcome, String> {
+    async fn carry_out(
+        &self,
+        task: Task,
+        name: &Arc<str>,
+        node: &Node,
+        told: &mut Told,
+    ) -> Result<Outcome, String> {
         let Node { spec, .. } = node;
         match task {
             Task::Reconcile => self.reconcile_node(name, node, told).await,
-            Task::Delete(Activation::Met) => self.delete_node(name, node, spec.manage.delete, told).await,
+            Task::Delete(Activation::Met) => {
+                self.delete_node(name, node, spec.manage.delete, told).await
+            }
             Task::Delete(Activation::Unasked) | Task::Cleanup => {
-                if !self.met(ConditionRole::Activation, name, node, told).await? {
-                    return Ok(Outcome::Deleted { done: Vec::new(), conditions: std::mem::take(told), gone: true });
+                if !self
+                    .met(ConditionRole::Activation, name, node, told)
+                    .await?
+                {
+                    return Ok(Outcome::Deleted {
+                        done: Vec::new(),
+                        conditions: std::mem::take(told),
+                        gone: true,
+                    });
                 }
-                let ours = if task == Task::Cleanup { spec.deletable() } else { spec.manage.delete };
+                let ours = if task == Task::Cleanup {
+                    spec.deletable()
+                } else {
+                    spec.manage.delete
+                };
                 self.delete_node(name, node, ours, told).await
             }
         }
     }
 
     /// `WF-4`: activation, precondition, the object, readiness.
-    async fn reconcile_node(&self, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<Outcome, String> {
-        if !self.met(ConditionRole::Activation, name, node, told).await? {
-            return Ok(Outcome::Inactive { conditions: std::mem::take(told) });
+    async fn reconcile_node(
+        &self,
+        name: &Arc<str>,
+        node: &Node,
+        told: &mut Told,
+    ) -> Result<Outcome, String> {
+        if !self
+            .met(ConditionRole::Activation, name, node, told)
+            .await?
+        {
+            return Ok(Outcome::Inactive {
+                conditions: std::mem::take(told),
+            });
         }
-        if !self.met(ConditionRole::ReconcilePrecondition, name, node, told).await? {
-            return Ok(Outcome::Unwanted { conditions: std::mem::take(told) });
+        if !self
+            .met(ConditionRole::ReconcilePrecondition, name, node, told)
+            .await?
+        {
+            return Ok(Outcome::Unwanted {
+                conditions: std::mem::take(told),
+            });
         }
         let done = self.reconcile(name, node).await?;
-        let ready = self.met(ConditionRole::ReadyPostcondition, name, node, told).await?;
-        Ok(Outcome::Reconciled { done, conditions: std::mem::take(told), ready })
+        let ready = self
+            .met(ConditionRole::ReadyPostcondition, name, node, told)
+            .await?;
+        Ok(Outcome::Reconciled {
+            done,
+            conditions: std::mem::take(told),
+            ready,
+        })
     }
 
     /// `WF-5`, `WF-6`: the object, if it is ours to delete; then whether it is gone.
-    async fn delete_node(&self, name: &Arc<str>, node: &Node, ours: bool, told: &mut Told) -> Result<Outcome, String> {
-        let done = if ours { self.delete(name, node).await? } else { Vec::new() };
-        let gone = self.met(ConditionRole::DeletePostcondition, name, node, told).await?;
-        Ok(Outcome::Deleted { done, conditions: std::mem::take(told), gone })
+    async fn delete_node(
+        &self,
+        name: &Arc<str>,
+        node: &Node,
+        ours: bool,
+        told: &mut Told,
+    ) -> Result<Outcome, String> {
+        let done = if ours {
+            self.delete(name, node).await?
+        } else {
+            Vec::new()
+        };
+        let gone = self
+            .met(ConditionRole::DeletePostcondition, name, node, told)
+            .await?;
+        Ok(Outcome::Deleted {
+            done,
+            conditions: std::mem::take(told),
+            gone,
+        })
     }
 
     /// Whether a condition is met; an absent one is. What was said is added to `told`.
-    async fn met(&self, role: ConditionRole, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<bool, String> {
-        let Some((_, check)) = node.checks.iter().find(|(of, _)| *of == role) else { return Ok(true) };
+    async fn met(
+        &self,
+        role: ConditionRole,
+        name: &Arc<str>,
+        node: &Node,
+        told: &mut Told,
+    ) -> Result<bool, String> {
+        let Some((_, check)) = node.checks.iter().find(|(of, _)| *of == role) else {
+            return Ok(true);
+        };
         let result = match check {
             Check::Export(export) => {
-                let asked = self.session.is_met(export, name, self.run.primary.json()).await;
+                let asked = self
+                    .session
+                    .is_met(export, name, self.run.primary.json())
+                    .await;
                 asked.map_err(|failure| format!("condition {export}: {failure}"))?
             }
             Check::Cel(expression) => {
                 let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-                let dependent = if expression.reads_dependent() { self.actual_tree(name, node).await? } else { None };
-                expression.met(&primary, dependent.as_ref()).map_err(|e| e.to_string())?
+                let dependent = if expression.reads_dependent() {
+                    self.actual_tree(name, node).await?
+                } else {
+                    None
+                };
+                expression
+                    .met(&primary, dependent.as_ref())
+                    .map_err(|e| e.to_string())?
             }
-            Check::Ready(kind) => condition::ready(*kind, self.actual_tree(name, node).await?.as_ref()),
+            Check::Ready(kind) => {
+                condition::ready(*kind, self.actual_tree(name, node).await?.as_ref())
+            }
             Check::Gone => condition::gone(self.actual_tree(name, node).await?.as_ref()),
         };
         let met = result.met;
@@ -277,13 +432,20 @@ impl Visitor<'_> {
     }
 
     /// `DR-2`: creates or updates the object, or finds that it is as desired.
-    async fn reconcile(&self, name: &Arc<str>, node: &Node) -> Result<Vec<(String, Operation)>, String> {
+    async fn reconcile(
+        &self,
+        name: &Arc<str>,
+        node: &Node,
+    ) -> Result<Vec<(String, Operation)>, String> {
         let Node { spec, .. } = node;
         let source = self.source(name)?;
         let primary = self.run.primary.key();
         if !spec.manage.create && !spec.manage.update {
             let found = source.related(primary);
-            return Ok(found.iter().map(|object| (object.key().to_string(), Operation::Unchanged)).collect());
+            return Ok(found
+                .iter()
+                .map(|object| (object.key().to_string(), Operation::Unchanged))
+                .collect());
         }
         let answer = self.desired(name).await?;
         let hash = self.run.controller.memory.hash(&answer);
@@ -291,7 +453,9 @@ impl Visitor<'_> {
             return Ok(vec![(key.to_string(), Operation::Unchanged)]);
         }
         let desired = self.complete(name, spec, &answer)?;
-        let actual = source.get(desired.key()).filter(|object| source.relates(object, primary));
+        let actual = source
+            .get(desired.key())
+            .filter(|object| source.relates(object, primary));
         let (operation, now) = self.bring_in_line(name, spec, &desired, actual).await?;
         if let Some(now) = now {
             self.remember(name, hash, &now);
@@ -310,17 +474,21 @@ impl Visitor<'_> {
         let manager = &self.run.controller.spec.field_manager;
         let (operation, write) = match (dependent::need(&spec.manage, actual.as_ref()), actual) {
             (Need::Nothing, _) => return Ok((Operation::Unchanged, None)),
-            (Need::Create, _) | (Need::Compare, None) => {
-                (Operation::Created, dependent::create(desired, spec, manager))
-            }
-            (Need::Compare, Some(actual)) => match self.compare(name, spec, &actual, desired).await? {
-                MatchResult::Matches => return Ok((Operation::Unchanged, Some(actual))),
-                MatchResult::Differs(what) => {
-                    tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
-                    let write = dependent::update(&actual, desired, spec, manager).map_err(|e| e.to_string())?;
-                    (Operation::Updated, write)
+            (Need::Create, _) | (Need::Compare, None) => (
+                Operation::Created,
+                dependent::create(desired, spec, manager),
+            ),
+            (Need::Compare, Some(actual)) => {
+                match self.compare(name, spec, &actual, desired).await? {
+                    MatchResult::Matches => return Ok((Operation::Unchanged, Some(actual))),
+                    MatchResult::Differs(what) => {
+                        tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
+                        let write = dependent::update(&actual, desired, spec, manager)
+                            .map_err(|e| e.to_string())?;
+                        (Operation::Updated, write)
+                    }
                 }
-            },
+            }
         };
         let now = self.write(self.source(name)?, desired.key(), write).await?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
@@ -329,7 +497,11 @@ impl Visitor<'_> {
 
     /// Returns the object that this very answer has been found to be in force in, if that has not changed since.
     fn remembered(&self, name: &Arc<str>, source: &Source, answer: u64) -> Option<ObjectRef> {
-        let Context { controller, primary, .. } = self.run;
+        let Context {
+            controller,
+            primary,
+            ..
+        } = self.run;
         let known = controller.memory.verdict(primary.key(), name)?;
         let same = known.answer == answer && known.owner == primary.header().uid;
         let actual = source.get(&known.key).filter(|_| same)?;
@@ -338,20 +510,41 @@ impl Visitor<'_> {
 
     /// What our own write led to is what the answer leads to: a server's defaults in it can't cause a loop.
     fn remember(&self, name: &Arc<str>, answer: u64, now: &Object) {
-        let Context { controller, primary, .. } = self.run;
+        let Context {
+            controller,
+            primary,
+            ..
+        } = self.run;
         let owner = primary.header().uid.clone();
-        let verdict = memory::Verdict { answer, owner, key: now.key().clone(), version: now.version() };
+        let verdict = memory::Verdict {
+            answer,
+            owner,
+            key: now.key().clone(),
+            version: now.version(),
+        };
         controller.memory.keep_verdict(primary.key(), name, verdict);
     }
 
     /// `KD-9`: deletes the object, if it is there and not going already.
-    async fn delete(&self, name: &Arc<str>, node: &Node) -> Result<Vec<(String, Operation)>, String> {
-        let Some(actual) = self.actual(name, node).await? else { return Ok(Vec::new()) };
+    async fn delete(
+        &self,
+        name: &Arc<str>,
+        node: &Node,
+    ) -> Result<Vec<(String, Operation)>, String> {
+        let Some(actual) = self.actual(name, node).await? else {
+            return Ok(Vec::new());
+        };
         let key = actual.key().clone();
         if !actual.header().deleting {
             let source = self.source(name)?;
             let write = dependent::delete(node.spec.gvk.clone(), key.clone());
-            let left = self.run.controller.cluster.write(write).await.map_err(|error| error.to_string())?;
+            let left = self
+                .run
+                .controller
+                .cluster
+                .write(write)
+                .await
+                .map_err(|error| error.to_string())?;
             if let Some(left) = left {
                 source.put(left);
             }
@@ -378,21 +571,41 @@ impl Visitor<'_> {
         Ok(related.pop())
     }
 
-    async fn actual_tree(&self, name: &Arc<str>, node: &Node) -> Result<Option<serde_json::Value>, String> {
+    async fn actual_tree(
+        &self,
+        name: &Arc<str>,
+        node: &Node,
+    ) -> Result<Option<serde_json::Value>, String> {
         let actual = self.actual(name, node).await?;
-        actual.map(|object| object.tree()).transpose().map_err(|e| e.to_string())
+        actual
+            .map(|object| object.tree())
+            .transpose()
+            .map_err(|e| e.to_string())
     }
 
     /// `KD-4`: the name that the manifest gives, in the primary's namespace.
     fn named(&self, name: &Expression, spec: &Dependent) -> Result<ObjectRef, String> {
         let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
         let name = name.text(&primary, None).map_err(|e| e.to_string())?;
-        let namespace = self.run.primary.key().namespace.clone().filter(|_| self.scope(spec) == Scope::Namespaced);
-        Ok(ObjectRef { namespace, name: name.into() })
+        let namespace = self
+            .run
+            .primary
+            .key()
+            .namespace
+            .clone()
+            .filter(|_| self.scope(spec) == Scope::Namespaced);
+        Ok(ObjectRef {
+            namespace,
+            name: name.into(),
+        })
     }
 
     fn scope(&self, spec: &Dependent) -> Scope {
-        self.run.controller.cluster.scope(&spec.gvk).unwrap_or(Scope::Namespaced)
+        self.run
+            .controller
+            .cluster
+            .scope(&spec.gvk)
+            .unwrap_or(Scope::Namespaced)
     }
 
     /// Returns what the guest wants, asking it once per run (`CX-3`).
@@ -408,8 +621,18 @@ impl Visitor<'_> {
 
     /// Completes an answer to the document that is sent.
     fn complete(&self, name: &Arc<str>, spec: &Dependent, answer: &str) -> Result<Desired, String> {
-        let (scope, primary, primary_gvk) = (self.scope(spec), &self.run.primary, &self.run.controller.spec.primary);
-        let origin = Origin { name, dependent: spec, scope, primary, primary_gvk };
+        let (scope, primary, primary_gvk) = (
+            self.scope(spec),
+            &self.run.primary,
+            &self.run.controller.spec.primary,
+        );
+        let origin = Origin {
+            name,
+            dependent: spec,
+            scope,
+            primary,
+            primary_gvk,
+        };
         let desired = Desired::parse(answer, &origin).map_err(|e| e.to_string())?;
         self.run.keep_key(name, desired.key());
         Ok(desired)
@@ -427,16 +650,30 @@ impl Visitor<'_> {
             return dependent::compare(actual, desired, spec, manager).map_err(|e| e.to_string());
         };
         let (wanted, primary) = (desired.json(), self.run.primary.json());
-        let question = MatchQuestion { name: export, actual: actual.json(), desired: &wanted, primary };
+        let question = MatchQuestion {
+            name: export,
+            actual: actual.json(),
+            desired: &wanted,
+            primary,
+        };
         let asked = self.session.matches(question).await;
         asked.map_err(|failure| format!("match {export} of {name}: {failure}"))
     }
 
     /// Writes; the event of the write causes no run.
-    async fn write(&self, source: &Source, key: &ObjectRef, write: cluster::Write) -> Result<Option<Object>, String> {
+    async fn write(
+        &self,
+        source: &Source,
+        key: &ObjectRef,
+        write: cluster::Write,
+    ) -> Result<Option<Object>, String> {
         let controller = &self.run.controller;
         let window = source.begin(key.clone(), |notices| tell(&controller.queue, notices));
-        let now = controller.cluster.write(write).await.map_err(|error| error.to_string())?;
+        let now = controller
+            .cluster
+            .write(write)
+            .await
+            .map_err(|error| error.to_string())?;
         if let Some(now) = &now {
             window.wrote(now.clone());
         }
@@ -444,6 +681,10 @@ impl Visitor<'_> {
     }
 
     fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, String> {
-        self.run.controller.secondaries.get(name).ok_or_else(|| format!("no source holds dependent {name}"))
+        self.run
+            .controller
+            .secondaries
+            .get(name)
+            .ok_or_else(|| format!("no source holds dependent {name}"))
     }
 }

@@ -27,7 +27,7 @@ enum State {
     Waiting,
     /// Marked for delete: to be deleted once its children are gone.
     Marked(Activation),
-    /// Inactive itself, but its children are to be deleted; then it counts as gone (`WF-5`).
+    /// Inactive: left alone. Nothing waits for it, for what it depends on stays (`WF-5`).
     Inactive,
     /// To be cleaned up once its children are gone.
     Leaving,
@@ -37,7 +37,7 @@ enum State {
     Ready,
     /// Reconciled, but its ready postcondition is unmet.
     Unready,
-    /// Deleted or inactive, and its delete postcondition is met.
+    /// Deleted, or there was nothing to delete, and its delete postcondition is met.
     Gone,
     /// Deleted, but its delete postcondition is unmet.
     Lingering,
@@ -66,7 +66,6 @@ impl<'g> Walk<'g> {
     /// Returns the visits that may begin now, in the order of the graph, or backwards on a clean-up; each is returned
     /// once. The walk is over when there is none and none is going on.
     pub fn ready(&mut self) -> Vec<Step> {
-        self.settle_inactive();
         let mut steps = Vec::new();
         for (position, node) in self.graph.nodes().iter().enumerate() {
             let Some(task) = self.task(position, node) else {
@@ -205,18 +204,6 @@ impl<'g> Walk<'g> {
             {
                 place.state = State::Marked(Activation::Unasked);
                 rest.extend(children(position));
-            }
-        }
-    }
-
-    /// Lets inactive nodes count as gone whose children are.
-    fn settle_inactive(&mut self) {
-        for (position, node) in self.graph.nodes().iter().enumerate().rev() {
-            if self.state(position) == Some(State::Inactive)
-                && self.all(&node.children, State::Gone)
-                && let Some(place) = self.places.get_mut(position)
-            {
-                place.state = State::Gone;
             }
         }
     }

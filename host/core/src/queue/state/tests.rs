@@ -571,6 +571,22 @@ fn a_primary_that_is_created_anew_during_a_run_begins_anew() {
 }
 
 #[test]
+fn a_primary_that_is_created_anew_has_the_whole_rate_limit() {
+    let limit = RateLimit {
+        max_reconciliations: 1,
+        within: millis(3000),
+    };
+    let mut script = Script::in_flight(Policy {
+        rate_limit: Some(limit),
+        ..Policy::default()
+    });
+    script.event(DELETED);
+    script.event(CHANGED);
+    script.finish(Finished::DONE);
+    assert_eq!(script.take(), Some("a".to_owned()));
+}
+
+#[test]
 fn failures_are_logged_as_loudly_as_they_matter() {
     // EP-36; (failure, last attempt, event pending)
     let table = [
@@ -678,6 +694,30 @@ fn a_start_replays_what_is_marked_and_only_that() {
     script.start();
     assert_eq!(script.take(), Some("a".to_owned()));
     assert_eq!(script.wakes(), Some(36_000_000));
+}
+
+#[test]
+fn a_start_replays_in_the_order_of_the_timers_and_what_has_none_last() {
+    let retry = Retry {
+        max_attempts: Some(1),
+        ..Retry::default()
+    };
+    let mut script = Script::new(Policy {
+        retry: Some(retry),
+        max_interval: None,
+        ..Policy::default()
+    });
+    // `a` fails for the last time before `c` and `b` fail for the first.
+    for (ms, letter) in [(0, "a"), (2000, "a"), (2001, "c"), (2002, "b")] {
+        script.at(ms).event_of(letter, CHANGED);
+        assert_eq!(script.take(), Some(letter.to_owned()));
+        let key = ObjectRef::cluster(letter);
+        script.state.finish(&key, FAILED, script.now).unwrap();
+    }
+    script.state.stop();
+    script.at(2003).start();
+    let order: Vec<_> = std::iter::from_fn(|| script.take()).collect();
+    assert_eq!(order, ["c", "b", "a"]);
 }
 
 #[test]
@@ -806,6 +846,18 @@ fn a_deletion_is_run_until_it_succeeds() {
         (script.next(again(5)), script.state.len()),
         (Next::Dropped, 0)
     );
+}
+
+#[test]
+fn a_deletion_that_is_told_twice_during_its_run_is_an_event_like_others() {
+    let mut script = Script::new(all_events());
+    script.event(DELETED);
+    script.take();
+    script.event(DELETED);
+    assert_eq!(script.next(FAILED), Next::AtOnce);
+    script.take();
+    script.event(DELETED);
+    assert_eq!(script.next(Finished::DONE), Next::Dropped);
 }
 
 #[test]
@@ -1061,7 +1113,7 @@ impl Play {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn no_key_is_in_flight_twice_no_mark_is_lost_and_no_key_is_stuck(
