@@ -270,10 +270,10 @@ impl Object {
                 let mut text = String::with_capacity(json.len() + 64);
                 text.push('{');
                 if !has_version {
-                    text.push_str(&format!("\"apiVersion\":\"{}\",", gvk.api_version()));
+                    text.extend(["\"apiVersion\":\"", &gvk.api_version(), "\","]);
                 }
                 if !has_kind {
-                    text.push_str(&format!("\"kind\":\"{}\",", gvk.kind));
+                    text.extend(["\"kind\":\"", &gvk.kind, "\","]);
                 }
                 text.push_str(body);
                 text.push_str(tail);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use json_patch::PatchOperation;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -66,7 +67,7 @@ pub async fn write(
     let source = source(desk, &request, primary)?;
     let actual = actual(&request, source)?;
     if let (Some(by), Some((actual, tree))) = (request.compare, &actual)
-        && matches(desk, &request, by, actual, tree)?
+        && matches(desk, &request, by, actual.as_ref(), tree)
     {
         return Ok(actual
             .as_ref()
@@ -370,11 +371,8 @@ impl Body {
             | Self::MergePatch(tree) => tree
                 .pointer("/metadata/resourceVersion")
                 .is_some_and(Value::is_string),
-            Self::JsonPatch(patch) => patch.iter().any(|step| match step {
-                json_patch::PatchOperation::Test(test) => {
-                    test.path.as_str() == "/metadata/resourceVersion"
-                }
-                _ => false,
+            Self::JsonPatch(patch) => patch.iter().any(|step| {
+                matches!(step, PatchOperation::Test(test) if test.path.as_str() == "/metadata/resourceVersion")
             }),
         }
     }
@@ -463,16 +461,16 @@ fn matches(
     desk: &Desk<'_>,
     request: &Request,
     by: Comparison,
-    cached: &Option<Object>,
+    cached: Option<&Object>,
     actual: &Value,
-) -> Result<bool, CallError> {
+) -> bool {
     let desired = match &request.verb {
-        Body::Create(_) => return Ok(false),
+        Body::Create(_) => return false,
         Body::Apply(tree) | Body::Update(tree) | Body::Edit(tree) => tree.clone(),
         Body::JsonPatch(patch) => {
             let mut tree = actual.clone();
             if json_patch::patch(&mut tree, patch).is_err() {
-                return Ok(false);
+                return false;
             }
             tree
         }
@@ -485,15 +483,14 @@ fn matches(
     let verdict = match by {
         Comparison::Applied => {
             let subresource = request.target.subresource.as_deref();
-            return Ok(cached
-                .as_ref()
-                .is_some_and(|object| is_applied(object, &desired, desk.manager, subresource)));
+            return cached
+                .is_some_and(|object| is_applied(object, &desired, desk.manager, subresource));
         }
         Comparison::StatusOnly => diff::compare_status(actual, &desired, &[] as &[&str]),
         Comparison::Generic => diff::compare(actual, &desired, &GenericMatching::default()),
-        Comparison::Equality | Comparison::ByVerb => return Ok(*actual == desired),
+        Comparison::Equality | Comparison::ByVerb => return *actual == desired,
     };
-    Ok(verdict == MatchResult::Matches)
+    verdict == MatchResult::Matches
 }
 
 /// Returns what is sent; none for an edit that changes nothing.

@@ -60,8 +60,11 @@ pub struct Controller {
     /// What `context.settings` answers.
     pub settings: Value,
     /// Takes Kubernetes Events about a primary.
-    pub events: Box<dyn Fn(&Object, Event) + Send + Sync>,
+    pub events: Events,
 }
+
+/// Takes Kubernetes Events about a primary; never waits.
+pub type Events = Box<dyn Fn(&Object, Event) + Send + Sync>;
 
 /// How an execution ended: what the queue is told, and what the log is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,7 +200,7 @@ async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
         match controller.write_primary(write).await {
             Ok(()) => {}
             Err(error) if error.is_conflict() && !retry.last => {
-                tracing::debug!(%error, "error status not written")
+                tracing::debug!(%error, "error status not written");
             }
             Err(error) if !retry.last => tracing::warn!(%error, "error status not written"),
             Err(error) => tracing::error!(%error, "error status not written"),

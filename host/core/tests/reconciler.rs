@@ -7,6 +7,13 @@
     clippy::indexing_slicing,
     reason = "a test may fail loudly"
 )]
+#![allow(
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    clippy::format_collect,
+    reason = "builders that are read beside their use"
+)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,6 +28,7 @@ use capstan_core::manifest::{self, Mapper as Mapping};
 use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::queue::{self, Finished, Policy, Queue};
+use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::Flow;
 use capstan_core::reconciler::{Controller, execute};
 use capstan_core::source::{Role, Source, Spec};
@@ -331,7 +339,7 @@ impl Bench {
             guest: Arc::new(script),
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
             queue: queue.clone(),
-            memory: Default::default(),
+            memory: Memory::default(),
             settings: json!({}),
             events: Box::new(|_, _| {}),
             spec,
@@ -342,7 +350,7 @@ impl Bench {
             calls,
             queue,
             pages,
-            maps: maps,
+            maps,
         }
     }
 

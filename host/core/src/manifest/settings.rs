@@ -49,16 +49,19 @@ impl Controller {
 }
 
 fn source(source: &Source) -> Value {
-    let mut informer = kind(&source.gvk);
-    informer["namespaces"] = source.namespaces.as_ref().map_or(Value::Null, namespaces);
-    informer["labelSelector"] = source.label_selector.as_deref().into();
-    informer["mapper"] = match &source.mapper {
+    let mapper = match &source.mapper {
         Mapper::OwnerReference => json!("ownerReference"),
         Mapper::Annotations(keys) => json!({ "annotations": mapping(keys) }),
         Mapper::Labels(keys) => json!({ "labels": mapping(keys) }),
     };
-    informer["indexes"] = indexes(&source.indexes);
-    json!({ "informer": informer })
+    json!({ "informer": {
+        "apiVersion": source.gvk.api_version(),
+        "kind": &*source.gvk.kind,
+        "namespaces": source.namespaces.as_ref().map(namespaces),
+        "labelSelector": source.label_selector.as_deref(),
+        "mapper": mapper,
+        "indexes": indexes(&source.indexes),
+    } })
 }
 
 fn workflow(workflow: &Workflow) -> Value {
@@ -76,37 +79,25 @@ fn dependent(dependent: &Dependent) -> Value {
         ("update", manage.update),
         ("delete", manage.delete),
     ];
-    let mut entry = kind(&dependent.gvk);
-    entry["dependsOn"] = dependent.depends_on.iter().map(|name| &**name).collect();
-    entry["manage"] = verbs
-        .into_iter()
-        .filter_map(|(verb, may)| may.then_some(verb))
-        .collect();
-    entry["garbageCollected"] = dependent.garbage_collected.into();
-    entry["createOnly"] = dependent.create_only.into();
-    entry["ssa"] = dependent.applied().into();
-    entry["match"] = matching(&dependent.matching);
-    entry["source"] = dependent.source.as_deref().into();
-    entry["name"] = dependent
-        .name
-        .as_deref()
-        .map_or(Value::Null, |text| json!({ "cel": text }));
-    entry["mapping"] = mapping(&dependent.mapping);
-    entry["config"] = dependent.config.clone();
-    for (field, role) in [
-        ("activation", ConditionRole::Activation),
-        (
-            "reconcilePrecondition",
-            ConditionRole::ReconcilePrecondition,
-        ),
-        ("readyPostcondition", ConditionRole::ReadyPostcondition),
-        ("deletePostcondition", ConditionRole::DeletePostcondition),
-    ] {
-        if let Some(declared) = dependent.conditions.of(role) {
-            entry[field] = condition(declared);
-        }
-    }
-    entry
+    let condition = |role| dependent.conditions.of(role).map(condition);
+    json!({
+        "apiVersion": dependent.gvk.api_version(),
+        "kind": &*dependent.gvk.kind,
+        "dependsOn": dependent.depends_on.iter().map(|name| &**name).collect::<Vec<_>>(),
+        "manage": verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect::<Vec<_>>(),
+        "garbageCollected": dependent.garbage_collected,
+        "createOnly": dependent.create_only,
+        "ssa": dependent.applied(),
+        "match": matching(&dependent.matching),
+        "source": dependent.source.as_deref(),
+        "name": dependent.name.as_deref().map(|text| json!({ "cel": text })),
+        "mapping": mapping(&dependent.mapping),
+        "config": dependent.config,
+        "activation": condition(ConditionRole::Activation),
+        "reconcilePrecondition": condition(ConditionRole::ReconcilePrecondition),
+        "readyPostcondition": condition(ConditionRole::ReadyPostcondition),
+        "deletePostcondition": condition(ConditionRole::DeletePostcondition),
+    })
 }
 
 fn matching(matching: &Matching) -> Value {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::cluster::{Target, Verb, Write};
 use crate::object::{Gvk, Object};
@@ -30,11 +30,13 @@ pub fn add(
     let verb = match apply {
         Apply::Yes => {
             // The uid keeps the apply from creating an object that has gone meanwhile.
-            let mut metadata =
-                json!({ "name": &*header.key.name, "uid": header.uid, "finalizers": [finalizer] });
+            let mut metadata = Map::new();
+            metadata.insert("name".to_owned(), (&*header.key.name).into());
             if let Some(namespace) = &header.key.namespace {
-                metadata["namespace"] = (&**namespace).into();
+                metadata.insert("namespace".to_owned(), (&**namespace).into());
             }
+            metadata.insert("uid".to_owned(), (&*header.uid).into());
+            metadata.insert("finalizers".to_owned(), json!([finalizer]));
             let body = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata });
             Verb::Apply {
                 body: body.to_string(),
@@ -110,7 +112,10 @@ mod tests {
     fn body(write: Option<Write>) -> String {
         match write.expect("a write").verb {
             Verb::Apply { body, .. } | Verb::JsonPatch { body, .. } => body,
-            other => panic!("{other:?}"),
+            verb @ (Verb::Create { .. }
+            | Verb::Replace { .. }
+            | Verb::MergePatch { .. }
+            | Verb::Delete(_)) => panic!("{verb:?}"),
         }
     }
 

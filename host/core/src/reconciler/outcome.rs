@@ -299,7 +299,10 @@ mod tests {
         let planned = writes(update, &primary(), &manner(apply)).unwrap();
         let body = |verb| match verb {
             Verb::Apply { body, .. } | Verb::JsonPatch { body, .. } => body,
-            other => panic!("{other:?}"),
+            verb @ (Verb::Create { .. }
+            | Verb::Replace { .. }
+            | Verb::MergePatch { .. }
+            | Verb::Delete(_)) => panic!("{verb:?}"),
         };
         planned
             .into_iter()

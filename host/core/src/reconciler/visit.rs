@@ -560,12 +560,11 @@ impl Visitor<'_> {
         if related.is_empty() {
             return Ok(None);
         }
-        let key = match &node.name {
-            Some(expression) => self.named(expression, &node.spec)?,
-            None => {
-                let answer = self.desired(name).await?;
-                self.complete(name, &node.spec, &answer)?.key().clone()
-            }
+        let key = if let Some(expression) = &node.name {
+            self.named(expression, &node.spec)?
+        } else {
+            let answer = self.desired(name).await?;
+            self.complete(name, &node.spec, &answer)?.key().clone()
         };
         related.retain(|object| *object.key() == key);
         Ok(related.pop())
