@@ -6,7 +6,14 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
+    clippy::print_stderr,
     reason = "a test may fail loudly"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::too_many_arguments,
+    clippy::format_collect,
+    reason = "calls read like sentences: values are given as they are written"
 )]
 
 use std::fs::{self, File};
@@ -23,7 +30,7 @@ use serde_json::{Value, json};
 /// How long a thing may take that should happen at once.
 pub const SOON: Duration = Duration::from_secs(10);
 /// How long a thing may take that other processes have a part in, such as garbage collection.
-pub const LATER: Duration = Duration::from_secs(60);
+pub const LATER: Duration = Duration::from_mins(1);
 
 /// A daemon under test. Dropping it ends it.
 pub struct Daemon {
@@ -59,10 +66,18 @@ impl Place {
                 cluster.add_node("node").unwrap();
             }
             let established = ["wait", "--for=condition=Established", "--timeout=30s"];
-            let kinds = ["crd/webpages.sample.capstan.dev", "crd/probes.test.capstan.dev"];
-            cluster.kubectl(&[&established[..], &kinds[..]].concat()).unwrap();
+            let kinds = [
+                "crd/webpages.sample.capstan.dev",
+                "crd/probes.test.capstan.dev",
+            ];
+            cluster
+                .kubectl(&[&established[..], &kinds[..]].concat())
+                .unwrap();
         });
-        Self { cluster, namespace: cluster.namespace(prefix).unwrap() }
+        Self {
+            cluster,
+            namespace: cluster.namespace(prefix).unwrap(),
+        }
     }
 
     /// Returns the path of probes, or of one.
@@ -77,11 +92,24 @@ impl Place {
 
     /// Creates a probe with this spec.
     pub fn probe(&self, name: &str, spec: Value) -> Value {
-        self.create("test.capstan.dev/v1", "Probe", &self.probes(), name, json!({ "spec": spec }))
+        self.create(
+            "test.capstan.dev/v1",
+            "Probe",
+            &self.probes(),
+            name,
+            json!({ "spec": spec }),
+        )
     }
 
     /// Creates an object with these fields beside its name.
-    pub fn create(&self, api_version: &str, kind: &str, path: &str, name: &str, fields: Value) -> Value {
+    pub fn create(
+        &self,
+        api_version: &str,
+        kind: &str,
+        path: &str,
+        name: &str,
+        fields: Value,
+    ) -> Value {
         let mut object = fields;
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
@@ -95,7 +123,13 @@ impl Place {
     }
 
     /// Waits until an object is as `wanted` says, and returns it.
-    pub fn await_object(&self, path: &str, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub fn await_object(
+        &self,
+        path: &str,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
         let found = wait::until_ok(SOON, what, || match self.find(path, name) {
             Some(object) if wanted(&object) => Ok(object),
             Some(object) => Err(object.to_string()),
@@ -115,26 +149,45 @@ impl Place {
 
     /// Merges a patch into an object.
     pub fn merge(&self, path: &str, name: &str, patch: &Value) -> Value {
-        self.cluster.api().merge(&format!("{path}/{name}"), patch).unwrap()
+        self.cluster
+            .api()
+            .merge(&format!("{path}/{name}"), patch)
+            .unwrap()
     }
 
     /// Deletes an object.
     pub fn delete(&self, path: &str, name: &str) {
-        self.cluster.api().delete(&format!("{path}/{name}")).unwrap();
+        self.cluster
+            .api()
+            .delete(&format!("{path}/{name}"))
+            .unwrap();
     }
 
     /// Returns a manifest of one controller over probes of this namespace; `fields` are those of the controller, in YAML
     /// flow style, such as `retry: { maxAttempts: 3 }` one per line.
     pub fn probe_manifest(&self, fields: &str) -> String {
-        self.manifest("probe", "{ apiVersion: test.capstan.dev/v1, kind: Probe }", "", fields)
+        self.manifest(
+            "probe",
+            "{ apiVersion: test.capstan.dev/v1, kind: Probe }",
+            "",
+            fields,
+        )
     }
 
     /// Returns a manifest of one controller with one plugin.
-    pub fn manifest(&self, plugin: &str, primary: &str, plugin_fields: &str, fields: &str) -> String {
+    pub fn manifest(
+        &self,
+        plugin: &str,
+        primary: &str,
+        plugin_fields: &str,
+        fields: &str,
+    ) -> String {
         let component = component(plugin);
         let namespace = self.namespace.name();
         let indent = |text: &str, by: usize| -> String {
-            text.lines().map(|line| format!("{:by$}{line}\n", "")).collect()
+            text.lines()
+                .map(|line| format!("{:by$}{line}\n", ""))
+                .collect()
         };
         format!(
             "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {namespace} }}\nspec:\n  plugins:\n    {plugin}:\n      component: {{ path: {} }}\n{}  controllers:\n    {namespace}:\n      plugin: {plugin}\n      primary: {primary}\n      namespaces: [{namespace}]\n{}",
@@ -153,7 +206,12 @@ impl Place {
 impl<'a> Start<'a> {
     /// Prepares a daemon with this manifest.
     pub fn new(manifest: &str) -> Self {
-        Self { manifest: manifest.to_owned(), kubeconfig: None, arguments: Vec::new(), environment: Vec::new() }
+        Self {
+            manifest: manifest.to_owned(),
+            kubeconfig: None,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
     }
 
     /// Uses this kubeconfig instead of the administrator's.
@@ -180,26 +238,49 @@ impl<'a> Start<'a> {
         let manifest = folder.path().join("operator.yaml");
         fs::write(&manifest, &self.manifest).unwrap();
         let log = folder.path().join("daemon.log");
-        let kubeconfig = self.kubeconfig.unwrap_or_else(|| place.cluster.admin_kubeconfig());
+        let kubeconfig = self
+            .kubeconfig
+            .unwrap_or_else(|| place.cluster.admin_kubeconfig());
         let child = Command::new(capstan())
-            .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json", "-m"])
+            .args([
+                "run",
+                "--listen",
+                "127.0.0.1:0",
+                "--log-format",
+                "json",
+                "-m",
+            ])
             .arg(&manifest)
             .args(&self.arguments)
             .env("KUBECONFIG", kubeconfig)
-            .env("RUST_LOG", "info,kube_client=off,capstan=debug,capstan_core=debug")
+            .env(
+                "RUST_LOG",
+                "info,kube_client=off,capstan=debug,capstan_core=debug",
+            )
             .envs(self.environment)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        let mut daemon = Daemon { child, address: String::new(), log, _folder: folder };
+        let mut daemon = Daemon {
+            child,
+            address: String::new(),
+            log,
+            _folder: folder,
+        };
         let address = wait::until_done(SOON, "the daemon to serve its probes", || {
-            let serving = daemon.lines().into_iter().find(|line| line["message"] == "serving probes and metrics");
+            let serving = daemon
+                .lines()
+                .into_iter()
+                .find(|line| line["message"] == "serving probes and metrics");
             match serving.and_then(|line| line["address"].as_str().map(str::to_owned)) {
                 Some(address) => wait::Look::Done(address),
                 None => match daemon.child.try_wait().unwrap() {
-                    Some(status) => wait::Look::Never(anyhow::anyhow!("it ended with {status}: {}", daemon.log())),
+                    Some(status) => wait::Look::Never(anyhow::anyhow!(
+                        "it ended with {status}: {}",
+                        daemon.log()
+                    )),
                     None => wait::Look::NotYet(daemon.log()),
                 },
             }
@@ -212,9 +293,11 @@ impl<'a> Start<'a> {
 impl Daemon {
     /// Waits until `/readyz` says yes.
     pub fn until_ready(self) -> Self {
-        wait::until_ok(SOON, "the daemon to be ready", || match self.get("/readyz") {
-            (200, _) => Ok(()),
-            (code, body) => Err(format!("{code}: {body}; its log:\n{}", self.log())),
+        wait::until_ok(SOON, "the daemon to be ready", || {
+            match self.get("/readyz") {
+                (200, _) => Ok(()),
+                (code, body) => Err(format!("{code}: {body}; its log:\n{}", self.log())),
+            }
         })
         .unwrap();
         self
@@ -238,11 +321,17 @@ impl Daemon {
             let rest = line.strip_prefix(name);
             rest.is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(labels)
         });
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        lines
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
     }
 
     /// Returns how many runs have been started.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a count"
+    )]
     pub fn runs(&self) -> u64 {
         self.metric("capstan_reconciliations_started_total", "") as u64
     }
@@ -282,14 +371,20 @@ impl Daemon {
     /// Returns the lines of the log, parsed.
     pub fn lines(&self) -> Vec<Value> {
         let file = BufReader::new(File::open(&self.log).unwrap());
-        file.lines().map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect()
+        file.lines()
+            .map_while(Result::ok)
+            .filter_map(|line| serde_json::from_str(&line).ok())
+            .collect()
     }
 
     /// Waits for a log line with this text anywhere in it, and returns it.
     pub fn await_line(&self, text: &str) -> String {
         wait::until_ok(SOON, &format!("a log line with {text:?}"), || {
             let log = self.log();
-            log.lines().find(|line| line.contains(text)).map(str::to_owned).ok_or(log)
+            log.lines()
+                .find(|line| line.contains(text))
+                .map(str::to_owned)
+                .ok_or(log)
         })
         .unwrap()
     }
@@ -301,7 +396,10 @@ impl Daemon {
 
     /// Sends SIGTERM.
     pub fn terminate(&self) {
-        let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        let status = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status()
+            .unwrap();
         assert!(status.success());
     }
 
@@ -314,7 +412,10 @@ impl Daemon {
     /// Waits for the end.
     pub fn await_end(&mut self) -> ExitStatus {
         wait::until_ok(SOON, "the daemon's end", || {
-            self.child.try_wait().unwrap().ok_or_else(|| "it is running".to_owned())
+            self.child
+                .try_wait()
+                .unwrap()
+                .ok_or_else(|| "it is running".to_owned())
         })
         .unwrap()
     }
@@ -338,40 +439,69 @@ impl Drop for Daemon {
 
 /// Runs `capstan` with arguments to its end, and returns exit code, standard output and standard error.
 pub fn run(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(capstan()).args(arguments).env_remove("RUST_LOG").output().unwrap();
+    let output = Command::new(capstan())
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+    (
+        output.status.code().unwrap_or(-1),
+        text(output.stdout),
+        text(output.stderr),
+    )
 }
 
 /// Returns what the shared control plane of the scenarios is made of: workloads run, and the kinds of sample and probe
 /// are known to the garbage collector from its start.
 pub fn options() -> Options {
-    let kinds = ["webpage", "probe"].map(|name| repository().join(format!("plugins/{name}/crd.yaml")));
-    Options { manifests: kinds.to_vec(), ..Options::default() }.with(Tool::KubeScheduler).with(Tool::Kwok)
+    let kinds =
+        ["webpage", "probe"].map(|name| repository().join(format!("plugins/{name}/crd.yaml")));
+    Options {
+        manifests: kinds.to_vec(),
+        ..Options::default()
+    }
+    .with(Tool::KubeScheduler)
+    .with(Tool::Kwok)
 }
 
 /// Returns the daemon's binary, built by `cargo build -p capstan`.
 pub fn capstan() -> PathBuf {
     let given = std::env::var_os("CAPSTAN_BIN").map(PathBuf::from);
     let binary = given.unwrap_or_else(|| target().join("debug/capstan"));
-    assert!(binary.exists(), "{} is missing: run `cargo build -p capstan`, or set CAPSTAN_BIN", binary.display());
+    assert!(
+        binary.exists(),
+        "{} is missing: run `cargo build -p capstan`, or set CAPSTAN_BIN",
+        binary.display()
+    );
     binary
 }
 
 /// Returns a plugin's component, built by `cargo xtask plugins`.
 pub fn component(name: &str) -> PathBuf {
     let file = target().join(format!("plugins/{name}.wasm"));
-    assert!(file.exists(), "{} is missing: run `cargo xtask plugins`", file.display());
+    assert!(
+        file.exists(),
+        "{} is missing: run `cargo xtask plugins`",
+        file.display()
+    );
     file
 }
 
 /// Returns the folder of the sources.
 pub fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
 }
 
 fn target() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
-    target.expect("a test runs from cargo's target folder").to_owned()
+    let target = test
+        .ancestors()
+        .find(|folder| folder.join("CACHEDIR.TAG").exists());
+    target
+        .expect("a test runs from cargo's target folder")
+        .to_owned()
 }

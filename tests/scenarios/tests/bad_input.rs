@@ -13,12 +13,24 @@ fn check(manifest: &str) -> (i32, String) {
     let file = folder.path().join("operator.yaml");
     fs::write(&file, manifest).unwrap();
     let cache = folder.path().join("code");
-    let (code, out, err) = run(&["check", "-m", file.to_str().unwrap(), "--code-cache", cache.to_str().unwrap()]);
-    (code, format!("{out}{err}").replace(folder.path().to_str().unwrap(), "."))
+    let (code, out, err) = run(&[
+        "check",
+        "-m",
+        file.to_str().unwrap(),
+        "--code-cache",
+        cache.to_str().unwrap(),
+    ]);
+    (
+        code,
+        format!("{out}{err}").replace(folder.path().to_str().unwrap(), "."),
+    )
 }
 
 fn manifest(component: &Path, controller: &str) -> String {
-    let controller: String = controller.lines().map(|line| format!("      {line}\n")).collect();
+    let controller: String = controller
+        .lines()
+        .map(|line| format!("      {line}\n"))
+        .collect();
     format!(
         "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: sample }}\nspec:\n  plugins:\n    sample:\n      component: {{ path: {} }}\n  controllers:\n    sample:\n      plugin: sample\n      primary: {{ apiVersion: test.capstan.dev/v1, kind: Probe }}\n{controller}",
         component.display()
@@ -40,11 +52,30 @@ fn refused(manifest: &str, texts: &[&str]) {
 fn manifests_are_refused_with_place_and_remedy() {
     let probe = component("probe");
     for (controller, texts) in [
-        ("finaliser: a.dev/f", &["operator.yaml:12:7", "finaliser", "finalizer"][..]),
-        ("generationAware: 1", &["operator.yaml:12:", "generationAware", "expected `true` or `false`"][..]),
-        ("maxReconciliationInterval: 30", &["operator.yaml:12:", "30s"][..]),
-        ("labelSelector: \"a in (\"", &["operator.yaml:12:", "labelSelector"][..]),
-        ("workflow: { dependents: { a: { apiVersion: v1, kind: Pod, dependsOn: [b] } } }", &["operator.yaml:12:", "`b`"][..]),
+        (
+            "finaliser: a.dev/f",
+            &["operator.yaml:12:7", "finaliser", "finalizer"][..],
+        ),
+        (
+            "generationAware: 1",
+            &[
+                "operator.yaml:12:",
+                "generationAware",
+                "expected `true` or `false`",
+            ][..],
+        ),
+        (
+            "maxReconciliationInterval: 30",
+            &["operator.yaml:12:", "30s"][..],
+        ),
+        (
+            "labelSelector: \"a in (\"",
+            &["operator.yaml:12:", "labelSelector"][..],
+        ),
+        (
+            "workflow: { dependents: { a: { apiVersion: v1, kind: Pod, dependsOn: [b] } } }",
+            &["operator.yaml:12:", "`b`"][..],
+        ),
         (
             "workflow: { dependents: { a: { apiVersion: v1, kind: Pod, dependsOn: [b] }, b: { apiVersion: v1, kind: Pod, dependsOn: [a] } } }",
             &["operator.yaml:12:", "a → b → a"][..],
@@ -57,7 +88,10 @@ fn manifests_are_refused_with_place_and_remedy() {
 #[test]
 fn two_controllers_of_one_name_are_refused() {
     let one = manifest(&component("probe"), "");
-    refused(&format!("{one}---\n{}", one.replace("name: sample", "name: other")), &["controller", "sample", "operator.yaml:"]);
+    refused(
+        &format!("{one}---\n{}", one.replace("name: sample", "name: other")),
+        &["controller", "sample", "operator.yaml:"],
+    );
 }
 
 // === components ===
@@ -72,10 +106,22 @@ fn a_component_that_is_none_is_refused_with_what_it_is() {
     };
     let whole = fs::read(component("probe")).unwrap();
     for (path, texts) in [
-        (folder.path().join("missing.wasm"), &["missing.wasm", "No such file"][..]),
-        (file("text.wasm", b"hello"), &["text.wasm", "is not WebAssembly"][..]),
-        (file("core.wasm", b"\0asm\x01\0\0\0"), &["core.wasm", "is a core module, not a component"][..]),
-        (file("cut.wasm", &whole[..whole.len() / 2]), &["cut.wasm", "is cut off"][..]),
+        (
+            folder.path().join("missing.wasm"),
+            &["missing.wasm", "No such file"][..],
+        ),
+        (
+            file("text.wasm", b"hello"),
+            &["text.wasm", "is not WebAssembly"][..],
+        ),
+        (
+            file("core.wasm", b"\0asm\x01\0\0\0"),
+            &["core.wasm", "is a core module, not a component"][..],
+        ),
+        (
+            file("cut.wasm", &whole[..whole.len() / 2]),
+            &["cut.wasm", "is cut off"][..],
+        ),
     ] {
         refused(&manifest(&path, ""), texts);
     }
@@ -88,7 +134,10 @@ fn a_component_of_another_contract_is_refused_with_both_versions() {
     let bytes = fs::read(component("probe")).unwrap();
     // The version stands in the names of imports and exports, whose length it leaves as it is.
     fs::write(&path, replace(&bytes, b"@0.1.0", b"@0.2.0")).unwrap();
-    refused(&manifest(&path, ""), &["was built for capstan:operator 0.2.0, this daemon offers 0.1.0"]);
+    refused(
+        &manifest(&path, ""),
+        &["was built for capstan:operator 0.2.0, this daemon offers 0.1.0"],
+    );
 }
 
 #[test]
@@ -96,22 +145,39 @@ fn a_component_that_imports_what_there_is_not_is_refused_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("imports.wasm");
     let bytes = fs::read(component("probe")).unwrap();
-    fs::write(&path, replace(&bytes, b"capstan:operator/recorder@", b"capstan:operator/telegram@")).unwrap();
-    refused(&manifest(&path, ""), &["imports what this daemon does not offer", "telegram"]);
+    fs::write(
+        &path,
+        replace(
+            &bytes,
+            b"capstan:operator/recorder@",
+            b"capstan:operator/telegram@",
+        ),
+    )
+    .unwrap();
+    refused(
+        &manifest(&path, ""),
+        &["imports what this daemon does not offer", "telegram"],
+    );
 }
 
 #[test]
 fn exports_that_the_manifest_needs_are_all_named() {
     // The sample has dependents, but neither conditions nor matchers.
     let controller = "workflow:\n  dependents:\n    a: { apiVersion: v1, kind: Pod, match: { export: same }, readyPostcondition: { export: green } }";
-    refused(&manifest(&component("webpage"), controller), &["matcher", "condition", "match"]);
+    refused(
+        &manifest(&component("webpage"), controller),
+        &["matcher", "condition", "match"],
+    );
 }
 
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = bytes.to_vec();
     let mut at = 0;
-    while let Some(found) = bytes[at..].windows(from.len()).position(|window| window == from) {
+    while let Some(found) = bytes[at..]
+        .windows(from.len())
+        .position(|window| window == from)
+    {
         bytes[at + found..at + found + to.len()].copy_from_slice(to);
         at += found + to.len();
     }
@@ -126,7 +192,9 @@ fn a_broken_plugin_leaves_the_others_running() {
     let bad = manifest(Path::new("/nowhere/missing.wasm"), "").replace("name: sample", "name: bad");
     let daemon = Start::new(&format!("{good}---\n{bad}")).run(&place);
     place.probe("p", json!({ "reconcile": { "status": { "seen": true } } }));
-    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
+    place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["seen"] == true
+    });
     let (code, body) = daemon.get("/readyz");
     assert_eq!(code, 503);
     assert!(body.contains("missing.wasm"), "{body}");
@@ -137,10 +205,18 @@ fn a_broken_plugin_leaves_the_others_running() {
 #[test]
 fn a_kind_that_is_not_installed_is_named_and_waited_for() {
     let place = Place::new("nocrd");
-    let manifest = place.manifest("probe", "{ apiVersion: nowhere.dev/v1, kind: Nothing }", "", "");
+    let manifest = place.manifest(
+        "probe",
+        "{ apiVersion: nowhere.dev/v1, kind: Nothing }",
+        "",
+        "",
+    );
     let daemon = Start::new(&manifest).run(&place);
     let line = daemon.await_line("waiting for a kind");
-    assert!(line.contains("nowhere.dev/v1 Nothing") && line.contains("CustomResourceDefinition"), "{line}");
+    assert!(
+        line.contains("nowhere.dev/v1 Nothing") && line.contains("CustomResourceDefinition"),
+        "{line}"
+    );
     assert_eq!(daemon.get("/readyz").0, 503);
     assert_eq!(daemon.get("/livez").0, 200);
 }
@@ -148,11 +224,17 @@ fn a_kind_that_is_not_installed_is_named_and_waited_for() {
 #[test]
 fn a_refusing_api_server_is_quoted_with_verb_and_kind() {
     let place = Place::new("forbidden");
-    let visitor = place.cluster.kubeconfig(place.cluster.user(cluster::VISITOR).unwrap()).unwrap();
+    let visitor = place
+        .cluster
+        .kubeconfig(place.cluster.user(cluster::VISITOR).unwrap())
+        .unwrap();
     let manifest = place.probe_manifest("");
     let daemon = Start::new(&manifest).kubeconfig(visitor).run(&place);
     let line = daemon.await_line("watching failed");
-    assert!(line.contains("probes") && line.contains("forbidden") && line.contains("403"), "{line}");
+    assert!(
+        line.contains("probes") && line.contains("forbidden") && line.contains("403"),
+        "{line}"
+    );
     assert_eq!(daemon.get("/readyz").0, 503);
 }
 
@@ -180,21 +262,42 @@ fn rights_that_are_lost_later_are_told_and_others_go_on() {
         { "apiGroups": ["test.capstan.dev"], "resources": ["probes", "probes/status"], "verbs": ["*"] },
         { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"] },
     ]);
-    let roles = place.namespace.path("rbac.authorization.k8s.io/v1", "roles");
+    let roles = place
+        .namespace
+        .path("rbac.authorization.k8s.io/v1", "roles");
     place.cluster.api().create(&roles, &role(&rules)).unwrap();
     let binding = json!({
         "metadata": { "name": "daemon" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "daemon" },
         "subjects": [{ "kind": "ServiceAccount", "name": "daemon", "namespace": namespace }],
     });
-    place.cluster.api().create(&place.namespace.path("rbac.authorization.k8s.io/v1", "rolebindings"), &binding).unwrap();
-    let manifest = place.probe_manifest("workflow:\n  dependents:\n    cm: { apiVersion: v1, kind: ConfigMap }\n");
+    place
+        .cluster
+        .api()
+        .create(
+            &place
+                .namespace
+                .path("rbac.authorization.k8s.io/v1", "rolebindings"),
+            &binding,
+        )
+        .unwrap();
+    let manifest = place
+        .probe_manifest("workflow:\n  dependents:\n    cm: { apiVersion: v1, kind: ConfigMap }\n");
     let kubeconfig = place.cluster.kubeconfig(&account).unwrap();
-    let daemon = Start::new(&manifest).kubeconfig(kubeconfig).run(&place).until_ready();
+    let daemon = Start::new(&manifest)
+        .kubeconfig(kubeconfig)
+        .run(&place)
+        .until_ready();
     // It may read config maps, but not write them.
-    place.probe("p", json!({ "dependents": { "cm": { "metadata": { "name": "cm" } } } }));
+    place.probe(
+        "p",
+        json!({ "dependents": { "cm": { "metadata": { "name": "cm" } } } }),
+    );
     let line = daemon.await_line("the run failed");
-    assert!(line.contains("create v1 ConfigMap") && line.contains("forbidden"), "{line}");
+    assert!(
+        line.contains("create v1 ConfigMap") && line.contains("forbidden"),
+        "{line}"
+    );
     assert_eq!(daemon.get("/livez").0, 200);
 }
 
@@ -207,68 +310,132 @@ fn guest(name: &str, spec: Value, plugin: &str) -> String {
     let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
     let daemon = place.daemon(&place.manifest("probe", primary, plugin, retry));
     place.probe("bad", spec);
-    place.probe("good", json!({ "reconcile": { "status": { "seen": true } } }));
+    place.probe(
+        "good",
+        json!({ "reconcile": { "status": { "seen": true } } }),
+    );
     let line = daemon.await_line("no retries left");
     assert!(line.contains("bad"), "{line}");
-    place.await_object(&place.probes(), "good", "its status", |p| p["status"]["seen"] == true);
+    place.await_object(&place.probes(), "good", "its status", |p| {
+        p["status"]["seen"] == true
+    });
     assert_eq!(daemon.get("/livez").0, 200);
     // The finalizer's run, the first try and one retry; the good one has two.
-    wait::until_ok(SOON, "five runs", || if daemon.runs() == 5 { Ok(()) } else { Err(daemon.log()) }).unwrap();
+    wait::until_ok(SOON, "five runs", || {
+        if daemon.runs() == 5 {
+            Ok(())
+        } else {
+            Err(daemon.log())
+        }
+    })
+    .unwrap();
     daemon.log()
 }
 
 #[test]
 fn a_guest_that_returns_no_json_fails_that_call() {
     let log = guest("badjson", json!({ "reconcile": { "badJson": true } }), "");
-    assert!(log.contains("the answer of `reconcile` (status) is not JSON"), "{log}");
+    assert!(
+        log.contains("the answer of `reconcile` (status) is not JSON"),
+        "{log}"
+    );
 }
 
 #[test]
 fn a_guest_that_returns_another_object_fails_that_call() {
-    let log = guest("othername", json!({ "reconcile": { "otherName": "somebody-else" } }), "");
-    assert!(log.contains("is about another object: metadata.name is \\\"somebody-else\\\""), "{log}");
+    let log = guest(
+        "othername",
+        json!({ "reconcile": { "otherName": "somebody-else" } }),
+        "",
+    );
+    assert!(
+        log.contains("is about another object: metadata.name is \\\"somebody-else\\\""),
+        "{log}"
+    );
 }
 
 #[test]
 fn a_guest_that_traps_fails_that_call() {
     let log = guest("traps", json!({ "reconcile": { "do": ["trap"] } }), "");
-    assert!(log.contains("trapped") && log.contains("traps on purpose"), "{log}");
+    assert!(
+        log.contains("trapped") && log.contains("traps on purpose"),
+        "{log}"
+    );
 }
 
 #[test]
 fn a_guest_that_loops_for_ever_is_stopped() {
-    let log = guest("loops", json!({ "reconcile": { "do": ["loop"] } }), "limits: { timeout: 200ms }\n");
-    assert!(log.contains("200ms") && log.contains("limits.timeout"), "{log}");
+    let log = guest(
+        "loops",
+        json!({ "reconcile": { "do": ["loop"] } }),
+        "limits: { timeout: 200ms }\n",
+    );
+    assert!(
+        log.contains("200ms") && log.contains("limits.timeout"),
+        "{log}"
+    );
 }
 
 #[test]
 fn a_guest_that_allocates_without_end_is_stopped() {
-    let log = guest("allocates", json!({ "reconcile": { "do": ["allocate"] } }), "limits: { memory: 16Mi }\n");
-    assert!(log.contains("16Mi") && log.contains("limits.memory"), "{log}");
+    let log = guest(
+        "allocates",
+        json!({ "reconcile": { "do": ["allocate"] } }),
+        "limits: { memory: 16Mi }\n",
+    );
+    assert!(
+        log.contains("16Mi") && log.contains("limits.memory"),
+        "{log}"
+    );
 }
 
 #[test]
 fn a_guest_that_recurses_without_end_is_stopped() {
-    let log = guest("recurses", json!({ "reconcile": { "do": ["recurse"] } }), "");
+    let log = guest(
+        "recurses",
+        json!({ "reconcile": { "do": ["recurse"] } }),
+        "",
+    );
     assert!(log.contains("stack"), "{log}");
 }
 
 #[test]
 fn a_guest_that_asks_for_a_kind_that_it_may_not_is_refused() {
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "default" } });
-    let log = guest("denied", json!({ "reconcile": { "do": [{ "write": { "verb": "apply", "object": secret } }] } }), "");
-    assert!(log.contains("does not permit `apply` on v1 Secret"), "{log}");
+    let log = guest(
+        "denied",
+        json!({ "reconcile": { "do": [{ "write": { "verb": "apply", "object": secret } }] } }),
+        "",
+    );
+    assert!(
+        log.contains("does not permit `apply` on v1 Secret"),
+        "{log}"
+    );
 }
 
 #[test]
 fn a_guest_that_prints_a_megabyte_is_cut_short_and_goes_on() {
     let place = Place::new("prints");
     let daemon = place.daemon(&place.probe_manifest(""));
-    place.probe("p", json!({ "reconcile": { "do": [{ "print": 1_000_000 }], "status": { "seen": true } } }));
-    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
+    place.probe(
+        "p",
+        json!({ "reconcile": { "do": [{ "print": 1_000_000 }], "status": { "seen": true } } }),
+    );
+    place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["seen"] == true
+    });
     let log = daemon.log();
     assert!(log.len() < 400_000, "{} bytes", log.len());
-    assert!(log.contains("dropped"), "it is told that something is missing");
-    let line = log.lines().find(|line| line.contains("\"key\"") && line.contains("xxxx") || line.contains("guest")).unwrap_or_default();
-    assert!(line.contains("probe") && line.contains("/p"), "lines name plugin and object: {line}");
+    assert!(
+        log.contains("dropped"),
+        "it is told that something is missing"
+    );
+    let line = log
+        .lines()
+        .find(|line| line.contains("\"key\"") && line.contains("xxxx") || line.contains("guest"))
+        .unwrap_or_default();
+    assert!(
+        line.contains("probe") && line.contains("/p"),
+        "lines name plugin and object: {line}"
+    );
 }

@@ -10,14 +10,19 @@ fn config_map(name: &str, data: &Value) -> Value {
 
 /// Returns a manifest with these dependents, in YAML flow style, one per line.
 fn manifest(place: &Place, dependents: &str) -> String {
-    let lines: String = dependents.lines().map(|line| format!("    {}\n", line.trim())).collect();
+    let lines: String = dependents
+        .lines()
+        .map(|line| format!("    {}\n", line.trim()))
+        .collect();
     place.probe_manifest(&format!("workflow:\n  dependents:\n{lines}"))
 }
 
 fn gone(place: &Place, name: &str) {
-    wait::until_ok(SOON, &format!("the end of {name}"), || match place.find(&place.config_maps(), name) {
-        None => Ok(()),
-        Some(object) => Err(object.to_string()),
+    wait::until_ok(SOON, &format!("the end of {name}"), || {
+        match place.find(&place.config_maps(), name) {
+            None => Ok(()),
+            Some(object) => Err(object.to_string()),
+        }
     })
     .unwrap();
 }
@@ -26,10 +31,20 @@ fn gone(place: &Place, name: &str) {
 fn s087_dependents_alone_can_need_a_finalizer() {
     let place = Place::new("s087");
     // The probe exports a cleaner, so the finalizer alone would prove nothing: the config map is deleted by the workflow.
-    let daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }"));
-    place.probe("p", json!({ "dependents": { "cm": config_map("s087", &json!({ "a": "b" })) } }));
+    let daemon = place.daemon(&manifest(
+        &place,
+        "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }",
+    ));
+    place.probe(
+        "p",
+        json!({ "dependents": { "cm": config_map("s087", &json!({ "a": "b" })) } }),
+    );
     place.await_object(&place.config_maps(), "s087", "the config map", |_| true);
-    place.await_object(&place.probes(), "p", "the finalizer", |p| p["metadata"]["finalizers"].as_array().is_some_and(|f| f.len() == 1));
+    place.await_object(&place.probes(), "p", "the finalizer", |p| {
+        p["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|f| f.len() == 1)
+    });
     place.delete(&place.probes(), "p");
     place.await_gone(&place.probes(), "p");
     gone(&place, "s087");
@@ -39,9 +54,21 @@ fn s087_dependents_alone_can_need_a_finalizer() {
 #[test]
 fn s088_a_create_only_dependent_leaves_what_exists_alone() {
     let place = Place::new("s088");
-    place.create("v1", "ConfigMap", &place.config_maps(), "taken", json!({ "data": { "key": "value" } }));
-    let daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, createOnly: true }"));
-    place.probe("p", json!({ "dependents": { "cm": config_map("taken", &json!({ "other": "x" })) } }));
+    place.create(
+        "v1",
+        "ConfigMap",
+        &place.config_maps(),
+        "taken",
+        json!({ "data": { "key": "value" } }),
+    );
+    let daemon = place.daemon(&manifest(
+        &place,
+        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, createOnly: true }",
+    ));
+    place.probe(
+        "p",
+        json!({ "dependents": { "cm": config_map("taken", &json!({ "other": "x" })) } }),
+    );
     daemon.await_line("the run failed");
     let map = place.find(&place.config_maps(), "taken").unwrap();
     assert_eq!(map["data"], json!({ "key": "value" }));
@@ -50,18 +77,33 @@ fn s088_a_create_only_dependent_leaves_what_exists_alone() {
 #[test]
 fn s089_annotations_map_a_dependent_that_is_not_garbage_collected() {
     let place = Place::new("s089");
-    let daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }"));
-    place.probe("p", json!({ "dependents": { "cm": config_map("s089", &json!({ "a": "b" })) } }));
+    let daemon = place.daemon(&manifest(
+        &place,
+        "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }",
+    ));
+    place.probe(
+        "p",
+        json!({ "dependents": { "cm": config_map("s089", &json!({ "a": "b" })) } }),
+    );
     let map = place.await_object(&place.config_maps(), "s089", "the config map", |_| true);
     let annotations = &map["metadata"]["annotations"];
     assert_eq!(annotations["io.javaoperatorsdk/primary-name"], "p");
-    assert_eq!(annotations["io.javaoperatorsdk/primary-namespace"], place.namespace.name());
+    assert_eq!(
+        annotations["io.javaoperatorsdk/primary-namespace"],
+        place.namespace.name()
+    );
     assert_eq!(map["metadata"]["ownerReferences"], Value::Null);
     daemon.await_quiet();
     // One run adds the finalizer, one reconciles; the write's own event causes none.
     assert_eq!(daemon.runs(), 2);
-    place.merge(&place.config_maps(), "s089", &json!({ "data": { "a": "edited" } }));
-    place.await_object(&place.config_maps(), "s089", "the repair", |map| map["data"]["a"] == "b");
+    place.merge(
+        &place.config_maps(),
+        "s089",
+        &json!({ "data": { "a": "edited" } }),
+    );
+    place.await_object(&place.config_maps(), "s089", "the repair", |map| {
+        map["data"]["a"] == "b"
+    });
     daemon.await_quiet();
     assert_eq!(daemon.runs(), 3);
 }
@@ -70,12 +112,17 @@ fn s089_annotations_map_a_dependent_that_is_not_garbage_collected() {
 fn s104_a_garbage_collected_dependent_goes_with_its_primary() {
     let place = Place::new("s104");
     let _daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap }"));
-    let probe = place.probe("p", json!({ "dependents": { "cm": config_map("s104", &json!({ "a": "b" })) } }));
+    let probe = place.probe(
+        "p",
+        json!({ "dependents": { "cm": config_map("s104", &json!({ "a": "b" })) } }),
+    );
     let map = place.await_object(&place.config_maps(), "s104", "the config map", |_| true);
     let owners = map["metadata"]["ownerReferences"].as_array().unwrap();
     assert_eq!(owners.len(), 1);
     assert_eq!(owners[0]["uid"], probe["metadata"]["uid"]);
-    place.await_object(&place.probes(), "p", "the finalizer", |p| p["metadata"]["finalizers"].is_array());
+    place.await_object(&place.probes(), "p", "the finalizer", |p| {
+        p["metadata"]["finalizers"].is_array()
+    });
     place.delete(&place.probes(), "p");
     place.await_gone(&place.config_maps(), "s104");
 }
@@ -87,9 +134,17 @@ fn s104_a_dependent_goes_when_its_precondition_ceases_to_be_met() {
     let _daemon = place.daemon(&manifest(&place, line));
     place.probe("p", json!({ "createConfigMap": true, "dependents": { "cm": config_map("s104b", &json!({ "a": "b" })) } }));
     place.await_object(&place.config_maps(), "s104b", "the config map", |_| true);
-    place.merge(&place.probes(), "p", &json!({ "spec": { "createConfigMap": false } }));
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "spec": { "createConfigMap": false } }),
+    );
     gone(&place, "s104b");
-    place.merge(&place.probes(), "p", &json!({ "spec": { "createConfigMap": true } }));
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "spec": { "createConfigMap": true } }),
+    );
     place.await_object(&place.config_maps(), "s104b", "its return", |_| true);
 }
 
@@ -97,12 +152,22 @@ fn s104_a_dependent_goes_when_its_precondition_ceases_to_be_met() {
 fn s127_dependents_are_made_in_their_order() {
     let place = Place::new("s127");
     let lines = "cm2: { apiVersion: v1, kind: ConfigMap, dependsOn: [cm1] }\ncm1: { apiVersion: v1, kind: ConfigMap }";
-    let daemon = place.daemon(&manifest(&place, lines).replace("plugin: probe\n", "plugin: probe\n      finalizer: a.dev/f\n"));
-    let dependents = json!({ "cm1": config_map("s127-1", &json!({})), "cm2": config_map("s127-2", &json!({})) });
+    let daemon = place.daemon(&manifest(&place, lines).replace(
+        "plugin: probe\n",
+        "plugin: probe\n      finalizer: a.dev/f\n",
+    ));
+    let dependents =
+        json!({ "cm1": config_map("s127-1", &json!({})), "cm2": config_map("s127-2", &json!({})) });
     place.probe("p", json!({ "dependents": dependents }));
     let second = place.await_object(&place.config_maps(), "s127-2", "the second", |_| true);
     let first = place.find(&place.config_maps(), "s127-1").unwrap();
-    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    let version = |object: &Value| {
+        object["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
     assert!(version(&first) < version(&second));
     daemon.await_quiet();
     // The finalizer's run, and one that makes both.
@@ -118,12 +183,18 @@ fn what_depends_on_an_unready_dependent_waits() {
     let dependents = json!({ "first": config_map("first", &json!({})), "second": config_map("second", &json!({})) });
     let steps = json!([{ "workflow": { "run": "lastResult" } }]);
     place.probe("p", json!({ "dependents": dependents, "conditions": { "green": false }, "reconcile": { "do": steps, "status": {} } }));
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["workflow"].is_object());
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["workflow"].is_object()
+    });
     assert_eq!(probe["status"]["workflow"]["complete"], false, "{probe}");
     daemon.await_quiet();
     assert!(place.find(&place.config_maps(), "first").is_some());
     assert!(place.find(&place.config_maps(), "second").is_none());
-    place.merge(&place.probes(), "p", &json!({ "spec": { "conditions": { "green": true } } }));
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "spec": { "conditions": { "green": true } } }),
+    );
     place.await_object(&place.config_maps(), "second", "the second", |_| true);
 }
 
@@ -149,10 +220,17 @@ fn a_standalone_dependent_runs_by_name() {
     let _daemon = place.daemon(&place.probe_manifest(fields));
     let dependents = json!({ "pre": config_map("preview", &json!({ "a": "b" })) });
     let make = json!([{ "dependent": { "run": "reconcile", "name": "pre" } }]);
-    place.probe("p", json!({ "dependents": dependents, "reconcile": { "do": make } }));
+    place.probe(
+        "p",
+        json!({ "dependents": dependents, "reconcile": { "do": make } }),
+    );
     place.await_object(&place.config_maps(), "preview", "the config map", |_| true);
     let remove = json!([{ "dependent": { "run": "remove", "name": "pre" } }]);
-    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": remove } } }));
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "spec": { "reconcile": { "do": remove } } }),
+    );
     gone(&place, "preview");
 }
 
@@ -160,14 +238,30 @@ fn a_standalone_dependent_runs_by_name() {
 fn a_component_compares_in_its_own_way() {
     // SSA-6
     let place = Place::new("match");
-    let daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, match: { export: same-data } }"));
-    place.probe("p", json!({ "dependents": { "cm": config_map("matched", &json!({ "a": "b" })) } }));
+    let daemon = place.daemon(&manifest(
+        &place,
+        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, match: { export: same-data } }",
+    ));
+    place.probe(
+        "p",
+        json!({ "dependents": { "cm": config_map("matched", &json!({ "a": "b" })) } }),
+    );
     let before = place.await_object(&place.config_maps(), "matched", "the config map", |_| true);
     daemon.await_quiet();
-    place.merge(&place.config_maps(), "matched", &json!({ "metadata": { "labels": { "foreign": "label" } } }));
+    place.merge(
+        &place.config_maps(),
+        "matched",
+        &json!({ "metadata": { "labels": { "foreign": "label" } } }),
+    );
     daemon.await_quiet();
-    place.merge(&place.config_maps(), "matched", &json!({ "data": { "a": "edited" } }));
-    let after = place.await_object(&place.config_maps(), "matched", "the repair", |map| map["data"]["a"] == "b");
+    place.merge(
+        &place.config_maps(),
+        "matched",
+        &json!({ "data": { "a": "edited" } }),
+    );
+    let after = place.await_object(&place.config_maps(), "matched", "the repair", |map| {
+        map["data"]["a"] == "b"
+    });
     assert_eq!(after["metadata"]["labels"]["foreign"], "label");
     assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
 }
@@ -176,11 +270,29 @@ fn a_component_compares_in_its_own_way() {
 fn a_field_that_is_desired_no_more_is_removed_by_server_side_apply() {
     // SSA-5
     let place = Place::new("ssa");
-    let _daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, ssa: true }"));
-    place.probe("p", json!({ "dependents": { "cm": config_map("ssa", &json!({ "a": "b", "old": "x" })) } }));
-    place.await_object(&place.config_maps(), "ssa", "the config map", |map| map["data"]["old"] == "x");
-    place.merge(&place.config_maps(), "ssa", &json!({ "data": { "foreign": "y" } }));
-    place.merge(&place.probes(), "p", &json!({ "spec": { "dependents": { "cm": { "data": { "old": null } } } } }));
-    let map = place.await_object(&place.config_maps(), "ssa", "the field to go", |map| map["data"]["old"].is_null());
+    let _daemon = place.daemon(&manifest(
+        &place,
+        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true }",
+    ));
+    place.probe(
+        "p",
+        json!({ "dependents": { "cm": config_map("ssa", &json!({ "a": "b", "old": "x" })) } }),
+    );
+    place.await_object(&place.config_maps(), "ssa", "the config map", |map| {
+        map["data"]["old"] == "x"
+    });
+    place.merge(
+        &place.config_maps(),
+        "ssa",
+        &json!({ "data": { "foreign": "y" } }),
+    );
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "spec": { "dependents": { "cm": { "data": { "old": null } } } } }),
+    );
+    let map = place.await_object(&place.config_maps(), "ssa", "the field to go", |map| {
+        map["data"]["old"].is_null()
+    });
     assert_eq!(map["data"], json!({ "a": "b", "foreign": "y" }));
 }

@@ -9,10 +9,18 @@ use serde_json::{Value, json};
 /// The permitted verbs and the source that a test needs whose reconciler writes config maps itself.
 fn webpage_manifest(place: &Place) -> String {
     let namespace = place.namespace.name();
-    let sample = std::fs::read_to_string(scenarios::repository().join("plugins/webpage/webpage.yaml")).unwrap();
-    let sample = sample.replace("path: webpage.wasm", &format!("path: {}", component("webpage").display()));
+    let sample =
+        std::fs::read_to_string(scenarios::repository().join("plugins/webpage/webpage.yaml"))
+            .unwrap();
+    let sample = sample.replace(
+        "path: webpage.wasm",
+        &format!("path: {}", component("webpage").display()),
+    );
     let primary = "primary: { apiVersion: sample.capstan.dev/v1, kind: WebPage }";
-    sample.replace(primary, &format!("{primary}\n      namespaces: [{namespace}]"))
+    sample.replace(
+        primary,
+        &format!("{primary}\n      namespaces: [{namespace}]"),
+    )
 }
 
 fn pages(place: &Place) -> String {
@@ -21,21 +29,40 @@ fn pages(place: &Place) -> String {
 
 fn page(place: &Place, name: &str) {
     let spec = json!({ "spec": { "html": "<html><title>hello</title></html>" } });
-    place.create("sample.capstan.dev/v1", "WebPage", &pages(place), name, spec);
+    place.create(
+        "sample.capstan.dev/v1",
+        "WebPage",
+        &pages(place),
+        name,
+        spec,
+    );
 }
 
 fn count(place: &Place, path: &str, wanted: impl Fn(&Value) -> bool) -> usize {
-    place.cluster.api().get(path).unwrap()["items"].as_array().unwrap().iter().filter(|item| wanted(item)).count()
+    place.cluster.api().get(path).unwrap()["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| wanted(item))
+        .count()
 }
 
 #[test]
 fn s030_a_run_under_way_ends_before_the_daemon_does() {
     let place = Place::new("s030");
     let daemon = place.daemon(&place.probe_manifest(""));
-    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 1000 }], "status": {} } }));
-    place.await_object(&place.probes(), "p", "generation 1", |p| p["status"]["observedGeneration"] == 1);
+    place.probe(
+        "p",
+        json!({ "reconcile": { "do": [{ "busyMs": 1000 }], "status": {} } }),
+    );
+    place.await_object(&place.probes(), "p", "generation 1", |p| {
+        p["status"]["observedGeneration"] == 1
+    });
     place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
-    wait::until(SOON, "the second run", || (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())).unwrap();
+    wait::until(SOON, "the second run", || {
+        (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())
+    })
+    .unwrap();
     let status = daemon.stop();
     assert!(status.success());
     let probe = place.find(&place.probes(), "p").unwrap();
@@ -46,11 +73,23 @@ fn s030_a_run_under_way_ends_before_the_daemon_does() {
 fn a_run_that_outlasts_the_drain_is_aborted() {
     let place = Place::new("drain");
     let manifest = place.probe_manifest("");
-    let daemon = Start::new(&manifest).arguments(&["--drain", "200ms"]).run(&place).until_ready();
-    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 4000 }], "status": {} } }));
-    wait::until(SOON, "the run", || (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())).unwrap();
+    let daemon = Start::new(&manifest)
+        .arguments(&["--drain", "200ms"])
+        .run(&place)
+        .until_ready();
+    place.probe(
+        "p",
+        json!({ "reconcile": { "do": [{ "busyMs": 4000 }], "status": {} } }),
+    );
+    wait::until(SOON, "the run", || {
+        (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())
+    })
+    .unwrap();
     assert!(daemon.stop().success());
-    assert_eq!(place.find(&place.probes(), "p").unwrap()["status"], Value::Null);
+    assert_eq!(
+        place.find(&place.probes(), "p").unwrap()["status"],
+        Value::Null
+    );
 }
 
 #[test]
@@ -58,7 +97,10 @@ fn the_second_signal_aborts() {
     let place = Place::new("abort");
     let mut daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 4000 }] } }));
-    wait::until(SOON, "the run", || (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())).unwrap();
+    wait::until(SOON, "the run", || {
+        (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())
+    })
+    .unwrap();
     daemon.terminate();
     daemon.await_line("signal received");
     daemon.terminate();
@@ -73,7 +115,9 @@ fn s114_a_daemon_started_again_reconciles_again() {
     for _ in 0..2 {
         let daemon = place.daemon(&manifest);
         daemon.await_runs(1);
-        place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
+        place.await_object(&place.probes(), "p", "its status", |p| {
+            p["status"]["seen"] == true
+        });
         assert!(daemon.stop().success());
     }
 }
@@ -88,18 +132,28 @@ fn a_daemon_killed_in_the_middle_of_its_work_ends_it_when_started_again() {
         page(&place, &format!("page-{n}"));
     }
     let maps = place.config_maps();
-    let ours = |map: &Value| map["metadata"]["name"].as_str().unwrap().starts_with("page-");
+    let ours = |map: &Value| {
+        map["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("page-")
+    };
     let made = wait::until(LATER, "some of the objects", || {
         let made = count(&place, &maps, ours);
         (made > 20).then_some(made)
     });
     daemon.kill();
-    assert!(made.unwrap() < PAGES, "it was killed too late to show anything");
+    assert!(
+        made.unwrap() < PAGES,
+        "it was killed too late to show anything"
+    );
     let daemon = place.daemon(&manifest);
     let good = |page: &Value| page["status"]["areWeGood"] == true;
-    wait::until_ok(LATER, "all pages to be good", || match count(&place, &pages(&place), good) {
-        PAGES => Ok(()),
-        good => Err(good),
+    wait::until_ok(LATER, "all pages to be good", || {
+        match count(&place, &pages(&place), good) {
+            PAGES => Ok(()),
+            good => Err(good),
+        }
     })
     .unwrap();
     let deployments = place.namespace.path("apps/v1", "deployments");
@@ -115,17 +169,33 @@ fn a_run_that_changes_nothing_makes_no_request() {
     const RUNS: u64 = 1000;
     let place = Place::new("noop");
     // The page is run again each millisecond, without any change.
-    let manifest = webpage_manifest(&place).replace("plugin: webpage\n", "plugin: webpage\n      maxReconciliationInterval: 1ms\n");
+    let manifest = webpage_manifest(&place).replace(
+        "plugin: webpage\n",
+        "plugin: webpage\n      maxReconciliationInterval: 1ms\n",
+    );
     let daemon = place.daemon(&manifest);
     page(&place, "page");
-    place.await_object(&pages(&place), "page", "its status", |page| page["status"]["areWeGood"] == true);
+    place.await_object(&pages(&place), "page", "its status", |page| {
+        page["status"]["areWeGood"] == true
+    });
     let deployments = place.namespace.path("apps/v1", "deployments");
-    place.await_object(&deployments, "page", "its deployment to be ready", |d| d["status"]["readyReplicas"] == 1);
+    place.await_object(&deployments, "page", "its deployment to be ready", |d| {
+        d["status"]["readyReplicas"] == 1
+    });
     daemon.await_runs(10);
     let audit = place.cluster.audit().unwrap();
     let (mark, runs) = (audit.mark().unwrap(), daemon.runs());
-    wait::until(LATER, "1,000 runs", || (daemon.runs() > runs + RUNS).then_some(())).unwrap();
-    let requests = audit.requests(&Query::since(mark).user_agent("capstan/").namespace(place.namespace.name())).unwrap();
+    wait::until(LATER, "1,000 runs", || {
+        (daemon.runs() > runs + RUNS).then_some(())
+    })
+    .unwrap();
+    let requests = audit
+        .requests(
+            &Query::since(mark)
+                .user_agent("capstan/")
+                .namespace(place.namespace.name()),
+        )
+        .unwrap();
     assert_eq!(requests, []);
 }
 
@@ -139,9 +209,15 @@ fn the_sample_makes_exactly_four_writes_per_page() {
         page(&place, &format!("page-{n}"));
     }
     let good = |page: &Value| page["status"]["areWeGood"] == true;
-    wait::until(LATER, "all pages to be good", || (count(&place, &pages(&place), good) == 10).then_some(())).unwrap();
+    wait::until(LATER, "all pages to be good", || {
+        (count(&place, &pages(&place), good) == 10).then_some(())
+    })
+    .unwrap();
     quiet(&daemon);
-    let query = Query::since(mark).user_agent("capstan/").namespace(place.namespace.name()).writes();
+    let query = Query::since(mark)
+        .user_agent("capstan/")
+        .namespace(place.namespace.name())
+        .writes();
     let writes = audit.requests(&query).unwrap();
     assert_eq!(writes.len(), 40, "{writes:#?}");
 }
@@ -168,5 +244,8 @@ fn an_api_server_that_is_away_for_a_while_is_waited_for() {
     assert_eq!(code, 503);
     assert!(body.contains("can't be reached"), "{body}");
     assert_eq!(daemon.get("/livez").0, 200);
-    wait::until(Duration::from_secs(5), "another try", || (daemon.log().matches("does not tell its kinds").count() >= 2).then_some(())).unwrap();
+    wait::until(Duration::from_secs(5), "another try", || {
+        (daemon.log().matches("does not tell its kinds").count() >= 2).then_some(())
+    })
+    .unwrap();
 }

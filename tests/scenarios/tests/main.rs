@@ -7,6 +7,12 @@
     clippy::indexing_slicing,
     reason = "a test may fail loudly"
 )]
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::format_collect,
+    clippy::too_many_lines,
+    reason = "calls read like sentences: values are given as they are written"
+)]
 
 mod bad_input;
 mod base;

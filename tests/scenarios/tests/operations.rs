@@ -24,12 +24,20 @@ fn s017_filtered_writes_cause_no_run() {
     let daemon = place.daemon(&manifest(&place, ""));
     let write = |value: &str| json!([{ "write": { "verb": "apply", "object": map(&place, "s017", &json!({ "v": value })) } }]);
     place.probe("p", json!({ "reconcile": { "do": write("one") } }));
-    place.await_object(&place.config_maps(), "s017", "the first write", |m| m["data"]["v"] == "one");
+    place.await_object(&place.config_maps(), "s017", "the first write", |m| {
+        m["data"]["v"] == "one"
+    });
     daemon.await_quiet();
     // The probe has a cleaner: one run adds the finalizer.
     assert_eq!(daemon.runs(), 2);
-    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": write("two") } } }));
-    place.await_object(&place.config_maps(), "s017", "the second write", |m| m["data"]["v"] == "two");
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "spec": { "reconcile": { "do": write("two") } } }),
+    );
+    place.await_object(&place.config_maps(), "s017", "the second write", |m| {
+        m["data"]["v"] == "two"
+    });
     daemon.await_quiet();
     assert_eq!(daemon.runs(), 3);
 }
@@ -41,7 +49,14 @@ fn s062_each_verb_writes_a_secondary() {
     let object = |name: &str| map(&place, name, &json!({ "v": "written" }));
     let target = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": place.namespace.name(), "name": name });
     for name in ["updated", "edited", "patched", "merged", "removed"] {
-        place.cluster.api().create(&place.config_maps(), &map(&place, name, &json!({ "v": "before" }))).unwrap();
+        place
+            .cluster
+            .api()
+            .create(
+                &place.config_maps(),
+                &map(&place, name, &json!({ "v": "before" })),
+            )
+            .unwrap();
     }
     let mut updated = place.find(&place.config_maps(), "updated").unwrap();
     updated["apiVersion"] = "v1".into();
@@ -56,10 +71,21 @@ fn s062_each_verb_writes_a_secondary() {
         { "write": { "verb": "mergePatch", "target": target("merged"), "patch": { "data": { "v": "written" } } } },
         { "write": { "verb": "remove", "target": target("removed") } },
     ]);
-    place.probe("p", json!({ "reconcile": { "do": steps, "status": { "done": true } } }));
-    place.await_object(&place.probes(), "p", "the end of the run", |p| p["status"]["done"] == true);
-    for name in ["created", "applied", "updated", "edited", "patched", "merged"] {
-        assert_eq!(place.find(&place.config_maps(), name).unwrap()["data"]["v"], "written", "{name}");
+    place.probe(
+        "p",
+        json!({ "reconcile": { "do": steps, "status": { "done": true } } }),
+    );
+    place.await_object(&place.probes(), "p", "the end of the run", |p| {
+        p["status"]["done"] == true
+    });
+    for name in [
+        "created", "applied", "updated", "edited", "patched", "merged",
+    ] {
+        assert_eq!(
+            place.find(&place.config_maps(), name).unwrap()["data"]["v"],
+            "written",
+            "{name}"
+        );
     }
     assert!(place.find(&place.config_maps(), "removed").is_none());
     drop(daemon);
@@ -76,7 +102,9 @@ fn own_writes_are_read_at_once() {
         { "read": { "in": { "kind": { "apiVersion": "v1", "kind": "ConfigMap" } }, "select": { "named": { "namespace": place.namespace.name(), "name": "own" } } }, "show": ["/data/v"], "as": "named" },
     ]);
     place.probe("p", json!({ "reconcile": { "do": steps, "status": {} } }));
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["one"].is_object());
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["one"].is_object()
+    });
     assert_eq!(probe["status"]["one"]["/data/v"], "1", "{probe}");
     assert_eq!(probe["status"]["named"]["/data/v"], "1", "{probe}");
 }
@@ -85,12 +113,21 @@ fn own_writes_are_read_at_once() {
 fn an_index_finds_primaries_by_a_field() {
     // IX-2
     let place = Place::new("ix");
-    let daemon = place.daemon(&manifest(&place, "indexes: { by-config: { pointer: /spec/config } }\n"));
+    let daemon = place.daemon(&manifest(
+        &place,
+        "indexes: { by-config: { pointer: /spec/config } }\n",
+    ));
     place.probe("other", json!({ "config": "common" }));
     place.probe("none", json!({ "config": "another" }));
     daemon.await_runs(4);
     let steps = json!([{ "read": { "in": "primaries", "select": { "indexed": { "index": "by-config", "key": "common" } } }, "show": ["/metadata/name"] }]);
     place.probe("p", json!({ "reconcile": { "do": steps, "status": {} } }));
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["read"].is_array());
-    assert_eq!(probe["status"]["read"], json!([{ "/metadata/name": "other" }]), "{probe}");
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["read"].is_array()
+    });
+    assert_eq!(
+        probe["status"]["read"],
+        json!([{ "/metadata/name": "other" }]),
+        "{probe}"
+    );
 }

@@ -10,38 +10,77 @@ const HTML: &str = "<html><head><title>Hello</title></head><body>x</body></html>
 fn manifest(place: &Place, plugin: &str) -> String {
     let file = scenarios::repository().join(format!("plugins/{plugin}/{plugin}.yaml"));
     let sample = std::fs::read_to_string(file).unwrap();
-    let sample = sample.replace(&format!("path: {plugin}.wasm"), &format!("path: {}", component(plugin).display()));
+    let sample = sample.replace(
+        &format!("path: {plugin}.wasm"),
+        &format!("path: {}", component(plugin).display()),
+    );
     let primary = "primary: { apiVersion: sample.capstan.dev/v1, kind: WebPage }";
-    sample.replace(primary, &format!("{primary}\n      namespaces: [{}]", place.namespace.name()))
+    sample.replace(
+        primary,
+        &format!("{primary}\n      namespaces: [{}]", place.namespace.name()),
+    )
 }
 
 fn pages(place: &Place) -> String {
     place.namespace.path("sample.capstan.dev/v1", "webpages")
 }
 
-
 /// A page becomes a site, follows its spec, and goes with all that it had.
 fn lives(place: &Place, daemon: Daemon) {
-    let (deployments, services) = (place.namespace.path("apps/v1", "deployments"), place.namespace.path("v1", "services"));
+    let (deployments, services) = (
+        place.namespace.path("apps/v1", "deployments"),
+        place.namespace.path("v1", "services"),
+    );
     let ingresses = place.namespace.path("networking.k8s.io/v1", "ingresses");
-    place.create("sample.capstan.dev/v1", "WebPage", &pages(place), "site", json!({ "spec": { "html": HTML } }));
+    place.create(
+        "sample.capstan.dev/v1",
+        "WebPage",
+        &pages(place),
+        "site",
+        json!({ "spec": { "html": HTML } }),
+    );
     let ready = |d: &Value| d["status"]["readyReplicas"].as_u64().unwrap_or(0) >= 1;
-    wait::until(LATER, "ready replicas", || place.find(&deployments, "site").filter(ready)).unwrap();
-    place.await_object(&pages(place), "site", "a good status", |page| page["status"]["areWeGood"] == true);
+    wait::until(LATER, "ready replicas", || {
+        place.find(&deployments, "site").filter(ready)
+    })
+    .unwrap();
+    place.await_object(&pages(place), "site", "a good status", |page| {
+        page["status"]["areWeGood"] == true
+    });
     assert!(place.find(&services, "site").is_some());
     assert!(place.find(&ingresses, "site").is_none());
-    let map = place.find(&pages(place), "site").unwrap()["status"]["htmlConfigMap"].as_str().unwrap().to_owned();
-    assert_eq!(place.find(&place.config_maps(), &map).unwrap()["data"]["index.html"], HTML);
+    let map = place.find(&pages(place), "site").unwrap()["status"]["htmlConfigMap"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(
+        place.find(&place.config_maps(), &map).unwrap()["data"]["index.html"],
+        HTML
+    );
 
     let changed = HTML.replace("Hello", "Changed");
-    place.merge(&pages(place), "site", &json!({ "spec": { "html": changed, "exposed": true } }));
-    place.await_object(&place.config_maps(), &map, "the new title", |map| map["data"]["index.html"] == changed);
+    place.merge(
+        &pages(place),
+        "site",
+        &json!({ "spec": { "html": changed, "exposed": true } }),
+    );
+    place.await_object(&place.config_maps(), &map, "the new title", |map| {
+        map["data"]["index.html"] == changed
+    });
     place.await_object(&ingresses, "site", "the ingress", |_| true);
-    place.merge(&pages(place), "site", &json!({ "spec": { "exposed": false } }));
+    place.merge(
+        &pages(place),
+        "site",
+        &json!({ "spec": { "exposed": false } }),
+    );
     place.await_gone(&ingresses, "site");
 
     place.delete(&pages(place), "site");
-    for (path, name) in [(&deployments, "site"), (&services, "site"), (&place.config_maps(), &map)] {
+    for (path, name) in [
+        (&deployments, "site"),
+        (&services, "site"),
+        (&place.config_maps(), &map),
+    ] {
         place.await_gone(path, name);
     }
     assert!(daemon.stop().success());
@@ -65,11 +104,27 @@ fn s146_a_page_becomes_a_site_by_a_workflow() {
 fn invalid_html_is_told_in_the_status_and_mended_by_the_next_change() {
     let place = Place::new("html");
     let _daemon = place.daemon(&manifest(&place, "webpage"));
-    place.create("sample.capstan.dev/v1", "WebPage", &pages(&place), "site", json!({ "spec": { "html": "no page" } }));
-    let page = place.await_object(&pages(&place), "site", "the error", |page| page["status"]["areWeGood"] == false);
-    assert!(page["status"]["errorMessage"].as_str().unwrap().contains("html"), "{page}");
+    place.create(
+        "sample.capstan.dev/v1",
+        "WebPage",
+        &pages(&place),
+        "site",
+        json!({ "spec": { "html": "no page" } }),
+    );
+    let page = place.await_object(&pages(&place), "site", "the error", |page| {
+        page["status"]["areWeGood"] == false
+    });
+    assert!(
+        page["status"]["errorMessage"]
+            .as_str()
+            .unwrap()
+            .contains("html"),
+        "{page}"
+    );
     assert!(place.find(&place.config_maps(), "site-html").is_none());
     place.merge(&pages(&place), "site", &json!({ "spec": { "html": HTML } }));
-    let page = place.await_object(&pages(&place), "site", "a good status", |page| page["status"]["areWeGood"] == true);
+    let page = place.await_object(&pages(&place), "site", "a good status", |page| {
+        page["status"]["areWeGood"] == true
+    });
     assert_eq!(page["status"]["errorMessage"], Value::Null);
 }
