@@ -51,6 +51,13 @@ Examples:
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Compile the component on standard input into a file: what the daemon has done by another process, so that the
+    /// compiler's memory goes with it.
+    #[command(hide = true)]
+    CompileComponent {
+        /// The file.
+        file: PathBuf,
+    },
     /// Print the version of the daemon and of the contract that it serves.
     Version {
         /// How to print it.

@@ -5,6 +5,7 @@
 //! components; [`admin`], [`metrics`], [`logging`] and [`shutdown`] are what any daemon has.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -38,6 +39,7 @@ pub fn main(cli: Cli) -> ExitCode {
         }
         Command::Schema => print(&format!("{:#}\n", capstan_core::manifest::schema())),
         Command::Completions { shell } => completions(shell),
+        Command::CompileComponent { file } => compile(&file),
         Command::Version { output } => print(&version(output)),
     };
     done.unwrap_or_else(|error| {
@@ -70,6 +72,11 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "capstan", &mut script);
     print(&String::from_utf8(script).context("the completion script")?)
+}
+
+fn compile(file: &Path) -> anyhow::Result<ExitCode> {
+    plugin::loader::compile_into(file, std::io::stdin().lock()).context("compile the component")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn version(output: Output) -> String {

@@ -125,7 +125,13 @@ pub fn code_cache(source: &Source) -> CodeCache {
             .map(|cache| cache.join("capstan/code"))
     };
     match source.code_cache.clone().or_else(usual) {
-        Some(folder) => CodeCache::at(&folder),
+        // The compiler's memory is not given back by a process that goes on: another one compiles.
+        Some(folder) => match std::env::current_exe() {
+            Ok(program) => {
+                CodeCache::at(&folder).compiled_by([program.into(), "compile-component".into()])
+            }
+            Err(_) => CodeCache::at(&folder),
+        },
         None => CodeCache::none(),
     }
 }

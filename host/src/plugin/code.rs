@@ -3,11 +3,13 @@
 //! Compiling takes from 0.1 s (Rust) to 10 s (Python, JavaScript), and mapped code takes less memory than code that was
 //! compiled in this process.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,6 +19,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use super::bindings::map_compiled;
+use super::engine::config;
 
 /// Compiled components kept on disk; the oldest go.
 const KEEP: usize = 16;
@@ -26,6 +29,8 @@ const KEEP: usize = 16;
 pub struct CodeCache {
     /// None: nowhere.
     dir: Option<Arc<Path>>,
+    /// The process that compiles. None: this one.
+    compiler: Option<Arc<[OsString]>>,
 }
 
 // === impl CodeCache ===
@@ -37,6 +42,7 @@ impl CodeCache {
         match private(dir) {
             Ok(()) => Self {
                 dir: Some(dir.into()),
+                compiler: None,
             },
             Err(error) => {
                 warn!(dir = %dir.display(), %error, "no folder for compiled code; components are compiled at each start");
@@ -47,7 +53,19 @@ impl CodeCache {
 
     /// Keeps nothing.
     pub fn none() -> Self {
-        Self { dir: None }
+        Self {
+            dir: None,
+            compiler: None,
+        }
+    }
+
+    /// Lets another process compile: this command line, which gets the component on its standard input and the file to
+    /// write as its last argument, and is expected to call [`compile_into`]. What compiling takes, 10 MB for a small
+    /// component and hundreds for Python, would stay with this process. Without a folder it makes no difference.
+    #[must_use]
+    pub fn compiled_by(mut self, command: impl IntoIterator<Item = OsString>) -> Self {
+        self.compiler = Some(command.into_iter().collect());
+        self
     }
 
     /// Returns a component out of the folder, or compiled. Takes its time: not for threads that others wait for.
@@ -62,6 +80,10 @@ impl CodeCache {
         if let Some(component) = recall(engine, &file) {
             return Ok(component);
         }
+        if let Some(component) = self.elsewhere(engine, &file, wasm) {
+            prune(dir);
+            return Ok(component);
+        }
         match keep(&file, &engine.precompile_component(wasm)?) {
             Ok(()) => prune(dir),
             Err(error) => warn!(file = %file.display(), %error, "compiled code cannot be kept"),
@@ -71,6 +93,55 @@ impl CodeCache {
             None => Component::from_binary(engine, wasm),
         }
     }
+
+    /// Has a component compiled by another process. None if there is none, or it failed: then the one that asked does
+    /// it, and learns what is wrong.
+    fn elsewhere(&self, engine: &Engine, file: &Path, wasm: &[u8]) -> Option<Component> {
+        let command = self.compiler.as_deref()?;
+        if let Err(error) = spawn(command, file, wasm) {
+            warn!(?command, %error, "the process that compiles failed; compiling here");
+            return None;
+        }
+        recall(engine, file)
+    }
+}
+
+/// Compiles a component and writes the code for a [`CodeCache`] with the same version of this program.
+///
+/// # Errors
+/// If it cannot be read, is no valid component, or the code cannot be written.
+pub fn compile_into(file: &Path, mut wasm: impl Read) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    wasm.read_to_end(&mut bytes)?;
+    let other = |error: wasmtime::Error| io::Error::other(format!("{error:#}"));
+    let engine = Engine::new(&config()).map_err(other)?;
+    keep(file, &engine.precompile_component(&bytes).map_err(other)?)
+}
+
+fn spawn(command: &[OsString], file: &Path, wasm: &[u8]) -> io::Result<()> {
+    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .arg(file)
+        .env("RAYON_NUM_THREADS", threads().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    // Dropped after that, so that it sees the end.
+    let fed = child.stdin.take().map(|mut stdin| stdin.write_all(wasm));
+    let status = child.wait()?;
+    fed.transpose()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(status.to_string()))
+    }
+}
+
+/// Returns how many threads compile: one core is left to those who are at work.
+pub(super) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
 
 /// Makes a folder that only this user can use, or finds out that it is one.

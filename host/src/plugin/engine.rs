@@ -114,7 +114,7 @@ impl Engine {
 }
 
 /// Returns what all components have in common.
-fn config() -> Config {
+pub(super) fn config() -> Config {
     let mut config = Config::new();
     config
         // Fuel would cost a fifth of the speed.

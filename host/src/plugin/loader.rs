@@ -21,7 +21,8 @@ use super::bindings::CONTRACT;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, dependent, error_handler, reconciler,
 };
-pub use super::code::CodeCache;
+use super::code::threads;
+pub use super::code::{CodeCache, compile_into};
 use super::engine::Engine;
 use super::instance::{self, Call, Indices, Instance, State};
 use super::output::Output;
@@ -351,7 +352,7 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
     }
     let conditions = &dependent.conditions;
     for (role, condition) in [
-        ("activationCondition", &conditions.activation),
+        ("activation", &conditions.activation),
         ("reconcilePrecondition", &conditions.reconcile_precondition),
         ("readyPostcondition", &conditions.ready_postcondition),
         ("deletePostcondition", &conditions.delete_postcondition),
@@ -581,11 +582,8 @@ fn chain(error: &wasmtime::Error) -> String {
 /// Returns the compiled component of a file. Reading and compiling happens on threads that end with it: they and what
 /// they have allocated would otherwise stay for ever.
 async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Component, Error> {
-    // One core is left to those who are at work.
-    let threads = std::thread::available_parallelism()
-        .map_or(1, |cores| cores.get().saturating_sub(1).max(1));
     let pool = ThreadPoolBuilder::new()
-        .num_threads(threads)
+        .num_threads(threads())
         .thread_name(|n| format!("compile-{n}"))
         .build();
     let pool = pool.map_err(|error| Error::Prepare(error.to_string()))?;

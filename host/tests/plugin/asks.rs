@@ -459,7 +459,6 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
         recursion.message.contains("as by a recursion without end"),
         "{recursion}"
     );
-    println!("{trap}\n{recursion}");
     let endless = failure(&plugin, json!("loop")).await;
     assert_eq!(
         endless,

@@ -97,7 +97,7 @@ fn contract() -> String {
 
 /// Returns the file of a sample.
 pub fn sample(name: &str) -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/plugins");
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../plugins");
     let dir = std::env::var_os("CAPSTAN_TEST_PLUGINS").map_or(built, PathBuf::from);
     let file = dir.join(format!("{name}.wasm"));
     assert!(

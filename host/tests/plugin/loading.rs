@@ -1,9 +1,10 @@
 use std::error::Error as _;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
-use capstan::plugin::loader::{CodeCache, Error, Interface, Need, needs};
+use capstan::plugin::loader::{CodeCache, Error, Interface, Need, compile_into, needs};
 use capstan_core::guest::{Exports, Guest as _};
 use capstan_core::manifest::{Condition, Limits, Manage, Matching};
 
@@ -324,7 +325,7 @@ async fn a_component_that_needs_more_memory_than_it_may_have_is_refused() {
 // === compiled code ===
 
 /// Returns the entries of a cache.
-fn entries(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+fn entries(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -448,5 +449,69 @@ async fn a_folder_that_others_can_write_is_not_used() {
     Plugin::load(&engine(), &CodeCache::at(&code), &operator, "guest")
         .await
         .unwrap();
-    assert_eq!(entries(&code), [] as [std::path::PathBuf; 0]);
+    assert_eq!(entries(&code), [] as [PathBuf; 0]);
+}
+
+/// What the process that compiles runs: this test binary, told to run this alone.
+#[test]
+#[ignore = "is another test's process"]
+fn compiles_for_another_process() {
+    let file = std::env::args_os().next_back().unwrap();
+    compile_into(file.as_ref(), std::io::stdin()).unwrap();
+    std::fs::write(Path::new(&file).with_file_name("other-process"), "").unwrap();
+}
+
+#[tokio::test]
+async fn another_process_may_compile() {
+    let dir = tempfile::tempdir().unwrap();
+    let code = dir.path().join("code");
+    let program = std::env::current_exe().unwrap().into_os_string();
+    let arguments = [
+        "--ignored",
+        "--exact",
+        "loading::compiles_for_another_process",
+        "--nocapture",
+    ];
+    let command = [program].into_iter().chain(arguments.map(Into::into));
+    let cache = CodeCache::at(&code).compiled_by(command);
+    let operator = operator(&write(&dir, "guest", &cleaner()), Limits::default());
+    let exports = Exports {
+        cleaner: true,
+        ..PLAIN
+    };
+    let plugin = Plugin::load(&engine(), &cache, &operator, "guest")
+        .await
+        .unwrap();
+    assert_eq!(plugin.exports(), exports);
+    let [file, mark] = &entries(&code)[..] else {
+        panic!("one entry, and the mark")
+    };
+    assert!(mark.ends_with("other-process"));
+    let written = std::fs::metadata(file).unwrap().modified().unwrap();
+    // It is good for this process as well.
+    let plugin = Plugin::load(&engine(), &CodeCache::at(&code), &operator, "guest")
+        .await
+        .unwrap();
+    assert_eq!(plugin.exports(), exports);
+    assert_eq!(
+        std::fs::metadata(file).unwrap().modified().unwrap(),
+        written
+    );
+}
+
+#[tokio::test]
+async fn without_the_other_process_it_is_compiled_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let operator = operator(&write(&dir, "guest", &cleaner()), Limits::default());
+    for (n, command) in [vec!["false"], vec!["/nowhere"], vec![], vec!["true"]]
+        .into_iter()
+        .enumerate()
+    {
+        let code = dir.path().join(n.to_string());
+        let cache = CodeCache::at(&code).compiled_by(command.into_iter().map(Into::into));
+        Plugin::load(&engine(), &cache, &operator, "guest")
+            .await
+            .unwrap();
+        assert_eq!(entries(&code).len(), 1);
+    }
 }

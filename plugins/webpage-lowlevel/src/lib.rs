@@ -32,7 +32,9 @@ impl Reconciler for WebPageOperator {
     fn reconcile(page: &WebPage) -> Result<Update> {
         if !page.spec.html.contains("<html") || !page.spec.html.contains("</html>") {
             let message = "spec.html needs <html> and </html>";
-            return Ok(Update::status(json!({ "areWeGood": false, "errorMessage": message })));
+            return Ok(Update::status(
+                json!({ "areWeGood": false, "errorMessage": message }),
+            ));
         }
         for wanted in [page.config_map(), page.deployment(), page.service()] {
             operations::apply(&wanted)?;
@@ -40,7 +42,9 @@ impl Reconciler for WebPageOperator {
         page.ingress()?;
         let deployment: Option<Value> = cache::source("deployments").one()?;
         let ready = deployment.is_some_and(|d| d["status"]["readyReplicas"].as_u64() > Some(0));
-        Ok(Update::status(json!({ "areWeGood": ready, "htmlConfigMap": page.map_name() })))
+        Ok(Update::status(
+            json!({ "areWeGood": ready, "htmlConfigMap": page.map_name() }),
+        ))
     }
 }
 
@@ -48,7 +52,12 @@ capstan_guest::export!(WebPageOperator: Reconciler);
 
 impl WebPage {
     fn config_map(&self) -> Value {
-        self.owned("v1", "ConfigMap", &self.map_name(), json!({ "data": { "index.html": self.spec.html } }))
+        self.owned(
+            "v1",
+            "ConfigMap",
+            &self.map_name(),
+            json!({ "data": { "index.html": self.spec.html } }),
+        )
     }
 
     fn deployment(&self) -> Value {
@@ -56,13 +65,24 @@ impl WebPage {
         let container = json!([{ "name": "nginx", "image": "nginx:1.29", "volumeMounts": mount }]);
         let volume = json!([{ "name": "html", "configMap": { "name": self.map_name() } }]);
         let pod = json!({ "metadata": { "labels": self.labels() }, "spec": { "containers": container, "volumes": volume } });
-        let spec = json!({ "replicas": 1, "selector": { "matchLabels": self.labels() }, "template": pod });
-        self.owned("apps/v1", "Deployment", &self.metadata.name, json!({ "spec": spec }))
+        let spec =
+            json!({ "replicas": 1, "selector": { "matchLabels": self.labels() }, "template": pod });
+        self.owned(
+            "apps/v1",
+            "Deployment",
+            &self.metadata.name,
+            json!({ "spec": spec }),
+        )
     }
 
     fn service(&self) -> Value {
         let spec = json!({ "selector": self.labels(), "ports": [{ "port": 80, "targetPort": 80, "protocol": "TCP" }] });
-        self.owned("v1", "Service", &self.metadata.name, json!({ "spec": spec }))
+        self.owned(
+            "v1",
+            "Service",
+            &self.metadata.name,
+            json!({ "spec": spec }),
+        )
     }
 
     /// Writes the Ingress if the page is exposed, else removes it.
@@ -72,7 +92,13 @@ impl WebPage {
             let service = json!({ "service": { "name": name, "port": { "number": 80 } } });
             let path = json!([{ "path": "/", "pathType": "Prefix", "backend": service }]);
             let spec = json!({ "rules": [{ "http": { "paths": path } }] });
-            return operations::apply(&self.owned(api_version, kind, name, json!({ "spec": spec }))).map(drop);
+            return operations::apply(&self.owned(
+                api_version,
+                kind,
+                name,
+                json!({ "spec": spec }),
+            ))
+            .map(drop);
         }
         match cache::source("ingresses").one::<Value>()? {
             Some(ingress) => operations::remove(&ObjectRef::of(&ingress)?),

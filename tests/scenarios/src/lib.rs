@@ -16,6 +16,8 @@
     reason = "calls read like sentences: values are given as they are written"
 )]
 
+pub mod proxy;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use cluster::wait;
-use scenarios::{Place, SOON, Start, component, run};
+use scenarios::proxy::Line;
+use scenarios::{LATER, Place, SOON, Start, component, run};
 use serde_json::{Value, json};
 
 /// Returns what `capstan check` says of a manifest: exit code, and all of its output.
@@ -252,12 +253,9 @@ fn a_token_that_is_not_accepted_is_told() {
     assert!(line.contains("Unauthorized"), "{line}");
 }
 
-#[test]
-fn rights_that_are_lost_later_are_told_and_others_go_on() {
-    let place = Place::new("lost");
+/// A service account that may do with probes what it likes, and read config maps.
+fn account(place: &Place) -> cluster::User {
     let account = place.namespace.service_account("daemon").unwrap();
-    let namespace = place.namespace.name();
-    let role = |rules: &Value| json!({ "metadata": { "name": "daemon" }, "rules": rules });
     let rules = json!([
         { "apiGroups": ["test.capstan.dev"], "resources": ["probes", "probes/status"], "verbs": ["*"] },
         { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"] },
@@ -265,30 +263,31 @@ fn rights_that_are_lost_later_are_told_and_others_go_on() {
     let roles = place
         .namespace
         .path("rbac.authorization.k8s.io/v1", "roles");
-    place.cluster.api().create(&roles, &role(&rules)).unwrap();
+    let role = json!({ "metadata": { "name": "daemon" }, "rules": rules });
+    place.cluster.api().create(&roles, &role).unwrap();
     let binding = json!({
         "metadata": { "name": "daemon" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "daemon" },
-        "subjects": [{ "kind": "ServiceAccount", "name": "daemon", "namespace": namespace }],
+        "subjects": [{ "kind": "ServiceAccount", "name": "daemon", "namespace": place.namespace.name() }],
     });
-    place
-        .cluster
-        .api()
-        .create(
-            &place
-                .namespace
-                .path("rbac.authorization.k8s.io/v1", "rolebindings"),
-            &binding,
-        )
-        .unwrap();
-    let manifest = place
-        .probe_manifest("workflow:\n  dependents:\n    cm: { apiVersion: v1, kind: ConfigMap }\n");
-    let kubeconfig = place.cluster.kubeconfig(&account).unwrap();
+    let bindings = place
+        .namespace
+        .path("rbac.authorization.k8s.io/v1", "rolebindings");
+    place.cluster.api().create(&bindings, &binding).unwrap();
+    account
+}
+
+const MAP: &str = "workflow:\n  dependents:\n    cm: { apiVersion: v1, kind: ConfigMap }\n";
+
+#[test]
+fn a_write_that_is_forbidden_is_quoted_with_verb_and_kind() {
+    let place = Place::new("nowrite");
+    let kubeconfig = place.cluster.kubeconfig(&account(&place)).unwrap();
+    let manifest = place.probe_manifest(MAP);
     let daemon = Start::new(&manifest)
         .kubeconfig(kubeconfig)
         .run(&place)
         .until_ready();
-    // It may read config maps, but not write them.
     place.probe(
         "p",
         json!({ "dependents": { "cm": { "metadata": { "name": "cm" } } } }),
@@ -299,6 +298,82 @@ fn rights_that_are_lost_later_are_told_and_others_go_on() {
         "{line}"
     );
     assert_eq!(daemon.get("/livez").0, 200);
+}
+
+#[test]
+fn rights_that_are_lost_later_are_told_and_watching_goes_on_once_they_are_back() {
+    let place = Place::new("lost");
+    let account = account(&place);
+    let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());
+    let kubeconfig = line.kubeconfig(place.cluster, &account, &folder);
+    let manifest = place.probe_manifest("");
+    let daemon = Start::new(&manifest)
+        .kubeconfig(kubeconfig)
+        .run(&place)
+        .until_ready();
+    let roles = place
+        .namespace
+        .path("rbac.authorization.k8s.io/v1", "roles");
+    let role = place.find(&roles, "daemon").unwrap();
+    place.delete(&roles, "daemon");
+    line.interrupt();
+    let told = daemon.await_line("watching failed");
+    assert!(told.contains("test.capstan.dev/v1 Probe"), "{told}");
+    wait::until_ok(SOON, "the refusal in /readyz", || {
+        match daemon.get("/readyz") {
+            (503, body) if body.contains("403") => Ok(()),
+            (code, body) => Err(format!("{code} {body}")),
+        }
+    })
+    .unwrap();
+    assert_eq!(daemon.get("/livez").0, 200);
+    let again = json!({ "metadata": { "name": "daemon" }, "rules": role["rules"] });
+    place.cluster.api().create(&roles, &again).unwrap();
+    place.probe("p", json!({ "reconcile": { "status": { "seen": true } } }));
+    let seen = wait::until(LATER, "the probe to be served", || {
+        place
+            .find(&place.probes(), "p")
+            .filter(|p| p["status"]["seen"] == true)
+    });
+    seen.unwrap();
+    daemon.until_ready();
+}
+
+#[test]
+fn an_api_server_that_goes_away_is_waited_for_and_nothing_is_lost() {
+    let place = Place::new("cut");
+    let admin = place.cluster.user(cluster::ADMIN).unwrap();
+    let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());
+    let kubeconfig = line.kubeconfig(place.cluster, admin, &folder);
+    let manifest = place.probe_manifest("");
+    let daemon = Start::new(&manifest)
+        .kubeconfig(kubeconfig)
+        .run(&place)
+        .until_ready();
+    place.probe(
+        "before",
+        json!({ "reconcile": { "status": { "seen": true } } }),
+    );
+    place.await_object(&place.probes(), "before", "its status", |p| {
+        p["status"]["seen"] == true
+    });
+    line.cut();
+    daemon.await_line("watching failed");
+    place.probe(
+        "meanwhile",
+        json!({ "reconcile": { "status": { "seen": true } } }),
+    );
+    place.delete(&place.probes(), "before");
+    assert_eq!(daemon.get("/livez").0, 200);
+    line.mend();
+    let served = wait::until(LATER, "what came meanwhile to be served", || {
+        place
+            .find(&place.probes(), "meanwhile")
+            .filter(|p| p["status"]["seen"] == true)
+    });
+    served.unwrap();
+    place.await_gone(&place.probes(), "before");
+    daemon.until_ready();
 }
 
 // === the guest ===
