@@ -184,6 +184,7 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
         name: "test".into(),
         plugins: BTreeMap::from([("guest".into(), plugin)]),
         controllers: BTreeMap::from([("web".into(), controller(workflow))]),
+        origin: capstan_core::manifest::Origin::default(),
     }
 }
 
