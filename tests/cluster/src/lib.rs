@@ -63,8 +63,8 @@ pub fn shared() -> Result<&'static Cluster> {
 /// As [`shared`].
 pub fn shared_with(options: impl FnOnce() -> Options) -> Result<&'static Cluster> {
     static CLUSTER: OnceLock<Result<Cluster, String>> = OnceLock::new();
-    let cluster = CLUSTER
-        .get_or_init(|| open_shared(&options()).map_err(|error| format!("{error:#}")));
+    let cluster =
+        CLUSTER.get_or_init(|| open_shared(&options()).map_err(|error| format!("{error:#}")));
     cluster.as_ref().map_err(|error| anyhow!(error.clone()))
 }
 

@@ -169,7 +169,7 @@ impl Launch<'_> {
                 identity.service_account_key.display()
             ),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
             // Pods are made before the controller manager has made their service account.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--allow-privileged".to_owned(),
