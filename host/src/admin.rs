@@ -79,11 +79,19 @@ async fn readyz(State(pages): State<Arc<Pages>>) -> Response {
     if unready.is_empty() {
         return "ok\n".into_response();
     }
-    let lines: String = unready
+    let lines: Vec<_> = unready
         .iter()
-        .map(|u| format!("{}: {}\n", u.what, u.why))
+        .map(|u| format!("{}: {}", u.what, u.why))
         .collect();
-    (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        lines.join(
+            "
+",
+        ) + "
+",
+    )
+        .into_response()
 }
 
 async fn metrics(State(pages): State<Arc<Pages>>) -> Response {

@@ -130,7 +130,7 @@ pub struct Source {
         value_delimiter = ','
     )]
     pub manifests: Vec<PathBuf>,
-    /// Where compiled components are kept; without it $XDG_CACHE_HOME/capstan/code or ~/.cache/capstan/code.
+    /// Where compiled components are kept; without it capstan/code below `$XDG_CACHE_HOME` or ~/.cache.
     #[arg(long, value_name = "FOLDER", env = "CAPSTAN_CODE_CACHE")]
     pub code_cache: Option<PathBuf>,
 }

@@ -210,58 +210,39 @@ impl ApiServer {
             key: Some(&target.key),
         };
         let path = kind.object_path(&target);
-        let done = match &verb {
-            Verb::Create { body, manager } => {
-                let path = kind.create_path(&target);
-                let path = format!("{path}?fieldManager={}", escape(manager));
-                self.read(
-                    &about,
-                    Method::POST,
-                    &path,
-                    Some(("application/json", body)),
-                )
-                .await
-            }
-            Verb::Apply { body, manager } => {
-                let path = format!("{path}?force=true&fieldManager={}", escape(manager));
-                self.read(
-                    &about,
-                    Method::PATCH,
-                    &path,
-                    Some(("application/apply-patch+yaml", body)),
-                )
-                .await
-            }
-            Verb::Replace { body, manager } => {
-                let path = format!("{path}?fieldManager={}", escape(manager));
-                self.read(&about, Method::PUT, &path, Some(("application/json", body)))
-                    .await
-            }
-            Verb::JsonPatch { body, manager } => {
-                let path = format!("{path}?fieldManager={}", escape(manager));
-                let done = self
-                    .read(
-                        &about,
-                        Method::PATCH,
-                        &path,
-                        Some(("application/json-patch+json", body)),
-                    )
-                    .await;
-                done.map_err(outdated)
-            }
-            Verb::MergePatch { body, manager } => {
-                let path = format!("{path}?fieldManager={}", escape(manager));
-                self.read(
-                    &about,
-                    Method::PATCH,
-                    &path,
-                    Some(("application/merge-patch+json", body)),
-                )
-                .await
-            }
+        let (method, path, manager, content) = match &verb {
             Verb::Delete(deletion) => return self.delete(&about, &path, deletion).await,
+            Verb::Create { manager, .. } => (
+                Method::POST,
+                kind.create_path(&target),
+                manager,
+                "application/json",
+            ),
+            Verb::Replace { manager, .. } => (Method::PUT, path, manager, "application/json"),
+            Verb::Apply { manager, .. } => {
+                (Method::PATCH, path, manager, "application/apply-patch+yaml")
+            }
+            Verb::JsonPatch { manager, .. } => {
+                (Method::PATCH, path, manager, "application/json-patch+json")
+            }
+            Verb::MergePatch { manager, .. } => {
+                (Method::PATCH, path, manager, "application/merge-patch+json")
+            }
         };
-        done.map(Some)
+        let forced = if matches!(verb, Verb::Apply { .. }) {
+            "&force=true"
+        } else {
+            ""
+        };
+        let path = format!("{path}?fieldManager={}{forced}", escape(manager));
+        match self
+            .read(&about, method, &path, Some((content, verb.body())))
+            .await
+        {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if matches!(verb, Verb::JsonPatch { .. }) => Err(outdated(error)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes; the object that is answered while finalizers hold it back is returned (it may be a bare status, too).
@@ -512,7 +493,7 @@ impl About<'_> {
             404 => Reason::Missing,
             409 => Reason::Conflict,
             401 | 403 => Reason::Forbidden,
-            410 | 400..=499 => Reason::Rejected,
+            400..=499 => Reason::Rejected,
             _ => Reason::Unreachable,
         };
         self.error(

@@ -4,18 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::cache::index::Pointer;
 use capstan_core::cluster::{Cluster, Error, Reason};
 use capstan_core::dispatcher::{self, Bounds};
-use capstan_core::filter::{Filter, PrimaryFilter, UserFilter};
 use capstan_core::guest::Guest;
-use capstan_core::manifest::{self, Namespaces};
-use capstan_core::mapper::Mapper;
-use capstan_core::object::{Gvk, Scope as ObjectScope};
+use capstan_core::manifest;
+use capstan_core::object::Gvk;
 use capstan_core::queue::{Finished, Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
+use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
-use capstan_core::source::{self, Role, Source};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -26,8 +23,12 @@ use crate::admin::Unready;
 use crate::client::recorder::Recorder;
 use crate::client::{ApiServer, Kind};
 use crate::informer::pool::Pool;
-use crate::informer::{Scope, State, Subscriber};
+use crate::informer::{State, Subscriber};
 use crate::metrics::{ControllerRuns, Metrics};
+
+mod plan;
+
+use plan::{Plan, Planned};
 
 /// How long to wait before asking again for a kind that the API server does not serve yet.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -88,25 +89,12 @@ enum Phase {
 /// The kinds that a controller needs, as discovery knows them.
 type Kinds = BTreeMap<Gvk, Kind>;
 
-/// All sources to be.
-struct Plan {
-    primaries: Planned,
-    secondaries: BTreeMap<Arc<str>, Planned>,
-    /// Dependents that another's source holds, with the name of that.
-    shared: BTreeMap<Arc<str>, Arc<str>>,
-}
-
-/// A source to be, and what it watches.
-struct Planned {
-    source: Arc<Source>,
-    scopes: Vec<(Scope, Kind)>,
-}
-
-/// What is to be watched.
-struct Watch<'a> {
-    gvk: &'a Gvk,
-    namespaces: &'a Namespaces,
-    labels: Option<&'a Arc<str>>,
+impl Declared {
+    /// Whether something needs cleanup before a primary goes (`DI-2`).
+    fn needs_finalizer(&self) -> bool {
+        let mut dependents = self.spec.workflow.dependents.values();
+        dependents.any(manifest::Dependent::deletable) || self.guest.exports().cleaner
+    }
 }
 
 impl Handle {
@@ -258,16 +246,16 @@ fn log(what: &What, error: Option<&str>, took: Duration) {
             "the run's outcome is ignored: the controller was stopped"
         ),
         (Outcome::Failed(Level::Debug), error) => {
-            tracing::debug!(%error, attempt, %next, "the run failed")
+            tracing::debug!(%error, attempt, %next, "the run failed");
         }
         (Outcome::Failed(Level::Info), error) => {
-            tracing::info!(%error, attempt, %next, "the run failed")
+            tracing::info!(%error, attempt, %next, "the run failed");
         }
         (Outcome::Failed(Level::Warning), error) => {
-            tracing::warn!(%error, attempt, %next, "the run failed")
+            tracing::warn!(%error, attempt, %next, "the run failed");
         }
         (Outcome::Failed(Level::Error), error) => {
-            tracing::error!(%error, attempt, %next, "the run failed")
+            tracing::error!(%error, attempt, %next, "the run failed");
         }
     }
 }
@@ -302,7 +290,7 @@ async fn bring_up(
     handle.set(Phase::Filling);
     let metrics = neighbours.metrics.runs.of(&declared.spec.name);
     let finalizer = finalizer_name(&declared.spec, &kinds);
-    let plan = plan(&declared, &kinds, &finalizer, neighbours);
+    let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.namespace);
     let mut memberships = Vec::new();
     for Planned { source, scopes } in
         std::iter::once(&plan.primaries).chain(plan.secondaries.values())
@@ -376,163 +364,6 @@ fn finalizer_name(spec: &manifest::Controller, kinds: &Kinds) -> Arc<str> {
     spec.finalizer.clone().unwrap_or_else(default)
 }
 
-/// Makes the sources: primaries, declared sources, and one for the dependents of each kind that share none (`KD-10`):
-/// dependents of one kind and mapping share it, so that an own write to one is known as such to the others.
-fn plan(declared: &Declared, kinds: &Kinds, finalizer: &Arc<str>, neighbours: &Neighbours) -> Plan {
-    let spec = &declared.spec;
-    let scope_of = |gvk: &Gvk| {
-        kinds
-            .get(gvk)
-            .map_or(ObjectScope::Namespaced, |kind| kind.scope)
-    };
-    let role = |mapper| {
-        Role::Secondary(Mapper::new(
-            spec.primary.clone(),
-            scope_of(&spec.primary),
-            mapper,
-        ))
-    };
-    let planned = |watch: Watch<'_>, source: source::Spec| {
-        let kind = kinds.get(watch.gvk).cloned();
-        let scopes = kind
-            .into_iter()
-            .flat_map(|kind| watch.scopes(&kind, &neighbours.namespace))
-            .collect();
-        Planned {
-            source: Arc::new(Source::new(source)),
-            scopes,
-        }
-    };
-    let used = needs_finalizer(declared).then(|| Arc::clone(finalizer));
-    let built_in = PrimaryFilter {
-        generation_aware: spec.generation_aware,
-        finalizer: used,
-    };
-    let primaries = planned(
-        Watch {
-            gvk: &spec.primary,
-            namespaces: &spec.namespaces,
-            labels: spec.label_selector.as_ref(),
-        },
-        source::Spec {
-            name: "primaries".into(),
-            gvk: spec.primary.clone(),
-            role: Role::Primary,
-            filter: Filter::primary(Some(built_in), UserFilter::default()).unwrap_or_default(),
-            indexes: pointers(&spec.indexes),
-        },
-    );
-    let mut secondaries = BTreeMap::<Arc<str>, Planned>::new();
-    for (name, declared) in &spec.sources {
-        let namespaces = declared.namespaces.as_ref().unwrap_or(&spec.namespaces);
-        let watch = Watch {
-            gvk: &declared.gvk,
-            namespaces,
-            labels: declared.label_selector.as_ref(),
-        };
-        let (gvk, role) = (declared.gvk.clone(), role(declared.mapper.clone()));
-        let filter = Filter::secondary(UserFilter::default());
-        let source = source::Spec {
-            name: Arc::clone(name),
-            gvk,
-            role,
-            filter,
-            indexes: pointers(&declared.indexes),
-        };
-        secondaries.insert(Arc::clone(name), planned(watch, source));
-    }
-    let mut shared = BTreeMap::<Arc<str>, Arc<str>>::new();
-    let mut kept = Vec::<(Gvk, manifest::Mapper, Arc<str>)>::new();
-    for (name, dependent) in spec.dependents() {
-        let mapper = mapping(dependent);
-        let known = kept
-            .iter()
-            .find(|(gvk, other, _)| *gvk == dependent.gvk && *other == mapper);
-        if let Some(holder) = dependent
-            .source
-            .as_ref()
-            .or(known.map(|(_, _, holder)| holder))
-        {
-            shared.insert(Arc::clone(name), Arc::clone(holder));
-            continue;
-        }
-        let watch = Watch {
-            gvk: &dependent.gvk,
-            namespaces: &spec.namespaces,
-            labels: None,
-        };
-        let (gvk, filter) = (
-            dependent.gvk.clone(),
-            Filter::secondary(UserFilter::default()),
-        );
-        let indexes = BTreeMap::new();
-        let source = source::Spec {
-            name: Arc::clone(name),
-            gvk,
-            role: role(mapper.clone()),
-            filter,
-            indexes,
-        };
-        secondaries.insert(Arc::clone(name), planned(watch, source));
-        kept.push((dependent.gvk.clone(), mapper, Arc::clone(name)));
-    }
-    Plan {
-        primaries,
-        secondaries,
-        shared,
-    }
-}
-
-fn pointers(indexes: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Pointer> {
-    let parsed = indexes
-        .iter()
-        .filter_map(|(name, text)| Some((Arc::clone(name), Pointer::parse(text).ok()?)));
-    parsed.collect()
-}
-
-/// How a dependent is mapped to its primary: by what is written into it (`KD-2`, `KD-3`).
-fn mapping(dependent: &manifest::Dependent) -> manifest::Mapper {
-    if dependent.garbage_collected {
-        manifest::Mapper::OwnerReference
-    } else {
-        manifest::Mapper::Annotations(dependent.mapping.clone())
-    }
-}
-
-/// `DI-2`
-fn needs_finalizer(declared: &Declared) -> bool {
-    let deletable = declared
-        .spec
-        .workflow
-        .dependents
-        .values()
-        .any(manifest::Dependent::deletable);
-    deletable || declared.guest.exports().cleaner
-}
-
-impl Watch<'_> {
-    /// Returns one scope per namespace, or one for all (`IN-2`).
-    fn scopes(&self, kind: &Kind, own: &Arc<str>) -> Vec<(Scope, Kind)> {
-        let scope = |namespace: Option<Arc<str>>| {
-            let scope = Scope {
-                gvk: self.gvk.clone(),
-                namespace,
-                labels: self.labels.cloned(),
-            };
-            (scope, kind.clone())
-        };
-        match self.namespaces {
-            _ if kind.scope == ObjectScope::Cluster => vec![scope(None)],
-            Namespaces::All => vec![scope(None)],
-            Namespaces::Own => vec![scope(Some(Arc::clone(own)))],
-            Namespaces::Listed(names) => names
-                .iter()
-                .map(|name| scope(Some(Arc::clone(name))))
-                .collect(),
-        }
-    }
-}
-
 /// Puts together what the runs need.
 fn assemble(
     declared: Declared,
@@ -579,7 +410,7 @@ fn assemble(
         guest,
         cluster: Arc::clone(&neighbours.api) as Arc<dyn Cluster>,
         queue: handle.queue.clone(),
-        memory: Default::default(),
+        memory: Memory::default(),
         settings: settings(&spec, neighbours),
         events: Box::new(move |primary, event| recorder.publish(&name, &gvk, primary, event)),
         spec,

@@ -78,7 +78,7 @@ async fn serve(args: &args::Run, loaded: Loaded, stop: CancellationToken) -> any
                 .instrument(span),
         );
     }
-    let pages = pages(Arc::new(handles), Arc::clone(&neighbours), broken, &metrics);
+    let pages = pages(Arc::new(handles), &neighbours, broken, &metrics);
     let server = Server::bind(args.listen, pages)
         .await
         .with_context(|| format!("listen on {}", args.listen))?;
@@ -147,12 +147,12 @@ fn identity() -> String {
 
 fn pages(
     handles: Arc<Vec<Arc<Handle>>>,
-    neighbours: Arc<Neighbours>,
+    neighbours: &Arc<Neighbours>,
     broken: Vec<Unready>,
     metrics: &Arc<Metrics>,
 ) -> Pages {
-    let (described, pool) = (Arc::clone(&handles), Arc::downgrade(&neighbours));
-    let neighbours = Arc::downgrade(&neighbours);
+    let (described, pool) = (Arc::clone(&handles), Arc::downgrade(neighbours));
+    let neighbours = Arc::downgrade(neighbours);
     let unready = move || {
         let controllers = handles.iter().filter_map(|handle| handle.unready());
         let informers = neighbours

@@ -97,7 +97,11 @@ impl Feed {
                 initial = false;
                 sink(Item::Synced(version));
             }
-            other => sink(other),
+            other @ (Item::Listed(_)
+            | Item::Applied(_)
+            | Item::Deleted(_)
+            | Item::Bookmark(_)
+            | Item::Unreadable(_)) => sink(other),
         })
         .await
     }

@@ -41,7 +41,8 @@ impl Reconciler for WebPageOperator {
         }
         page.ingress()?;
         let deployment: Option<Value> = cache::source("deployments").one()?;
-        let ready = deployment.is_some_and(|d| d["status"]["readyReplicas"].as_u64() > Some(0));
+        let replicas = deployment.and_then(|d| d.pointer("/status/readyReplicas")?.as_u64());
+        let ready = replicas.is_some_and(|replicas| replicas > 0);
         Ok(Update::status(
             json!({ "areWeGood": ready, "htmlConfigMap": page.map_name() }),
         ))
@@ -56,7 +57,8 @@ impl WebPage {
             "v1",
             "ConfigMap",
             &self.map_name(),
-            json!({ "data": { "index.html": self.spec.html } }),
+            "data",
+            json!({ "index.html": self.spec.html }),
         )
     }
 
@@ -67,22 +69,12 @@ impl WebPage {
         let pod = json!({ "metadata": { "labels": self.labels() }, "spec": { "containers": container, "volumes": volume } });
         let spec =
             json!({ "replicas": 1, "selector": { "matchLabels": self.labels() }, "template": pod });
-        self.owned(
-            "apps/v1",
-            "Deployment",
-            &self.metadata.name,
-            json!({ "spec": spec }),
-        )
+        self.owned("apps/v1", "Deployment", &self.metadata.name, "spec", spec)
     }
 
     fn service(&self) -> Value {
         let spec = json!({ "selector": self.labels(), "ports": [{ "port": 80, "targetPort": 80, "protocol": "TCP" }] });
-        self.owned(
-            "v1",
-            "Service",
-            &self.metadata.name,
-            json!({ "spec": spec }),
-        )
+        self.owned("v1", "Service", &self.metadata.name, "spec", spec)
     }
 
     /// Writes the Ingress if the page is exposed, else removes it.
@@ -92,13 +84,7 @@ impl WebPage {
             let service = json!({ "service": { "name": name, "port": { "number": 80 } } });
             let path = json!([{ "path": "/", "pathType": "Prefix", "backend": service }]);
             let spec = json!({ "rules": [{ "http": { "paths": path } }] });
-            return operations::apply(&self.owned(
-                api_version,
-                kind,
-                name,
-                json!({ "spec": spec }),
-            ))
-            .map(drop);
+            return operations::apply(&self.owned(api_version, kind, name, "spec", spec)).map(drop);
         }
         match cache::source("ingresses").one::<Value>()? {
             Some(ingress) => operations::remove(&ObjectRef::of(&ingress)?),
@@ -106,17 +92,19 @@ impl WebPage {
         }
     }
 
-    /// Completes an object: what it is called, and whose it is.
-    fn owned(&self, api_version: &str, kind: &str, name: &str, mut object: Value) -> Value {
+    /// Completes an object, whose one field is given: what it is called, and whose it is.
+    fn owned(&self, api_version: &str, kind: &str, name: &str, field: &str, value: Value) -> Value {
+        let page = &self.metadata;
         let owner = json!({
-            "apiVersion": self.api_version, "kind": self.kind, "name": self.metadata.name, "uid": self.metadata.uid,
+            "apiVersion": self.api_version, "kind": self.kind, "name": page.name, "uid": page.uid,
         });
-        object["apiVersion"] = api_version.into();
-        object["kind"] = kind.into();
-        object["metadata"] = json!({
-            "name": name, "namespace": self.metadata.namespace, "labels": self.labels(), "ownerReferences": [owner],
-        });
-        object
+        let labels = self.labels();
+        json!({
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": { "name": name, "namespace": page.namespace, "labels": labels, "ownerReferences": [owner] },
+            field: value,
+        })
     }
 
     fn map_name(&self) -> String {

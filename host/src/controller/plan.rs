@@ -1,0 +1,226 @@
+//! Decides which sources a controller has, and what each of them watches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use capstan_core::cache::index::Pointer;
+use capstan_core::filter::{Filter, PrimaryFilter, UserFilter};
+use capstan_core::manifest::{self, Dependent, Namespaces};
+use capstan_core::mapper::Mapper;
+use capstan_core::object::{Gvk, Scope as ObjectScope};
+use capstan_core::source::{Role, Source, Spec};
+
+use super::{Declared, Kinds};
+use crate::client::Kind;
+use crate::informer::Scope;
+
+/// All sources of a controller.
+pub(super) struct Plan {
+    /// The primaries.
+    pub(super) primaries: Planned,
+    /// The secondaries, by name.
+    pub(super) secondaries: BTreeMap<Arc<str>, Planned>,
+    /// Dependents that another's source holds, with the name of that.
+    pub(super) shared: Holders,
+}
+
+/// The dependents that others hold, with the names of those.
+pub(super) type Holders = BTreeMap<Arc<str>, Arc<str>>;
+
+/// A source, and what it watches.
+pub(super) struct Planned {
+    /// The source.
+    pub(super) source: Arc<Source>,
+    /// One scope per namespace, or one for all (`IN-2`).
+    pub(super) scopes: Vec<(Scope, Kind)>,
+}
+
+/// What is to be watched.
+struct Watch<'a> {
+    gvk: &'a Gvk,
+    namespaces: &'a Namespaces,
+    labels: Option<&'a Arc<str>>,
+}
+
+/// What plans are made from.
+struct Planner<'a> {
+    spec: &'a manifest::Controller,
+    kinds: &'a Kinds,
+    own_namespace: &'a Arc<str>,
+}
+
+impl Plan {
+    /// Plans the sources of a controller; `finalizer` is the one that it uses if something needs cleanup.
+    pub(super) fn new(
+        declared: &Declared,
+        kinds: &Kinds,
+        finalizer: &Arc<str>,
+        own_namespace: &Arc<str>,
+    ) -> Self {
+        let planner = Planner {
+            spec: &declared.spec,
+            kinds,
+            own_namespace,
+        };
+        let used = declared.needs_finalizer().then(|| Arc::clone(finalizer));
+        let primaries = planner.primaries(used);
+        let mut secondaries = planner.declared();
+        let (own, shared) = planner.dependents();
+        secondaries.extend(own);
+        Self {
+            primaries,
+            secondaries,
+            shared,
+        }
+    }
+}
+
+impl Planner<'_> {
+    fn primaries(&self, finalizer: Option<Arc<str>>) -> Planned {
+        let Self { spec, .. } = self;
+        let built_in = PrimaryFilter {
+            generation_aware: spec.generation_aware,
+            finalizer,
+        };
+        let source = Spec {
+            name: "primaries".into(),
+            gvk: spec.primary.clone(),
+            role: Role::Primary,
+            // No user filter is given, and nothing else is refused.
+            filter: Filter::primary(Some(built_in), UserFilter::default()).unwrap_or_default(),
+            indexes: pointers(&spec.indexes),
+        };
+        let labels = spec.label_selector.as_ref();
+        self.plan(
+            &Watch {
+                gvk: &spec.primary,
+                namespaces: &spec.namespaces,
+                labels,
+            },
+            source,
+        )
+    }
+
+    fn declared(&self) -> BTreeMap<Arc<str>, Planned> {
+        let one = |(name, declared): (&Arc<str>, &manifest::Source)| {
+            let namespaces = declared
+                .namespaces
+                .as_ref()
+                .unwrap_or(&self.spec.namespaces);
+            let labels = declared.label_selector.as_ref();
+            let watch = Watch {
+                gvk: &declared.gvk,
+                namespaces,
+                labels,
+            };
+            let source = self.secondary(
+                name,
+                &declared.gvk,
+                declared.mapper.clone(),
+                &declared.indexes,
+            );
+            (Arc::clone(name), self.plan(&watch, source))
+        };
+        self.spec.sources.iter().map(one).collect()
+    }
+
+    /// Returns one source for the dependents of each kind and mapping that name none (`KD-10`), and which dependents
+    /// others hold. They share it so that an own write to one of them is known as such to all.
+    fn dependents(&self) -> (BTreeMap<Arc<str>, Planned>, Holders) {
+        let (mut own, mut shared) = (BTreeMap::new(), BTreeMap::new());
+        let mut known = Vec::<(&Gvk, manifest::Mapper, &Arc<str>)>::new();
+        for (name, dependent) in self.spec.dependents() {
+            let (gvk, mapper) = (&dependent.gvk, mapping(dependent));
+            let same = known
+                .iter()
+                .find(|(other, by, _)| *other == gvk && *by == mapper);
+            if let Some(holder) = dependent
+                .source
+                .as_ref()
+                .or(same.map(|(_, _, holder)| *holder))
+            {
+                shared.insert(Arc::clone(name), Arc::clone(holder));
+                continue;
+            }
+            let watch = Watch {
+                gvk,
+                namespaces: &self.spec.namespaces,
+                labels: None,
+            };
+            let source = self.secondary(name, gvk, mapper.clone(), &BTreeMap::new());
+            own.insert(Arc::clone(name), self.plan(&watch, source));
+            known.push((gvk, mapper, name));
+        }
+        (own, shared)
+    }
+
+    fn secondary(
+        &self,
+        name: &Arc<str>,
+        gvk: &Gvk,
+        mapper: manifest::Mapper,
+        indexes: &BTreeMap<Arc<str>, Arc<str>>,
+    ) -> Spec {
+        let primary = &self.spec.primary;
+        let scope = self
+            .kinds
+            .get(primary)
+            .map_or(ObjectScope::Namespaced, |kind| kind.scope);
+        Spec {
+            name: Arc::clone(name),
+            gvk: gvk.clone(),
+            role: Role::Secondary(Mapper::new(primary.clone(), scope, mapper)),
+            filter: Filter::default(),
+            indexes: pointers(indexes),
+        }
+    }
+
+    fn plan(&self, watch: &Watch<'_>, source: Spec) -> Planned {
+        let scopes = self
+            .kinds
+            .get(watch.gvk)
+            .map(|kind| watch.scopes(kind, self.own_namespace));
+        Planned {
+            source: Arc::new(Source::new(source)),
+            scopes: scopes.unwrap_or_default(),
+        }
+    }
+}
+
+impl Watch<'_> {
+    fn scopes(&self, kind: &Kind, own: &Arc<str>) -> Vec<(Scope, Kind)> {
+        let scope = |namespace: Option<&Arc<str>>| {
+            let (gvk, labels) = (self.gvk.clone(), self.labels.cloned());
+            (
+                Scope {
+                    gvk,
+                    namespace: namespace.cloned(),
+                    labels,
+                },
+                kind.clone(),
+            )
+        };
+        match self.namespaces {
+            _ if kind.scope == ObjectScope::Cluster => vec![scope(None)],
+            Namespaces::All => vec![scope(None)],
+            Namespaces::Own => vec![scope(Some(own))],
+            Namespaces::Listed(names) => names.iter().map(|name| scope(Some(name))).collect(),
+        }
+    }
+}
+
+/// How a dependent is mapped to its primary: by what is written into it (`KD-2`, `KD-3`).
+fn mapping(dependent: &Dependent) -> manifest::Mapper {
+    if dependent.garbage_collected {
+        manifest::Mapper::OwnerReference
+    } else {
+        manifest::Mapper::Annotations(dependent.mapping.clone())
+    }
+}
+
+fn pointers(indexes: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Pointer> {
+    let parsed = indexes
+        .iter()
+        .filter_map(|(name, text)| Some((Arc::clone(name), Pointer::parse(text).ok()?)));
+    parsed.collect()
+}
