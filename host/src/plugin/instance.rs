@@ -446,7 +446,7 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<St
     }
     if error.is::<OverMemory>() {
         let message = format!(
-            "wanted more than {} of memory (limits.memory)",
+            "the component wanted more than {} of memory (limits.memory)",
             quantity(limits.memory)
         );
         return Failure {
@@ -484,7 +484,7 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<St
 pub(super) fn overdue(timeout: Duration) -> Failure {
     Failure {
         cause: Cause::Timeout,
-        message: format!("took longer than {timeout:?} (limits.timeout)"),
+        message: format!("the component took longer than {timeout:?} (limits.timeout)"),
     }
 }
 

@@ -445,7 +445,7 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
         "{trap}"
     );
     let memory = failure(&plugin, json!("allocate")).await;
-    let over = "wanted more than 64Mi of memory (limits.memory)".to_owned();
+    let over = "the component wanted more than 64Mi of memory (limits.memory)".to_owned();
     assert_eq!(
         memory,
         Failure {
@@ -464,7 +464,7 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
         endless,
         Failure {
             cause: Cause::Timeout,
-            message: "took longer than 500ms (limits.timeout)".to_owned()
+            message: "the component took longer than 500ms (limits.timeout)".to_owned()
         }
     );
     let spinning = failure(&plugin, json!({ "busyMs": 60_000 })).await;

@@ -161,12 +161,12 @@ async fn a_failed_call_costs_the_instance_and_says_why() {
             "(func $do (drop (memory.grow (i32.const 1024))))",
             failed(
                 Cause::OutOfMemory,
-                "wanted more than 64Mi of memory (limits.memory)",
+                "the component wanted more than 64Mi of memory (limits.memory)",
             ),
         ),
         (
             "(func $do (loop (br 0)))",
-            failed(Cause::Timeout, "took longer than 60ms (limits.timeout)"),
+            failed(Cause::Timeout, "the component took longer than 60ms (limits.timeout)"),
         ),
         // The answer is a text outside of memory.
         (
@@ -201,7 +201,7 @@ async fn ends_in_time(plugin: &Plugin, run: Arc<Script>) {
     let answer = plugin.open(run).reconcile("{}").await;
     assert_eq!(
         answer,
-        failed(Cause::Timeout, "took longer than 60ms (limits.timeout)")
+        failed(Cause::Timeout, "the component took longer than 60ms (limits.timeout)")
     );
     let took = begun.elapsed();
     assert!(

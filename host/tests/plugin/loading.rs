@@ -318,7 +318,7 @@ async fn a_component_that_needs_more_memory_than_it_may_have_is_refused() {
         .unwrap();
     assert_eq!(
         error.source().unwrap().to_string(),
-        "wanted more than 32Ki of memory (limits.memory)"
+        "the component wanted more than 32Ki of memory (limits.memory)"
     );
 }
 
