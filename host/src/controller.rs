@@ -9,7 +9,7 @@ use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::Guest;
 use capstan_core::manifest;
 use capstan_core::object::Gvk;
-use capstan_core::queue::{Finished, Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
+use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
@@ -68,6 +68,7 @@ pub struct Declared {
 pub struct Handle {
     name: Arc<str>,
     queue: Queue,
+    memory: Arc<Memory>,
     phase: Mutex<Phase>,
 }
 
@@ -110,6 +111,7 @@ impl Handle {
         Self {
             name: Arc::clone(&spec.name),
             queue: Queue::new(policy),
+            memory: Arc::default(),
             phase,
         }
     }
@@ -206,14 +208,17 @@ async fn execute(controller: Arc<Controller>, ticket: Ticket, metrics: Controlle
         started,
         succeeded: false,
     };
-    let Ended { finished, error } = reconciler::execute(controller, &ticket).await;
+    let Ended { finished, error } = reconciler::execute(Arc::clone(&controller), &ticket).await;
     let now = Instant::now();
+    let key = ticket.key().clone();
     let what = ticket.finish(finished, now);
+    if what.next == Next::Dropped {
+        // The primary went during the run, which may have remembered something of it since.
+        controller.memory.forget(&key);
+        metrics.count_primaries(controller.queue.len());
+    }
     counted.end(what.outcome == Outcome::Succeeded);
     log(&what, error.as_deref(), now.duration_since(started));
-    if matches!(finished, Finished::Gone) {
-        tracing::debug!("the primary is gone");
-    }
 }
 
 /// Counts the end of a run, also of one that is dropped.
@@ -301,6 +306,7 @@ async fn bring_up(
                 source,
                 queue: handle.queue.clone(),
                 metrics: metrics.clone(),
+                memory: Arc::clone(&handle.memory),
             };
             memberships.push(neighbours.pool.join(scope, kind, subscriber));
         }
@@ -410,7 +416,7 @@ fn assemble(
         guest,
         cluster: Arc::clone(&neighbours.api) as Arc<dyn Cluster>,
         queue: handle.queue.clone(),
-        memory: Memory::default(),
+        memory: Arc::clone(&handle.memory),
         settings: settings(&spec, neighbours),
         events: Box::new(move |primary, event| recorder.publish(&name, &gvk, primary, event)),
         spec,

@@ -1,6 +1,7 @@
 //! Keeps one cache true: lists, watches, and hands each change to the sources that subscribed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::{Cache, Event, Writer};
@@ -8,9 +9,11 @@ use capstan_core::cluster::{Error, Reason};
 use capstan_core::object::{Change, Version};
 use capstan_core::queue::Queue;
 use capstan_core::reconciler;
-use capstan_core::source::{Notice, Source};
+use capstan_core::reconciler::memory::Memory;
+use capstan_core::source::{Notice, Source, What};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiServer, Kind};
@@ -48,6 +51,8 @@ pub struct Subscriber {
     pub queue: Queue,
     /// The metrics of its controller.
     pub metrics: ControllerRuns,
+    /// What its controller remembers of primaries.
+    pub memory: Arc<Memory>,
 }
 
 /// What the informer's task and its subscribers share.
@@ -58,6 +63,8 @@ pub(crate) struct Shared {
     writer: Mutex<Option<Writer>>,
     subscribers: RwLock<Vec<Subscriber>>,
     state: watch::Sender<State>,
+    /// A list is being taken in.
+    listing: AtomicBool,
     metrics: InformerMetrics,
 }
 
@@ -78,7 +85,10 @@ impl Shared {
     }
 
     fn before_list(&self) {
-        for subscriber in &*self.subscribers.read() {
+        // Set under the lock that joining takes: who joins later is told by whoever lets it join.
+        let subscribers = self.subscribers.read();
+        self.listing.store(true, Ordering::Relaxed);
+        for subscriber in &*subscribers {
             subscriber
                 .source
                 .before_list(self.scope.namespace.as_deref());
@@ -86,6 +96,7 @@ impl Shared {
     }
 
     fn after_list(&self) {
+        self.listing.store(false, Ordering::Relaxed);
         for subscriber in &*self.subscribers.read() {
             subscriber.tell(
                 subscriber
@@ -108,8 +119,18 @@ impl Shared {
 impl Subscriber {
     /// Passes notices on to the queue, and counts them.
     pub fn tell(&self, notices: Vec<Notice>) {
+        if notices.is_empty() {
+            return;
+        }
         self.metrics.count(&notices);
+        for Notice { primary, what } in &notices {
+            match what {
+                What::Deleted { .. } => self.memory.forget(primary),
+                What::Changed { .. } | What::Related => {}
+            }
+        }
         reconciler::tell(&self.queue, notices);
+        self.metrics.count_primaries(self.queue.len());
     }
 }
 
@@ -142,17 +163,24 @@ impl Informer {
         let mut pause = FIRST_PAUSE;
         let mut from = None::<Version>;
         loop {
+            let started = Instant::now();
             let ended = match from {
                 Some(version) => self.watch(version).await,
                 None => self.list_and_watch().await,
             };
             let synced = self.writer.cache().is_synced();
             match ended {
-                Ok(End::Closed) => {
-                    pause = FIRST_PAUSE;
-                    from = synced.then(|| self.writer.cache().version());
+                Ok(end) => {
+                    // What ends at once, again and again, must not spin.
+                    if started.elapsed() < FIRST_PAUSE {
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    } else {
+                        pause = FIRST_PAUSE;
+                    }
+                    let version = self.writer.cache().version();
+                    from = (synced && matches!(end, End::Closed)).then_some(version);
                 }
-                Ok(End::Expired) => from = None,
                 Err(error) => {
                     tracing::warn!(kind = %self.shared.scope.gvk, %error, again_in = ?pause, "watching failed");
                     self.shared.metrics.failures.inc();
@@ -201,7 +229,6 @@ impl Informer {
     }
 
     async fn watch(&mut self, from: Version) -> Result<End, Error> {
-        self.shared.set(State::Watching);
         let Self {
             shared,
             feed,
@@ -216,6 +243,13 @@ impl Informer {
 /// Takes one thing in, and hands on what it changes.
 fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
     let change = match item {
+        Item::Connected => {
+            // A list that is under way says itself when it is complete.
+            if !*listing {
+                shared.set(State::Watching);
+            }
+            None
+        }
         Item::Listed(object) => writer.list_item(object),
         Item::Synced(version) => {
             for change in writer.finish_list(version) {

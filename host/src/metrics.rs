@@ -180,6 +180,12 @@ impl Runs {
 }
 
 impl ControllerRuns {
+    /// Sets how many primaries there are.
+    pub fn count_primaries(&self, primaries: usize) {
+        self.primaries
+            .set(i64::try_from(primaries).unwrap_or(i64::MAX));
+    }
+
     /// Counts the start of a run.
     pub fn start(&self, retry: bool) {
         self.active.inc();

@@ -56,7 +56,7 @@ pub struct Controller {
     /// The queue that is told of held-back events.
     pub queue: Queue,
     /// What is remembered from one run to the next.
-    pub memory: Memory,
+    pub memory: Arc<Memory>,
     /// What `context.settings` answers.
     pub settings: Value,
     /// Takes Kubernetes Events about a primary.

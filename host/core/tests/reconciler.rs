@@ -339,7 +339,7 @@ impl Bench {
             guest: Arc::new(script),
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
             queue: queue.clone(),
-            memory: Memory::default(),
+            memory: Arc::new(Memory::default()),
             settings: json!({}),
             events: Box::new(|_, _| {}),
             spec,

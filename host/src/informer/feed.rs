@@ -44,6 +44,8 @@ pub(crate) struct Feed {
 /// What comes in.
 #[derive(Debug)]
 pub(crate) enum Item {
+    /// The API server has accepted a watch.
+    Connected,
     /// An object of the initial list.
     Listed(Object),
     /// The initial list is complete, as of this version.
@@ -97,7 +99,8 @@ impl Feed {
                 initial = false;
                 sink(Item::Synced(version));
             }
-            other @ (Item::Listed(_)
+            other @ (Item::Connected
+            | Item::Listed(_)
             | Item::Applied(_)
             | Item::Deleted(_)
             | Item::Bookmark(_)
@@ -150,7 +153,10 @@ impl Feed {
             .stream(&self.kind, "watch", &self.path(&query))
             .await
         {
-            Ok(body) => self.read_events(body, sink).await,
+            Ok(body) => {
+                sink(Item::Connected);
+                self.read_events(body, sink).await
+            }
             Err(error) if error.code == 410 => Ok(End::Expired),
             Err(error) => Err(error),
         }

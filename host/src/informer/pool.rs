@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use capstan_core::cache::{Cache, Writer};
 use parking_lot::{Mutex, RwLock};
@@ -58,6 +59,10 @@ impl Pool {
                 .source
                 .attach(scope.namespace.as_deref(), shared.cache.clone()),
         );
+        if shared.listing.load(Ordering::Relaxed) {
+            let namespace = scope.namespace.as_deref();
+            subscriber.source.before_list(namespace);
+        }
         subscribers.push(subscriber);
         drop(subscribers);
         let membership = Membership {
@@ -109,6 +114,7 @@ impl Running {
                 writer: Mutex::new(Some(writer)),
                 subscribers: RwLock::default(),
                 state: watch::Sender::new(State::Listing),
+                listing: AtomicBool::new(false),
                 metrics: metrics
                     .informers
                     .of(&scope.gvk.to_string(), scope.namespace.as_deref()),

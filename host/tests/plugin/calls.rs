@@ -166,7 +166,10 @@ async fn a_failed_call_costs_the_instance_and_says_why() {
         ),
         (
             "(func $do (loop (br 0)))",
-            failed(Cause::Timeout, "the component took longer than 60ms (limits.timeout)"),
+            failed(
+                Cause::Timeout,
+                "the component took longer than 60ms (limits.timeout)",
+            ),
         ),
         // The answer is a text outside of memory.
         (
@@ -201,7 +204,10 @@ async fn ends_in_time(plugin: &Plugin, run: Arc<Script>) {
     let answer = plugin.open(run).reconcile("{}").await;
     assert_eq!(
         answer,
-        failed(Cause::Timeout, "the component took longer than 60ms (limits.timeout)")
+        failed(
+            Cause::Timeout,
+            "the component took longer than 60ms (limits.timeout)"
+        )
     );
     let took = begun.elapsed();
     assert!(

@@ -276,3 +276,28 @@ fn kubernetes_events_about_a_primary_are_counted_as_one() {
     assert_eq!(event["message"], "no room left");
     assert_eq!(event["reportingComponent"], place.namespace.name());
 }
+
+#[test]
+fn memos_of_a_primary_go_with_it() {
+    let place = Place::new("forget");
+    let daemon = place.daemon(&place.probe_manifest(""));
+    let count = json!([{ "memo": { "lifetime": "primary", "count": "runs" }, "as": "runs" }]);
+    for _ in 0..2 {
+        place.probe("p", json!({ "reconcile": { "do": count, "status": {} } }));
+        let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+            p["status"]["runs"].is_number()
+        });
+        assert_eq!(probe["status"]["runs"], 1);
+        place.delete(&place.probes(), "p");
+        place.await_gone(&place.probes(), "p");
+        let primaries = || daemon.metric("capstan_custom_resources", "");
+        wait::until_ok(SOON, "no primaries", || {
+            if primaries() == 0.0 {
+                Ok(())
+            } else {
+                Err(primaries())
+            }
+        })
+        .unwrap();
+    }
+}
