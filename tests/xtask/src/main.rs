@@ -1,2 +1,92 @@
-//! Menu.
-fn main() {}
+//! The menu: what `cargo` itself can't say, as `cargo xtask COMMAND`.
+
+mod bench;
+mod builds;
+mod clock;
+mod control_plane;
+mod demo;
+mod interrupt;
+mod plugins;
+mod process;
+mod table;
+mod test;
+mod ui;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::interrupt::{INTERRUPTED, Interrupted};
+use crate::ui::Ui;
+use crate::workspace::Workspace;
+
+/// What cargo itself can't say: components, control planes, the whole test run, the demo, benchmarks.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+#[command(after_help = "\
+Examples:
+  cargo xtask demo              see Capstan work: a control plane, the daemon, a sample operator
+  cargo xtask test              all checks and tests, fastest first
+  cargo xtask test --only core  the decisions alone
+  cargo xtask plugins webpage   build one sample plugin
+
+`cargo xtask COMMAND --help` says more. Needed: Rust by rustup, and Go to build a control plane the first time.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build the sample plugins as WebAssembly components.
+    Plugins(plugins::Args),
+    /// Start a control plane of local processes and hold it until Ctrl-C.
+    Cluster(control_plane::Args),
+    /// Run all checks and tests, fastest first.
+    Test(test::Args),
+    /// Show Capstan at work: from an empty cluster to a page that looks after itself.
+    Demo(demo::Args),
+    /// Run the benchmarks.
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let ui = Ui::new();
+    let Some(command) = Cli::parse().command else {
+        return match Cli::command().print_help() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    };
+    match run(&ui, command) {
+        Ok(code) => code,
+        Err(error) if error.is::<Interrupted>() => ExitCode::from(INTERRUPTED),
+        Err(error) => {
+            ui::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(ui: &Ui, command: Command) -> anyhow::Result<ExitCode> {
+    interrupt::watch()?;
+    let workspace = Workspace::load()?;
+    match command {
+        Command::Plugins(args) => plugins::run(ui, &workspace, &args),
+        Command::Cluster(args) => control_plane::run(ui, &workspace, &args),
+        Command::Test(args) => test::run(ui, &workspace, &args),
+        Command::Demo(args) => demo::run(ui, &workspace, &args),
+        Command::Bench(args) => bench::run(ui, &workspace, &args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,283 @@
+//! Decides how figures are told: rounds side by side, with the target where there is one.
+
+use serde::Serialize;
+
+use crate::machine::Setting;
+use crate::measure::{Figure, Measure, Sizes};
+
+/// What a figure should be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Target {
+    /// No more than this.
+    AtMost(f64),
+    /// Nothing but this.
+    Exactly(f64),
+}
+
+/// One figure of all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    #[serde(serialize_with = "by_name")]
+    measure: Measure,
+    name: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    unit: &'static str,
+    /// In the order of the rounds.
+    values: Vec<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<Target>,
+    /// Whether each value is as it should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    met: Option<bool>,
+}
+
+/// All there is to tell.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    setting: Setting,
+    figures: Vec<Row>,
+    #[serde(skip)]
+    sizes: Sizes,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// Returns the target of a figure, if it has one. Those of `create` are set for 1,000 pages, that of `cache` for
+    /// 10,000 Deployments.
+    fn of(measure: Measure, name: &str) -> Option<Self> {
+        let target = match (measure, name) {
+            (Measure::Idle, "Pss") => Self::AtMost(20.0),
+            (Measure::Create, "operator CPU") => Self::AtMost(2.4),
+            (Measure::Create, "writes") => Self::Exactly(4000.0),
+            (Measure::Restart, "until all are reconciled") => Self::AtMost(0.6),
+            (Measure::Restart, "operator CPU") => Self::AtMost(0.5),
+            (Measure::Restart | Measure::Noop, "writes") | (Measure::Noop, "reads") => {
+                Self::Exactly(0.0)
+            }
+            (Measure::Noop, "CPU of a reconcile") => Self::AtMost(200.0),
+            (Measure::Cache, "start to synced") => Self::AtMost(1.0),
+            (Measure::Cache, "Pss above idle") => Self::AtMost(60.0),
+            (Measure::Cache, "peak RSS / Pss") => Self::AtMost(1.3),
+            _ => return None,
+        };
+        Some(target)
+    }
+
+    #[expect(clippy::float_cmp, reason = "counts, exact as f64")]
+    fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::Exactly(wanted) => value == wanted,
+        }
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    /// Puts the rounds side by side.
+    pub(crate) fn new(setting: Setting, sizes: Sizes, figures: Vec<Figure>) -> Self {
+        Self {
+            setting,
+            figures: rows(figures),
+            sizes,
+        }
+    }
+
+    /// Returns it as JSON.
+    ///
+    /// # Errors
+    /// When a figure is no number.
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// Returns it for people.
+    pub(crate) fn table(&self) -> String {
+        let mut text = self.setting.lines().join("\n");
+        text.push('\n');
+        let mut last = None;
+        for row in &self.figures {
+            if last != Some(row.measure) {
+                last = Some(row.measure);
+                write_line(
+                    &mut text,
+                    &format!(
+                        "\n{}: {}",
+                        row.measure.name(),
+                        row.measure.about(self.sizes)
+                    ),
+                );
+            }
+            write_line(&mut text, row.line().trim_end());
+        }
+        text
+    }
+}
+
+fn write_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+/// Joins figures of one name, in the order in which the names first came.
+fn rows(figures: Vec<Figure>) -> Vec<Row> {
+    let mut rows = Vec::<Row>::new();
+    for Figure {
+        measure,
+        name,
+        unit,
+        value,
+    } in figures
+    {
+        let known = rows
+            .iter_mut()
+            .find(|row| row.measure == measure && row.name == name);
+        if let Some(row) = known {
+            row.values.push(value);
+            continue;
+        }
+        rows.push(Row {
+            measure,
+            unit,
+            target: Target::of(measure, &name),
+            name,
+            values: vec![value],
+            met: None,
+        });
+    }
+    for row in &mut rows {
+        row.met = row
+            .target
+            .map(|target| row.values.iter().all(|value| target.is_met(*value)));
+    }
+    // A name that only a later round had still belongs to its measure.
+    rows.sort_by_key(|row| row.measure);
+    rows
+}
+
+impl Row {
+    fn line(&self) -> String {
+        let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self
+            .values
+            .iter()
+            .copied()
+            .fold(f64::NEG_INFINITY, f64::max);
+        let (least, most) = (amount(least, self.unit), amount(most, self.unit));
+        let range = if least == most {
+            least
+        } else {
+            format!("{least} – {most}")
+        };
+        let told = format!("  {:<26} {range:>17} {:<4}", self.name, self.unit);
+        let Some(target) = self.target else {
+            return told;
+        };
+        let word = if self.met == Some(true) {
+            "met"
+        } else {
+            "MISSED"
+        };
+        match target {
+            Target::AtMost(most) => format!("{told} at most {}: {word}", amount(most, self.unit)),
+            Target::Exactly(wanted) => {
+                format!("{told} exactly {}: {word}", amount(wanted, self.unit))
+            }
+        }
+    }
+}
+
+/// Returns a number with as many digits as it deserves; one without a unit is a count if it can be.
+fn amount(value: f64, unit: &str) -> String {
+    let is_count = unit.is_empty() && value.fract() == 0.0;
+    if is_count || value.abs() >= 1000.0 {
+        return grouped(&format!("{value:.0}"));
+    }
+    if value.abs() < 10.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.1}")
+    }
+}
+
+/// Returns a count with its thousands set apart.
+pub(crate) fn count(count: usize) -> String {
+    grouped(&count.to_string())
+}
+
+fn grouped(digits: &str) -> String {
+    let mut told = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            told.push(',');
+        }
+        told.push(digit);
+    }
+    told
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn by_name<S: serde::Serializer>(measure: &Measure, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(measure.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(measure: Measure, name: &str, value: f64) -> Figure {
+        Figure {
+            measure,
+            name: name.to_owned(),
+            unit: "s",
+            value,
+        }
+    }
+
+    #[test]
+    fn rounds_stand_side_by_side_and_the_worst_one_decides() {
+        let rows = rows(vec![
+            figure(Measure::Create, "operator CPU", 2.3),
+            figure(Measure::Restart, "operator CPU", 0.4),
+            figure(Measure::Create, "operator CPU", 2.5),
+            figure(Measure::Create, "patch pods", 7.0),
+        ]);
+        let lines: Vec<String> = rows
+            .iter()
+            .map(|row| row.line().trim_end().to_owned())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "  operator CPU                     2.30 – 2.50 s    at most 2.40: MISSED",
+                "  patch pods                              7.00 s",
+                "  operator CPU                            0.40 s    at most 0.50: met",
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_have_the_digits_that_they_deserve() {
+        let times = [0.0, 0.004, 2.345, 45.67, 4000.0, 999.5].map(|time| amount(time, "s"));
+        assert_eq!(times, ["0.00", "0.00", "2.35", "45.7", "4,000", "999.5"]);
+        let counts = [0.0, 4000.0, 1_234_567.8, 1.04].map(|count| amount(count, ""));
+        assert_eq!(counts, ["0", "4,000", "1,234,568", "1.04"]);
+        assert_eq!(count(1_000_000), "1,000,000");
+    }
+
+    #[test]
+    fn an_exact_target_is_missed_by_one() {
+        let target = Target::of(Measure::Create, "writes");
+        assert_eq!(
+            target.map(|target| [3999.0, 4000.0, 4001.0].map(|n| target.is_met(n))),
+            Some([false, true, false])
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Decides where is measured: a control plane of its own, the sample operator, and a warm cache of compiled code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use cluster::{ADMIN, Api, Audit, AuditScope, Cluster, Mark, Options, Query, User};
+use serde_json::{Value, json};
+
+use crate::clock::{Patience, Stopwatch};
+use crate::subject::Subject;
+use crate::usage;
+
+/// The daemon's user, the only one whose requests are logged.
+const USER: &str = "operator";
+/// All rights, and no limit by priority and fairness, as the peers had it.
+const GROUP: &str = "system:masters";
+/// How long the API server may take to serve a new kind.
+const SERVED: Patience = Patience::new(20, 30);
+
+/// A control plane with the sample's kind, and the daemon's files.
+pub(crate) struct Stage {
+    cluster: Cluster,
+    kubeconfig: PathBuf,
+    /// Goes with the control plane.
+    folder: PathBuf,
+    capstan: PathBuf,
+}
+
+impl Stage {
+    /// Starts a control plane and warms the cache of compiled code.
+    ///
+    /// # Errors
+    /// When a process can't be started, or `capstan check` finds something wrong.
+    pub(crate) fn set(subject: &Subject) -> Result<Self> {
+        let user = User::new(USER)?.in_group(GROUP);
+        let options = Options {
+            extras: BTreeSet::new(),
+            audit: AuditScope::Users(BTreeSet::from([USER.to_owned()])),
+            manifests: vec![Subject::crd()],
+            ..Options::default()
+        };
+        let cluster = Cluster::start(&options.with_user(user.clone()))?;
+        let folder = cluster.dir().join("bench");
+        fs::create_dir(&folder)?;
+        fs::copy(subject.component(), folder.join("webpage.wasm")).context("copy the component")?;
+        let stage = Self {
+            kubeconfig: cluster.kubeconfig(&user)?,
+            cluster,
+            folder,
+            capstan: subject.capstan().to_owned(),
+        };
+        stage.check(&stage.manifest("warm", &Subject::manifest()?)?)?;
+        let kind = "/apis/sample.capstan.dev/v1/webpages?limit=1";
+        SERVED.until("the API server to serve WebPages", || {
+            Ok(stage.api().find(kind)?)
+        })?;
+        Ok(stage)
+    }
+
+    /// Returns the client of the administrator.
+    pub(crate) fn api(&self) -> &Api {
+        self.cluster.api()
+    }
+
+    /// Returns a client of the administrator that shares no connection with others.
+    ///
+    /// # Errors
+    /// When the authority can't be read.
+    pub(crate) fn connection(&self) -> Result<Api> {
+        self.cluster.api_as(self.cluster.user(ADMIN)?)
+    }
+
+    /// Returns the version of Kubernetes.
+    pub(crate) fn version(&self) -> &str {
+        self.cluster.version()
+    }
+
+    /// Returns the daemon's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Makes a namespace. It ends with the control plane.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub(crate) fn namespace(&self, name: &str) -> Result<()> {
+        let namespace = json!({ "metadata": { "name": name } });
+        self.api().create("/api/v1/namespaces", &namespace)?;
+        Ok(())
+    }
+
+    /// Writes a manifest beside the component and returns its path.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub(crate) fn manifest(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.join(format!("{name}.yaml"));
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Returns a command of the daemon's binary for a manifest.
+    pub(crate) fn capstan(&self, command: &str, manifest: &Path) -> Command {
+        let mut capstan = Command::new(&self.capstan);
+        capstan.arg(command).arg("--manifest").arg(manifest);
+        capstan.arg("--code-cache").arg(self.folder.join("code"));
+        capstan
+    }
+
+    /// Runs `capstan check` and returns how long it took.
+    ///
+    /// # Errors
+    /// When it finds something wrong.
+    pub(crate) fn check(&self, manifest: &Path) -> Result<Duration> {
+        let mut command = self.capstan("check", manifest);
+        command.stdin(Stdio::null());
+        let watch = Stopwatch::start();
+        let output = command.output().context("run capstan check")?;
+        let spent = watch.spent();
+        if output.status.success() {
+            return Ok(spent);
+        }
+        let text = [output.stdout, output.stderr].concat();
+        bail!("capstan check: {}", String::from_utf8_lossy(&text).trim())
+    }
+
+    /// Returns the CPU time of etcd and the API server together, in seconds.
+    ///
+    /// # Errors
+    /// When one of them has ended.
+    pub(crate) fn server_cpu(&self) -> Result<f64> {
+        self.cluster
+            .processes()
+            .values()
+            .map(|pid| usage::cpu(*pid))
+            .sum()
+    }
+
+    /// Returns the place in the audit log after all that the daemon has asked so far.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub(crate) fn mark(&self) -> Result<Mark> {
+        self.audit()?.mark()
+    }
+
+    /// Counts the daemon's requests since then, as `create configmaps` or `patch webpages/status`.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub(crate) fn requests(&self, since: Mark) -> Result<BTreeMap<String, usize>> {
+        let mut counts = BTreeMap::new();
+        for request in self.audit()?.requests(&Query::since(since).user(USER))? {
+            let mut name = format!("{} {}", request.verb, request.resource);
+            if !request.subresource.is_empty() {
+                name = format!("{name}/{}", request.subresource);
+            }
+            *counts.entry(name).or_default() += 1;
+        }
+        Ok(counts)
+    }
+
+    /// Returns the items of a list.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<Value>> {
+        match self.api().get(path)?.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => Ok(items),
+            _ => bail!("{path} is no list"),
+        }
+    }
+
+    fn audit(&self) -> Result<&Audit> {
+        self.cluster.audit()
+    }
+}

@@ -1,0 +1,95 @@
+//! Runs the benchmarks: those of single functions, then those of whole processes.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::interrupt;
+use crate::process::Process;
+use crate::ui::{Ui, dim};
+use crate::workspace::Workspace;
+
+/// `cargo xtask bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask bench                     all
+  cargo xtask bench --only functions    queue, matching, one guest call: seconds
+  cargo xtask bench --only processes noop    the daemon beside its peers, one benchmark of the name
+
+Built with the profile `perf`: as fast as a release to within a few per cent. Let nothing else run meanwhile.")]
+pub(crate) struct Args {
+    /// Only benchmarks whose name contains one of these.
+    names: Vec<String>,
+    /// Only one kind of benchmark.
+    #[arg(long, value_enum)]
+    only: Option<Kind>,
+}
+
+/// What a benchmark measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Single functions, by `cargo bench`.
+    Functions,
+    /// Whole processes, on a control plane.
+    Processes,
+}
+
+/// Runs the command; it goes on after a failure.
+///
+/// # Errors
+/// When cargo can't be started, or when interrupted.
+pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
+    let mut commands = Vec::new();
+    if args.only != Some(Kind::Processes) {
+        commands.extend(functions(workspace, &args.names));
+    }
+    if args.only != Some(Kind::Functions) {
+        commands.push(processes(workspace, &args.names));
+    }
+    let mut code = ExitCode::SUCCESS;
+    for command in commands {
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        ui.line(dim(&format!("$ cargo {}", words.join(" "))));
+        let mut process = Process::start(command)?;
+        let status = loop {
+            if let Some(status) = process.ended()? {
+                break status;
+            }
+            interrupt::pause()?;
+        };
+        if !status.success() {
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}
+
+/// None if no package has such benchmarks, which cargo would call an error.
+fn functions(workspace: &Workspace, names: &[String]) -> Option<Command> {
+    let mut packages = workspace
+        .packages
+        .iter()
+        .filter(|package| package.has_benches)
+        .peekable();
+    packages.peek()?;
+    let mut command = workspace.cargo();
+    command.args(["bench", "--profile", "perf", "--bench", "*"]);
+    for package in packages {
+        command.args(["-p", &package.name]);
+    }
+    command.arg("--").args(names);
+    Some(command)
+}
+
+fn processes(workspace: &Workspace, names: &[String]) -> Command {
+    let mut command = workspace.cargo();
+    command
+        .args(["run", "--profile", "perf", "-p", "bench", "--"])
+        .args(names);
+    command
+}

@@ -1,0 +1,207 @@
+//! Starts a control plane, showing what takes long, and holds it for whoever wants to use it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use cluster::{Cluster, Options, Progress, Tool, Tools};
+
+use crate::clock::said;
+use crate::interrupt::{self, TICK};
+use crate::ui::{self, Task, Ui, bold, cyan, dim};
+use crate::workspace::Workspace;
+
+/// `cargo xtask cluster`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask cluster
+  cargo xtask cluster --kwok --apply plugins/webpage/crd.yaml
+  cargo xtask cluster --tests                        to run scenarios on it again and again
+  cargo xtask cluster --kubeconfig-only > path.txt
+
+The binaries are built from Go modules the first time (minutes) and kept in ~/.cache/capstan;
+KUBEBUILDER_ASSETS=<folder> takes ready-made ones.")]
+pub(crate) struct Args {
+    /// Add the scheduler, kwok and a node on which pods become ready without containers.
+    #[arg(long)]
+    kwok: bool,
+    /// Apply these files or folders before the controllers start.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    apply: Vec<PathBuf>,
+    /// As the scenarios need it: --kwok, and the kinds of the sample plugins.
+    #[arg(long)]
+    tests: bool,
+    /// Print nothing but the path of the kubeconfig.
+    #[arg(long)]
+    kubeconfig_only: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the control plane can't be built or started.
+pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
+    let mut options = if args.tests {
+        for_tests(workspace)?
+    } else {
+        Options::default()
+    };
+    if args.kwok {
+        options = with_nodes(options);
+    }
+    options.manifests.extend(args.apply.iter().cloned());
+    if args.kubeconfig_only {
+        let cluster = start_telling(options, &mut |_| {})?;
+        ui::uncut(cluster.admin_kubeconfig().display());
+        return Ok(hold(cluster));
+    }
+    let cluster = start_shown(ui, "control plane", options)?;
+    let export = |name: &str, value: &Path| cyan(&format!("export {name}={}", value.display()));
+    ui::uncut(format!(
+        "\n{}\n  {}\n  {}",
+        bold("To use it:"),
+        export("KUBECONFIG", &cluster.admin_kubeconfig()),
+        cyan(&format!(
+            "{} get namespaces",
+            cluster.kubectl_path().display()
+        )),
+    ));
+    if args.tests {
+        ui::uncut(format!(
+            "\n{}\n  {}\n  {}",
+            bold("To run tests on it:"),
+            export(cluster::SHARED, cluster.dir()),
+            cyan("cargo test -p scenarios"),
+        ));
+    }
+    ui.line(format!("\n{}", dim("Ctrl-C ends it.")));
+    Ok(hold(cluster))
+}
+
+/// Returns what the tests' control plane is made of: workloads run, and the kinds of all sample plugins are known to the
+/// garbage collector from its start.
+///
+/// # Errors
+/// When the folder of the plugins can't be read.
+pub(crate) fn for_tests(workspace: &Workspace) -> Result<Options> {
+    let folder = workspace.root.join("plugins");
+    let plugins = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut manifests = Vec::new();
+    for plugin in plugins {
+        manifests.push(plugin?.path().join("crd.yaml"));
+    }
+    manifests.retain(|path| path.is_file());
+    manifests.sort();
+    Ok(with_nodes(Options {
+        manifests,
+        ..Options::default()
+    }))
+}
+
+/// Returns options with the scheduler and kwok.
+pub(crate) fn with_nodes(options: Options) -> Options {
+    options.with(Tool::KubeScheduler).with(Tool::Kwok)
+}
+
+/// Builds what is missing and starts a control plane, with a node if kwok is asked for.
+///
+/// # Errors
+/// As [`Cluster::start_with`], or when interrupted.
+pub(crate) fn start(task: &mut Task, options: Options) -> Result<Cluster> {
+    start_telling(options, &mut |progress| show(task, &progress))
+}
+
+/// As [`start`], with a line on it.
+///
+/// # Errors
+/// As [`start`].
+pub(crate) fn start_shown(ui: &Ui, label: &str, options: Options) -> Result<Cluster> {
+    let nodes = options.extras.contains(&Tool::Kwok);
+    let mut cluster = None;
+    ui.doing(label, |task| {
+        let started = cluster.insert(start(task, options)?);
+        let nodes = if nodes { ", one fake node" } else { "" };
+        Ok(format!("Kubernetes {}{nodes}", started.version()))
+    })?;
+    cluster.context("a control plane that has started")
+}
+
+/// Builds what is missing of the binaries.
+///
+/// # Errors
+/// As [`cluster::prepare`], or when interrupted.
+pub(crate) fn prepare(task: &mut Task, needs: BTreeSet<Tool>) -> Result<Tools> {
+    aside(
+        move |tell| cluster::prepare(&needs, tell),
+        &mut |progress| show(task, &progress),
+    )
+}
+
+fn start_telling(options: Options, on_progress: &mut dyn FnMut(Progress)) -> Result<Cluster> {
+    let start = move |tell: &dyn Fn(Progress)| {
+        let cluster = Cluster::start_with(&options, tell)?;
+        if options.extras.contains(&Tool::Kwok) {
+            cluster.add_node("node-0")?;
+        }
+        Ok(cluster)
+    };
+    aside(start, on_progress)
+}
+
+/// Waits beside the work, so that Ctrl-C is heard: what the work has started ends with our process.
+fn aside<T: Send + 'static>(
+    work: impl FnOnce(&dyn Fn(Progress)) -> Result<T> + Send + 'static,
+    on_progress: &mut dyn FnMut(Progress),
+) -> Result<T> {
+    enum News<T> {
+        Progress(Progress),
+        Done(Result<T>),
+    }
+    // The other side waits while we show things, which is quick.
+    let (sender, receiver) = mpsc::sync_channel(16);
+    thread::spawn(move || {
+        let done = work(&|progress| drop(sender.send(News::Progress(progress))));
+        // Nobody listens any more when interrupted.
+        drop(sender.send(News::Done(done)));
+    });
+    loop {
+        interrupt::check()?;
+        match receiver.recv_timeout(TICK) {
+            Ok(News::Progress(progress)) => on_progress(progress),
+            Ok(News::Done(done)) => return done,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => bail!("the start of the control plane panicked"),
+        }
+    }
+}
+
+/// Shows how far a start is.
+fn show(task: &mut Task, progress: &Progress) {
+    match progress {
+        Progress::Waiting { lock } => task.announce(&format!(
+            "waiting for another process that builds it ({})",
+            lock.display()
+        )),
+        Progress::Building { tool, position, of } => {
+            task.announce(&format!(
+                "building {tool}, {position} of {of}: minutes, the first time only"
+            ));
+        }
+        Progress::Built { tool, took } => {
+            task.announce(&format!("built {tool} in {}", said(*took)));
+        }
+        Progress::Starting { tool } => task.at(&format!("starting {tool}")),
+        Progress::Started { .. } => {}
+    }
+}
+
+fn hold(cluster: Cluster) -> ExitCode {
+    while interrupt::pause().is_ok() {}
+    cluster.stop();
+    ExitCode::SUCCESS
+}

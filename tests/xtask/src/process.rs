@@ -1,0 +1,267 @@
+//! Decides how a program is started so that it ends with us, and how its output reaches us line by line.
+//!
+//! Each program gets a process group of its own: Ctrl-C in a terminal reaches us alone, and we end the rest in order.
+//! Beside it waits a small `sh` on a pipe of ours; should we be killed, the pipe ends and the `sh` kills the group.
+
+use std::io::{BufReader, Read};
+use std::mem;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::clock::Stopwatch;
+use crate::interrupt::{self, TICK};
+
+/// Kills the process group that is its argument when its standard input ends.
+const GUARD: &str = "read -r _; kill -s KILL -- \"-$1\"";
+/// How long a program may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long output may keep coming from what a program that has ended has left behind.
+const AFTERMATH: Duration = Duration::from_secs(1);
+
+/// A running program. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    guard: Child,
+}
+
+/// A program that has run to its end.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// What it wrote to either output, without what cargo overwrites while it works.
+    pub(crate) output: Vec<String>,
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Starts a program with nothing on its standard input.
+    ///
+    /// # Errors
+    /// When it can't be started; the text names it.
+    pub(crate) fn start(mut command: Command) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command
+            .stdin(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("start {name}"))?;
+        let guard = Command::new("sh")
+            .args(["-c", GUARD, "guard", &child.id().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("start sh")?;
+        Ok(Self { name, child, guard })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns how it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child
+            .try_wait()
+            .with_context(|| format!("wait for {}", self.name))
+    }
+
+    /// Asks it to end, and kills it if it does not.
+    pub(crate) fn stop(&mut self) {
+        let watch = Stopwatch::start();
+        let mut signal = Signal::TERM;
+        // An error means that there is nothing left to wait for.
+        while let Ok(None) = self.child.try_wait() {
+            if watch.spent() > GRACE {
+                signal = Signal::KILL;
+            }
+            if signal == Signal::KILL || watch.spent() < TICK {
+                self.signal(signal);
+            }
+            thread::park_timeout(TICK / 10);
+        }
+        // Its work is done; it would otherwise wait for our end.
+        drop(self.guard.kill());
+        drop(self.guard.wait());
+    }
+
+    fn signal(&self, signal: Signal) {
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            // An error means that it has just ended.
+            kill_process_group(group, signal).unwrap_or_default();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Runs a program to its end, giving each line of both its outputs to `on_line` as it comes.
+///
+/// # Errors
+/// When it can't be started, or when interrupted.
+pub(crate) fn run(mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result<Finished> {
+    let (reader, writer) = std::io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    // The command goes here, and our writing end with it: the output ends when the program's does.
+    let mut process = Process::start(command)?;
+    let lines = lines(reader);
+    let mut output = Vec::new();
+    let mut ended: Option<(ExitStatus, Stopwatch)> = None;
+    loop {
+        interrupt::check()?;
+        match lines.recv_timeout(TICK) {
+            Ok(line) => {
+                on_line(&line);
+                if !is_passing(&line) {
+                    output.push(line);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        match (&ended, process.ended()?) {
+            (None, Some(status)) => ended = Some((status, Stopwatch::start())),
+            (Some((_, since)), _) if since.spent() > AFTERMATH => break,
+            (None | Some(_), _) => {}
+        }
+    }
+    loop {
+        if let Some(status) = process.ended()? {
+            return Ok(Finished { status, output });
+        }
+        interrupt::pause()?;
+    }
+}
+
+/// Gives the lines of a stream to `on_line` until that says no; `\r` ends a line too, as it does where one is overwritten.
+pub(crate) fn each_line(stream: impl Read, mut on_line: impl FnMut(String) -> bool) {
+    let mut line = Vec::new();
+    for byte in BufReader::new(stream).bytes().map_while(Result::ok) {
+        if byte != b'\n' && byte != b'\r' {
+            line.push(byte);
+            continue;
+        }
+        // In `\r\n`, and where a line is overwritten by an empty one.
+        let nothing = byte == b'\r' && line.is_empty();
+        if !nothing && !on_line(text(&mut line)) {
+            return;
+        }
+    }
+    if !line.is_empty() {
+        on_line(text(&mut line));
+    }
+}
+
+/// Returns the lines of a stream. The bound keeps a program that writes without end from filling our memory.
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::sync_channel(1024);
+    thread::spawn(move || each_line(stream, |line| sender.send(line).is_ok()));
+    receiver
+}
+
+fn text(line: &mut Vec<u8>) -> String {
+    String::from_utf8_lossy(&mem::take(line)).into_owned()
+}
+
+/// Returns whether a line is cargo's progress, which it overwrites on a terminal.
+fn is_passing(line: &str) -> bool {
+    crate::builds::units(line).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn is_running(id: &str) -> bool {
+        let mut kill = Command::new("kill");
+        kill.args(["-0", id]).stderr(Stdio::null());
+        kill.status().unwrap().success()
+    }
+
+    #[test]
+    fn both_outputs_come_line_by_line_without_what_cargo_overwrites() {
+        let script = r"echo one; printf '    Building [=> ] 1/2: a\r' >&2; echo two >&2; printf three; exit 3";
+        let mut seen = Vec::new();
+        let Finished { status, output } =
+            run(sh(script), &mut |line| seen.push(line.to_owned())).unwrap();
+        assert_eq!(status.code(), Some(3));
+        assert_eq!(output, ["one", "two", "three"]);
+        assert_eq!(seen, ["one", "    Building [=> ] 1/2: a", "two", "three"]);
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named() {
+        let missing = Command::new("no-such-program");
+        let error = run(missing, &mut |_| {}).unwrap_err().to_string();
+        assert_eq!(error, "start no-such-program");
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_does_not_hold_us_up() {
+        let finished = run(sh("sleep 600 & echo $!"), &mut |_| {}).unwrap();
+        let [child] = finished.output.as_slice() else {
+            panic!("{:?}", finished.output)
+        };
+        assert!(is_running(child));
+        Command::new("kill").arg(child).status().unwrap();
+    }
+
+    /// Starts a program with a child; returns their ids.
+    fn family() -> (Process, [String; 2]) {
+        let folder = tempfile::tempdir().unwrap();
+        let note = folder.path().join("child");
+        let script = format!("sleep 600 & echo $! > {}; wait", note.display());
+        let process = Process::start(sh(&script)).unwrap();
+        let child = interrupt::until(TICK * 100, "the child", || {
+            let text = std::fs::read_to_string(&note).unwrap_or_default();
+            Ok(text.ends_with('\n').then(|| text.trim().to_owned()))
+        });
+        let ids = [process.id().to_string(), child.unwrap()];
+        assert!(ids.iter().all(|id| is_running(id)));
+        (process, ids)
+    }
+
+    fn wait_until_gone(ids: &[String]) {
+        let gone = || Ok(ids.iter().all(|id| !is_running(id)).then_some(()));
+        interrupt::until(TICK * 100, "the end", gone).unwrap();
+    }
+
+    #[test]
+    fn a_dropped_program_is_gone_with_its_children() {
+        let (process, ids) = family();
+        drop(process);
+        wait_until_gone(&ids);
+    }
+
+    #[test]
+    fn when_we_are_killed_a_program_is_gone_with_its_children() {
+        let (mut process, [id, child]) = family();
+        // What the kernel does for a process that is killed.
+        drop(process.guard.stdin.take());
+        wait_until_gone(&[child]);
+        let ended = interrupt::until(TICK * 100, "its end", || process.ended());
+        assert!(!ended.unwrap().success() && !is_running(&id));
+    }
+}

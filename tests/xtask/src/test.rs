@@ -1,0 +1,268 @@
+//! Decides which checks and tests run, in which order, and what their results add up to.
+
+mod step;
+mod tally;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use cluster::Cluster;
+
+use crate::clock::{Stopwatch, said};
+use crate::interrupt::Interrupted;
+use crate::table;
+use crate::test::step::{Shown, Step, Tools};
+use crate::test::tally::Tally;
+use crate::ui::{Ui, bold, dim, green, red};
+use crate::workspace::Workspace;
+
+/// `cargo xtask test`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask test                           all, as CI does
+  cargo xtask test --only core lint          two steps
+  cargo xtask test --only scenarios -- s012  the scenarios whose name contains s012, on a control plane
+  cargo xtask test retry                     all tests whose name contains retry
+
+A step that another one needs is added. cargo-nextest and cargo-deny are used where they are installed.
+The last line is `N passed, N failed`; the exit status is 1 if anything failed.")]
+pub(crate) struct Args {
+    /// Only these steps, and what they need.
+    #[arg(long, value_enum, value_name = "STEP", num_args = 1..)]
+    only: Vec<Step>,
+    /// Only tests whose name contains this; steps that run no tests are left out.
+    filter: Option<String>,
+}
+
+/// What has become of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    step: Step,
+    outcome: Outcome,
+    tally: Tally,
+    /// What there is to say of it.
+    detail: String,
+    took: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// What steps share.
+struct Run<'a> {
+    ui: &'a Ui,
+    workspace: &'a Workspace,
+    tools: Tools,
+    filter: Option<&'a str>,
+    /// The control plane that all scenarios share.
+    cluster: Option<Cluster>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When interrupted.
+pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
+    let watch = Stopwatch::start();
+    let steps = plan(&args.only, args.filter.is_some());
+    let mut run = Run {
+        ui,
+        workspace,
+        tools: Tools::find(workspace),
+        filter: args.filter.as_deref(),
+        cluster: None,
+    };
+    let mut rows: Vec<Row> = Vec::new();
+    for step in steps {
+        let row = run.step(step, &rows)?;
+        rows.push(row);
+    }
+    drop(run);
+    ui.line("");
+    ui.line(table::render(&cells(&rows)));
+    let failures: Vec<&String> = rows.iter().flat_map(|row| &row.tally.failures).collect();
+    if !failures.is_empty() {
+        ui.line(format!("\n{}", red("failed:")));
+        for name in failures {
+            ui.line(format!("  {name}"));
+        }
+    }
+    let (passed, mut failed) = sum(&rows);
+    if let Some(filter) = args.filter.as_deref().filter(|_| passed + failed == 0) {
+        ui.line(red(&format!("no test has {filter} in its name")));
+        failed = 1;
+    }
+    ui.line(format!("\n{}", dim(&format!("in {}", said(watch.spent())))));
+    ui.line(format!("{passed} passed, {failed} failed"));
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Returns the steps to run, in order: those asked for and what they need.
+fn plan(only: &[Step], filtered: bool) -> Vec<Step> {
+    let wanted = Step::ALL.into_iter().filter(|step| match only {
+        [] => !filtered || step.has_tests(),
+        only => only.contains(step),
+    });
+    let steps: BTreeSet<Step> = wanted
+        .flat_map(|step| step.needs().iter().copied().chain([step]))
+        .collect();
+    // Their order is that of the run.
+    steps.into_iter().collect()
+}
+
+/// Returns how many tests have passed and failed; a step that fails by itself counts as one.
+fn sum(rows: &[Row]) -> (u64, u64) {
+    let passed = rows.iter().map(|row| row.tally.passed).sum();
+    let failed = rows.iter().map(|row| match row.outcome {
+        Outcome::Failed => row.tally.failed.max(1),
+        Outcome::Passed | Outcome::Skipped => 0,
+    });
+    (passed, failed.sum())
+}
+
+fn cells(rows: &[Row]) -> Vec<Vec<String>> {
+    let head = ["step", "result", "", "time"].map(bold).to_vec();
+    let body = rows.iter().map(|row| {
+        let result = match &row.outcome {
+            Outcome::Passed => green("ok"),
+            Outcome::Failed => red("failed"),
+            Outcome::Skipped => dim("skipped"),
+        };
+        let time = match &row.outcome {
+            Outcome::Skipped => String::new(),
+            Outcome::Passed | Outcome::Failed => dim(&said(row.took)),
+        };
+        vec![row.step.name().to_owned(), result, row.detail.clone(), time]
+    });
+    std::iter::once(head).chain(body).collect()
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    fn step(&mut self, step: Step, before: &[Row]) -> Result<Row> {
+        let mut task = self.ui.task(step.name());
+        let broken = before
+            .iter()
+            .find(|row| step.needs().contains(&row.step) && row.outcome != Outcome::Passed);
+        let skipped = |reason: String| Row {
+            step,
+            outcome: Outcome::Skipped,
+            tally: Tally::default(),
+            detail: reason,
+            took: Duration::ZERO,
+        };
+        if let Some(row) = broken {
+            let reason = format!("needs {}", row.step.name());
+            task.skipped(&reason);
+            return Ok(skipped(reason));
+        }
+        if let Some(reason) = step.absent(self.tools) {
+            task.skipped(reason);
+            return Ok(skipped(reason.to_owned()));
+        }
+        task.announce(step.title());
+        let Shown {
+            succeeded,
+            tally,
+            detail,
+        } = match step.run(self, &mut task) {
+            Ok(shown) => shown,
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) => {
+                task.whole(&[format!("{error:#}")]);
+                Shown::failed()
+            }
+        };
+        let (outcome, took) = if succeeded {
+            (Outcome::Passed, task.done(&detail))
+        } else {
+            (Outcome::Failed, task.failed(&detail))
+        };
+        Ok(Row {
+            step,
+            outcome,
+            tally,
+            detail,
+            took,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(step: Step, outcome: Outcome, passed: u64, failed: u64) -> Row {
+        let mut tally = Tally::default();
+        (tally.passed, tally.failed) = (passed, failed);
+        Row {
+            step,
+            outcome,
+            detail: tally.to_string(),
+            tally,
+            took: Duration::from_secs(3),
+        }
+    }
+
+    #[test]
+    fn steps_run_by_speed_with_what_they_need() {
+        use Step::{Cluster, Core, Daemon, Fmt, Plugins, Scenarios, Unit};
+        let table = [
+            (vec![], false, Step::ALL.to_vec()),
+            (vec![Core, Fmt], false, vec![Fmt, Core]),
+            (
+                vec![Scenarios],
+                true,
+                vec![Plugins, Daemon, Cluster, Scenarios],
+            ),
+            (
+                vec![],
+                true,
+                vec![Core, Plugins, Daemon, Unit, Cluster, Scenarios],
+            ),
+        ];
+        for (only, filtered, expected) in table {
+            assert_eq!(plan(&only, filtered), expected, "{only:?}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_fails_without_a_failed_test_counts_as_one() {
+        let rows = [
+            row(Step::Fmt, Outcome::Failed, 0, 0),
+            row(Step::Core, Outcome::Passed, 40, 0),
+            row(Step::Unit, Outcome::Failed, 7, 3),
+            row(Step::Deny, Outcome::Skipped, 0, 0),
+        ];
+        assert_eq!(sum(&rows), (47, 4));
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_step() {
+        console::set_colors_enabled(false);
+        let rows = [
+            row(Step::Core, Outcome::Passed, 40, 0),
+            row(Step::Unit, Outcome::Failed, 7, 3),
+            row(Step::Deny, Outcome::Skipped, 0, 0),
+        ];
+        let lines = [
+            "step  result                       time",
+            "core  ok       40 passed           3.00 s",
+            "unit  failed   7 passed, 3 failed  3.00 s",
+            "deny  skipped",
+        ];
+        assert_eq!(table::render(&cells(&rows)), lines.join("\n"));
+    }
+}

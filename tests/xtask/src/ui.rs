@@ -1,0 +1,260 @@
+//! Decides how things are said: in colour, with spinners and cut to the width on a terminal, as plain lines elsewhere.
+
+use std::env;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use console::{Style, Term};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::clock::{Stopwatch, said};
+
+/// Between two signs of life where there is no spinner.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
+/// How wide the names of tasks are.
+const LABEL: usize = 16;
+/// The widest lines, for the eye's sake.
+const WIDEST: usize = 110;
+
+/// Where things are said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ui {
+    /// Whether somebody sees what is overwritten.
+    lively: bool,
+    /// None where lines are not cut.
+    width: Option<usize>,
+}
+
+/// Something that takes a while. Say [`Task::done`] or [`Task::failed`] at its end.
+#[derive(Debug)]
+pub(crate) struct Task {
+    ui: Ui,
+    label: String,
+    bar: ProgressBar,
+    watch: Stopwatch,
+    last_sign: Stopwatch,
+}
+
+// === impl Ui ===
+
+impl Ui {
+    pub(crate) fn new() -> Self {
+        let out = Term::stdout();
+        let ci = env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
+        Self {
+            lively: !ci && out.is_term() && Term::stderr().is_term(),
+            width: out.is_term().then(|| usize::from(out.size().1).min(WIDEST)),
+        }
+    }
+
+    /// Writes a line to standard output, cut to the terminal's width.
+    pub(crate) fn line(self, text: impl Display) {
+        let text = text.to_string();
+        let mut out = io::stdout().lock();
+        for line in text.split('\n') {
+            let line = match self.width {
+                Some(width) => console::truncate_str(line, width, "…"),
+                None => line.into(),
+            };
+            // Whoever closed our output doesn't want to know.
+            drop(writeln!(out, "{}", line.trim_end()));
+        }
+    }
+
+    /// Does something that takes a while; it returns a sentence on what has come of it.
+    ///
+    /// # Errors
+    /// As `work`.
+    pub(crate) fn doing(
+        self,
+        label: &str,
+        work: impl FnOnce(&mut Task) -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        let mut task = self.task(label);
+        match work(&mut task) {
+            Ok(detail) => task.done(&detail),
+            Err(error) => {
+                task.failed("");
+                return Err(error);
+            }
+        };
+        Ok(())
+    }
+
+    /// Begins something that takes a while.
+    pub(crate) fn task(self, label: &str) -> Task {
+        let bar = if self.lively {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
+        bar.set_style(style(
+            "  {spinner:.cyan} {prefix} {wide_msg:.dim} {elapsed:>4}",
+        ));
+        bar.set_prefix(format!("{label:LABEL$}"));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Task {
+            ui: self,
+            label: label.to_owned(),
+            bar,
+            watch: Stopwatch::start(),
+            last_sign: Stopwatch::start(),
+        }
+    }
+}
+
+/// The templates are constants of this file, so that a wrong one shows at the first use.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+        .progress_chars("━╸ ")
+}
+
+// === impl Task ===
+
+impl Task {
+    /// Says what is going on.
+    pub(crate) fn at(&mut self, what: &str) {
+        self.bar.set_message(what.to_owned());
+        if !self.ui.lively && self.last_sign.spent() > SIGN_OF_LIFE {
+            self.last_sign = Stopwatch::start();
+            let spent = said(self.watch.spent());
+            self.ui
+                .line(format!("    {:LABEL$} {what} ({spent} so far)", self.label));
+        }
+    }
+
+    /// Says how far it is, which makes a bar of the spinner.
+    pub(crate) fn progress(&mut self, done: u64, of: u64, what: &str) {
+        if self.bar.length() != Some(of) {
+            self.bar.set_style(style(
+                "  {spinner:.cyan} {prefix} {bar:24.cyan/dim} {pos}/{len} {wide_msg:.dim} {elapsed:>4}",
+            ));
+            self.bar.set_length(of);
+        }
+        self.bar.set_position(done);
+        self.at(what);
+    }
+
+    /// Writes lines while it goes on.
+    pub(crate) fn whole(&self, lines: &[String]) {
+        self.bar.suspend(|| whole(lines));
+    }
+
+    /// Says at once, where there is no spinner, that it has begun.
+    pub(crate) fn announce(&self, what: &str) {
+        if self.ui.lively {
+            self.bar.set_message(what.to_owned());
+        } else {
+            self.ui.line(format!("    {:LABEL$} {what}", self.label));
+        }
+    }
+
+    /// Ends it well, and returns how long it took.
+    pub(crate) fn done(self, detail: &str) -> Duration {
+        self.end(&Style::new().green().apply_to("✓").to_string(), detail)
+    }
+
+    /// Ends it badly, and returns how long it took.
+    pub(crate) fn failed(self, detail: &str) -> Duration {
+        self.end(&Style::new().red().bold().apply_to("✗").to_string(), detail)
+    }
+
+    /// Ends it without a result.
+    pub(crate) fn skipped(self, detail: &str) -> Duration {
+        self.end(&dim("–"), detail)
+    }
+
+    fn end(self, mark: &str, detail: &str) -> Duration {
+        let spent = self.watch.spent();
+        self.bar.finish_and_clear();
+        let time = dim(&said(spent));
+        self.ui
+            .line(format!("  {mark} {:LABEL$} {detail}  {time}", self.label));
+        spent
+    }
+}
+
+/// Writes a line that may be copied, and is never cut.
+pub(crate) fn uncut(text: impl Display) {
+    whole(&[text.to_string()]);
+}
+
+/// Writes lines as they are.
+pub(crate) fn whole(lines: &[String]) {
+    let mut out = io::stdout().lock();
+    for line in lines {
+        drop(writeln!(out, "{line}"));
+    }
+}
+
+/// Writes an error with its causes to standard error.
+pub(crate) fn error(error: &anyhow::Error) {
+    let word = Style::new().for_stderr().red().bold().apply_to("error");
+    drop(writeln!(io::stderr(), "{word}: {error:#}"));
+}
+
+/// Returns whether a question can be asked.
+pub(crate) fn can_ask() -> bool {
+    Term::stdout().is_term() && io::IsTerminal::is_terminal(&io::stdin())
+}
+
+/// Asks a question; anything but yes is no.
+pub(crate) fn ask(question: &str) -> bool {
+    let mut out = io::stdout().lock();
+    drop(write!(out, "{question} [y/N] "));
+    drop(out.flush());
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).is_ok()
+        && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+/// Returns a text for what is beside the point.
+pub(crate) fn dim(text: &str) -> String {
+    Style::new().dim().apply_to(text).to_string()
+}
+
+/// Returns a text for a heading.
+pub(crate) fn bold(text: &str) -> String {
+    Style::new().bold().apply_to(text).to_string()
+}
+
+/// Returns a text for what is well.
+pub(crate) fn green(text: &str) -> String {
+    Style::new().green().apply_to(text).to_string()
+}
+
+/// Returns a text for what is not.
+pub(crate) fn red(text: &str) -> String {
+    Style::new().red().apply_to(text).to_string()
+}
+
+/// Returns a text for what can be typed.
+pub(crate) fn cyan(text: &str) -> String {
+    Style::new().cyan().apply_to(text).to_string()
+}
+
+/// Returns a size as people say it: `118 KB`, `3.2 MB`.
+pub(crate) fn size(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    let kilobytes = bytes as f64 / 1000.0;
+    if kilobytes < 1000.0 {
+        format!("{kilobytes:.0} KB")
+    } else {
+        format!("{:.1} MB", kilobytes / 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_said_in_the_unit_that_fits() {
+        assert_eq!(
+            [1_499, 118_200, 23_440_000].map(size),
+            ["1 KB", "118 KB", "23.4 MB"]
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Knows where things are: the workspace, its packages, cargo's target folder.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// What `cargo metadata` says, as far as it is used here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Workspace {
+    /// The folder of the root manifest.
+    pub(crate) root: PathBuf,
+    /// Where cargo builds.
+    pub(crate) target: PathBuf,
+    /// The members.
+    pub(crate) packages: Vec<Package>,
+}
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Package {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its folder.
+    pub(crate) folder: PathBuf,
+    /// The name of its library if that is built as a component.
+    pub(crate) component: Option<String>,
+    /// Whether it has benchmarks that `cargo bench` runs.
+    pub(crate) has_benches: bool,
+}
+
+impl Workspace {
+    /// Asks cargo.
+    ///
+    /// # Errors
+    /// When cargo fails, as it does where a manifest is wrong.
+    pub(crate) fn load() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .nth(2)
+            .context("this package is two folders below the root")?;
+        let output = cargo(root)
+            .args(["metadata", "--format-version=1", "--no-deps"])
+            .output()
+            .context("start cargo")?;
+        if !output.status.success() {
+            bail!(
+                "cargo metadata: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Self::read(&serde_json::from_slice(&output.stdout)?)
+    }
+
+    fn read(metadata: &Value) -> Result<Self> {
+        let path = |field: &str| {
+            metadata
+                .get(field)
+                .and_then(Value::as_str)
+                .map(PathBuf::from)
+        };
+        let packages = metadata.get("packages").and_then(Value::as_array);
+        Ok(Self {
+            root: path("workspace_root").context("cargo names no workspace")?,
+            target: path("target_directory").context("cargo names no target folder")?,
+            packages: packages
+                .into_iter()
+                .flatten()
+                .map(Package::read)
+                .collect::<Option<_>>()
+                .context("cargo describes packages in another way than this expects")?,
+        })
+    }
+
+    /// Returns cargo, to be run in the root.
+    pub(crate) fn cargo(&self) -> Command {
+        cargo(&self.root)
+    }
+
+    /// Returns the build of the daemon. It has the features of the whole workspace, as tests and lints have them: with
+    /// `-p capstan` a few dependencies of wasmtime have fewer, and wasmtime is compiled a second time.
+    pub(crate) fn build_daemon(&self) -> Command {
+        let mut command = self.cargo();
+        command.args(["build", "--workspace", "--bin", "capstan"]);
+        command
+    }
+
+    /// Returns where that puts it.
+    pub(crate) fn daemon(&self) -> PathBuf {
+        self.target.join("debug/capstan")
+    }
+
+    /// Returns the sample plugins.
+    pub(crate) fn plugins(&self) -> impl Iterator<Item = &Package> {
+        let folder = self.root.join("plugins");
+        self.packages.iter().filter(move |package| {
+            package.component.is_some() && package.folder.parent() == Some(&folder)
+        })
+    }
+
+    /// Returns the folder of built plugins.
+    pub(crate) fn built_plugins(&self) -> PathBuf {
+        self.target.join("plugins")
+    }
+
+    /// Returns a path as seen from the root, for people.
+    pub(crate) fn short<'a>(&self, path: &'a Path) -> &'a Path {
+        path.strip_prefix(&self.root).unwrap_or(path)
+    }
+}
+
+impl Package {
+    fn read(package: &Value) -> Option<Self> {
+        let text = |value: &Value, field: &str| Some(value.get(field)?.as_str()?.to_owned());
+        let targets = package.get("targets")?.as_array()?;
+        let is = |target: &Value, field: &str, word: &str| {
+            let words = target.get(field).and_then(Value::as_array);
+            words.is_some_and(|words| words.iter().any(|found| found == word))
+        };
+        let component = targets
+            .iter()
+            .find(|target| is(target, "crate_types", "cdylib"))
+            .and_then(|target| text(target, "name"));
+        let manifest = PathBuf::from(text(package, "manifest_path")?);
+        Some(Self {
+            name: text(package, "name")?,
+            folder: manifest.parent()?.to_owned(),
+            component,
+            has_benches: targets.iter().any(|target| is(target, "kind", "bench")),
+        })
+    }
+}
+
+/// Returns cargo without what `cargo run` has told us: build scripts that look at such variables would run again.
+fn cargo(folder: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(folder);
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        let ours = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
+            .iter()
+            .any(|start| text.starts_with(start))
+            || ["CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&&*text);
+        if ours {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn plugins_are_the_components_below_plugins() {
+        let package = |name: &str, folder: &str, targets: Value| json!({ "name": name, "manifest_path": format!("/w/{folder}/Cargo.toml"), "targets": targets });
+        let library = |kinds: Value| json!({ "name": "a_b", "kind": kinds, "crate_types": kinds });
+        let metadata = json!({
+            "workspace_root": "/w",
+            "target_directory": "/t",
+            "packages": [
+                package("a-b", "plugins/a-b", json!([library(json!(["cdylib", "rlib"]))])),
+                package("helper", "plugins/helper", json!([library(json!(["lib"]))])),
+                package("ffi", "tests/ffi", json!([library(json!(["cdylib"])), library(json!(["bench"]))])),
+            ],
+        });
+        let workspace = Workspace::read(&metadata).unwrap();
+        let plugin = Package {
+            name: "a-b".to_owned(),
+            folder: "/w/plugins/a-b".into(),
+            component: Some("a_b".to_owned()),
+            has_benches: false,
+        };
+        assert_eq!(workspace.plugins().collect::<Vec<_>>(), [&plugin]);
+        let benches = workspace.packages.iter().map(|package| package.has_benches);
+        assert_eq!(benches.collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(workspace.built_plugins(), Path::new("/t/plugins"));
+    }
+}
