@@ -249,3 +249,65 @@ fn an_api_server_that_is_away_for_a_while_is_waited_for() {
     })
     .unwrap();
 }
+
+#[test]
+fn a_kind_that_is_deleted_and_comes_back_is_served_again() {
+    let place = Place::new("crd");
+    let group = format!("{}.test.capstan.dev", place.namespace.name());
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let name = format!("things.{group}");
+    let version = json!({
+        "name": "v1", "served": true, "storage": true, "subresources": { "status": {} },
+        "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+    });
+    let crd = json!({
+        "metadata": { "name": name },
+        "spec": { "group": group, "names": { "kind": "Thing", "plural": "things" }, "scope": "Namespaced", "versions": [version] },
+    });
+    let manifest = place.manifest(
+        "probe",
+        &format!("{{ apiVersion: {group}/v1, kind: Thing }}"),
+        "",
+        "",
+    );
+    let daemon = Start::new(&manifest).run(&place);
+    let things = place.namespace.path(&format!("{group}/v1"), "things");
+    for round in 0..2 {
+        place.cluster.api().create(crds, &crd).unwrap();
+        let wait = [
+            "wait",
+            "--for=condition=Established",
+            "--timeout=30s",
+            &format!("crd/{name}"),
+        ];
+        place.cluster.kubectl(&wait).unwrap();
+        let spec = json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": { "name": "t" }, "spec": { "reconcile": { "status": { "seen": round } } } });
+        wait::until_ok(SOON, "the kind to be served", || {
+            place.cluster.api().create(&things, &spec)
+        })
+        .unwrap();
+        wait::until_ok(LATER, "the thing to be served", || {
+            match place.find(&things, "t") {
+                Some(thing) if thing["status"]["seen"] == round => Ok(()),
+                found => Err(format!("{found:?}\n{}", daemon.log())),
+            }
+        })
+        .unwrap();
+        place.delete(&things, "t");
+        place
+            .cluster
+            .api()
+            .delete(&format!("{crds}/{name}"))
+            .unwrap();
+        wait::until(LATER, "the kind to go", || {
+            place
+                .cluster
+                .api()
+                .find(&format!("{crds}/{name}"))
+                .unwrap()
+                .is_none()
+                .then_some(())
+        })
+        .unwrap();
+    }
+}
