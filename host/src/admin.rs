@@ -43,15 +43,19 @@ impl Server {
     ///
     /// # Errors
     /// If it is taken or not ours.
-    pub async fn bind(address: SocketAddr, pages: Pages) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+    pub async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+        TcpListener::bind(address).await
+    }
+
+    /// Returns a server of these pages.
+    pub fn new(listener: TcpListener, pages: Pages) -> Self {
         let router = Router::new()
             .route("/livez", get(|| async { "ok\n" }))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .route("/debug/controllers", get(controllers))
             .with_state(Arc::new(pages));
-        Ok(Self { listener, router })
+        Self { listener, router }
     }
 
     /// Returns where it listens: the real port if port 0 was asked for.

@@ -123,8 +123,9 @@ impl ApiServer {
             gvk: &kind.gvk,
             key: None,
         };
-        let response = self.send(&about, Method::GET, path, None).await?;
-        Ok(response.into_body())
+        let answer = self.send(&about, Method::GET, path, None);
+        let response = tokio::time::timeout(TIMEOUT, answer).await;
+        Ok(response.unwrap_or_else(|_| Err(about.late()))?.into_body())
     }
 
     /// Sends a request and returns the whole body of a successful answer.
@@ -143,9 +144,7 @@ impl ApiServer {
         };
         tokio::time::timeout(TIMEOUT, exchange)
             .await
-            .unwrap_or_else(|_| {
-                Err(about.unreachable(&format!("no answer within {} s", TIMEOUT.as_secs())))
-            })
+            .unwrap_or_else(|_| Err(about.late()))
     }
 
     /// Sends a request; again, for a while, if the API server is too busy.
@@ -203,6 +202,7 @@ impl ApiServer {
 
     async fn carry_out(&self, write: Write) -> Result<Option<Object>, Error> {
         let Write { target, verb } = write;
+        fits(&target)?;
         let kind = self.resolve(&target.gvk).await?;
         let about = About {
             verb: word(&verb),
@@ -239,8 +239,12 @@ impl ApiServer {
             .read(&about, method, &path, Some((content, verb.body())))
             .await
         {
+            // What is answered is handed on: it must be what was asked for.
+            Ok(object) if *object.key() != target.key => {
+                Err(about.broken(&format_args!("it is about {}", object.key())))
+            }
             Ok(object) => Ok(Some(object)),
-            Err(error) if matches!(verb, Verb::JsonPatch { .. }) => Err(outdated(error)),
+            Err(error) if is_conditional(&verb) => Err(outdated(error)),
             Err(error) => Err(error),
         }
     }
@@ -269,7 +273,8 @@ impl ApiServer {
                 Ok(left
                     .filter(|object| object.header().deleting && Some(object.key()) == about.key))
             }
-            Err(error) if error.reason == Reason::Missing => Ok(None),
+            // KD-9; and what is of a kind that is gone is gone, too.
+            Err(error) if matches!(error.reason, Reason::Missing | Reason::UnknownKind) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -286,13 +291,15 @@ impl Cluster for ApiServer {
         key: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
+            let target = Target::object(gvk.clone(), key.clone());
+            fits(&target)?;
             let kind = self.resolve(gvk).await?;
             let about = About {
                 verb: "get",
                 gvk,
                 key: Some(key),
             };
-            let path = kind.object_path(&Target::object(gvk.clone(), key.clone()));
+            let path = kind.object_path(&target);
             match self.read(&about, Method::GET, &path, None).await {
                 Ok(object) => Ok(Some(object)),
                 Err(error) if error.reason == Reason::Missing => Ok(None),
@@ -404,7 +411,31 @@ fn word(verb: &Verb) -> &'static str {
     }
 }
 
-/// `FI-4`: a JSON patch whose test or path no longer holds (422) was made upon an old version.
+/// Refuses a target that would lead to another path than its own.
+fn fits(target: &Target) -> Result<(), Error> {
+    let Some((what, text)) = target.misfit() else {
+        return Ok(());
+    };
+    let message = format!("{what} {text:?} can't be part of a path at the API server");
+    Err(Error {
+        reason: Reason::Invalid,
+        code: 0,
+        message,
+    })
+}
+
+/// Whether a write is made upon a version or a state that it names. Documents are compact JSON.
+fn is_conditional(verb: &Verb) -> bool {
+    match verb {
+        Verb::JsonPatch { body, .. } => body.contains("\"op\":\"test\""),
+        Verb::Apply { body, .. } | Verb::Replace { body, .. } | Verb::MergePatch { body, .. } => {
+            body.contains("\"resourceVersion\":\"")
+        }
+        Verb::Create { .. } | Verb::Delete(_) => false,
+    }
+}
+
+/// `FI-4`: a write upon a state that no longer holds is refused with 422, too.
 fn outdated(error: Error) -> Error {
     if error.code == 422 {
         Error {
@@ -459,6 +490,10 @@ impl About<'_> {
             0,
             &format_args!("the API server can't be reached: {text}"),
         )
+    }
+
+    fn late(&self) -> Error {
+        self.unreachable(&format_args!("no answer within {} s", TIMEOUT.as_secs()))
     }
 
     fn invalid(&self, text: &dyn std::fmt::Display) -> Error {

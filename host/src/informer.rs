@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::{Cache, Event, Writer};
-use capstan_core::cluster::{Error, Reason};
+use capstan_core::cluster::Error;
 use capstan_core::object::{Change, Version};
 use capstan_core::queue::Queue;
 use capstan_core::reconciler;
@@ -75,6 +75,8 @@ pub(crate) struct Informer {
     writer: Writer,
     /// Whether the API server serves streaming lists.
     streaming: bool,
+    /// A list has begun and is not complete: what the cache holds is no state to watch on from.
+    listing: bool,
 }
 
 impl Shared {
@@ -147,6 +149,7 @@ impl Informer {
             feed,
             writer,
             streaming: true,
+            listing: false,
         }
     }
 
@@ -168,7 +171,8 @@ impl Informer {
                 Some(version) => self.watch(version).await,
                 None => self.list_and_watch().await,
             };
-            let synced = self.writer.cache().is_synced();
+            let lasted = started.elapsed() > LONGEST_PAUSE;
+            let synced = self.writer.cache().is_synced() && !self.listing;
             match ended {
                 Ok(end) => {
                     // What ends at once, again and again, must not spin.
@@ -182,6 +186,9 @@ impl Informer {
                     from = (synced && matches!(end, End::Closed)).then_some(version);
                 }
                 Err(error) => {
+                    if lasted {
+                        pause = FIRST_PAUSE;
+                    }
                     tracing::warn!(kind = %self.shared.scope.gvk, %error, again_in = ?pause, "watching failed");
                     self.shared.metrics.failures.inc();
                     self.shared.set(State::Failing(error.message));
@@ -196,7 +203,7 @@ impl Informer {
     /// Lists, in one stream with the watch if the API server can, and watches on.
     async fn list_and_watch(&mut self) -> Result<End, Error> {
         self.shared.before_list();
-        let mut listing = true;
+        self.listing = true;
         self.writer.start_list();
         if self.streaming {
             let Self {
@@ -204,12 +211,13 @@ impl Informer {
                 feed,
                 writer,
                 streaming,
+                listing,
             } = self;
             let streamed = feed
-                .stream(&mut |item| take(shared, writer, &mut listing, item))
+                .stream(&mut |item| take(shared, writer, listing, item))
                 .await;
             match streamed {
-                Err(error) if error.reason == Reason::Rejected && error.code != 410 => {
+                Err(error) if matches!(error.code, 400 | 422) => {
                     tracing::info!(kind = %shared.scope.gvk, %error, "the API server serves no streaming lists, using pages");
                     *streaming = false;
                 }
@@ -220,9 +228,10 @@ impl Informer {
             shared,
             feed,
             writer,
+            listing,
             ..
         } = self;
-        feed.list(&mut |item| take(shared, writer, &mut listing, item))
+        feed.list(&mut |item| take(shared, writer, listing, item))
             .await?;
         let version = self.writer.cache().version();
         self.watch(version).await
@@ -233,9 +242,10 @@ impl Informer {
             shared,
             feed,
             writer,
+            listing,
             ..
         } = self;
-        feed.watch(from, &mut |item| take(shared, writer, &mut false, item))
+        feed.watch(from, &mut |item| take(shared, writer, listing, item))
             .await
     }
 }

@@ -35,6 +35,19 @@ pub struct Read {
     pub problems: Vec<(PathBuf, String)>,
 }
 
+impl Read {
+    /// Adds the operators of a file, but for those whose names are taken by the ones before.
+    fn add(&mut self, file: &Path, operators: Vec<Operator>) {
+        for operator in operators {
+            self.operators.push(operator);
+            if let Err(errors) = manifest::check_together(&self.operators) {
+                self.operators.pop();
+                self.problems.push((file.to_owned(), errors.to_string()));
+            }
+        }
+    }
+}
+
 /// Reads all manifests.
 ///
 /// # Errors
@@ -48,14 +61,9 @@ pub fn read(source: &Source) -> anyhow::Result<Read> {
         let text = fs::read_to_string(&file)
             .with_context(|| format!("read manifest {}", file.display()))?;
         match manifest::parse(&text, &file) {
-            Ok(operators) => read.operators.extend(operators),
+            Ok(operators) => read.add(&file, operators),
             Err(errors) => read.problems.push((file, errors.to_string())),
         }
-    }
-    if let Err(errors) = manifest::check_together(&read.operators) {
-        let first = source.manifests.first().cloned().unwrap_or_default();
-        read.problems.push((first, errors.to_string()));
-        read.operators.clear();
     }
     Ok(read)
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use capstan_core::manifest::Operator;
@@ -16,12 +17,15 @@ use tracing::Instrument;
 use crate::admin::{Pages, Server, Unready};
 use crate::args;
 use crate::client::{ApiServer, USER_AGENT, recorder};
-use crate::controller::{self, Handle, Neighbours};
+use crate::controller::{self, Declared, Handle, Neighbours};
 use crate::informer::State;
 use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
 use crate::operators::{self, Loaded};
 use crate::shutdown::{ABORTED, Signals};
+
+/// How long the last events and answers may take.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -30,25 +34,31 @@ use crate::shutdown::{ABORTED, Signals};
 pub async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let signals = Signals::listen().context("listen for signals")?;
     let stop = CancellationToken::new();
-    let loaded = operators::load(&args.source).await?;
-    anyhow::ensure!(
-        !loaded.controllers.is_empty() || !loaded.broken.is_empty(),
-        "the manifests declare no controller"
-    );
     let drained = tokio::select! {
+        // A signal is heard first, whatever else is ready.
         biased;
         () = signals.run(stop.clone()) => return Ok(ExitCode::from(ABORTED)),
-        drained = serve(&args, loaded, stop.clone()) => drained,
+        drained = serve(&args, stop.clone()) => drained,
     };
     drained.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(args: &args::Run, loaded: Loaded, stop: CancellationToken) -> anyhow::Result<()> {
+async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> {
+    let loaded = tokio::select! {
+        loaded = operators::load(&args.source) => loaded?,
+        () = stop.cancelled() => return Ok(()),
+    };
     let Loaded {
         operators,
         controllers,
         broken,
     } = loaded;
+    anyhow::ensure!(
+        !controllers.is_empty() || !broken.is_empty(),
+        "the manifests declare no controller"
+    );
+    let listener = Server::listen(args.listen).await;
+    let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
     let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
     let api = Arc::new(ApiServer::new(client, managers(&operators)));
     let metrics = Arc::new(Metrics::default());
@@ -67,21 +77,9 @@ async fn serve(args: &args::Run, loaded: Loaded, stop: CancellationToken) -> any
         identity: identity().into(),
         drain: args.drain,
     });
-    let mut running = JoinSet::new();
-    let mut handles = Vec::new();
-    for declared in controllers {
-        let handle = Arc::new(Handle::new(&declared.spec));
-        handles.push(Arc::clone(&handle));
-        let span = tracing::info_span!("controller", controller = %declared.spec.name);
-        running.spawn(
-            controller::run(declared, handle, Arc::clone(&neighbours), stop.clone())
-                .instrument(span),
-        );
-    }
+    let (mut running, handles) = spawn(controllers, &neighbours, &stop);
     let pages = pages(Arc::new(handles), &neighbours, broken, &metrics);
-    let server = Server::bind(args.listen, pages)
-        .await
-        .with_context(|| format!("listen on {}", args.listen))?;
+    let server = Server::new(listener, pages);
     tracing::info!(address = %server.address()?, "serving probes and metrics");
     let server_stop = CancellationToken::new();
     let server = tokio::spawn(server.run(server_stop.clone()));
@@ -93,10 +91,30 @@ async fn serve(args: &args::Run, loaded: Loaded, stop: CancellationToken) -> any
     neighbours.pool.ended().await;
     drop(neighbours);
     server_stop.cancel();
-    server.await.context("the server of probes and metrics")?;
-    recorder.abort();
+    // The events of the last runs are written; neither they nor a slow reader of a page hold the end up.
+    let ended = tokio::time::timeout(LAST_WORDS, futures::future::join(server, recorder)).await;
+    if ended.is_err() {
+        tracing::warn!("events are not written, or pages not read; not waited for");
+    }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Starts the controllers.
+fn spawn(
+    controllers: Vec<Declared>,
+    neighbours: &Arc<Neighbours>,
+    stop: &CancellationToken,
+) -> (JoinSet<()>, Vec<Arc<Handle>>) {
+    let (mut running, mut handles) = (JoinSet::new(), Vec::new());
+    for declared in controllers {
+        let handle = Arc::new(Handle::new(&declared.spec));
+        handles.push(Arc::clone(&handle));
+        let span = tracing::info_span!("controller", controller = %declared.spec.name);
+        let run = controller::run(declared, handle, Arc::clone(neighbours), stop.clone());
+        running.spawn(run.instrument(span));
+    }
+    (running, handles)
 }
 
 /// Returns a client, and the namespace that the daemon lives in.
@@ -139,8 +157,11 @@ fn managers(operators: &[Operator]) -> Managers {
 
 /// Who the daemon is: the name of its pod or host (`LE-2`).
 fn identity() -> String {
+    let kernels = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     std::env::var("HOSTNAME")
         .ok()
+        .or_else(kernels)
+        .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "capstan".to_owned())
 }

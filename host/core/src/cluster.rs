@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::object::{Gvk, Object, ObjectRef, Scope, Version};
+use crate::object::{Gvk, Object, ObjectRef, Scope, Version, is_path_segment};
 
 /// An object of any kind, or a subresource of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,6 +143,29 @@ pub trait Cluster: Send + Sync + 'static {
 }
 
 impl Target {
+    /// Returns the part of the target that can't be part of a path, if there is one: its name and value.
+    pub fn misfit(&self) -> Option<(&'static str, &str)> {
+        let Self {
+            gvk,
+            key,
+            subresource,
+        } = self;
+        let parts = [
+            (
+                "the API group",
+                Some(&*gvk.group).filter(|group| !group.is_empty()),
+            ),
+            ("the API version", Some(&*gvk.version)),
+            ("the namespace", key.namespace.as_deref()),
+            ("the name", Some(&*key.name)),
+            ("the subresource", subresource.as_deref()),
+        ];
+        let given = parts
+            .into_iter()
+            .filter_map(|(what, text)| Some((what, text?)));
+        given.into_iter().find(|(_, text)| !is_path_segment(text))
+    }
+
     /// Returns an object itself.
     pub fn object(gvk: Gvk, key: ObjectRef) -> Self {
         Self {

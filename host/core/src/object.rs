@@ -170,6 +170,13 @@ impl fmt::Display for ObjectRef {
     }
 }
 
+/// Whether a text can stand between two slashes of a path at the API server, as itself: a name, a namespace, a
+/// subresource. What else a component may give would lead to another object than the one that it was permitted.
+pub fn is_path_segment(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:@~!$&'()*+,;=".contains(&b);
+    !matches!(text, "" | "." | "..") && text.bytes().all(plain)
+}
+
 // === impl Gvk ===
 
 impl Gvk {
@@ -641,6 +648,25 @@ mod tests {
                     .to_string(),
                 text
             );
+        }
+    }
+
+    #[test]
+    fn what_leads_elsewhere_is_no_part_of_a_path() {
+        for (text, fits) in [
+            ("a", true),
+            ("system:node", true),
+            ("a.b-c_d", true),
+            ("", false),
+            ("..", false),
+            ("a/b", false),
+            ("a?x=", false),
+            ("a#b", false),
+            ("a%2fb", false),
+            ("a b", false),
+            ("ä", false),
+        ] {
+            assert_eq!(is_path_segment(text), fits, "{text}");
         }
     }
 

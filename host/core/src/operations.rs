@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::cluster::{self, Cluster, Deletion, Reason, Target, Verb, Write};
 use crate::dependent::managed_fields::Part;
-use crate::dependent::{compare_applied, diff, managed_fields};
+use crate::dependent::{self, diff, managed_fields};
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Comparison, MatchResult, ObjectTarget, WriteMode,
     WriteOptions, WriteRequest, WriteVerb,
@@ -63,7 +63,7 @@ pub async fn write(
     request: WriteRequest,
 ) -> Result<String, CallError> {
     let request = read(request)?;
-    check_scope(desk, &request.target)?;
+    check_target(desk, &request.target)?;
     let source = source(desk, &request, primary)?;
     let actual = actual(&request, source)?;
     if let (Some(by), Some((actual, tree))) = (request.compare, &actual)
@@ -122,7 +122,7 @@ pub async fn remove(
     deletion: Deletion,
 ) -> Result<(), CallError> {
     let target = Target::object(target.gvk, target.key);
-    check_scope(desk, &target)?;
+    check_target(desk, &target)?;
     let gvk = target.gvk.clone();
     let left = desk
         .cluster
@@ -200,15 +200,38 @@ pub fn is_applied(
     manager: &str,
     subresource: Option<&str>,
 ) -> bool {
+    let Ok(tree) = actual.tree() else {
+        return false;
+    };
+    is_applied_in(actual, &tree, document, manager, subresource)
+}
+
+/// The same, for another body of the object.
+fn is_applied_in(
+    owned: &Object,
+    actual: &Value,
+    desired: &Value,
+    manager: &str,
+    subresource: Option<&str>,
+) -> bool {
     let part = match subresource {
         None => Part::Object,
         Some("status") => Part::Status,
         Some(_) => return false,
     };
-    matches!(
-        compare_applied(actual, document, manager, part),
-        Ok(MatchResult::Matches)
-    )
+    let Ok(share) = dependent::share(owned, manager, part) else {
+        return false;
+    };
+    let fields = share.map(|share| &*share.fields);
+    let ignore: &[&str] = &[];
+    let question = managed_fields::Comparison {
+        fields,
+        actual,
+        desired,
+        part,
+        ignore,
+    };
+    matches!(managed_fields::compare(&question), Ok(MatchResult::Matches))
 }
 
 /// Says of an API server's refusal what the contract calls it.
@@ -347,7 +370,10 @@ fn invalid(message: impl Into<String>) -> CallError {
     CallError::new(CallReason::Invalid, message)
 }
 
-fn check_scope(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
+fn check_target(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
+    if let Some((what, text)) = target.misfit() {
+        return Err(invalid(format!("{what} {text:?} is not one")));
+    }
     match (desk.cluster.scope(&target.gvk), &target.key.namespace) {
         (Some(Scope::Namespaced), None) => Err(invalid(format!(
             "{} lives in a namespace: name it",
@@ -391,7 +417,13 @@ fn source<'a>(
     request: &Request,
     primary: &Object,
 ) -> Result<Option<&'a Arc<Source>>, CallError> {
-    if request.mode == WriteMode::Plain {
+    // What another subresource answers is of another kind, and nothing for the caches.
+    let other = request
+        .target
+        .subresource
+        .as_deref()
+        .is_some_and(|name| name != "status");
+    if request.mode == WriteMode::Plain || other {
         return Ok(None);
     }
     if let Some(name) = &request.options.source {
@@ -483,8 +515,9 @@ fn matches(
     let verdict = match by {
         Comparison::Applied => {
             let subresource = request.target.subresource.as_deref();
-            return cached
-                .is_some_and(|object| is_applied(object, &desired, desk.manager, subresource));
+            return cached.is_some_and(|object| {
+                is_applied_in(object, actual, &desired, desk.manager, subresource)
+            });
         }
         Comparison::StatusOnly => diff::compare_status(actual, &desired, &[] as &[&str]),
         Comparison::Generic => diff::compare(actual, &desired, &GenericMatching::default()),
@@ -529,9 +562,12 @@ fn compose(
                 )
             };
             let actual = actual.ok_or_else(missing)?;
-            let patch = json_patch::diff(actual, tree);
+            let mut patch = json_patch::diff(actual, tree);
             if patch.0.is_empty() {
                 return Ok(None);
+            }
+            if request.mode == WriteMode::Optimistic {
+                pin(&mut patch, tree);
             }
             Verb::JsonPatch {
                 body: text(&patch)?,
@@ -543,6 +579,21 @@ fn compose(
         target: request.target.clone(),
         verb,
     }))
+}
+
+/// Lets a patch fail unless the object is in the version that the document names.
+fn pin(patch: &mut json_patch::Patch, document: &Value) {
+    let pointer = jsonptr::PointerBuf::from_tokens(["metadata", "resourceVersion"]);
+    patch.0.retain(|step| *step.path() != *pointer);
+    let value = document
+        .pointer("/metadata/resourceVersion")
+        .cloned()
+        .unwrap_or_default();
+    let test = json_patch::TestOperation {
+        path: pointer,
+        value,
+    };
+    patch.0.insert(0, PatchOperation::Test(test));
 }
 
 fn text(patch: &json_patch::Patch) -> Result<String, CallError> {

@@ -12,7 +12,7 @@ use crate::guest::{
     NextStep, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest;
-use crate::object::Object;
+use crate::object::{Object, Version};
 use crate::operations::{self, Desk};
 use crate::queue::{self, Finished, Queue, Ticket};
 use crate::source::Source;
@@ -135,11 +135,13 @@ async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateCont
         .map_err(Failed::of_guest)?;
     let planned = outcome::writes(&control.update, &run.primary, &controller.manner())
         .map_err(Failed::of_guest)?;
-    for write in planned {
-        controller
-            .write_primary(write)
-            .await
-            .map_err(|error| Failed::of_write(&error))?;
+    let mut written = None;
+    for mut write in planned {
+        if let Some(version) = written {
+            write.now_upon(version);
+        }
+        let done = controller.write_primary(write).await;
+        written = done.map_err(|error| Failed::of_write(&error))?;
     }
     Ok(control)
 }
@@ -198,7 +200,7 @@ async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
     };
     for write in planned {
         match controller.write_primary(write).await {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(error) if error.is_conflict() && !retry.last => {
                 tracing::debug!(%error, "error status not written");
             }
@@ -216,11 +218,15 @@ async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) 
     );
     let session = controller.guest.open(run.shared());
     let cleaner = controller.guest.exports().cleaner;
-    let mut complete = true;
+    let (mut complete, mut failed) = (true, None);
     // DC-5: with explicit invocation only if there is no cleaner that would call it.
     if controller.deletes_dependents() && !(controller.spec.workflow.explicit && cleaner) {
         match visit::managed(&run, &*session, Mode::Cleanup).await {
-            Ok(result) => complete = result.complete,
+            Ok(result) => {
+                complete = result.complete;
+                failed =
+                    visit::Failed::of(&result).map(|failed| Failed::of_workflow(failed).message);
+            }
             Err(failed) => return Ended::failed(Failed::of_workflow(failed).message, false),
         }
     }
@@ -232,6 +238,10 @@ async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) 
     match control {
         Err(failure) => Ended::failed(failure.message, false),
         Ok(DeleteControl::KeepFinalizer(after)) => Ended::again(outcome::reschedule(after)),
+        // WF-9: nobody is left who would look at the result.
+        Ok(DeleteControl::RemoveFinalizer) if failed.is_some() => {
+            Ended::failed(failed.unwrap_or_default(), false)
+        }
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
         Ok(DeleteControl::RemoveFinalizer) => match controller
             .remove_finalizer(&run.primary, &controller.finalizer)
@@ -299,7 +309,11 @@ impl Controller {
     }
 
     /// Writes to a primary unless it would change nothing; the answer is visible to the next reader at once (`UC-5`).
-    async fn write_primary(&self, planned: outcome::Planned) -> Result<(), cluster::Error> {
+    /// Returns the version that was written, if anything was.
+    async fn write_primary(
+        &self,
+        planned: outcome::Planned,
+    ) -> Result<Option<Version>, cluster::Error> {
         let outcome::Planned { write, applied } = planned;
         let key = write.target.key.clone();
         let slot: Arc<str> = if write.target.subresource.is_some() {
@@ -312,7 +326,7 @@ impl Controller {
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
             let known = Verdict::of(document, &now);
             if self.memory.verdict(&key, &slot).as_ref() == Some(&known) {
-                return Ok(());
+                return Ok(None);
             }
             if operations::is_applied(
                 &now,
@@ -321,15 +335,17 @@ impl Controller {
                 write.target.subresource.as_deref(),
             ) {
                 self.memory.keep_verdict(&key, &slot, known);
-                return Ok(());
+                return Ok(None);
             }
         }
-        if let Some(object) = self.cluster.write(write).await? {
-            self.memory
-                .keep_verdict(&key, &slot, Verdict::of(document, &object));
-            self.primaries.put(object);
-        }
-        Ok(())
+        let Some(object) = self.cluster.write(write).await? else {
+            return Ok(None);
+        };
+        let version = object.version();
+        self.memory
+            .keep_verdict(&key, &slot, Verdict::of(document, &object));
+        self.primaries.put(object);
+        Ok(Some(version))
     }
 
     /// Adds a finalizer to a primary and returns the primary as it is then (`FI-1`, `FI-2`).
@@ -338,7 +354,8 @@ impl Controller {
         primary: &Object,
         finalizer: &str,
     ) -> Result<Object, cluster::Error> {
-        let apply = if self.spec.server_side_apply {
+        // Only our own is applied: an apply of another would drop what this manager has applied before.
+        let apply = if self.spec.server_side_apply && *finalizer == *self.finalizer {
             finalizer::Apply::Yes
         } else {
             finalizer::Apply::No
@@ -371,11 +388,34 @@ impl Controller {
         let plan = |now: &Object| {
             finalizer::remove(now, &self.spec.primary, finalizer, &self.spec.field_manager)
         };
-        let left = self.until_no_conflict(primary, plan).await?;
+        let Some(now) = self.newest_with(primary, finalizer).await? else {
+            return Ok(None);
+        };
+        let left = self.until_no_conflict(&now, plan).await?;
         if let Some(left) = &left {
             window.wrote(left.clone());
         }
         Ok(left)
+    }
+
+    /// Returns the newest version of a primary; from the API server, if the caches do not show the finalizer (`FI-3`).
+    /// None if it is gone.
+    async fn newest_with(
+        &self,
+        primary: &Object,
+        finalizer: &str,
+    ) -> Result<Option<Object>, cluster::Error> {
+        let same = |object: &Object| object.header().uid == primary.header().uid;
+        let cached = self
+            .primaries
+            .get(primary.key())
+            .filter(same)
+            .unwrap_or_else(|| primary.clone());
+        if cached.header().has_finalizer(finalizer) {
+            return Ok(Some(cached));
+        }
+        let live = self.cluster.get(&self.spec.primary, primary.key()).await?;
+        Ok(live.filter(same))
     }
 
     /// Writes what `plan` makes of the newest version, up to ten times (`FI-4`). None if the object is gone.
@@ -385,24 +425,24 @@ impl Controller {
         plan: impl Fn(&Object) -> Option<cluster::Write>,
     ) -> Result<Option<Object>, cluster::Error> {
         let mut now = primary.clone();
-        for _ in 1..finalizer::TRIES {
+        let mut tries = 0;
+        loop {
             let Some(write) = plan(&now) else {
                 return Ok(Some(now));
             };
+            tries += 1;
             match self.cluster.write(write).await {
                 Ok(object) => return Ok(object),
                 Err(error) if error.reason == Reason::Missing => return Ok(None),
-                Err(error) if !error.is_conflict() => return Err(error),
+                Err(error) if !error.is_conflict() || tries == finalizer::TRIES => {
+                    return Err(error);
+                }
                 Err(_) => match self.cluster.get(&self.spec.primary, primary.key()).await? {
                     Some(object) if object.header().uid == primary.header().uid => now = object,
                     _ => return Ok(None),
                 },
             }
         }
-        let Some(write) = plan(&now) else {
-            return Ok(Some(now));
-        };
-        self.cluster.write(write).await
     }
 }
 

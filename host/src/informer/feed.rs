@@ -19,6 +19,9 @@ const WATCH_SECONDS: u64 = 290;
 /// A watch on which nothing is heard for this long is taken for dead (bookmarks come about every minute).
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 10);
 
+/// How long a page of a list may take.
+const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// Objects per page where a list is used.
 const PAGE: usize = 500;
 
@@ -121,11 +124,9 @@ impl Feed {
                 .api
                 .stream(&self.kind, "list", &self.path(&query))
                 .await?;
-            let bytes = body
-                .collect()
-                .await
-                .map_err(|e| self.broken(&e))?
-                .to_bytes();
+            let page = tokio::time::timeout(PAGE_TIMEOUT, body.collect()).await;
+            let page = page.map_err(|_| self.broken(&"a page of the list takes too long"))?;
+            let bytes = page.map_err(|e| self.broken(&e))?.to_bytes();
             let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|e| self.broken(&e))?;
             for raw in page.items {
                 sink(self.object(raw.get(), Item::Listed));

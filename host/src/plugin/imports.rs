@@ -463,8 +463,11 @@ impl memo::Host for State {
 
 impl recorder::Host for State {
     fn publish(&mut self, event: recorder::Event) {
-        if let Some(run) = &self.run {
-            run.publish(event.into());
+        // An Event is a request, too: one more than the run may make is dropped.
+        match (&self.run, self.count()) {
+            (Some(run), Ok(())) => run.publish(event.into()),
+            (Some(_), Err(error)) => tracing::debug!(%error, "a Kubernetes Event is dropped"),
+            (None, _) => {}
         }
     }
 }

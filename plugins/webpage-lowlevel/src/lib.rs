@@ -54,11 +54,9 @@ capstan_guest::export!(WebPageOperator: Reconciler);
 impl WebPage {
     fn config_map(&self) -> Value {
         self.owned(
-            "v1",
-            "ConfigMap",
+            ("v1", "ConfigMap"),
             &self.map_name(),
-            "data",
-            json!({ "index.html": self.spec.html }),
+            ("data", json!({ "index.html": self.spec.html })),
         )
     }
 
@@ -69,22 +67,31 @@ impl WebPage {
         let pod = json!({ "metadata": { "labels": self.labels() }, "spec": { "containers": container, "volumes": volume } });
         let spec =
             json!({ "replicas": 1, "selector": { "matchLabels": self.labels() }, "template": pod });
-        self.owned("apps/v1", "Deployment", &self.metadata.name, "spec", spec)
+        self.owned(
+            ("apps/v1", "Deployment"),
+            &self.metadata.name,
+            ("spec", spec),
+        )
     }
 
     fn service(&self) -> Value {
         let spec = json!({ "selector": self.labels(), "ports": [{ "port": 80, "targetPort": 80, "protocol": "TCP" }] });
-        self.owned("v1", "Service", &self.metadata.name, "spec", spec)
+        self.owned(("v1", "Service"), &self.metadata.name, ("spec", spec))
     }
 
     /// Writes the Ingress if the page is exposed, else removes it.
     fn ingress(&self) -> Result<()> {
-        let (api_version, kind, name) = ("networking.k8s.io/v1", "Ingress", &self.metadata.name);
+        let name = &self.metadata.name;
         if self.spec.exposed {
             let service = json!({ "service": { "name": name, "port": { "number": 80 } } });
             let path = json!([{ "path": "/", "pathType": "Prefix", "backend": service }]);
             let spec = json!({ "rules": [{ "http": { "paths": path } }] });
-            return operations::apply(&self.owned(api_version, kind, name, "spec", spec)).map(drop);
+            return operations::apply(&self.owned(
+                ("networking.k8s.io/v1", "Ingress"),
+                name,
+                ("spec", spec),
+            ))
+            .map(drop);
         }
         match cache::source("ingresses").one::<Value>()? {
             Some(ingress) => operations::remove(&ObjectRef::of(&ingress)?),
@@ -93,7 +100,13 @@ impl WebPage {
     }
 
     /// Completes an object, whose one field is given: what it is called, and whose it is.
-    fn owned(&self, api_version: &str, kind: &str, name: &str, field: &str, value: Value) -> Value {
+    fn owned(
+        &self,
+        (api_version, kind): (&str, &str),
+        name: &str,
+        content: (&str, Value),
+    ) -> Value {
+        let (field, value) = content;
         let page = &self.metadata;
         let owner = json!({
             "apiVersion": self.api_version, "kind": self.kind, "name": page.name, "uid": page.uid,

@@ -347,15 +347,25 @@ impl Daemon {
         .unwrap();
     }
 
-    /// Waits until no run is under way and none is due, so that what the test has done so far has had all its effects.
+    /// Waits until no run is under way, none is due, and none has begun for several looks in a row, so that what the test
+    /// has done so far has had its effects.
     pub fn await_quiet(&self) {
-        let mut before = u64::MAX;
+        const LOOKS: u32 = 8;
+        let (mut before, mut same) = (u64::MAX, 0);
         wait::until(SOON, "the daemon to be quiet", || {
+            let controllers = self.controllers();
+            let busy = |field: &str| {
+                controllers["controllers"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|c| c[field] != 0)
+            };
             let runs = self.runs();
-            let active = self.metric("capstan_reconciliations_active", "");
-            let quiet = runs == before && active == 0.0;
+            let quiet = runs == before && !busy("due") && !busy("inFlight");
+            same = if quiet { same + 1 } else { 0 };
             before = runs;
-            quiet.then_some(())
+            (same >= LOOKS).then_some(())
         })
         .unwrap();
     }

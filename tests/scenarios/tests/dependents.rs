@@ -69,7 +69,8 @@ fn s088_a_create_only_dependent_leaves_what_exists_alone() {
         "p",
         json!({ "dependents": { "cm": config_map("taken", &json!({ "other": "x" })) } }),
     );
-    daemon.await_line("the run failed");
+    let line = daemon.await_line("the run failed");
+    assert!(line.contains("409"), "{line}");
     let map = place.find(&place.config_maps(), "taken").unwrap();
     assert_eq!(map["data"], json!({ "key": "value" }));
 }
@@ -295,4 +296,42 @@ fn a_field_that_is_desired_no_more_is_removed_by_server_side_apply() {
         map["data"]["old"].is_null()
     });
     assert_eq!(map["data"], json!({ "a": "b", "foreign": "y" }));
+}
+
+#[test]
+fn a_dependent_is_not_taken_for_another_of_its_kind() {
+    let place = Place::new("two");
+    let lines = "one: { apiVersion: v1, kind: ConfigMap }\ntwo: { apiVersion: v1, kind: ConfigMap, dependsOn: [one], reconcilePrecondition: { export: wanted } }";
+    let _daemon = place.daemon(&manifest(&place, lines));
+    let dependents =
+        json!({ "one": config_map("two-1", &json!({})), "two": config_map("two-2", &json!({})) });
+    let read = json!([
+        { "read": { "in": { "source": "one" }, "select": "one" }, "as": "one" },
+        { "read": { "in": { "source": "two" }, "select": "one" }, "as": "two" },
+    ]);
+    place.probe("p", json!({ "dependents": dependents, "conditions": { "wanted": false }, "reconcile": { "do": read, "status": { "done": true } } }));
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["done"] == true
+    });
+    assert!(
+        probe["status"]["one"].to_string().contains("two-1"),
+        "{probe}"
+    );
+    assert_eq!(probe["status"]["two"], Value::Null, "{probe}");
+}
+
+#[test]
+fn a_dependent_where_nobody_watches_is_refused() {
+    let place = Place::new("unwatched");
+    let daemon = place.daemon(&manifest(
+        &place,
+        "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }",
+    ));
+    let map = json!({ "metadata": { "name": "unwatched", "namespace": "default" }, "data": {} });
+    place.probe("p", json!({ "dependents": { "cm": map } }));
+    let line = daemon.await_line("the run failed");
+    assert!(
+        line.contains("default/unwatched is in a namespace that this controller does not watch"),
+        "{line}"
+    );
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use cluster::{Query, wait};
-use scenarios::{Daemon, LATER, Place, SOON, Start, component};
+use scenarios::{LATER, Place, SOON, Start, component};
 use serde_json::{Value, json};
 
-/// The permitted verbs and the source that a test needs whose reconciler writes config maps itself.
+/// Returns the sample's manifest for this namespace alone.
 fn webpage_manifest(place: &Place) -> String {
     let namespace = place.namespace.name();
     let sample =
@@ -73,7 +73,7 @@ fn s030_a_run_under_way_ends_before_the_daemon_does() {
 fn a_run_that_outlasts_the_drain_is_aborted() {
     let place = Place::new("drain");
     let manifest = place.probe_manifest("");
-    let daemon = Start::new(&manifest)
+    let mut daemon = Start::new(&manifest)
         .arguments(&["--drain", "200ms"])
         .run(&place)
         .until_ready();
@@ -82,10 +82,13 @@ fn a_run_that_outlasts_the_drain_is_aborted() {
         json!({ "reconcile": { "do": [{ "busyMs": 4000 }], "status": {} } }),
     );
     wait::until(SOON, "the run", || {
-        (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())
+        (daemon.runs() == 2 && daemon.metric("capstan_reconciliations_active", "") > 0.0)
+            .then_some(())
     })
     .unwrap();
-    assert!(daemon.stop().success());
+    daemon.terminate();
+    daemon.await_line("\"aborted\":1");
+    assert!(daemon.await_end().success());
     assert_eq!(
         place.find(&place.probes(), "p").unwrap()["status"],
         Value::Null
@@ -98,7 +101,8 @@ fn the_second_signal_aborts() {
     let mut daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 4000 }] } }));
     wait::until(SOON, "the run", || {
-        (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())
+        (daemon.runs() == 2 && daemon.metric("capstan_reconciliations_active", "") > 0.0)
+            .then_some(())
     })
     .unwrap();
     daemon.terminate();
@@ -213,17 +217,13 @@ fn the_sample_makes_exactly_four_writes_per_page() {
         (count(&place, &pages(&place), good) == 10).then_some(())
     })
     .unwrap();
-    quiet(&daemon);
+    daemon.await_quiet();
     let query = Query::since(mark)
         .user_agent("capstan/")
         .namespace(place.namespace.name())
         .writes();
     let writes = audit.requests(&query).unwrap();
     assert_eq!(writes.len(), 40, "{writes:#?}");
-}
-
-fn quiet(daemon: &Daemon) {
-    daemon.await_quiet();
 }
 
 #[test]

@@ -131,3 +131,99 @@ fn an_index_finds_primaries_by_a_field() {
         "{probe}"
     );
 }
+
+#[test]
+fn a_name_leads_to_no_other_object_than_the_one_that_is_permitted() {
+    let place = Place::new("escape");
+    let _daemon = place.daemon(&manifest(&place, ""));
+    let secrets = place.namespace.path("v1", "secrets");
+    place.create(
+        "v1",
+        "Secret",
+        &secrets,
+        "safe",
+        json!({ "stringData": { "k": "v" } }),
+    );
+    let namespace = place.namespace.name();
+    let target = |namespace: &str, name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name });
+    let around = target(&format!("{namespace}/secrets/safe?x="), "y");
+    let patch = json!({ "data": { "k": null } });
+    let steps = json!([
+        { "write": { "verb": "mergePatch", "target": around, "patch": patch, "mode": "plain" }, "mayFail": true, "as": "patched" },
+        { "write": { "verb": "remove", "target": around }, "mayFail": true, "as": "removed" },
+        { "write": { "verb": "remove", "target": target(namespace, "..") }, "mayFail": true, "as": "up" },
+        { "write": { "verb": "mergePatch", "target": target(namespace, "y"), "patch": patch, "subresource": "../../secrets/safe", "mode": "plain" }, "mayFail": true, "as": "sub" },
+    ]);
+    place.probe(
+        "p",
+        json!({ "reconcile": { "do": steps, "status": { "done": true } } }),
+    );
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["done"] == true
+    });
+    for name in ["patched", "removed", "up", "sub"] {
+        assert_eq!(
+            probe["status"][name]["refused"], "invalid",
+            "{name}: {probe}"
+        );
+    }
+    assert_eq!(place.find(&secrets, "safe").unwrap()["data"]["k"], "dg==");
+}
+
+#[test]
+fn another_finalizer_is_added_and_removed_beside_the_controllers_own() {
+    let place = Place::new("finalizers");
+    let daemon = place.daemon(&manifest(&place, "finalizer: own.dev/f\n").replace(
+        "kubernetes: [",
+        "kubernetes: [{ apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch] }, ",
+    ));
+    let add = json!([{ "write": { "verb": "addFinalizer", "finalizer": "other.dev/f" } }]);
+    place.probe(
+        "p",
+        json!({ "reconcile": { "do": add, "status": { "step": 1 } } }),
+    );
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["step"] == 1
+    });
+    assert_eq!(
+        probe["metadata"]["finalizers"],
+        json!(["own.dev/f", "other.dev/f"])
+    );
+    daemon.await_quiet();
+    assert!(daemon.runs() < 5, "{}", daemon.runs());
+    let both = json!([
+        { "write": { "verb": "removeFinalizer", "finalizer": "other.dev/f" } },
+        { "write": { "verb": "addFinalizer", "finalizer": "third.dev/f" } },
+        { "write": { "verb": "removeFinalizer", "finalizer": "third.dev/f" } },
+    ]);
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "spec": { "reconcile": { "do": both, "status": { "step": 2 } } } }),
+    );
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["step"] == 2
+    });
+    assert_eq!(probe["metadata"]["finalizers"], json!(["own.dev/f"]));
+}
+
+#[test]
+fn an_object_and_its_status_are_written_upon_one_version() {
+    // UC-2
+    let place = Place::new("both");
+    let daemon = place.daemon(&manifest(&place, ""));
+    let probe = place.probe("p", json!({}));
+    daemon.await_runs(2);
+    daemon.await_quiet();
+    let spec = json!({ "reconcile": { "object": { "metadata": { "labels": { "a": "b" } } }, "status": { "seen": true } } });
+    let probe = place.merge(
+        &place.probes(),
+        probe["metadata"]["name"].as_str().unwrap(),
+        &json!({ "spec": spec }),
+    );
+    drop(probe);
+    let probe = place.await_object(&place.probes(), "p", "both", |p| {
+        p["status"]["seen"] == true
+    });
+    assert_eq!(probe["metadata"]["labels"]["a"], "b");
+}

@@ -1,6 +1,5 @@
 //! Answers what a guest may ask during a run: caches, writes, workflows, memos (CX rules).
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
@@ -113,19 +112,25 @@ impl Context {
                 selector.matches(|name| tags.labels.get(name).map(|text| &*text.0))
             });
         }
-        objects.sort_by_cached_key(|object| (order(object), Reverse(object.version())));
+        objects.sort_by(|a, b| a.key().cmp(b.key()).then(b.version().cmp(&a.version())));
         if query.newest_only {
-            objects.dedup_by(|later, first| {
-                later.key() == first.key() && later.header().uid == first.header().uid
-            });
+            objects.dedup_by(|later, first| later.key() == first.key());
         }
         if let Some(after) = &query.after {
-            objects.retain(|object| order(object) > *after);
+            let after = cursor(after);
+            objects.retain(|object| *object.key() > after);
         }
         let bound = self.controller.limits.page;
         let limit = query.limit.unwrap_or(bound).min(bound).max(1) as usize;
-        let next = objects.get(limit).and(objects.get(limit - 1)).map(order);
-        objects.truncate(limit);
+        // Versions of one object stay together.
+        let last = objects.get(limit - 1).map(|last| last.key().clone());
+        let end = last.map_or(objects.len(), |last| {
+            objects.partition_point(|object| *object.key() <= last)
+        });
+        let next = (end < objects.len())
+            .then(|| objects.get(end - 1).map(|last| last.key().to_string()))
+            .flatten();
+        objects.truncate(end);
         let items = objects
             .iter()
             .map(|object| mask(object, &query.fields))
@@ -390,9 +395,12 @@ pub(crate) fn keep(
     Ok(())
 }
 
-/// The text by which answers are ordered and paged.
-fn order(object: &Object) -> String {
-    object.key().to_string()
+/// Returns the key that a `next` names.
+fn cursor(next: &str) -> ObjectRef {
+    match next.split_once('/') {
+        Some((namespace, name)) => ObjectRef::namespaced(namespace, name),
+        None => ObjectRef::cluster(next),
+    }
 }
 
 fn describe(place: &Place) -> String {
@@ -425,25 +433,71 @@ fn mask(object: &Object, fields: &[String]) -> Result<String, CallError> {
                 format!("fields: {pointer:?} is not a JSON pointer"),
             ));
         }
-        if let Some(value) = tree.pointer(pointer) {
-            graft(&mut masked, pointer, value);
-        }
+        graft(&mut masked, &tree, pointer);
     }
     Ok(masked.to_string())
 }
 
-/// Sets a value at a pointer; elements of lists are kept whole, with the list.
-fn graft(into: &mut Value, pointer: &str, value: &Value) {
-    let mut place = into;
+/// Copies what stands at a pointer; of a list the whole, wherever in it the pointer leads.
+fn graft(into: &mut Value, tree: &Value, pointer: &str) {
+    let (mut place, mut from) = (into, tree);
     for step in pointer.split('/').skip(1) {
+        let Value::Object(map) = from else { break };
         let step = step.replace("~1", "/").replace("~0", "~");
+        let Some(found) = map.get(&step) else { return };
         if !place.is_object() {
             *place = Value::Object(serde_json::Map::new());
         }
         let Some(map) = place.as_object_mut() else {
             return;
         };
-        place = map.entry(step).or_insert(Value::Null);
+        (place, from) = (map.entry(step).or_insert(Value::Null), found);
     }
-    *place = value.clone();
+    *place = from.clone();
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_copied_and_lists_stay_whole() {
+        let tree =
+            json!({ "spec": { "a": 1, "list": [{ "x": 1 }, { "x": 2 }] }, "data": { "k/1": "v" } });
+        for (pointers, masked) in [
+            (&["/spec/a"][..], json!({ "spec": { "a": 1 } })),
+            (
+                &["/spec/list/1/x", "/spec/list"][..],
+                json!({ "spec": { "list": [{ "x": 1 }, { "x": 2 }] } }),
+            ),
+            (
+                &["/data/k~11", "/nothing/here"][..],
+                json!({ "data": { "k/1": "v" } }),
+            ),
+            (&[""][..], tree.clone()),
+        ] {
+            let mut found = json!({});
+            for pointer in pointers {
+                graft(&mut found, &tree, pointer);
+            }
+            assert_eq!(found, masked, "{pointers:?}");
+        }
+    }
+
+    #[test]
+    fn memos_are_bounded_in_bytes() {
+        let mut memos = BTreeMap::new();
+        keep(&mut memos, "k", Some("123".to_owned()), 4).unwrap();
+        keep(&mut memos, "k", Some("321".to_owned()), 4).unwrap();
+        assert_eq!(
+            keep(&mut memos, "l", Some(String::new()), 4)
+                .unwrap_err()
+                .reason,
+            CallReason::Exhausted
+        );
+        keep(&mut memos, "k", None, 4).unwrap();
+        assert!(memos.is_empty());
+    }
 }

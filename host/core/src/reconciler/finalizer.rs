@@ -74,7 +74,13 @@ pub fn remove(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>) 
     let header = primary.header();
     let place = header.finalizers.iter().position(|f| &**f == finalizer)?;
     let path = format!("/metadata/finalizers/{place}");
-    let body = json!([{ "op": "test", "path": path, "value": finalizer }, { "op": "remove", "path": path }]);
+    // The uid: what was made anew under the name keeps its finalizer.
+    let uid = json!({ "op": "test", "path": "/metadata/uid", "value": header.uid });
+    let body = json!([
+        uid,
+        { "op": "test", "path": path, "value": finalizer },
+        { "op": "remove", "path": path },
+    ]);
     let target = Target::object(gvk.clone(), header.key.clone());
     Some(Write {
         target,
@@ -172,7 +178,7 @@ mod tests {
                 "x.dev/f",
                 &manager
             )),
-            r#"[{"op":"test","path":"/metadata/finalizers/1","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/1"}]"#
+            r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/1"}]"#
         );
         assert_eq!(
             remove(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster::{Target, Verb, Write};
 use crate::guest::{Failure, PrimaryUpdate};
-use crate::object::{Gvk, Object};
+use crate::object::{Gvk, Object, Version};
 
 /// How a controller writes to its primaries.
 #[derive(Clone, Debug)]
@@ -29,6 +29,26 @@ pub struct Planned {
     pub write: Write,
     /// With server-side apply, the document as a tree: nothing changes if our share of the object equals it.
     pub applied: Option<Value>,
+}
+
+impl Planned {
+    /// Moves a write that names a version to the one that our own write before it has led to.
+    pub(crate) fn now_upon(&mut self, version: Version) {
+        let Self {
+            write,
+            applied: Some(document),
+        } = self
+        else {
+            return;
+        };
+        if let (Some(named), Verb::Apply { body, .. }) = (
+            document.pointer_mut("/metadata/resourceVersion"),
+            &mut write.verb,
+        ) {
+            *named = version.to_string().into();
+            *body = document.to_string();
+        }
+    }
 }
 
 /// Returns the writes that an update asks for, in order. `primary` is the object as the guest received it.
@@ -140,6 +160,10 @@ fn object(
     if !manner.apply {
         let mut before = tree(primary)?;
         before.remove("status");
+        // An explicit null removes a field.
+        let Some(Value::Object(document)) = without_nulls(Value::Object(document)) else {
+            return Ok(None);
+        };
         // UC-4: a version that the guest left in makes the patch fail if somebody else was faster.
         let version = document
             .get("metadata")

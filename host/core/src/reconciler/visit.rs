@@ -112,6 +112,14 @@ pub(crate) struct Failed {
     pub(crate) dependents: Vec<(String, String)>,
 }
 
+impl Failed {
+    /// Returns the failures in a result; none if no node failed.
+    pub(crate) fn of(result: &WorkflowResult) -> Option<Self> {
+        let dependents = failures(result);
+        (!dependents.is_empty()).then_some(Self { dependents })
+    }
+}
+
 /// Visits the nodes of one workflow in one run.
 struct Visitor<'a> {
     run: &'a Context,
@@ -265,22 +273,28 @@ fn failures(result: &WorkflowResult) -> Vec<(String, String)> {
     result.nodes.iter().filter_map(failed).collect()
 }
 
-/// Of the objects that belong to the primary, returns those that the place means: of a dependent's source only the
-/// dependent's own object, where its name is known.
-pub(crate) fn of_dependent(run: &Context, place: &Place, found: Vec<Object>) -> Vec<Object> {
+/// Of the objects that belong to the primary, returns those that the place means: of a dependent's source, which others
+/// may share, only the dependent's own object; where its name is not known yet, what is not known to be another's.
+pub(crate) fn of_dependent(run: &Context, place: &Place, mut found: Vec<Object>) -> Vec<Object> {
     let Place::Source(name) = place else {
         return found;
     };
-    if found.len() < 2 {
+    let secondaries = &run.controller.secondaries;
+    let Some(source) = secondaries.get(&**name) else {
+        return found;
+    };
+    if let Some(key) = run.known_key(name) {
+        found.retain(|object| *object.key() == key);
         return found;
     }
-    match run.known_key(name) {
-        Some(key) => found
-            .into_iter()
-            .filter(|object| *object.key() == key)
-            .collect(),
-        None => found,
-    }
+    let others = secondaries
+        .iter()
+        .filter(|(other, shared)| ***other != **name && Arc::ptr_eq(shared, source));
+    let taken: BTreeSet<ObjectRef> = others
+        .filter_map(|(other, _)| run.known_key(other))
+        .collect();
+    found.retain(|object| !taken.contains(object.key()));
+    found
 }
 
 impl Visitor<'_> {
@@ -453,6 +467,12 @@ impl Visitor<'_> {
             return Ok(vec![(key.to_string(), Operation::Unchanged)]);
         }
         let desired = self.complete(name, spec, &answer)?;
+        if !source.watches(desired.key()) {
+            let key = desired.key();
+            return Err(format!(
+                "{key} is in a namespace that this controller does not watch: add it to `namespaces`"
+            ));
+        }
         let actual = source
             .get(desired.key())
             .filter(|object| source.relates(object, primary));
