@@ -279,12 +279,12 @@ impl Cluster {
         Namespace::create(self.api.clone(), prefix)
     }
 
-    /// Makes a node of kwok's, which is ready at once and takes 110 pods.
+    /// Makes a node of kwok's, which is ready at once and takes 5,000 pods.
     ///
     /// # Errors
     /// When the API server refuses.
     pub fn add_node(&self, name: &str) -> Result<()> {
-        let room = json!({ "cpu": "32", "memory": "256Gi", "pods": "110" });
+        let room = json!({ "cpu": "32", "memory": "256Gi", "pods": "5000" });
         let node = json!({
             "metadata": { "name": name, "annotations": { "kwok.x-k8s.io/node": "fake" }, "labels": { "kubernetes.io/hostname": name } },
             "status": { "allocatable": room, "capacity": room },
