@@ -199,6 +199,22 @@ impl Place {
         )
     }
 
+    /// Returns a sample's own manifest, for this namespace alone.
+    pub fn sample_manifest(&self, plugin: &str) -> String {
+        let file = repository().join(format!("plugins/{plugin}/{plugin}.yaml"));
+        let sample = fs::read_to_string(file).unwrap();
+        let path = format!("path: {}", component(plugin).display());
+        let sample = sample.replace(&format!("path: {plugin}.wasm"), &path);
+        let primary = "primary: { apiVersion: sample.capstan.dev/v1, kind: WebPage }";
+        let namespaces = format!("namespaces: [{}]", self.namespace.name());
+        sample.replace(primary, &format!("{primary}\n      {namespaces}"))
+    }
+
+    /// Returns the path of web pages.
+    pub fn pages(&self) -> String {
+        self.namespace.path("sample.capstan.dev/v1", "webpages")
+    }
+
     /// Starts a daemon with this manifest and waits until it is ready.
     pub fn daemon(&self, manifest: &str) -> Daemon {
         Start::new(manifest).run(self).until_ready()

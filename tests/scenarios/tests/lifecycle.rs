@@ -3,36 +3,15 @@
 use std::time::Duration;
 
 use cluster::{Query, wait};
-use scenarios::{LATER, Place, SOON, Start, component};
+use scenarios::{LATER, Place, SOON, Start};
 use serde_json::{Value, json};
-
-/// Returns the sample's manifest for this namespace alone.
-fn webpage_manifest(place: &Place) -> String {
-    let namespace = place.namespace.name();
-    let sample =
-        std::fs::read_to_string(scenarios::repository().join("plugins/webpage/webpage.yaml"))
-            .unwrap();
-    let sample = sample.replace(
-        "path: webpage.wasm",
-        &format!("path: {}", component("webpage").display()),
-    );
-    let primary = "primary: { apiVersion: sample.capstan.dev/v1, kind: WebPage }";
-    sample.replace(
-        primary,
-        &format!("{primary}\n      namespaces: [{namespace}]"),
-    )
-}
-
-fn pages(place: &Place) -> String {
-    place.namespace.path("sample.capstan.dev/v1", "webpages")
-}
 
 fn page(place: &Place, name: &str) {
     let spec = json!({ "spec": { "html": "<html><title>hello</title></html>" } });
     place.create(
         "sample.capstan.dev/v1",
         "WebPage",
-        &pages(place),
+        &place.pages(),
         name,
         spec,
     );
@@ -130,7 +109,7 @@ fn s114_a_daemon_started_again_reconciles_again() {
 fn a_daemon_killed_in_the_middle_of_its_work_ends_it_when_started_again() {
     const PAGES: usize = 200;
     let place = Place::new("killed");
-    let manifest = webpage_manifest(&place);
+    let manifest = place.sample_manifest("webpage");
     let daemon = place.daemon(&manifest);
     for n in 0..PAGES {
         page(&place, &format!("page-{n}"));
@@ -154,7 +133,7 @@ fn a_daemon_killed_in_the_middle_of_its_work_ends_it_when_started_again() {
     let daemon = place.daemon(&manifest);
     let good = |page: &Value| page["status"]["areWeGood"] == true;
     wait::until_ok(LATER, "all pages to be good", || {
-        match count(&place, &pages(&place), good) {
+        match count(&place, &place.pages(), good) {
             PAGES => Ok(()),
             good => Err(good),
         }
@@ -173,13 +152,13 @@ fn a_run_that_changes_nothing_makes_no_request() {
     const RUNS: u64 = 1000;
     let place = Place::new("noop");
     // The page is run again each millisecond, without any change.
-    let manifest = webpage_manifest(&place).replace(
+    let manifest = place.sample_manifest("webpage").replace(
         "plugin: webpage\n",
         "plugin: webpage\n      maxReconciliationInterval: 1ms\n",
     );
     let daemon = place.daemon(&manifest);
     page(&place, "page");
-    place.await_object(&pages(&place), "page", "its status", |page| {
+    place.await_object(&place.pages(), "page", "its status", |page| {
         page["status"]["areWeGood"] == true
     });
     let deployments = place.namespace.path("apps/v1", "deployments");
@@ -211,13 +190,13 @@ fn the_sample_makes_exactly_four_writes_per_page() {
     let place = Place::new("writes");
     let audit = place.cluster.audit().unwrap();
     let mark = audit.mark().unwrap();
-    let daemon = place.daemon(&webpage_manifest(&place));
+    let daemon = place.daemon(&place.sample_manifest("webpage"));
     for n in 0..10 {
         page(&place, &format!("page-{n}"));
     }
     let good = |page: &Value| page["status"]["areWeGood"] == true;
     wait::until(LATER, "all pages to be good", || {
-        (count(&place, &pages(&place), good) == 10).then_some(())
+        (count(&place, &place.pages(), good) == 10).then_some(())
     })
     .unwrap();
     daemon.await_quiet();

@@ -1,29 +1,10 @@
 //! The sample operator, end to end.
 
 use cluster::wait;
-use scenarios::{Daemon, LATER, Place, component};
+use scenarios::{Daemon, LATER, Place};
 use serde_json::{Value, json};
 
 const HTML: &str = "<html><head><title>Hello</title></head><body>x</body></html>";
-
-/// Returns a sample's own manifest, for this namespace alone.
-fn manifest(place: &Place, plugin: &str) -> String {
-    let file = scenarios::repository().join(format!("plugins/{plugin}/{plugin}.yaml"));
-    let sample = std::fs::read_to_string(file).unwrap();
-    let sample = sample.replace(
-        &format!("path: {plugin}.wasm"),
-        &format!("path: {}", component(plugin).display()),
-    );
-    let primary = "primary: { apiVersion: sample.capstan.dev/v1, kind: WebPage }";
-    sample.replace(
-        primary,
-        &format!("{primary}\n      namespaces: [{}]", place.namespace.name()),
-    )
-}
-
-fn pages(place: &Place) -> String {
-    place.namespace.path("sample.capstan.dev/v1", "webpages")
-}
 
 /// A page becomes a site, follows its spec, and goes with all that it had.
 fn lives(place: &Place, daemon: Daemon) {
@@ -35,7 +16,7 @@ fn lives(place: &Place, daemon: Daemon) {
     place.create(
         "sample.capstan.dev/v1",
         "WebPage",
-        &pages(place),
+        &place.pages(),
         "site",
         json!({ "spec": { "html": HTML } }),
     );
@@ -44,12 +25,12 @@ fn lives(place: &Place, daemon: Daemon) {
         place.find(&deployments, "site").filter(ready)
     })
     .unwrap();
-    place.await_object(&pages(place), "site", "a good status", |page| {
+    place.await_object(&place.pages(), "site", "a good status", |page| {
         page["status"]["areWeGood"] == true
     });
     assert!(place.find(&services, "site").is_some());
     assert!(place.find(&ingresses, "site").is_none());
-    let map = place.find(&pages(place), "site").unwrap()["status"]["htmlConfigMap"]
+    let map = place.find(&place.pages(), "site").unwrap()["status"]["htmlConfigMap"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -60,7 +41,7 @@ fn lives(place: &Place, daemon: Daemon) {
 
     let changed = HTML.replace("Hello", "Changed");
     place.merge(
-        &pages(place),
+        &place.pages(),
         "site",
         &json!({ "spec": { "html": changed, "exposed": true } }),
     );
@@ -69,13 +50,13 @@ fn lives(place: &Place, daemon: Daemon) {
     });
     place.await_object(&ingresses, "site", "the ingress", |_| true);
     place.merge(
-        &pages(place),
+        &place.pages(),
         "site",
         &json!({ "spec": { "exposed": false } }),
     );
     place.await_gone(&ingresses, "site");
 
-    place.delete(&pages(place), "site");
+    place.delete(&place.pages(), "site");
     for (path, name) in [
         (&deployments, "site"),
         (&services, "site"),
@@ -89,29 +70,29 @@ fn lives(place: &Place, daemon: Daemon) {
 #[test]
 fn s145_a_reconciler_can_write_everything_itself() {
     let place = Place::new("s145");
-    let daemon = place.daemon(&manifest(&place, "webpage-lowlevel"));
+    let daemon = place.daemon(&place.sample_manifest("webpage-lowlevel"));
     lives(&place, daemon);
 }
 
 #[test]
 fn s146_a_page_becomes_a_site_by_a_workflow() {
     let place = Place::new("s146");
-    let daemon = place.daemon(&manifest(&place, "webpage"));
+    let daemon = place.daemon(&place.sample_manifest("webpage"));
     lives(&place, daemon);
 }
 
 #[test]
 fn invalid_html_is_told_in_the_status_and_mended_by_the_next_change() {
     let place = Place::new("html");
-    let _daemon = place.daemon(&manifest(&place, "webpage"));
+    let _daemon = place.daemon(&place.sample_manifest("webpage"));
     place.create(
         "sample.capstan.dev/v1",
         "WebPage",
-        &pages(&place),
+        &place.pages(),
         "site",
         json!({ "spec": { "html": "no page" } }),
     );
-    let page = place.await_object(&pages(&place), "site", "the error", |page| {
+    let page = place.await_object(&place.pages(), "site", "the error", |page| {
         page["status"]["areWeGood"] == false
     });
     assert!(
@@ -122,8 +103,8 @@ fn invalid_html_is_told_in_the_status_and_mended_by_the_next_change() {
         "{page}"
     );
     assert!(place.find(&place.config_maps(), "site-html").is_none());
-    place.merge(&pages(&place), "site", &json!({ "spec": { "html": HTML } }));
-    let page = place.await_object(&pages(&place), "site", "a good status", |page| {
+    place.merge(&place.pages(), "site", &json!({ "spec": { "html": HTML } }));
+    let page = place.await_object(&place.pages(), "site", "a good status", |page| {
         page["status"]["areWeGood"] == true
     });
     assert_eq!(page["status"]["errorMessage"], Value::Null);
