@@ -14,7 +14,6 @@ mod output;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use capstan_core::guest::{
     ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
@@ -90,7 +89,6 @@ struct Execution {
     run: Arc<dyn Run>,
     nesting: Nesting,
     output: Arc<Mutex<Output>>,
-    requests: Arc<AtomicU32>,
     /// Calls take turns.
     seat: tokio::sync::Mutex<Seat>,
 }
@@ -146,7 +144,6 @@ impl Plugin {
             run,
             nesting,
             output: Arc::new(Mutex::new(output)),
-            requests: Arc::default(),
             seat: tokio::sync::Mutex::default(),
         })
     }
@@ -313,14 +310,13 @@ impl Turn<'_> {
             plugin,
             run,
             output,
-            requests,
             ..
         } = self.execution;
         let instance = if let Some(instance) = self.instance.take() {
             instance
         } else {
             let (facts, run) = (Arc::clone(&plugin.facts), Some(Arc::clone(run)));
-            let state = State::new(facts, run, Arc::clone(requests), Arc::clone(output));
+            let state = State::new(facts, run, Arc::clone(output));
             let exports = Arc::clone(&plugin.exports);
             Instance::start(&plugin.pre, exports, state, self.deadline).await?
         };

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -237,6 +238,8 @@ pub struct ConditionResult {
 pub trait Run: Send + Sync + 'static {
     /// Returns what is known about the run from its start.
     fn info(&self) -> RunInfo;
+    /// Returns the number of requests that the component has asked for in this run, in whichever of its sessions.
+    fn requests(&self) -> &AtomicU32;
     /// Says whether an event for this primary is waiting already (`EP-24`).
     fn next_imminent(&self) -> bool;
     /// Returns the settings in force, as a JSON object.

@@ -151,8 +151,9 @@ impl State {
     /// Counts a request to the API server.
     fn count(&self) -> Result<(), CallError> {
         let limit = self.facts.limits.requests;
-        let counted = self
-            .requests
+        let run = self.run()?;
+        let counted = run
+            .requests()
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
                 (n < limit).then_some(n + 1)
             });

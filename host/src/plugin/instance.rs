@@ -1,7 +1,6 @@
 //! An instance of a component: a store with a memory limit and a deadline per call, dropped when a call goes wrong.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use capstan_core::guest::{
@@ -46,8 +45,6 @@ pub(super) struct State {
     pub(super) facts: Arc<Facts>,
     /// The run that calls belong to; none while a plugin is loaded.
     pub(super) run: Option<Arc<dyn Run>>,
-    /// Requests that the run has asked for.
-    pub(super) requests: Arc<AtomicU32>,
     /// Where prints and log lines go.
     pub(super) output: Arc<Mutex<Output>>,
     /// The call in progress.
@@ -154,7 +151,6 @@ impl State {
     pub(super) fn new(
         facts: Arc<Facts>,
         run: Option<Arc<dyn Run>>,
-        requests: Arc<AtomicU32>,
         output: Arc<Mutex<Output>>,
     ) -> Self {
         let wasi = WasiCtx::builder()
@@ -176,7 +172,6 @@ impl State {
         Self {
             facts,
             run,
-            requests,
             output,
             call: Call::Start,
             deadline,

@@ -276,7 +276,7 @@ impl Loaded {
         let mut output = Output::new(Arc::clone(&facts.name), None, facts.limits.log);
         output.begin(Call::Start.name());
         let output = Arc::new(Mutex::new(output));
-        let state = State::new(Arc::clone(facts), None, Arc::default(), Arc::clone(&output));
+        let state = State::new(Arc::clone(facts), None, Arc::clone(&output));
         let deadline = Instant::now() + facts.limits.timeout;
         let _busy = engine.enter();
         let start = timeout_at(

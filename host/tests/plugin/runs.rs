@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
@@ -35,6 +36,8 @@ pub struct Script {
     pub on_workflow: Option<OnWorkflow>,
     /// Writes never end.
     pub hang: bool,
+    /// Requests so far.
+    pub requests: AtomicU32,
 }
 
 impl Script {
@@ -55,6 +58,10 @@ impl Script {
 }
 
 impl Run for Script {
+    fn requests(&self) -> &AtomicU32 {
+        &self.requests
+    }
+
     fn info(&self) -> RunInfo {
         RunInfo {
             controller: "web".into(),

@@ -227,3 +227,30 @@ fn an_object_and_its_status_are_written_upon_one_version() {
     });
     assert_eq!(probe["metadata"]["labels"]["a"], "b");
 }
+
+#[test]
+fn requests_are_counted_per_run_and_not_per_session() {
+    let place = Place::new("spent");
+    let fields = "limits: { requests: 2 }\n";
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+    let standalone =
+        "standalone:\n  s:\n    dependents:\n      pre: { apiVersion: v1, kind: ConfigMap }\n";
+    let plugin = format!("{PERMITTED}{fields}");
+    let _daemon =
+        place.daemon(&place.manifest("probe", primary, &plugin, &format!("{SOURCE}{standalone}")));
+    // `desired` asks for a write in a session of its own, and `reconcile` for another afterwards.
+    let write =
+        |name: &str| json!({ "verb": "apply", "object": map(&place, name, &json!({ "v": "1" })) });
+    let pre = json!({ "$do": { "write": write("inner") }, "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "pre" } });
+    let steps = json!([
+        { "dependent": { "run": "reconcile", "name": "pre" }, "mayFail": true },
+        { "write": write("outer"), "mayFail": true, "as": "outer" },
+    ]);
+    place.probe("p", json!({ "dependents": { "pre": pre }, "reconcile": { "do": steps, "status": { "done": true } } }));
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["done"] == true
+    });
+    assert_eq!(probe["status"]["outer"]["refused"], "exhausted", "{probe}");
+    assert!(place.find(&place.config_maps(), "inner").is_some());
+    assert!(place.find(&place.config_maps(), "outer").is_none());
+}

@@ -1,6 +1,7 @@
 //! Answers what a guest may ask during a run: caches, writes, workflows, memos (CX rules).
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
@@ -27,6 +28,7 @@ pub struct Context {
     /// The primary, as the run received it.
     pub(crate) primary: Object,
     info: RunInfo,
+    requests: AtomicU32,
     kept: Mutex<Kept>,
 }
 
@@ -47,6 +49,7 @@ impl Context {
             controller,
             primary,
             info,
+            requests: AtomicU32::new(0),
             kept: Mutex::default(),
         };
         Arc::new_cyclic(make)
@@ -205,6 +208,10 @@ impl Context {
 impl Run for Context {
     fn info(&self) -> RunInfo {
         self.info.clone()
+    }
+
+    fn requests(&self) -> &AtomicU32 {
+        &self.requests
     }
 
     fn next_imminent(&self) -> bool {
