@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Measure, Round};
+use super::{Measure, Round, Span};
 use crate::clock::pass;
 use crate::daemon::Daemon;
 use crate::stage::Stage;
@@ -20,11 +20,12 @@ pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
     }
     (round.tell)("idle");
     let manifest = stage.manifest("idle", &Subject::manifest()?)?;
+    let span = Span::begin(stage, None)?;
     let mut daemon = Daemon::start(stage, &manifest)?;
     let ready = daemon.until_ready()?;
     pass(REST);
     round.note(Measure::Idle, "start to ready", "s", ready.as_secs_f64());
-    round.note(Measure::Idle, "operator CPU", "s", daemon.cpu()?);
+    span.used(round, Measure::Idle, &daemon)?;
     round.note(Measure::Idle, "Pss", "MiB", daemon.pss()?);
     round.note(Measure::Idle, "peak RSS", "MiB", daemon.peak()?);
     daemon.stop()

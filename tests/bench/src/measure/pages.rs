@@ -173,19 +173,17 @@ fn noop(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
         daemon.cpu()? - cpu,
         span.spent().as_secs_f64(),
     );
-    let note = |round: &mut Round<'_>, name: &str, unit, value| {
-        round.note(Measure::Noop, name, unit, value);
-    };
-    note(round, "reconciles a second", "", reconciles / seconds);
+    span.used(round, Measure::Noop, &daemon)?;
+    let mut note = |name: &str, unit, value| round.note(Measure::Noop, name, unit, value);
+    note("reconciles a second", "", reconciles / seconds);
     note(
-        round,
         "CPU of a reconcile",
         "µs",
         cpu * MICRO / reconciles.max(1.0),
     );
-    note(round, "cores used", "", cpu / seconds);
-    note(round, "Pss", "MiB", daemon.pss()?);
-    note(round, "peak RSS", "MiB", daemon.peak()?);
+    note("cores used", "", cpu / seconds);
+    note("Pss", "MiB", daemon.pss()?);
+    note("peak RSS", "MiB", daemon.peak()?);
     span.requests(round, Measure::Noop)?;
     daemon.stop()
 }
