@@ -40,7 +40,7 @@ pub use audit::{Audit, AuditScope, Mark, Query, Request};
 pub use cluster::{Cluster, Options};
 pub use identity::{ADMIN, User, VISITOR};
 pub use namespace::Namespace;
-pub use tools::{Progress, Tool, Tools, kubernetes_version, prepare};
+pub use tools::{Progress, Tool, Tools, cache, kubernetes_version, prepare};
 
 /// Names the folder of a running control plane that [`shared`] attaches to.
 pub const SHARED: &str = "CAPSTAN_TEST_CLUSTER";

@@ -177,8 +177,11 @@ pub fn to_stderr(progress: Progress) {
     crate::say(&line);
 }
 
-/// Returns our cache folder: `$CAPSTAN_CACHE`, else `$XDG_CACHE_HOME/capstan`, else `~/.cache/capstan`.
-fn cache() -> Result<PathBuf> {
+/// Returns the folder for what takes long to make: `$CAPSTAN_CACHE`, else `$XDG_CACHE_HOME/capstan`, else `~/.cache/capstan`.
+///
+/// # Errors
+/// If none of the three variables is set.
+pub fn cache() -> Result<PathBuf> {
     let set = |name: &str| {
         env::var_os(name)
             .filter(|value| !value.is_empty())
