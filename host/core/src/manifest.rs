@@ -60,6 +60,42 @@ pub struct Plugin {
     pub capabilities: Capabilities,
     /// Its own configuration, a JSON object.
     pub config: serde_json::Value,
+    /// Whether instances are used again.
+    pub instances: Instances,
+    /// What follows a swap.
+    pub on_swap: OnSwap,
+}
+
+/// Whether instances are used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instances {
+    /// Each execution gets its own.
+    #[default]
+    Fresh,
+    /// An execution gets one that has been used before, if one is free.
+    Warm(Warm),
+}
+
+/// How long a warm instance is used; one that failed is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Warm {
+    /// It is replaced after so many executions; default 1000.
+    pub runs: usize,
+    /// It is replaced after an execution that leaves it with more bytes of linear memory; default three quarters of the
+    /// limit.
+    pub memory: u64,
+    /// It is dropped when it has not been used for so long; default 5 min.
+    pub idle: Duration,
+}
+
+/// What follows once a changed component, or changed settings of it, are in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnSwap {
+    /// All primaries of its controllers run once more, as their rate limits permit.
+    #[default]
+    ReconcileAll,
+    /// Nothing: the next events run the new version.
+    Nothing,
 }
 
 /// What a plugin may use up.
@@ -351,6 +387,17 @@ impl Default for Limits {
             requests: 100,
             page: 500,
             log: 64 << 10,
+        }
+    }
+}
+
+impl Warm {
+    /// Returns what is usual for instances that may have so many bytes of memory.
+    pub fn within(limit: u64) -> Self {
+        Self {
+            runs: 1000,
+            memory: limit / 4 * 3,
+            idle: Duration::from_mins(5),
         }
     }
 }

@@ -11,8 +11,8 @@ use capstan_core::guest::{
     Place, Query, RetryInfo, Run, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
-    Capabilities, Conditions, Controller, Dependent, Limits, Manage, MappingKeys, Matching,
-    Namespaces, Operator, Permission, Plugin, Workflow,
+    Capabilities, Conditions, Controller, Dependent, Instances, Limits, Manage, MappingKeys,
+    Matching, Namespaces, OnSwap, Operator, Permission, Plugin, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
@@ -182,6 +182,8 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
         limits,
         capabilities,
         config,
+        instances: Instances::Fresh,
+        on_swap: OnSwap::Nothing,
     };
     let workflow = Workflow {
         dependents: BTreeMap::from([("service".into(), read_only(gvk("v1", "Service")))]),

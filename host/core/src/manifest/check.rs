@@ -20,8 +20,8 @@ use super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::read::{Leaf, Located, OrWord, Scalar, Slot};
 use super::units::{Bytes, Factor, LONGEST, Number0, Number1, Time};
 use super::{
-    Capabilities, Controller, Limits, Mapper, MappingKeys, Namespaces, Operator, Origin,
-    Permission, Plugin, RateLimit, Retry, Selector, Source, Workflow,
+    Capabilities, Controller, Instances, Limits, Mapper, MappingKeys, Namespaces, OnSwap, Operator,
+    Origin, Permission, Plugin, RateLimit, Retry, Selector, Source, Warm, Workflow,
 };
 
 mod dependent;
@@ -257,11 +257,48 @@ impl<'a> Check<'a> {
         let capabilities = self.capabilities(&plugin.capabilities);
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let component = folder.join(&component?.value.0.0);
+        let instances = self.instances(&plugin.instances, limits.memory);
+        let on_swap = match get(&plugin.on_swap) {
+            Some(raw::OnSwap::Nothing) => OnSwap::Nothing,
+            Some(raw::OnSwap::ReconcileAll) | None => OnSwap::ReconcileAll,
+        };
         Some(Plugin {
             component,
             limits,
             capabilities,
             config: object(&plugin.config),
+            instances,
+            on_swap,
+        })
+    }
+
+    fn instances(&mut self, field: &Maybe<raw::Instances>, limit: u64) -> Instances {
+        let warm = match get(field) {
+            None | Some(OrWord::Word(_)) => return Instances::Fresh,
+            Some(OrWord::Value(OrWord::Word(_))) => None,
+            Some(OrWord::Value(OrWord::Value(raw::Bounded::Warm(warm)))) => warm.read(),
+        };
+        let usual = Warm::within(limit);
+        let Some(warm) = warm.map(|warm| &warm.value) else {
+            return Instances::Warm(usual);
+        };
+        if let Some(Located {
+            value: Scalar(Bytes(memory)),
+            place,
+        }) = located(&warm.memory)
+            && *memory > limit
+        {
+            self.fault(
+                *place,
+                format!(
+                    "found {memory} bytes; an instance never has more than `limits.memory`, which is {limit}"
+                ),
+            );
+        }
+        Instances::Warm(Warm {
+            runs: count(&warm.runs, usual.runs),
+            memory: get(&warm.memory).map_or(usual.memory, |Scalar(Bytes(n))| *n),
+            idle: time(&warm.idle, usual.idle),
         })
     }
 

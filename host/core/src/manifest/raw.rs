@@ -40,7 +40,9 @@ words!(
     All = "all",
     Own = "own",
     Nothing = "none",
-    Unlimited = "unlimited"
+    Unlimited = "unlimited",
+    Fresh = "fresh",
+    Warmed = "warm"
 );
 
 /// One operator: components, and the controllers that they serve.
@@ -109,6 +111,49 @@ pub(super) struct Plugin {
     /// Settings of its own, which it reads through `config`.
     #[schemars(extend("default" = {}))]
     pub(super) config: Maybe<Map<String, Value>>,
+    /// Whether each run gets an instance of its own, or with `warm` one that has run before, if one is free: for languages
+    /// whose start is slow. What an instance still knows of earlier runs is not to be relied on; one that has failed is never
+    /// used again.
+    #[schemars(extend("default" = "fresh"))]
+    pub(super) instances: Maybe<Instances>,
+    /// What follows once a changed component, or changed settings of it, are in force: all primaries of its controllers run
+    /// once more, or nothing.
+    #[schemars(extend("default" = "reconcileAll"))]
+    pub(super) on_swap: Maybe<OnSwap>,
+}
+
+/// Whether instances are used again: `fresh`, `warm`, or `warm` with its bounds.
+pub(super) type Instances = OrWord<Fresh, OrWord<Warmed, Bounded>>;
+
+/// Instances that are used again within bounds.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Bounded {
+    /// They are used again.
+    Warm(Slot<Warm>),
+}
+
+/// How long an instance is used.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Warm {
+    /// It is replaced after so many runs.
+    #[schemars(extend("default" = 1000))]
+    pub(super) runs: MaybeLeaf<Number1>,
+    /// It is replaced after a run that leaves it with more memory than this; without it, three quarters of `limits.memory`.
+    pub(super) memory: MaybeLeaf<Bytes>,
+    /// It is dropped when it has not been used for so long.
+    #[schemars(extend("default" = "5m"))]
+    pub(super) idle: MaybeLeaf<Time>,
+}
+
+/// What follows a swap.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum OnSwap {
+    ReconcileAll,
+    Nothing,
 }
 
 /// Where a component is.
