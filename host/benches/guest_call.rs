@@ -1,4 +1,5 @@
-//! What one call of a component costs, from opening a session to dropping it: the sample `webpage`, a page of 2 KB.
+//! What one call of a component costs, from opening a session to dropping it: the sample `webpage`, a page of 2 KB, in fresh
+//! instances and in warm ones.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,11 +9,13 @@
 )]
 #![allow(dead_code, reason = "shared with the tests")]
 
+use std::path::Path;
+
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{Guest as _, PrimaryUpdate};
-use capstan_core::manifest::Limits;
+use capstan_core::manifest::{Instances, Limits, Warm};
 use divan::Bencher;
 use tokio::runtime::{Builder, Runtime};
 
@@ -25,18 +28,19 @@ fn main() {
     divan::main();
 }
 
-fn webpage() -> (Runtime, Plugin, String) {
+fn warm() -> Instances {
+    Instances::Warm(Warm::within(Limits::default().memory))
+}
+
+fn webpage(instances: Instances) -> (Runtime, Plugin, String) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let limits = Limits::default();
     let engine = Engine::new(Pool::of([&limits])).unwrap();
-    let operator = runs::operator(&guests::sample("webpage"), limits);
+    let mut operator = runs::operator(&guests::sample("webpage"), limits);
+    operator.plugins.get_mut("guest").unwrap().instances = instances;
+    let cache = CodeCache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled"));
     let plugin = runtime
-        .block_on(Plugin::load(
-            &engine,
-            &CodeCache::none(),
-            &operator,
-            "guest",
-        ))
+        .block_on(Plugin::load(&engine, &cache, &operator, "guest"))
         .unwrap();
     let html = format!(
         "<html><body>{}</body></html>",
@@ -55,10 +59,9 @@ fn webpage() -> (Runtime, Plugin, String) {
     (runtime, plugin, page.to_string())
 }
 
-/// One run: a fresh instance, which reconciles once.
-#[divan::bench]
-fn reconcile_fresh(bencher: Bencher<'_, '_>) {
-    let (runtime, plugin, page) = webpage();
+/// One run: an instance, which reconciles once.
+fn reconcile(bencher: Bencher<'_, '_>, instances: Instances) {
+    let (runtime, plugin, page) = webpage(instances);
     bencher.bench_local(|| {
         let answer = runtime
             .block_on(plugin.open(runs::script()).reconcile(&page))
@@ -67,10 +70,19 @@ fn reconcile_fresh(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A run that asks for a desired object before.
 #[divan::bench]
-fn desired_and_reconcile_fresh(bencher: Bencher<'_, '_>) {
-    let (runtime, plugin, page) = webpage();
+fn reconcile_fresh(bencher: Bencher<'_, '_>) {
+    reconcile(bencher, Instances::Fresh);
+}
+
+#[divan::bench]
+fn reconcile_warm(bencher: Bencher<'_, '_>) {
+    reconcile(bencher, warm());
+}
+
+/// A run that asks for a desired object before.
+fn desired_and_reconcile(bencher: Bencher<'_, '_>, instances: Instances) {
+    let (runtime, plugin, page) = webpage(instances);
     bencher.bench_local(|| {
         let session = plugin.open(runs::script());
         runtime
@@ -80,10 +92,20 @@ fn desired_and_reconcile_fresh(bencher: Bencher<'_, '_>) {
     });
 }
 
+#[divan::bench]
+fn desired_and_reconcile_fresh(bencher: Bencher<'_, '_>) {
+    desired_and_reconcile(bencher, Instances::Fresh);
+}
+
+#[divan::bench]
+fn desired_and_reconcile_warm(bencher: Bencher<'_, '_>) {
+    desired_and_reconcile(bencher, warm());
+}
+
 /// A call of an instance that runs already.
 #[divan::bench]
 fn reconcile_again(bencher: Bencher<'_, '_>) {
-    let (runtime, plugin, page) = webpage();
+    let (runtime, plugin, page) = webpage(Instances::Fresh);
     let session = plugin.open(runs::script());
     bencher.bench_local(|| runtime.block_on(session.reconcile(&page)).unwrap());
 }

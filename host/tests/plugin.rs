@@ -17,3 +17,7 @@ mod guests;
 mod loading;
 #[path = "plugin/runs.rs"]
 mod runs;
+#[path = "plugin/usage.rs"]
+mod usage;
+#[path = "plugin/warm.rs"]
+mod warm;

@@ -19,7 +19,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use super::bindings::map_compiled;
-use super::engine::config;
+use super::engine::{config, unfit};
 
 /// Compiled components kept on disk; the oldest go.
 const KEEP: usize = 16;
@@ -31,6 +31,13 @@ pub struct CodeCache {
     dir: Option<Arc<Path>>,
     /// The process that compiles. None: this one.
     compiler: Option<Arc<[OsString]>>,
+}
+
+/// A compiled component.
+pub(super) struct Code {
+    pub(super) component: Component,
+    /// Whether it was compiled before.
+    pub(super) kept: bool,
 }
 
 // === impl CodeCache ===
@@ -68,41 +75,58 @@ impl CodeCache {
         self
     }
 
-    /// Returns a component out of the folder, or compiled. Takes its time: not for threads that others wait for.
+    /// Returns a component out of the folder, or compiled. `digest` is [`digest`] of `wasm`. Takes its time: not for threads
+    /// that others wait for.
     ///
     /// # Errors
-    /// What is wrong with the component, and where.
-    pub(super) fn component(&self, engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Component> {
-        let Some(dir) = &self.dir else {
-            return Component::from_binary(engine, wasm);
+    /// What is wrong with the component, and where; or that it is [`unfit`] for the engine's pool.
+    pub(super) fn component(
+        &self,
+        engine: &Engine,
+        wasm: &[u8],
+        digest: &str,
+    ) -> wasmtime::Result<Code> {
+        let fresh = |component| Code {
+            component,
+            kept: false,
         };
-        let file = dir.join(name(engine, wasm));
-        if let Some(component) = recall(engine, &file) {
-            return Ok(component);
+        let Some(dir) = &self.dir else {
+            return Component::from_binary(engine, wasm).map(fresh);
+        };
+        let file = dir.join(name(engine, digest));
+        if let Some(component) = recall(engine, &file)? {
+            return Ok(Code {
+                component,
+                kept: true,
+            });
         }
-        if let Some(component) = self.elsewhere(engine, &file, wasm) {
+        if self.elsewhere(&file, wasm)
+            && let Some(component) = recall(engine, &file)?
+        {
             prune(dir);
-            return Ok(component);
+            return Ok(fresh(component));
         }
         match keep(&file, &engine.precompile_component(wasm)?) {
             Ok(()) => prune(dir),
             Err(error) => warn!(file = %file.display(), %error, "compiled code cannot be kept"),
         }
-        match recall(engine, &file) {
-            Some(component) => Ok(component),
-            None => Component::from_binary(engine, wasm),
+        match recall(engine, &file)? {
+            Some(component) => Ok(fresh(component)),
+            None => Component::from_binary(engine, wasm).map(fresh),
         }
     }
 
-    /// Has a component compiled by another process. None if there is none, or it failed: then the one that asked does
-    /// it, and learns what is wrong.
-    fn elsewhere(&self, engine: &Engine, file: &Path, wasm: &[u8]) -> Option<Component> {
-        let command = self.compiler.as_deref()?;
-        if let Err(error) = spawn(command, file, wasm) {
+    /// Has a component compiled by another process. False if there is none, or it failed: then the one that asked does it,
+    /// and learns what is wrong.
+    fn elsewhere(&self, file: &Path, wasm: &[u8]) -> bool {
+        let Some(command) = self.compiler.as_deref() else {
+            return false;
+        };
+        let spawned = spawn(command, file, wasm);
+        if let Err(error) = &spawned {
             warn!(?command, %error, "the process that compiles failed; compiling here");
-            return None;
         }
-        recall(engine, file)
+        spawned.is_ok()
     }
 }
 
@@ -161,37 +185,45 @@ fn private(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the name under which the code of a component is kept: what it was made of, and for which engine.
-fn name(engine: &Engine, wasm: &[u8]) -> String {
-    let mut hasher = DefaultHasher::new();
-    engine.precompile_compatibility_hash().hash(&mut hasher);
-    let mut name = String::new();
+/// Returns the SHA-256 of a component, in hexadecimal.
+pub(super) fn digest(wasm: &[u8]) -> String {
+    let mut digest = String::with_capacity(2 * SHA256_OUTPUT_LEN);
     for byte in ring::digest::digest(&SHA256, wasm).as_ref() {
         // Writing to a string cannot fail.
-        let _infallible = std::fmt::Write::write_fmt(&mut name, format_args!("{byte:02x}"));
+        let _infallible = std::fmt::Write::write_fmt(&mut digest, format_args!("{byte:02x}"));
     }
-    format!("{name}-{:016x}.cwasm", hasher.finish())
+    digest
+}
+
+/// Returns the name under which the code of a component is kept: what it was made of, and for which engine.
+fn name(engine: &Engine, digest: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    format!("{digest}-{:016x}.cwasm", hasher.finish())
 }
 
 /// Returns what was kept under a name; none if it is not there or not what was written.
-fn recall(engine: &Engine, file: &Path) -> Option<Component> {
+///
+/// # Errors
+/// If it is [`unfit`].
+fn recall(engine: &Engine, file: &Path) -> wasmtime::Result<Option<Component>> {
     let known = match intact(file) {
         Ok(intact) => intact,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
             warn!(file = %file.display(), %error, "compiled code cannot be read");
-            return None;
+            return Ok(None);
         }
     };
-    let component = if known {
-        map_compiled(engine, file).ok()
-    } else {
-        None
-    };
-    if component.is_none() {
-        warn!(file = %file.display(), "compiled code is damaged; compiling again");
+    if known {
+        match map_compiled(engine, file) {
+            Ok(component) => return Ok(Some(component)),
+            Err(error) if unfit(&error) => return Err(error),
+            Err(_) => {}
+        }
     }
-    component
+    warn!(file = %file.display(), "compiled code is damaged; compiling again");
+    Ok(None)
 }
 
 /// Whether a file ends with the digest of what stands before. (What reads it looks at sections by offset, and not at the

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use capstan_core::manifest::Limits;
+use parking_lot::Mutex;
 use tracing::warn;
 use wasmtime::{Config, Enabled, EngineWeak, PoolingAllocationConfig, WasmBacktraceDetails};
 
@@ -22,11 +23,32 @@ const STACK: usize = 1 << 20;
 /// Frames kept of a trap.
 pub(super) const FRAMES: usize = 8;
 
+/// Memories that the pool has for each instance. Rust, Go and Python have 1, `QuickJS` has 2. Each is 4 GiB of
+/// address space.
+const MEMORIES: u32 = 4;
+
+/// Tables that the pool has for each instance. All languages that are known have 2.
+const TABLES: u32 = 8;
+
+/// Elements that the tables of an instance may have. Python starts with 5 702, Go with 6 888, and with the types of
+/// Kubernetes with 12 567; `StarlingMonkey` with 7 691.
+pub(super) const ELEMENTS: usize = 100_000;
+
+/// Bytes that wasmtime may need to describe an instance, beside its memories and tables. Rust needs 9 KB, `QuickJS` 46,
+/// Go 96, Python 406.
+const DESCRIPTION: usize = 4 << 20;
+
+/// What a free slot keeps of its memory, to save page faults of the next instance.
+const KEEP: usize = 256 << 10;
+
 /// Where components run. Cheap to clone; the ticker ends with the last clone.
 #[derive(Clone)]
 pub struct Engine {
     wasm: wasmtime::Engine,
     ticker: Arc<Ticker>,
+    pool: Pool,
+    /// Made when the first component needs it.
+    apart: Arc<Mutex<Option<Engine>>>,
 }
 
 /// How many instances may exist at once. Address space is reserved for each, memory is not.
@@ -80,6 +102,11 @@ impl Pool {
                 .max(4),
         }
     }
+
+    /// Whether there is room in it for everything that needs a pool like the other.
+    pub fn holds(self, other: Self) -> bool {
+        self.instances >= other.instances
+    }
 }
 
 // === impl Engine ===
@@ -91,15 +118,48 @@ impl Engine {
     /// # Errors
     /// [`Error`]: then no component can run on this machine.
     pub fn new(pool: Pool) -> Result<Self, Error> {
-        let wasm = match wasmtime::Engine::new(config().allocation_strategy(pooling(pool))) {
-            Ok(engine) => engine,
+        match wasmtime::Engine::new(config().allocation_strategy(pooling(pool))) {
+            Ok(wasm) => Self::of(wasm, pool),
             Err(error) => {
                 warn!(error = %format_args!("{error:#}"), "no pool of instances; each is allocated by itself");
-                wasmtime::Engine::new(&config()).map_err(Error::Configure)?
+                Self::without_pool()
             }
+        }
+    }
+
+    /// Returns what it has room for. Without a pool, that is as much as the machine has.
+    pub fn pool(&self) -> Pool {
+        self.pool
+    }
+
+    /// Returns an engine for components that do not fit the pool ([`unfit`]): it allocates each instance by itself.
+    pub(super) fn apart(&self) -> Result<Self, Error> {
+        let mut apart = self.apart.lock();
+        if let Some(engine) = &*apart {
+            return Ok(engine.clone());
+        }
+        let engine = Self::without_pool()?;
+        *apart = Some(engine.clone());
+        Ok(engine)
+    }
+
+    fn without_pool() -> Result<Self, Error> {
+        let wasm = wasmtime::Engine::new(&config()).map_err(Error::Configure)?;
+        let endless = Pool {
+            instances: u32::MAX,
         };
+        Self::of(wasm, endless)
+    }
+
+    fn of(wasm: wasmtime::Engine, pool: Pool) -> Result<Self, Error> {
         let ticker = Arc::new(Ticker::start(wasm.weak()).map_err(Error::Thread)?);
-        Ok(Self { wasm, ticker })
+        let apart = Arc::default();
+        Ok(Self {
+            wasm,
+            ticker,
+            pool,
+            apart,
+        })
     }
 
     /// Keeps the ticker going until the answer is dropped.
@@ -130,19 +190,26 @@ pub(super) fn config() -> Config {
     config
 }
 
-/// Returns a pool for so many instances. Memory is bounded per plugin, see `instance::Limiter`; here only what must be
-/// reserved ahead is said.
+/// Returns a pool for so many instances. How much each may have is bounded per plugin, see `instance::Limiter`; here it is
+/// said what must be reserved ahead. A component that is loaded into the pool needs no more than the share of one instance,
+/// so the pool is never exhausted before there are too many instances. What does not fit goes to [`Engine::apart`].
 fn pooling(pool: Pool) -> PoolingAllocationConfig {
     let count = pool.instances;
     let mut pooling = PoolingAllocationConfig::new();
     pooling
         .total_component_instances(count)
-        .total_memories(count.saturating_mul(2))
-        .total_tables(count.saturating_mul(4))
+        .total_memories(count.saturating_mul(MEMORIES))
+        .max_memories_per_component(MEMORIES)
+        .max_memories_per_module(MEMORIES)
+        .total_tables(count.saturating_mul(TABLES))
+        .max_tables_per_component(TABLES)
+        .max_tables_per_module(TABLES)
+        .table_elements(ELEMENTS)
         .total_stacks(count)
-        // An adapter of WASI makes several.
-        .total_core_instances(count.saturating_mul(8))
-        .max_tables_per_module(4)
+        // Only counted, and bounded per instance: nothing is reserved for them.
+        .total_core_instances(u32::MAX)
+        .max_core_instance_size(DESCRIPTION)
+        .max_component_instance_size(DESCRIPTION)
         .max_unused_warm_slots(0)
         .linear_memory_keep_resident(KEEP)
         .table_keep_resident(64 << 10)
@@ -150,8 +217,13 @@ fn pooling(pool: Pool) -> PoolingAllocationConfig {
     pooling
 }
 
-/// What a free slot keeps of its memory, to save page faults of the next instance.
-const KEEP: usize = 256 << 10;
+/// Whether an error says that a component needs more than the pool has for one instance. wasmtime has no type for this, but
+/// names its allocator in each of these messages, beside the limit.
+pub(super) fn unfit(error: &wasmtime::Error) -> bool {
+    error
+        .chain()
+        .any(|cause| cause.to_string().contains("pooling allocator"))
+}
 
 // === impl Ticker ===
 
@@ -274,17 +346,31 @@ mod tests {
         assert_eq!(Pool::of([]), Pool { instances: 4 });
     }
 
+    fn pooled(engine: &Engine) -> bool {
+        engine.wasm().pooling_allocator_metrics().is_some()
+    }
+
     #[test]
     fn without_address_space_there_is_no_pool() {
-        // A million instances would need 8 PiB.
+        // A million instances would need 16 PiB.
         let engine = Engine::new(Pool { instances: 1 << 20 }).unwrap();
-        assert!(engine.wasm().pooling_allocator_metrics().is_none());
-        assert!(
-            Engine::new(Pool { instances: 4 })
-                .unwrap()
-                .wasm()
-                .pooling_allocator_metrics()
-                .is_some()
-        );
+        assert!(!pooled(&engine));
+        assert!(engine.pool().holds(Pool { instances: 1 << 20 }));
+    }
+
+    #[test]
+    fn an_engine_says_what_it_has_room_for() {
+        let engine = Engine::new(Pool { instances: 4 }).unwrap();
+        assert!(pooled(&engine));
+        let fits = [3, 4, 5].map(|instances| engine.pool().holds(Pool { instances }));
+        assert_eq!(fits, [true, true, false]);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_pool_has_one_engine_beside_it() {
+        let engine = Engine::new(Pool { instances: 4 }).unwrap();
+        let (one, other) = (engine.apart().unwrap(), engine.clone().apart().unwrap());
+        assert!(!pooled(&one));
+        assert!(wasmtime::Engine::same(one.wasm(), other.wasm()));
     }
 }

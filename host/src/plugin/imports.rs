@@ -19,6 +19,7 @@ use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WallClock, WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
+use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi::{HostWallClock as _, WasiView as _, p2};
 
 use super::bindings::Daemon;
@@ -44,7 +45,7 @@ pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State
 }
 
 fn link_wasi(l: &mut Linker<State>) -> wasmtime::Result<()> {
-    use p2::bindings::{cli, clocks, filesystem, io, random};
+    use p2::bindings::{cli, clocks, filesystem, io, random, sockets};
 
     io::error::add_to_linker::<State, Io>(l, |state| state.ctx().table)?;
     io::poll::add_to_linker::<State, Io>(l, |state| state.ctx().table)?;
@@ -66,6 +67,15 @@ fn link_wasi(l: &mut Linker<State>) -> wasmtime::Result<()> {
     cli::terminal_stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
     cli::terminal_stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
     cli::terminal_stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
+    // Python's standard library imports them, used or not. The context permits none of it.
+    let options = sockets::network::LinkOptions::default();
+    sockets::network::add_to_linker::<State, WasiSockets>(l, &options, State::sockets)?;
+    sockets::instance_network::add_to_linker::<State, WasiSockets>(l, State::sockets)?;
+    sockets::tcp::add_to_linker::<State, WasiSockets>(l, State::sockets)?;
+    sockets::tcp_create_socket::add_to_linker::<State, WasiSockets>(l, State::sockets)?;
+    sockets::udp::add_to_linker::<State, WasiSockets>(l, State::sockets)?;
+    sockets::udp_create_socket::add_to_linker::<State, WasiSockets>(l, State::sockets)?;
+    sockets::ip_name_lookup::add_to_linker::<State, WasiSockets>(l, State::sockets)?;
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! An instance of a component: a store with a memory limit and a deadline per call, dropped when a call goes wrong.
+//! An instance of a component: a store with a memory limit and a deadline per call, dropped when a call goes wrong. It belongs
+//! to one execution at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +20,14 @@ use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, dependent, error_handler, reconciler,
 };
-use super::engine::FRAMES;
+use super::engine::{ELEMENTS, FRAMES};
 use super::output::{Output, Pipe, Stream};
+use super::shelf::Wear;
+use super::usage::{Alive, Counters};
 
 /// Bytes that one call of a host function, or the answer of an export, may make the daemon allocate. Objects in etcd
 /// are smaller than 1.5 MiB.
 const HOSTCALL: usize = 4 << 20;
-
-/// Elements that one table may have. JavaScript starts with 7 691.
-const TABLE: usize = 20_000;
 
 /// Streams and pollables that an instance may hold.
 const RESOURCES: usize = 1024;
@@ -37,13 +37,16 @@ pub(super) struct Instance {
     store: Store<State>,
     handle: component::Instance,
     exports: Arc<Indices>,
+    /// Executions that it has behind it.
+    runs: usize,
+    _alive: Alive,
 }
 
 /// What the daemon keeps beside a running component.
 pub(super) struct State {
     /// The plugin.
     pub(super) facts: Arc<Facts>,
-    /// The run that calls belong to; none while a plugin is loaded.
+    /// The run that calls belong to; none while a plugin is loaded, and between executions.
     pub(super) run: Option<Arc<dyn Run>>,
     /// Where prints and log lines go.
     pub(super) output: Arc<Mutex<Output>>,
@@ -53,6 +56,7 @@ pub(super) struct State {
     pub(super) deadline: Instant,
     limiter: Limiter,
     wasi: WasiCtx,
+    /// What the component has handles of. They are part of its memory: the C library keeps its standard streams in there.
     table: ResourceTable,
 }
 
@@ -80,12 +84,14 @@ pub(super) struct Indices {
     pub(super) matcher: Option<ComponentExportIndex>,
 }
 
-/// Bounds the memories of one instance, all together.
+/// Bounds the memories of one instance, all together, and its tables.
 struct Limiter {
     /// Bytes in use.
     used: usize,
     /// Bytes allowed (`limits.memory`).
     limit: usize,
+    /// Elements of tables in use.
+    elements: usize,
 }
 
 /// The call took longer than the manifest allows.
@@ -97,6 +103,11 @@ pub(super) struct Overdue;
 #[derive(Debug, thiserror::Error)]
 #[error("the component wanted more memory than it may have")]
 struct OverMemory;
+
+/// The component wanted larger tables than any may have.
+#[derive(Debug, thiserror::Error)]
+#[error("the component wanted larger tables than it may have")]
+struct OverTables;
 
 /// The manifest does without this interface, but now it is called.
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +153,20 @@ impl Indices {
             condition: self.condition.is_some(),
         }
     }
+
+    /// Returns their names.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        let names = [
+            ("reconciler", self.reconciler.is_some()),
+            ("cleaner", self.cleaner.is_some()),
+            ("error-handler", self.error_handler.is_some()),
+            ("dependent", self.dependent.is_some()),
+            ("matcher", self.matcher.is_some()),
+            ("condition", self.condition.is_some()),
+        ];
+        let exported = names.into_iter().filter(|(_, exported)| *exported);
+        exported.map(|(name, _)| name).collect()
+    }
 }
 
 // === impl State ===
@@ -163,11 +188,19 @@ impl State {
                 stream: Stream::Err,
             })
             .max_random_size(64 << 10)
+            // The functions are linked because Python imports them; no component has a network.
+            .allow_tcp(false)
+            .allow_udp(false)
+            .allow_ip_name_lookup(false)
             .build();
         let mut table = ResourceTable::new();
         table.set_max_capacity(RESOURCES);
         let limit = usize::try_from(facts.limits.memory).unwrap_or(usize::MAX);
-        let limiter = Limiter { used: 0, limit };
+        let limiter = Limiter {
+            used: 0,
+            limit,
+            elements: 0,
+        };
         let deadline = Instant::now();
         Self {
             facts,
@@ -211,15 +244,27 @@ impl ResourceLimiter for Limiter {
 
     fn table_growing(
         &mut self,
-        _current: usize,
+        current: usize,
         desired: usize,
-        _maximum: Option<usize>,
+        maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        Ok(desired <= TABLE)
+        let elements = self
+            .elements
+            .saturating_sub(current)
+            .saturating_add(desired);
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        if elements > ELEMENTS {
+            return Err(OverTables.into());
+        }
+        self.elements = elements;
+        Ok(true)
     }
 
+    /// Core instances: Rust makes 3, Go 5, JavaScript 9, Python 14 and one per native module.
     fn instances(&self) -> usize {
-        64
+        256
     }
 
     fn tables(&self) -> usize {
@@ -240,6 +285,7 @@ impl Instance {
         exports: Arc<Indices>,
         state: State,
         deadline: Instant,
+        counters: &Arc<Counters>,
     ) -> wasmtime::Result<Self> {
         let mut store = Store::new(pre.engine(), state);
         store.limiter(|state| &mut state.limiter);
@@ -261,7 +307,38 @@ impl Instance {
             store,
             handle,
             exports,
+            runs: 0,
+            _alive: counters.instance(),
         })
+    }
+
+    /// Begins an execution in an instance that has been used before.
+    pub(super) fn assign(&mut self, run: Arc<dyn Run>) {
+        let state = self.store.data_mut();
+        state.output.lock().assign(&run.info());
+        state.run = Some(run);
+    }
+
+    /// Ends an execution, if the instance is to be used again: nothing is kept of it but what the component knows. Returns
+    /// what the instance has behind it.
+    pub(super) fn release(&mut self) -> Wear {
+        self.runs += 1;
+        // A run may hold its plugin, and so the instances that wait there.
+        self.store.data_mut().run = None;
+        Wear {
+            runs: self.runs,
+            memory: self.memory(),
+        }
+    }
+
+    /// Returns how many bytes of linear memory it has, which never shrinks.
+    pub(super) fn memory(&self) -> usize {
+        self.store.data().limiter.used
+    }
+
+    /// Returns where it prints to.
+    pub(super) fn output(&self) -> &Arc<Mutex<Output>> {
+        &self.store.data().output
     }
 
     /// Begins a call.
@@ -281,6 +358,7 @@ impl Instance {
             store,
             handle,
             exports,
+            ..
         } = self;
         let named = |name| move |error| (name, error);
         if let Some(indices) = &exports.reconciler {
@@ -319,6 +397,7 @@ impl Instance {
             store,
             handle,
             exports,
+            ..
         } = self;
         let indices = exports
             .reconciler
@@ -336,6 +415,7 @@ impl Instance {
             store,
             handle,
             exports,
+            ..
         } = self;
         let indices = exports.cleaner.as_ref().ok_or(NotExported("cleaner"))?;
         let guest = indices.load(&mut *store, handle)?;
@@ -354,6 +434,7 @@ impl Instance {
             store,
             handle,
             exports,
+            ..
         } = self;
         let indices = exports
             .error_handler
@@ -371,6 +452,7 @@ impl Instance {
             store,
             handle,
             exports,
+            ..
         } = self;
         let indices = exports.dependent.as_ref().ok_or(NotExported("dependent"))?;
         let guest = indices.load(&mut *store, handle)?;
@@ -382,6 +464,7 @@ impl Instance {
             store,
             handle,
             exports,
+            ..
         } = self;
         let index = exports.matcher.ok_or(NotExported("matcher"))?;
         let MatchQuestion {
@@ -406,6 +489,7 @@ impl Instance {
             store,
             handle,
             exports,
+            ..
         } = self;
         let indices = exports.condition.as_ref().ok_or(NotExported("condition"))?;
         let guest = indices.load(&mut *store, handle)?;
@@ -444,6 +528,13 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<St
             "the component wanted more than {} of memory (limits.memory)",
             quantity(limits.memory)
         );
+        return Failure {
+            cause: Cause::OutOfMemory,
+            message,
+        };
+    }
+    if error.is::<OverTables>() {
+        let message = format!("the component wanted tables of more than {ELEMENTS} elements");
         return Failure {
             cause: Cause::OutOfMemory,
             message,
@@ -570,7 +661,11 @@ mod tests {
 
     #[test]
     fn all_memories_of_an_instance_are_bounded_together() {
-        let mut limiter = Limiter { used: 0, limit: 10 };
+        let mut limiter = Limiter {
+            used: 0,
+            limit: 10,
+            elements: 0,
+        };
         assert!(limiter.memory_growing(0, 4, None).unwrap());
         assert!(limiter.memory_growing(0, 4, None).unwrap());
         assert!(
@@ -582,5 +677,23 @@ mod tests {
         assert!(limiter.memory_growing(4, 6, None).unwrap());
         // Its own bound is the component's affair.
         assert!(!limiter.memory_growing(4, 1000, Some(5)).unwrap());
+        assert_eq!(limiter.used, 10);
+    }
+
+    #[test]
+    fn all_tables_of_an_instance_are_bounded_together() {
+        let mut limiter = Limiter {
+            used: 0,
+            limit: 0,
+            elements: 0,
+        };
+        let half = ELEMENTS / 2;
+        assert!(limiter.table_growing(0, half, None).unwrap());
+        assert!(limiter.table_growing(0, half, None).unwrap());
+        let more = limiter.table_growing(half, half + 1, None);
+        assert!(more.unwrap_err().is::<OverTables>());
+        // Its own bound is the component's affair.
+        assert!(!limiter.table_growing(half, ELEMENTS, Some(half)).unwrap());
+        assert_eq!(limiter.elements, ELEMENTS);
     }
 }

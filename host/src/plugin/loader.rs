@@ -6,14 +6,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::guest::Failure;
-use capstan_core::manifest::{Condition, Controller, Dependent, Matching, Operator};
+use capstan_core::manifest::{Condition, Controller, Dependent, Instances, Matching, Operator};
 use parking_lot::Mutex;
 use rayon::ThreadPoolBuilder;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
-use tracing::info;
+use tracing::{info, warn};
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Linker};
 
@@ -21,23 +23,26 @@ use super::bindings::CONTRACT;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, dependent, error_handler, reconciler,
 };
-use super::code::threads;
+use super::code::{Code, digest, threads};
 pub use super::code::{CodeCache, compile_into};
-use super::engine::Engine;
+use super::engine::{Engine, unfit};
 use super::instance::{self, Call, Indices, Instance, State};
 use super::output::Output;
+use super::shelf::Shelf;
+use super::usage::Counters;
 use super::{Declared, Facts, Loaded, Memo, Plugin, imports};
 
 /// The contract's package.
 const PACKAGE: &str = "capstan:operator";
 
 /// The packages of WASI that are linked, and their version up to compatible ones.
-const WASI: [&str; 5] = [
+const WASI: [&str; 6] = [
     "wasi:cli",
     "wasi:clocks",
     "wasi:filesystem",
     "wasi:io",
     "wasi:random",
+    "wasi:sockets",
 ];
 
 /// An interface that a manifest can need.
@@ -62,21 +67,50 @@ pub struct Need {
     pub field: String,
 }
 
+/// Where the machine code of a component came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// How long it took to have it: to compile it, or to read it.
+    pub took: Duration,
+    /// Whether it had been compiled before, and was kept.
+    pub from_cache: bool,
+}
+
+/// Where a component's bytes are.
+enum Wasm {
+    /// In the file that the manifest names.
+    File,
+    /// Here.
+    Bytes(Vec<u8>),
+}
+
+/// A component that is compiled.
+struct Ready {
+    /// Where it runs: the engine that was asked for, or the one beside it.
+    engine: Engine,
+    component: Component,
+    digest: String,
+    compiled: Compiled,
+    /// Why it does not fit the pool, if it does not.
+    unfit: Option<String>,
+}
+
 /// What a file begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
+    Empty,
     NotWasm,
     CoreModule,
     Truncated,
     Component,
 }
 
-/// Why a component cannot be used. Not worth retrying with the same file, but for [`Error::Read`] and [`Error::Truncated`],
-/// which a file that is being copied gives too.
+/// Why a component cannot be used. Each text begins with [`Error::step`]. Not worth retrying with the same file, but for
+/// [`Error::Read`], [`Error::Empty`] and [`Error::Truncated`], which a file that is being copied gives too.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The manifest has no such plugin.
-    #[error("the manifest has no plugin {0:?}")]
+    #[error("find plugin {0:?}: the manifest has none of that name under spec.plugins")]
     Unknown(String),
     /// The file.
     #[error("read component {}", path.display())]
@@ -86,15 +120,26 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
-    /// It does not begin as WebAssembly does.
-    #[error("{} is not WebAssembly", path.display())]
-    NotWasm {
+    /// There is nothing in it.
+    #[error("verify {}: it is empty; it should be a WebAssembly component", path.display())]
+    Empty {
         /// The file.
         path: PathBuf,
     },
+    /// It does not begin as WebAssembly does.
+    #[error(
+        "verify {}: it is not WebAssembly, because it begins with \"{}\"; it should be a component, which begins with \"\\0asm\"",
+        path.display(), begin.escape_ascii()
+    )]
+    NotWasm {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes.
+        begin: Vec<u8>,
+    },
     /// A core module.
     #[error(
-        "{} is a core module, not a component: build it for wasm32-wasip2, or wrap it with `wasm-tools component new`",
+        "verify {}: it is a core module, not a component: build it for wasm32-wasip2, or wrap it with `wasm-tools component new`",
         path.display()
     )]
     CoreModule {
@@ -102,7 +147,10 @@ pub enum Error {
         path: PathBuf,
     },
     /// The end is missing.
-    #[error("{} is cut off: it ends within a section, after {length} bytes", path.display())]
+    #[error(
+        "verify {}: it is cut off: it ends within a section, after {length} bytes; copy it again, whole",
+        path.display()
+    )]
     Truncated {
         /// The file.
         path: PathBuf,
@@ -110,7 +158,7 @@ pub enum Error {
         length: usize,
     },
     /// No valid component, or one that uses what the daemon does not switch on.
-    #[error("compile {}: {reason}", path.display())]
+    #[error("compile {}: it is not a valid component: {reason}", path.display())]
     Compile {
         /// The file.
         path: PathBuf,
@@ -118,7 +166,10 @@ pub enum Error {
         reason: String,
     },
     /// It was built for another contract.
-    #[error("{} was built for {PACKAGE} {found}, this daemon offers {CONTRACT}", path.display())]
+    #[error(
+        "check {}: it was built for {PACKAGE} {found}, this daemon offers {CONTRACT}; build it with an SDK for {CONTRACT}",
+        path.display()
+    )]
     Contract {
         /// The file.
         path: PathBuf,
@@ -126,7 +177,7 @@ pub enum Error {
         found: String,
     },
     /// It imports what is not there.
-    #[error("{} imports what this daemon does not offer: {}", path.display(), missing.join("; "))]
+    #[error("check {}: it imports what this daemon does not offer: {}", path.display(), missing.join("; "))]
     Imports {
         /// The file.
         path: PathBuf,
@@ -134,7 +185,7 @@ pub enum Error {
         missing: Vec<String>,
     },
     /// What it imports is there, but not with that signature.
-    #[error("{} does not fit this daemon: {reason}", path.display())]
+    #[error("link {}: it does not fit this daemon: {reason}", path.display())]
     Link {
         /// The file.
         path: PathBuf,
@@ -142,15 +193,23 @@ pub enum Error {
         reason: String,
     },
     /// It lacks what the manifest needs.
-    #[error("{} lacks exports that the manifest needs: {}", path.display(), listed(missing))]
+    #[error(
+        "check {}: it lacks exports that the manifest needs: {}; it exports {}",
+        path.display(), listed(missing), names(found)
+    )]
     Exports {
         /// The file.
         path: PathBuf,
         /// All of them.
         missing: Vec<Need>,
+        /// The interfaces of the contract that it has instead.
+        found: Vec<&'static str>,
     },
     /// An export is not as the contract says.
-    #[error("{} exports `{interface}` otherwise than {PACKAGE} {CONTRACT} says: {reason}", path.display())]
+    #[error(
+        "check {}: it exports `{interface}` otherwise than {PACKAGE} {CONTRACT} says: {reason}",
+        path.display()
+    )]
     Signature {
         /// The file.
         path: PathBuf,
@@ -172,12 +231,38 @@ pub enum Error {
     Prepare(String),
 }
 
+// === impl Error ===
+
+impl Error {
+    /// Returns the step that failed: `find` in the manifest, `read`, `verify` that it is a whole component, `compile`,
+    /// `check` against the contract and the manifest, `link` with what the daemon offers, `start`; `prepare` is the daemon's
+    /// own.
+    pub fn step(&self) -> &'static str {
+        match self {
+            Self::Unknown(_) => "find",
+            Self::Read { .. } => "read",
+            Self::Empty { .. }
+            | Self::NotWasm { .. }
+            | Self::CoreModule { .. }
+            | Self::Truncated { .. } => "verify",
+            Self::Compile { .. } => "compile",
+            Self::Contract { .. }
+            | Self::Imports { .. }
+            | Self::Exports { .. }
+            | Self::Signature { .. } => "check",
+            Self::Link { .. } => "link",
+            Self::Start { .. } => "start",
+            Self::Prepare(_) => "prepare",
+        }
+    }
+}
+
 // === impl Plugin ===
 
 impl Plugin {
     /// Loads the component of the plugin `name`: reads and compiles it (on threads of its own, or out of the cache),
     /// compares its imports with what this daemon offers and its exports with what the manifest needs, and starts it once
-    /// for a try.
+    /// for a try. To be called on the runtime that executions run on.
     ///
     /// # Errors
     /// [`Error`], with the file and all that is wrong with its imports or its exports.
@@ -187,49 +272,84 @@ impl Plugin {
         operator: &Operator,
         name: &str,
     ) -> Result<Self, Error> {
+        Self::made(engine, cache, operator, name, Wasm::File).await
+    }
+
+    /// The same with bytes that have been read already, so that what was looked at is what is loaded. The file's name is
+    /// used in messages only.
+    ///
+    /// # Errors
+    /// As for [`Plugin::load`], but for [`Error::Read`].
+    pub async fn load_bytes(
+        engine: &Engine,
+        cache: &CodeCache,
+        operator: &Operator,
+        name: &str,
+        wasm: Vec<u8>,
+    ) -> Result<Self, Error> {
+        Self::made(engine, cache, operator, name, Wasm::Bytes(wasm)).await
+    }
+
+    async fn made(
+        engine: &Engine,
+        cache: &CodeCache,
+        operator: &Operator,
+        name: &str,
+        wasm: Wasm,
+    ) -> Result<Self, Error> {
         let (name, plugin) = operator
             .plugins
             .get_key_value(name)
             .ok_or_else(|| Error::Unknown(name.to_owned()))?;
         let path = &plugin.component;
         let begun = Instant::now();
-        let component = compiled(engine, cache, path).await?;
-        let linker =
-            imports::linker(engine.wasm()).map_err(|error| Error::Prepare(format!("{error:#}")))?;
-        check_imports(&component, &linker, path)?;
-        let link = |error| Error::Link {
-            path: path.clone(),
-            reason: chain(&error),
-        };
-        let pre = linker.instantiate_pre(&component).map_err(link)?;
-        let exports = Arc::new(find_exports(&pre, path)?);
-        let missing: Vec<_> = needs(operator, name)
-            .into_iter()
-            .filter(|need| !need.interface.within(&exports))
-            .collect();
-        if !missing.is_empty() {
-            return Err(Error::Exports {
-                path: path.clone(),
-                missing,
-            });
+        let ready = compiled(engine, cache, path, wasm).await?;
+        if let Some(reason) = &ready.unfit {
+            warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
-        let permits = Arc::new(Semaphore::new(
-            plugin.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS),
-        ));
-        let facts = Arc::new(Facts::of(operator, name, plugin));
-        let loaded = Loaded {
-            engine: engine.clone(),
-            facts,
-            pre,
-            exports,
-            permits,
-        };
+        let (pre, exports) = linked(&ready, operator, name, path)?;
+        let loaded = Loaded::new(ready, pre, exports, Facts::of(operator, name, plugin));
+        let loaded = loaded.kept(plugin.instances);
         loaded.try_start(path).await?;
-        info!(plugin = %name, component = %path.display(), took = ?begun.elapsed(), "loaded");
+        let Compiled { from_cache, .. } = loaded.compiled;
+        info!(plugin = %name, component = %path.display(), from_cache, took = ?begun.elapsed(), "loaded");
         Ok(Self {
             inner: Arc::new(loaded),
         })
     }
+}
+
+/// Compares a component with the daemon and with the manifest.
+fn linked(
+    ready: &Ready,
+    operator: &Operator,
+    name: &str,
+    path: &Path,
+) -> Result<(InstancePre<State>, Indices), Error> {
+    let Ready {
+        engine, component, ..
+    } = ready;
+    let linker =
+        imports::linker(engine.wasm()).map_err(|error| Error::Prepare(format!("{error:#}")))?;
+    check_imports(component, &linker, path)?;
+    let link = |error| Error::Link {
+        path: path.to_owned(),
+        reason: chain(&error),
+    };
+    let pre = linker.instantiate_pre(component).map_err(link)?;
+    let exports = find_exports(&pre, path)?;
+    let missing: Vec<_> = needs(operator, name)
+        .into_iter()
+        .filter(|need| !need.interface.within(&exports))
+        .collect();
+    if missing.is_empty() {
+        return Ok((pre, exports));
+    }
+    Err(Error::Exports {
+        path: path.to_owned(),
+        missing,
+        found: exports.names(),
+    })
 }
 
 impl Facts {
@@ -264,6 +384,38 @@ impl Facts {
 }
 
 impl Loaded {
+    /// Returns a component that has not been tried yet, without warm instances.
+    fn new(ready: Ready, pre: InstancePre<State>, exports: Indices, facts: Facts) -> Self {
+        let Ready {
+            engine,
+            digest,
+            compiled,
+            ..
+        } = ready;
+        let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            engine,
+            pre,
+            exports: Arc::new(exports),
+            permits: Arc::new(Semaphore::new(concurrency)),
+            shelf: None,
+            counters: Arc::new(Counters::default()),
+            facts: Arc::new(facts),
+            digest,
+            compiled,
+        }
+    }
+
+    /// Gives it a shelf if the manifest wants instances warm: with room for those of all runs, and of what they ask for on
+    /// the way.
+    fn kept(mut self, instances: Instances) -> Self {
+        if let Instances::Warm(bounds) = instances {
+            let room = self.facts.limits.concurrency.saturating_mul(2);
+            self.shelf = Some(Shelf::new(bounds, room, Handle::current()));
+        }
+        self
+    }
+
     /// Starts the component once and looks at the signatures of its exports, which no earlier step does.
     async fn try_start(&self, path: &Path) -> Result<(), Error> {
         let Self {
@@ -271,9 +423,10 @@ impl Loaded {
             facts,
             pre,
             exports,
+            counters,
             ..
         } = self;
-        let mut output = Output::new(Arc::clone(&facts.name), None, facts.limits.log);
+        let mut output = Output::new(Arc::clone(&facts.name), facts.limits.log);
         output.begin(Call::Start.name());
         let output = Arc::new(Mutex::new(output));
         let state = State::new(Arc::clone(facts), None, Arc::clone(&output));
@@ -281,7 +434,7 @@ impl Loaded {
         let _busy = engine.enter();
         let start = timeout_at(
             deadline,
-            Instance::start(pre, Arc::clone(exports), state, deadline),
+            Instance::start(pre, Arc::clone(exports), state, deadline, counters),
         )
         .await;
         let mut output = output.lock();
@@ -299,6 +452,7 @@ impl Loaded {
             path: path.to_owned(),
             source,
         })?;
+        counters.memory(instance.memory());
         instance
             .check()
             .map_err(|(interface, error)| Error::Signature {
@@ -398,6 +552,13 @@ fn listed(missing: &[Need]) -> String {
         .map(|need| format!("`{}` ({})", need.interface, need.field))
         .collect();
     lines.join(", ")
+}
+
+fn names(found: &[&str]) -> String {
+    match found {
+        [] => format!("nothing of {PACKAGE}"),
+        found => format!("`{}`", found.join("`, `")),
+    }
 }
 
 // === imports and exports ===
@@ -502,7 +663,7 @@ fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>) -> Vec<S
                 })
                 .collect()
         }
-        "wasi:http" | "wasi:sockets" => {
+        "wasi:http" => {
             vec![format!(
                 "`{name}`: components have no network; build without it, or stub it out"
             )]
@@ -579,48 +740,89 @@ fn chain(error: &wasmtime::Error) -> String {
 
 // === reading ===
 
-/// Returns the compiled component of a file. Reading and compiling happens on threads that end with it: they and what
-/// they have allocated would otherwise stay for ever.
-async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Component, Error> {
+/// Returns the compiled component. Reading and compiling happens on threads that end with it: they and what they have
+/// allocated would otherwise stay for ever.
+async fn compiled(
+    engine: &Engine,
+    cache: &CodeCache,
+    path: &Path,
+    wasm: Wasm,
+) -> Result<Ready, Error> {
     let pool = ThreadPoolBuilder::new()
         .num_threads(threads())
         .thread_name(|n| format!("compile-{n}"))
         .build();
     let pool = pool.map_err(|error| Error::Prepare(error.to_string()))?;
     let (tell, told) = oneshot::channel();
-    let (engine, cache, path) = (engine.wasm().clone(), cache.clone(), path.to_owned());
+    let (engine, cache, path) = (engine.clone(), cache.clone(), path.to_owned());
     pool.spawn(move || {
         // Nobody waits any more if this fails.
-        drop(tell.send(read(&engine, &cache, &path)));
+        drop(tell.send(ready(engine, &cache, &path, wasm)));
     });
     told.await
         .map_err(|_| Error::Prepare("the thread that compiles is gone".to_owned()))?
 }
 
-/// Reads a component: out of the cache, or compiled.
-fn read(engine: &wasmtime::Engine, cache: &CodeCache, path: &Path) -> Result<Component, Error> {
-    let wasm = fs::read(path).map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let path = path.to_owned();
-    match Sort::of(&wasm) {
-        Sort::NotWasm => return Err(Error::NotWasm { path }),
-        Sort::CoreModule => return Err(Error::CoreModule { path }),
-        Sort::Truncated => {
-            return Err(Error::Truncated {
-                path,
-                length: wasm.len(),
-            });
-        }
-        Sort::Component => {}
+/// Has a component compiled, or finds it in the cache; for the engine's pool, or if it does not fit there, for the engine
+/// beside it.
+fn ready(engine: Engine, cache: &CodeCache, path: &Path, wasm: Wasm) -> Result<Ready, Error> {
+    let wasm = wasm.bytes(path)?;
+    verify(&wasm, path)?;
+    let (digest, begun) = (digest(&wasm), Instant::now());
+    let mut code = cache.component(engine.wasm(), &wasm, &digest);
+    let reason = code.as_ref().err().filter(|error| unfit(error)).map(chain);
+    let mut engine = engine;
+    if reason.is_some() {
+        engine = engine
+            .apart()
+            .map_err(|error| Error::Prepare(error.to_string()))?;
+        code = cache.component(engine.wasm(), &wasm, &digest);
     }
-    cache
-        .component(engine, &wasm)
-        .map_err(|error| Error::Compile {
+    let Code { component, kept } = code.map_err(|error| Error::Compile {
+        path: path.to_owned(),
+        reason: chain(&error),
+    })?;
+    let compiled = Compiled {
+        took: begun.elapsed(),
+        from_cache: kept,
+    };
+    Ok(Ready {
+        engine,
+        component,
+        digest,
+        compiled,
+        unfit: reason,
+    })
+}
+
+impl Wasm {
+    fn bytes(self, path: &Path) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Bytes(wasm) => Ok(wasm),
+            Self::File => fs::read(path).map_err(|source| Error::Read {
+                path: path.to_owned(),
+                source,
+            }),
+        }
+    }
+}
+
+/// Looks at what a component begins with, and whether it is there to its end.
+fn verify(wasm: &[u8], path: &Path) -> Result<(), Error> {
+    let path = path.to_owned();
+    match Sort::of(wasm) {
+        Sort::Component => Ok(()),
+        Sort::Empty => Err(Error::Empty { path }),
+        Sort::NotWasm => Err(Error::NotWasm {
             path,
-            reason: chain(&error),
-        })
+            begin: wasm.iter().take(16).copied().collect(),
+        }),
+        Sort::CoreModule => Err(Error::CoreModule { path }),
+        Sort::Truncated => Err(Error::Truncated {
+            path,
+            length: wasm.len(),
+        }),
+    }
 }
 
 impl Sort {
@@ -628,8 +830,11 @@ impl Sort {
         const MAGIC: &[u8] = b"\0asm";
         // Version and layer: a component is layer 1.
         const MODULE: &[u8] = b"\x01\0\0\0";
+        if bytes.is_empty() {
+            return Self::Empty;
+        }
         if !bytes.starts_with(MAGIC) {
-            return if !bytes.is_empty() && MAGIC.starts_with(bytes) {
+            return if MAGIC.starts_with(bytes) {
                 Self::Truncated
             } else {
                 Self::NotWasm
@@ -681,7 +886,7 @@ mod tests {
         let component = |sections: &[u8]| [b"\0asm\x0d\0\x01\0", sections].concat();
         for (bytes, sort) in [
             (b"#!/bin/sh".to_vec(), Sort::NotWasm),
-            (Vec::new(), Sort::NotWasm),
+            (Vec::new(), Sort::Empty),
             (b"\0as".to_vec(), Sort::Truncated),
             (b"\0asm\x0d\0".to_vec(), Sort::Truncated),
             (b"\0asm\x01\0\0\0".to_vec(), Sort::CoreModule),

@@ -20,7 +20,7 @@ const LINE: usize = 8 << 10;
 /// Lines kept to find out what a component said before it trapped.
 const LAST: usize = 24;
 
-/// Where the output of one execution goes. The calls of an execution take turns, so there is one call at a time.
+/// Where the output of an instance goes. It has one call at a time, and belongs to one execution at a time.
 pub(super) struct Output {
     plugin: Arc<str>,
     controller: Arc<str>,
@@ -70,14 +70,12 @@ pub(super) enum Level {
 // === impl Output ===
 
 impl Output {
-    /// Returns the output of an execution; without a run, of the dry run that loads a plugin.
-    pub(super) fn new(plugin: Arc<str>, run: Option<&RunInfo>, budget: usize) -> Self {
+    /// Returns the output of an instance that nobody uses yet.
+    pub(super) fn new(plugin: Arc<str>, budget: usize) -> Self {
         Self {
             plugin,
-            controller: run
-                .map(|run| Arc::clone(&run.controller))
-                .unwrap_or_default(),
-            key: run.map(|run| run.primary.to_string()).unwrap_or_default(),
+            controller: Arc::default(),
+            key: String::new(),
             call: "",
             budget,
             left: budget,
@@ -86,6 +84,13 @@ impl Output {
             stderr: Vec::new(),
             last: VecDeque::new(),
         }
+    }
+
+    /// Begins an execution: from now on what is printed is its own. Nothing is left of the one before, because
+    /// [`Output::finish`] has written its begun lines.
+    pub(super) fn assign(&mut self, run: &RunInfo) {
+        self.controller = Arc::clone(&run.controller);
+        self.key = run.primary.to_string();
     }
 
     /// Begins a call, with a fresh budget.
@@ -104,13 +109,13 @@ impl Output {
                 self.printed(stream, &rest);
             }
         }
-        if self.dropped > 0 {
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
             let Self {
                 plugin,
                 controller,
                 key,
                 call,
-                dropped,
                 budget,
                 ..
             } = self;
@@ -320,7 +325,8 @@ mod tests {
             final_state_unknown: false,
         };
         tracing::subscriber::with_default(subscriber, || {
-            let mut output = Output::new("webpage".into(), Some(&run), budget);
+            let mut output = Output::new("webpage".into(), budget);
+            output.assign(&run);
             output.begin("reconcile");
             act(&mut output);
         });
@@ -432,7 +438,7 @@ mod tests {
             ("reconciling\n", None),
             ("", None),
         ] {
-            let mut output = Output::new("webpage".into(), None, 0);
+            let mut output = Output::new("webpage".into(), 0);
             output.print(Stream::Err, printed.as_bytes());
             assert_eq!(output.last_words().as_deref(), words, "{printed}");
             output.begin("desired");

@@ -10,20 +10,27 @@ use capstan_core::guest::{
     Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin,
     Guest as _, MatchQuestion, MatchResult, NextStep, PrimaryUpdate, RetryInfo,
 };
-use capstan_core::manifest::Limits;
+use capstan_core::manifest::{Instances, Limits};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tracing::subscriber::DefaultGuard;
 
 use crate::guests::sample;
 use crate::runs::{Script, operator, script};
 
 /// Loads the probe, which does what the spec of its primary says.
 async fn probe(limits: Limits) -> Plugin {
+    probe_as(limits, Instances::Fresh).await
+}
+
+/// Loads the probe with instances that are treated like that.
+pub async fn probe_as(limits: Limits, instances: Instances) -> Plugin {
     // Compiled once, by the first test.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let cache = CodeCache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled"));
     let engine = Engine::new(Pool::of([&limits])).unwrap();
-    let operator = operator(&sample("probe"), limits);
+    let mut operator = operator(&sample("probe"), limits);
+    operator.plugins.get_mut("guest").unwrap().instances = instances;
     let _turn = TURN.lock().await;
     Plugin::load(&engine, &cache, &operator, "guest")
         .await
@@ -39,7 +46,7 @@ fn primary(spec: &Value) -> String {
 }
 
 /// Reconciles with these steps, and returns what they saw.
-async fn seen(plugin: &Plugin, run: &Arc<Script>, steps: Value) -> Value {
+pub async fn seen(plugin: &Plugin, run: &Arc<Script>, steps: Value) -> Value {
     let primary = primary(&json!({ "reconcile": { "do": steps } }));
     let control = plugin
         .open(Arc::clone(run) as _)
@@ -479,13 +486,7 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
 
 #[tokio::test]
 async fn prints_reach_the_log_up_to_the_limit() {
-    let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
-    let writer = Arc::clone(&lines);
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || Lines(Arc::clone(&writer)))
-        .with_ansi(false)
-        .without_time();
-    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let (lines, _guard) = Lines::capture();
     let plugin = probe(Limits {
         log: 800,
         ..Limits::default()
@@ -493,7 +494,7 @@ async fn prints_reach_the_log_up_to_the_limit() {
     .await;
     let text = primary(&json!({ "reconcile": { "do": { "print": 1_000_000 } } }));
     plugin.open(script()).reconcile(&text).await.unwrap();
-    let text = String::from_utf8(lines.lock().clone()).unwrap();
+    let text = lines.text();
     let (prints, others): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| line.contains("xxx"));
     assert_eq!(prints.len(), 10);
@@ -510,7 +511,28 @@ async fn prints_reach_the_log_up_to_the_limit() {
     assert!(dropped[0].contains("dropped=999200"), "{}", dropped[0]);
 }
 
-struct Lines(Arc<Mutex<Vec<u8>>>);
+/// What is logged.
+#[derive(Clone, Default)]
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Takes what this thread logs, until the guard is dropped.
+    pub fn capture() -> (Self, DefaultGuard) {
+        let lines = Self::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .without_time();
+        let guard = tracing::subscriber::set_default(subscriber.finish());
+        (lines, guard)
+    }
+
+    /// Returns all of it.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

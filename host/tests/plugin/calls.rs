@@ -3,21 +3,21 @@ use std::time::Duration;
 
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
-use capstan::plugin::loader::CodeCache;
+use capstan::plugin::loader::{CodeCache, Error};
 use capstan_core::guest::{
     Cause, Failure, Guest as _, PrimaryUpdate, UpdateControl, WorkflowResult,
 };
-use capstan_core::manifest::Limits;
+use capstan_core::manifest::{Instances, Limits};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::guests::{Guest, RECONCILER};
-use crate::runs::{Script, operator, script, write};
+use crate::runs::{Script, operator, script};
 
 /// A reconciler with these functions, and `reconcile` that runs `body` and answers how often this instance was called,
 /// in `reschedule`.
-fn reconciler(functions: &str, body: &str) -> Vec<u8> {
+pub fn reconciler(functions: &str, body: &str) -> Vec<u8> {
     let text = format!(
         r#"{functions}
         (global $calls (mut i32) (i32.const 0))
@@ -47,20 +47,40 @@ fn reconciler(functions: &str, body: &str) -> Vec<u8> {
 }
 
 /// Runs `body` in the first call of an instance that is told to (its primary is not empty).
-const IF_TOLD: &str = "(if (local.get 1) (then (call $do)))";
+pub const IF_TOLD: &str = "(if (local.get 1) (then (call $do)))";
 
 async fn load(wasm: &[u8], limits: Limits) -> Plugin {
-    let dir = tempfile::tempdir().unwrap();
-    let operator = operator(&write(&dir, "guest", wasm), limits.clone());
-    let engine = Engine::new(Pool::of([&limits])).unwrap();
-    Plugin::load(&engine, &CodeCache::none(), &operator, "guest")
-        .await
-        .unwrap()
+    load_as(wasm, limits, Instances::Fresh).await
 }
 
-fn short() -> Limits {
+/// Loads a component whose instances are treated like that.
+pub async fn load_as(wasm: &[u8], limits: Limits, instances: Instances) -> Plugin {
+    let engine = Engine::new(Pool::of([&limits])).unwrap();
+    load_into(&engine, wasm, limits, instances).await.unwrap()
+}
+
+/// The same into an engine that is there already.
+pub async fn load_into(
+    engine: &Engine,
+    wasm: &[u8],
+    limits: Limits,
+    instances: Instances,
+) -> Result<Plugin, Error> {
+    let mut operator = operator("guest.wasm".as_ref(), limits);
+    operator.plugins.get_mut("guest").unwrap().instances = instances;
+    Plugin::load_bytes(
+        engine,
+        &CodeCache::none(),
+        &operator,
+        "guest",
+        wasm.to_owned(),
+    )
+    .await
+}
+
+pub fn short() -> Limits {
     Limits {
-        timeout: Duration::from_millis(60),
+        timeout: Duration::from_millis(250),
         ..Limits::default()
     }
 }
@@ -70,14 +90,14 @@ fn short() -> Limits {
     clippy::unnecessary_wraps,
     reason = "what calls answer is compared with it"
 )]
-fn nth(n: u64) -> Result<UpdateControl, Failure> {
+pub fn nth(n: u64) -> Result<UpdateControl, Failure> {
     Ok(UpdateControl {
         update: PrimaryUpdate::Nothing,
         reschedule: Some(Duration::from_millis(n)),
     })
 }
 
-fn failed<T>(cause: Cause, message: &str) -> Result<T, Failure> {
+pub fn failed<T>(cause: Cause, message: &str) -> Result<T, Failure> {
     Err(Failure {
         cause,
         message: message.to_owned(),
@@ -126,9 +146,9 @@ async fn what_the_component_returns_as_an_error_is_a_failure_and_keeps_the_insta
     assert_eq!(session.reconcile("").await, nth(2));
 }
 
-#[tokio::test]
-async fn a_failed_call_costs_the_instance_and_says_why() {
-    for (functions, expected) in [
+/// What a component does when it is told to, and the failure that follows.
+pub fn failures() -> Vec<(&'static str, Result<UpdateControl, Failure>)> {
+    vec![
         (
             "(func $probe::do unreachable) (func $do (call $probe::do))",
             failed(
@@ -168,7 +188,7 @@ async fn a_failed_call_costs_the_instance_and_says_why() {
             "(func $do (loop (br 0)))",
             failed(
                 Cause::Timeout,
-                "the component took longer than 60ms (limits.timeout)",
+                "the component took longer than 250ms (limits.timeout)",
             ),
         ),
         // The answer is a text outside of memory.
@@ -179,7 +199,12 @@ async fn a_failed_call_costs_the_instance_and_says_why() {
                 "the call could not be made, or its answer not be read: string pointer/length out of bounds of memory",
             ),
         ),
-    ] {
+    ]
+}
+
+#[tokio::test]
+async fn a_failed_call_costs_the_instance_and_says_why() {
+    for (functions, expected) in failures() {
         let plugin = load(&reconciler(functions, IF_TOLD), short()).await;
         let session = plugin.open(script());
         assert_eq!(session.reconcile("").await, nth(1));
@@ -206,12 +231,12 @@ async fn ends_in_time(plugin: &Plugin, run: Arc<Script>) {
         answer,
         failed(
             Cause::Timeout,
-            "the component took longer than 60ms (limits.timeout)"
+            "the component took longer than 250ms (limits.timeout)"
         )
     );
     let took = begun.elapsed();
     assert!(
-        took >= Duration::from_millis(60) && took < Duration::from_secs(1),
+        took >= short().timeout && took < Duration::from_secs(2),
         "{took:?}"
     );
 }
@@ -236,7 +261,7 @@ async fn a_call_that_computes_for_ever_lets_others_run_and_ends_in_time() {
 }
 
 /// Asks for the managed workflow.
-const WORKFLOW: &str = r#"(import "capstan:operator/workflow@0.1.0" "reconcile" (func $workflow (param i32 i32 i32 i32)))
+pub const WORKFLOW: &str = r#"(import "capstan:operator/workflow@0.1.0" "reconcile" (func $workflow (param i32 i32 i32 i32)))
     (func $do (call $workflow (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 2048)))
     (func (export "capstan:operator/dependent@0.1.0#desired") (param i32 i32 i32 i32) (result i32) i32.const 3072)"#;
 

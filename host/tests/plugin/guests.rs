@@ -18,6 +18,34 @@ pub struct Guest<'a> {
 /// The world of a component that exports the reconciler.
 pub const RECONCILER: &str = "export capstan:operator/reconciler@0.1.0;";
 
+/// Of WASI what components for tests need.
+const WASI: [(&str, &str); 3] = [
+    (
+        "http.wit",
+        "package wasi:http@0.2.0; interface types { ask: func(); }",
+    ),
+    (
+        "io.wit",
+        "package wasi:io@0.2.0;
+        interface error { resource error; }
+        interface streams {
+            use error.{error};
+            variant stream-error { last-operation-failed(error), closed }
+            resource output-stream {
+                blocking-write-and-flush: func(contents: list<u8>) -> result<_, stream-error>;
+            }
+        }",
+    ),
+    (
+        "cli.wit",
+        "package wasi:cli@0.2.0;
+        interface stdout {
+            use wasi:io/streams@0.2.0.{output-stream};
+            get-stdout: func() -> output-stream;
+        }",
+    ),
+];
+
 impl Default for Guest<'_> {
     /// A reconciler that answers "nothing to do".
     fn default() -> Self {
@@ -64,8 +92,9 @@ impl Guest<'_> {
         let mut resolve = Resolve::default();
         let contract = (self.contract)(contract());
         resolve.push_str("contract.wit", &contract).unwrap();
-        let wasi = "package wasi:http@0.2.0; interface types { ask: func(); }";
-        resolve.push_str("http.wit", wasi).unwrap();
+        for (name, wasi) in WASI {
+            resolve.push_str(name, wasi).unwrap();
+        }
         let world = format!("package test:guest; world guest {{ {} }}", self.world);
         let package = resolve.push_str("world.wit", &world).unwrap();
         let world = resolve.select_world(&[package], None).unwrap();

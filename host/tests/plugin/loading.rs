@@ -1,6 +1,7 @@
 use std::error::Error as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
@@ -8,6 +9,7 @@ use capstan::plugin::loader::{CodeCache, Error, Interface, Need, compile_into, n
 use capstan_core::guest::{Exports, Guest as _};
 use capstan_core::manifest::{Condition, Limits, Manage, Matching};
 
+use crate::asks::Lines;
 use crate::guests::{Guest, RECONCILER};
 use crate::runs::{gvk, operator, read_only, write};
 
@@ -26,12 +28,17 @@ async fn refusal(wasm: &[u8]) -> String {
     let Err(error) = load(wasm).await else {
         panic!("it was loaded")
     };
+    refused(&error)
+}
+
+fn refused(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();
     }
+    assert!(text.starts_with(error.step()), "{}: {text}", error.step());
     let start = text.find("/guest.wasm").unwrap();
     let dir = text[..start].rfind(' ').map_or(0, |at| at + 1);
     format!("{}{}", &text[..dir], &text[start + 1..])
@@ -45,14 +52,17 @@ async fn what_is_no_component_is_refused() {
     garbage[8] = 0x7f;
     let cut = &whole[..whole.len() - 3];
     let cut_off = |length: usize| {
-        format!("guest.wasm is cut off: it ends within a section, after {length} bytes")
+        format!(
+            "verify guest.wasm: it is cut off: it ends within a section, after {length} bytes; copy it again, whole"
+        )
     };
+    let other = r#"verify guest.wasm: it is not WebAssembly, because it begins with "apiVersion: v1\nk"; it should be a component, which begins with "\0asm""#;
     for (wasm, expected) in [
-        (&b"apiVersion: v1"[..], "guest.wasm is not WebAssembly".to_owned()),
-        (b"", "guest.wasm is not WebAssembly".to_owned()),
+        (&b"apiVersion: v1\nkind: Operator"[..], other.to_owned()),
+        (b"", "verify guest.wasm: it is empty; it should be a WebAssembly component".to_owned()),
         (
             &module,
-            "guest.wasm is a core module, not a component: build it for wasm32-wasip2, or wrap it with `wasm-tools component new`"
+            "verify guest.wasm: it is a core module, not a component: build it for wasm32-wasip2, or wrap it with `wasm-tools component new`"
                 .to_owned(),
         ),
         (&whole[..6], cut_off(6)),
@@ -63,7 +73,8 @@ async fn what_is_no_component_is_refused() {
     }
     let text = refusal(&garbage).await;
     assert!(
-        text.starts_with("compile guest.wasm: ") && text.contains("offset 0xa"),
+        text.starts_with("compile guest.wasm: it is not a valid component: ")
+            && text.contains("offset 0xa"),
         "{text}"
     );
 }
@@ -75,12 +86,19 @@ async fn a_file_that_is_not_there_is_named() {
         .await
         .err()
         .unwrap();
-    assert_eq!(error.to_string(), "read component /nowhere/guest.wasm");
+    assert_eq!(
+        refused(&error),
+        "read component guest.wasm: No such file or directory (os error 2)"
+    );
     let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "other")
         .await
         .err()
         .unwrap();
-    assert_eq!(error.to_string(), "the manifest has no plugin \"other\"");
+    assert_eq!(error.step(), "find");
+    assert_eq!(
+        error.to_string(),
+        "find plugin \"other\": the manifest has none of that name under spec.plugins"
+    );
 }
 
 /// Returns a reconciler for another version of the contract, which asks one function of an import.
@@ -122,7 +140,7 @@ async fn another_contract_is_refused_and_a_later_one_by_what_it_uses() {
     let refused = refusal(&of_version("0.2.0", "context", "next-imminent", &as_is)).await;
     assert_eq!(
         refused,
-        "guest.wasm was built for capstan:operator 0.2.0, this daemon offers 0.1.0"
+        "check guest.wasm: it was built for capstan:operator 0.2.0, this daemon offers 0.1.0; build it with an SDK for 0.1.0"
     );
     let later = load(&of_version("0.1.7", "context", "next-imminent", &as_is))
         .await
@@ -131,12 +149,12 @@ async fn another_contract_is_refused_and_a_later_one_by_what_it_uses() {
     let refused = refusal(&of_version("0.1.7", "context", "tenant", &function)).await;
     assert_eq!(
         refused,
-        "guest.wasm imports what this daemon does not offer: `context.tenant` of capstan:operator 0.1.7, which has more than 0.1.0"
+        "check guest.wasm: it imports what this daemon does not offer: `context.tenant` of capstan:operator 0.1.7, which has more than 0.1.0"
     );
     let refused = refusal(&of_version("0.1.7", "tracing", "enabled", &interface)).await;
     assert_eq!(
         refused,
-        "guest.wasm imports what this daemon does not offer: the interface `tracing` of capstan:operator 0.1.7, which has more \
+        "check guest.wasm: it imports what this daemon does not offer: the interface `tracing` of capstan:operator 0.1.7, which has more \
          than 0.1.0"
     );
 }
@@ -152,7 +170,7 @@ async fn an_import_with_another_signature_is_refused() {
     let text = refusal(&of_version("0.1.0", "context", "next-imminent", &changed)).await;
     assert_eq!(
         text,
-        "guest.wasm does not fit this daemon: component imports instance `capstan:operator/context@0.1.0`, but a matching \
+        "link guest.wasm: it does not fit this daemon: component imports instance `capstan:operator/context@0.1.0`, but a matching \
          implementation was not found in the linker: instance export `next-imminent` has the wrong type: type mismatch with \
          results: expected `bool` found `u32`"
     );
@@ -173,7 +191,7 @@ async fn there_is_no_network() {
     .build();
     assert_eq!(
         refusal(&wasm).await,
-        "guest.wasm imports what this daemon does not offer: `wasi:http/types@0.2.0`: components have no network; build without \
+        "check guest.wasm: it imports what this daemon does not offer: `wasi:http/types@0.2.0`: components have no network; build without \
          it, or stub it out"
     );
 }
@@ -198,7 +216,7 @@ async fn an_export_with_another_signature_is_refused() {
     .await;
     assert_eq!(
         text,
-        "guest.wasm exports `reconciler` otherwise than capstan:operator 0.1.0 says: failed to convert function to given type: \
+        "check guest.wasm: it exports `reconciler` otherwise than capstan:operator 0.1.0 says: failed to convert function to given type: \
          type mismatch with parameters: expected `string` found `u32`"
     );
     let contract = |text: String| text.replace("match: func(name: string, ", "match: func(");
@@ -215,7 +233,7 @@ async fn an_export_with_another_signature_is_refused() {
     .await;
     assert_eq!(
         text,
-        "guest.wasm exports `matcher` otherwise than capstan:operator 0.1.0 says: failed to convert function to given type: type \
+        "check guest.wasm: it exports `matcher` otherwise than capstan:operator 0.1.0 says: failed to convert function to given type: type \
          mismatch with parameters: expected 4-tuple, found 3-tuple"
     );
 }
@@ -277,10 +295,10 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
         .to_string();
     assert_eq!(
         error.replace(&format!("{}/", dir.path().display()), ""),
-        "guest.wasm lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `dependent` \
+        "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `dependent` \
          (spec.controllers.web.workflow.dependents.configmap), `matcher` \
          (spec.controllers.web.workflow.dependents.configmap.match.export), `condition` \
-         (spec.controllers.web.workflow.dependents.configmap.readyPostcondition.export)"
+         (spec.controllers.web.workflow.dependents.configmap.readyPostcondition.export); it exports `cleaner`"
     );
 }
 
@@ -319,6 +337,101 @@ async fn a_component_that_needs_more_memory_than_it_may_have_is_refused() {
     assert_eq!(
         error.source().unwrap().to_string(),
         "the component wanted more than 32Ki of memory (limits.memory)"
+    );
+}
+
+#[tokio::test]
+async fn a_component_without_any_export_of_the_contract_is_told_so() {
+    let wasm = Guest {
+        world: "",
+        text: "",
+        ..Guest::default()
+    };
+    assert_eq!(
+        refusal(&wasm.build()).await,
+        "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin); it exports \
+         nothing of capstan:operator"
+    );
+}
+
+#[tokio::test]
+async fn what_was_read_already_is_loaded_without_the_file() {
+    let wasm = Guest::default().build();
+    let operator = operator("/nowhere/guest.wasm".as_ref(), Limits::default());
+    let load = async |wasm| {
+        Plugin::load_bytes(&engine(), &CodeCache::none(), &operator, "guest", wasm).await
+    };
+    let plugin = load(wasm.clone()).await.unwrap();
+    assert_eq!(plugin.exports(), PLAIN);
+    let digest = ring::digest::digest(&ring::digest::SHA256, &wasm);
+    let bytes = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    assert_eq!(plugin.digest(), bytes.collect::<String>());
+    let error = load(b"\0asm\x0d\0".to_vec()).await.err().unwrap();
+    assert_eq!(
+        refused(&error),
+        "verify guest.wasm: it is cut off: it ends within a section, after 6 bytes; copy it again, whole"
+    );
+}
+
+// === what instances are made of ===
+
+/// A reconciler with so many tables more than it needs, each with so many elements.
+fn with_tables(count: usize, elements: usize) -> Vec<u8> {
+    let table = format!("(table {elements} funcref)\n");
+    let text = format!("{}\n{}", table.repeat(count), Guest::default().text);
+    Guest {
+        text: &text,
+        ..Guest::default()
+    }
+    .build()
+}
+
+async fn reconciles(plugin: &Plugin) -> bool {
+    let session = plugin.open(crate::runs::script());
+    session.reconcile("{}").await.is_ok()
+}
+
+#[tokio::test]
+async fn a_component_as_large_as_the_largest_runs_in_the_pool() {
+    // As many tables as there are for an instance, and as many elements.
+    let plugin = load(&with_tables(8, 12_500)).await.unwrap();
+    assert!(reconciles(&plugin).await);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_the_pool_runs_beside_it_and_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let code = dir.path().join("code");
+    for cache in [
+        CodeCache::none(),
+        CodeCache::at(&code),
+        CodeCache::at(&code),
+    ] {
+        let (lines, _guard) = Lines::capture();
+        let operator = operator(&write(&dir, "guest", &with_tables(9, 1)), Limits::default());
+        let engine = engine();
+        // Twice: the engine beside it is made once.
+        let load = || Plugin::load(&engine, &cache, &operator, "guest");
+        let plugins = [load().await.unwrap(), load().await.unwrap()];
+        for plugin in &plugins {
+            assert!(reconciles(plugin).await);
+        }
+        let reason = "defined tables count of 9 exceeds the per-instance limit of 8";
+        assert_eq!(lines.text().matches(reason).count(), 2, "{}", lines.text());
+    }
+    assert_eq!(entries(&code).len(), 1);
+}
+
+#[tokio::test]
+async fn what_no_instance_may_have_is_refused_with_its_bound() {
+    assert_eq!(
+        refusal(&with_tables(1, 100_001)).await,
+        "start guest.wasm: the component wanted tables of more than 100000 elements"
+    );
+    let text = refusal(&with_tables(65, 1)).await;
+    assert!(
+        text.starts_with("start guest.wasm: ") && text.ends_with("table count too high at 65"),
+        "{text}"
     );
 }
 
@@ -399,6 +512,25 @@ async fn compiled_code_is_kept_and_used_again() {
             ..PLAIN
         }
     );
+}
+
+#[tokio::test]
+async fn a_plugin_says_where_its_code_came_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = CodeCache::at(&dir.path().join("code"));
+    let operator = operator(
+        &write(&dir, "guest", &Guest::default().build()),
+        Limits::default(),
+    );
+    let mut from_cache = Vec::new();
+    for _ in 0..2 {
+        let plugin = Plugin::load(&engine(), &cache, &operator, "guest")
+            .await
+            .unwrap();
+        assert!(plugin.compiled().took > Duration::ZERO);
+        from_cache.push(plugin.compiled().from_cache);
+    }
+    assert_eq!(from_cache, [false, true]);
 }
 
 #[tokio::test]

@@ -23,9 +23,11 @@ pub type OnWorkflow = Box<
     dyn Fn(WorkflowCall) -> BoxFuture<'static, Result<WorkflowResult, CallError>> + Send + Sync,
 >;
 
-/// A run of the controller `web` for the primary `default/page`.
+/// A run of the controller `web`.
 #[derive(Default)]
 pub struct Script {
+    /// The primary's name in the namespace `default`; none: `page`.
+    pub page: Option<&'static str>,
     /// What was asked, one line each.
     pub asked: Mutex<Vec<String>>,
     /// Values kept, whatever their lifetime.
@@ -65,7 +67,7 @@ impl Run for Script {
     fn info(&self) -> RunInfo {
         RunInfo {
             controller: "web".into(),
-            primary: ObjectRef::namespaced("default", "page"),
+            primary: ObjectRef::namespaced("default", self.page.unwrap_or("page")),
             retry: Some(RetryInfo {
                 attempt: 2,
                 last: true,

@@ -137,6 +137,8 @@ pub(crate) enum Deed {
     Recurse,
     /// Spins for so many milliseconds.
     BusyMs(u32),
+    /// Tries to reach this address, and everything else that a network is for.
+    Connect(String),
     /// Prints so many bytes, in lines of 80.
     Print(usize),
     /// Prints a text as it is.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io::Write as _;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 
 use capstan_guest::cache::{self, Query};
 use capstan_guest::operations::{self, Options, Removal};
@@ -55,6 +56,7 @@ fn perform(deed: &Deed, keep: &Keep, probe: &Probe) -> Result<Seen> {
         Deed::BusyMs(ms) => return Ok(spin(*ms)),
         Deed::Print(bytes) => return print(&lines(*bytes)),
         Deed::PrintText(text) => return print(text),
+        Deed::Connect(address) => ("connect", connect(address)),
         Deed::Trap => trap(),
         Deed::Loop => forever(),
         Deed::Allocate => hoard(),
@@ -100,6 +102,20 @@ fn spin(ms: u32) -> Seen {
     let until = system::now_ms() + f64::from(ms);
     while system::now_ms() < until {}
     Seen::new()
+}
+
+/// Returns what became of each attempt: `open`, or the error.
+fn connect(address: &str) -> Value {
+    let told = |outcome: std::io::Result<()>| {
+        outcome.map_or_else(|error| error.kind().to_string(), |()| "open".to_owned())
+    };
+    let anywhere = "0.0.0.0:0";
+    json!({
+        "tcp": told(TcpStream::connect(address).map(drop)),
+        "listen": told(TcpListener::bind(anywhere).map(drop)),
+        "udp": told(UdpSocket::bind(anywhere).and_then(|socket| socket.send_to(b"x", address)).map(drop)),
+        "lookup": told("localhost:80".to_socket_addrs().map(drop)),
+    })
 }
 
 /// Returns so many bytes in lines of 80.

@@ -1,0 +1,203 @@
+//! Warm instances between executions: waits for those that nobody has used for a while, and drops them.
+//!
+//! An idle daemon must not wake up, so there is a timer only while something waits: it is armed when an instance is put on an
+//! empty shelf, goes off when the one that has waited longest is over its time, and ends when nothing is left.
+
+use std::sync::{Arc, Weak};
+
+use capstan_core::manifest::Warm;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+
+mod state;
+
+use state::State;
+pub(super) use state::Wear;
+
+/// The warm instances of a plugin's version. Dropped with all that is on it.
+pub(super) struct Shelf<T: Send + 'static> {
+    inner: Arc<Mutex<Inner<T>>>,
+    /// Where the timer runs: executions end anywhere.
+    runtime: Handle,
+}
+
+struct Inner<T> {
+    state: State<T>,
+    /// While there is one.
+    timer: Option<AbortHandle>,
+}
+
+// === impl Shelf ===
+
+impl<T: Send + 'static> Shelf<T> {
+    /// Returns an empty shelf for so many instances. Its timer runs on this runtime.
+    pub(super) fn new(bounds: Warm, room: usize, runtime: Handle) -> Self {
+        let state = State::new(bounds, room);
+        let inner = Arc::new(Mutex::new(Inner { state, timer: None }));
+        Self { inner, runtime }
+    }
+
+    /// Takes an instance; none if none waits. From now on it is the caller's alone.
+    pub(super) fn take(&self) -> Option<T> {
+        let mut inner = self.inner.lock();
+        let expired = inner.state.expire(Instant::now());
+        let taken = inner.state.take();
+        drop(inner);
+        // Giving memory back takes its time: not under the lock.
+        drop(expired);
+        taken
+    }
+
+    /// Puts an instance back, or drops it if it is not to be used again.
+    pub(super) fn put(&self, instance: T, wear: Wear) {
+        let now = Instant::now();
+        let mut inner = self.inner.lock();
+        let refused = inner.state.put(instance, wear, now);
+        if let (None, Some(at)) = (&inner.timer, inner.state.next()) {
+            let timer = tidy(Arc::downgrade(&self.inner), at);
+            inner.timer = Some(self.runtime.spawn(timer).abort_handle());
+        }
+        drop(inner);
+        drop(refused);
+    }
+
+    /// Drops all, and keeps none from now on.
+    pub(super) fn close(&self) {
+        let mut inner = self.inner.lock();
+        let closed = inner.state.close();
+        let timer = inner.timer.take();
+        drop(inner);
+        drop(closed);
+        if let Some(timer) = timer {
+            timer.abort();
+        }
+    }
+
+    /// Returns how many wait.
+    pub(super) fn len(&self) -> usize {
+        self.inner.lock().state.len()
+    }
+}
+
+impl<T: Send + 'static> Drop for Shelf<T> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Drops what has waited for too long, until nothing waits.
+async fn tidy<T>(inner: Weak<Mutex<Inner<T>>>, mut at: Instant) {
+    loop {
+        sleep_until(at).await;
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        let (expired, next) = inner.lock().tidied(Instant::now());
+        drop(expired);
+        match next {
+            Some(next) => at = next,
+            None => return,
+        }
+    }
+}
+
+// === impl Inner ===
+
+impl<T> Inner<T> {
+    /// Returns what has waited for too long, and when to look again. If that is never, there is no timer any more.
+    fn tidied(&mut self, now: Instant) -> (Vec<T>, Option<Instant>) {
+        let expired = self.state.expire(now);
+        let next = self.state.next();
+        if next.is_none() {
+            self.timer = None;
+        }
+        (expired, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot::{self, Receiver, Sender};
+
+    use super::*;
+
+    const NEW: Wear = Wear { runs: 1, memory: 0 };
+
+    /// What takes the place of an instance; the receiver hears when it is dropped.
+    type Instance = Sender<()>;
+
+    fn instance() -> (Instance, Receiver<()>) {
+        oneshot::channel()
+    }
+
+    fn dropped(receiver: &mut Receiver<()>) -> bool {
+        receiver.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+    }
+
+    fn shelf() -> Shelf<Instance> {
+        let bounds = Warm {
+            idle: Duration::from_mins(5),
+            ..Warm::within(0)
+        };
+        Shelf::new(bounds, 2, Handle::current())
+    }
+
+    /// Returns how many timers there are.
+    fn timers() -> usize {
+        Handle::current().metrics().num_alive_tasks()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_instance_that_nobody_uses_is_dropped_in_time_by_one_timer() {
+        let (shelf, begin) = (shelf(), Instant::now());
+        let ((one, first), (other, second)) = (instance(), instance());
+        assert_eq!(timers(), 0);
+        shelf.put(one, NEW);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        shelf.put(other, NEW);
+        assert_eq!(timers(), 1);
+        let mut times = Vec::new();
+        for receiver in [first, second] {
+            assert!(receiver.await.is_err());
+            times.push(begin.elapsed().as_secs());
+        }
+        assert_eq!(times, [300, 310]);
+        assert_eq!(timers(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_instance_that_is_over_its_time_is_never_taken() {
+        let (shelf, (one, mut receiver)) = (shelf(), instance());
+        shelf.put(one, NEW);
+        // The timer has not had its turn yet.
+        tokio::time::advance(Duration::from_mins(5)).await;
+        assert!(shelf.take().is_none());
+        assert!(dropped(&mut receiver));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_taken_is_the_takers_and_the_timer_ends_without_it() {
+        let (shelf, (one, mut receiver)) = (shelf(), instance());
+        shelf.put(one, NEW);
+        let taken = shelf.take().unwrap();
+        assert_eq!(shelf.len(), 0);
+        tokio::time::sleep(Duration::from_secs(301)).await;
+        assert_eq!((timers(), dropped(&mut receiver)), (0, false));
+        shelf.put(taken, NEW);
+        assert_eq!((timers(), dropped(&mut receiver)), (1, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shelf_goes_with_what_is_on_it_and_its_timer() {
+        let (shelf, (one, mut receiver)) = (shelf(), instance());
+        shelf.put(one, NEW);
+        drop(shelf);
+        assert!(dropped(&mut receiver));
+        tokio::task::yield_now().await;
+        assert_eq!(timers(), 0);
+    }
+}
