@@ -13,12 +13,16 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::fleet::board::Report;
+
 /// What the pages show. The functions are called at each request.
 pub struct Pages {
     /// Lists what is not ready yet, by name and reason; empty = ready.
     pub unready: Box<dyn Fn() -> Vec<Unready> + Send + Sync>,
     /// Returns the state of controllers, queues and informers.
     pub controllers: Box<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// Returns the state of plugins and manifests.
+    pub plugins: Box<dyn Fn() -> Report + Send + Sync>,
     /// The metrics.
     pub registry: Registry,
 }
@@ -54,6 +58,7 @@ impl Server {
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .route("/debug/controllers", get(controllers))
+            .route("/debug/plugins", get(plugins))
             .with_state(Arc::new(pages));
         Self { listener, router }
     }
@@ -107,6 +112,10 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
+}
+
+async fn plugins(State(pages): State<Arc<Pages>>) -> Json<Report> {
+    Json((pages.plugins)())
 }
 
 async fn controllers(State(pages): State<Arc<Pages>>) -> Json<serde_json::Value> {

@@ -18,6 +18,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 Examples:
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
   capstan run -m operators/                run all operators of a folder
+  capstan plugins                          how are the plugins of a running daemon?
+  capstan rbac -m webpage.yaml             which rights in the cluster does it need?
   capstan schema > capstan.schema.json     completion and checks in your editor
 
 Exit status: 0 success, 1 something is wrong (the message says what), 2 wrong usage, 130 aborted by a second signal.
@@ -35,6 +37,10 @@ pub enum Command {
     Run(Run),
     /// Check manifests and components without a cluster.
     Check(Check),
+    /// Ask a running daemon how its plugins are: version, state, what they use.
+    Plugins(Plugins),
+    /// Print the roles that the daemon needs for manifests: all that they permit, and nothing else.
+    Rbac(Rbac),
     /// Print the JSON schema of the manifest, for editors.
     #[command(after_help = "\
 Examples:
@@ -74,8 +80,9 @@ Examples:
   capstan run -m operators/ --listen 0.0.0.0:8080 --log-format json
   KUBECONFIG=~/.kube/dev RUST_LOG=debug capstan run -m webpage.yaml
 
-The first SIGINT or SIGTERM lets runs under way finish (--drain); the second aborts.
-Served on --listen: /livez, /readyz, /metrics, /debug/controllers.")]
+Changed manifests and components are taken while it runs; what can't be used is told, and the last good version goes on.
+SIGHUP has everything looked at once more. The first SIGINT or SIGTERM lets runs under way finish (--drain); the second
+aborts. Served on --listen: /livez, /readyz, /metrics, /debug/controllers, /debug/plugins.")]
 pub struct Run {
     /// The manifests and the code cache.
     #[command(flatten)]
@@ -117,6 +124,78 @@ pub struct Check {
     pub output: Output,
 }
 
+/// `capstan plugins`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  capstan plugins
+  capstan plugins --address localhost:9090 -o json
+  kubectl -n capstan-system exec deploy/capstan -- /capstan plugins
+
+Exit status: 0 all that the manifests say is in force, 1 it is not, or no daemon answers.")]
+pub struct Plugins {
+    /// Where the daemon serves its pages (its --listen).
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        env = "CAPSTAN_ADDRESS"
+    )]
+    pub address: String,
+    /// How to print the answer.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+/// `capstan rbac`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  capstan rbac -m webpage.yaml --namespace capstan | kubectl apply -f -
+  capstan rbac -m operators/ --plural Gateway.example.com=gateways --cluster-scoped Tenant.example.com
+
+No cluster is asked: plurals are guessed as kubectl guesses them, and kinds of others are taken to live in namespaces. Kinds are
+named Kind.group, or Kind in the core group.")]
+pub struct Rbac {
+    /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
+    #[arg(
+        short,
+        long = "manifest",
+        value_name = "PATH",
+        required = true,
+        value_delimiter = ','
+    )]
+    pub manifests: Vec<PathBuf>,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
+    pub output: Documents,
+    /// The namespace of the daemon and its service account: `own` in manifests.
+    #[arg(
+        short,
+        long,
+        alias = "release-namespace",
+        value_name = "NAME",
+        default_value = "default"
+    )]
+    pub namespace: String,
+    /// The daemon's service account.
+    #[arg(long, value_name = "NAME", default_value = "capstan")]
+    pub service_account: String,
+    /// The name of roles and bindings.
+    #[arg(long, value_name = "NAME", default_value = "capstan")]
+    pub name: String,
+    /// A plural that can't be guessed; may be given several times.
+    #[arg(long = "plural", value_name = "KIND=NAME", value_parser = pair)]
+    pub plurals: Vec<(String, String)>,
+    /// A kind that lives in no namespace; those of Kubernetes itself are known. May be given several times.
+    #[arg(long, value_name = "KIND")]
+    pub cluster_scoped: Vec<String>,
+    /// A subresource that components write with the verbs that `capabilities.kubernetes` has for the kind; may be given
+    /// several times.
+    #[arg(long = "subresource", value_name = "KIND=NAME", value_parser = pair)]
+    pub subresources: Vec<(String, String)>,
+}
+
 /// Where operators come from.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
@@ -155,6 +234,24 @@ pub enum Output {
     Json,
     /// As YAML.
     Yaml,
+}
+
+/// How Kubernetes objects are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Documents {
+    /// As YAML documents.
+    Yaml,
+    /// As a JSON object of kind `List`.
+    Json,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((kind, name)) if !kind.is_empty() && !name.is_empty() => {
+            Ok((kind.to_owned(), name.to_owned()))
+        }
+        Some(_) | None => Err("expected KIND=NAME, such as Pod=pods".to_owned()),
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -61,6 +61,16 @@ impl ApiServer {
         }
     }
 
+    /// Keeps the shares of one more field manager from now on. Says whether it is new: then what is cached lacks them.
+    pub fn keep_shares_of(&self, manager: &str) -> bool {
+        let mut managers = self.managers.write();
+        let new = !managers.contains(manager);
+        if new {
+            *managers = managers.with(manager);
+        }
+        new
+    }
+
     /// Returns the field managers whose shares are kept.
     pub fn managers(&self) -> Managers {
         self.managers.read().clone()

@@ -1,19 +1,24 @@
-//! Brings one controller up and runs it: waits for its kinds and caches, then lets its queue loose.
+//! Brings one controller up and keeps it what the manifest says: waits for its kinds and caches, lets its queue loose, and takes changes while it runs.
+//!
+//! A change that leaves alone what is watched is put in place at once: the next run sees it, and nothing else notices. For
+//! any other, what is needed is made ready first; then the runs under way end, and the queue goes on with the new sources.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::{Cluster, Error, Reason};
 use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::Guest;
-use capstan_core::manifest;
+use capstan_core::manifest::{self, OnSwap};
 use capstan_core::object::Gvk;
 use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
-use parking_lot::Mutex;
+use capstan_core::rollout::{Shape, Step};
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -22,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Unready;
 use crate::client::recorder::Recorder;
 use crate::client::{ApiServer, Kind};
-use crate::informer::pool::Pool;
+use crate::informer::pool::{Membership, Pool};
 use crate::informer::{State, Subscriber};
 use crate::metrics::{ControllerRuns, Metrics};
 
@@ -64,12 +69,25 @@ pub struct Declared {
     pub guest: Arc<dyn Guest>,
 }
 
-/// A controller, to whoever watches it.
+/// A controller, to whoever watches it or changes it.
 pub struct Handle {
     name: Arc<str>,
     queue: Queue,
     memory: Arc<Memory>,
+    metrics: ControllerRuns,
     phase: Mutex<Phase>,
+    bounds: watch::Sender<Bounds>,
+    /// What it should be.
+    wanted: watch::Sender<Arc<Declared>>,
+    /// What it is; none until it is up. Whoever changes `wanted` or this holds this lock.
+    in_force: RwLock<Option<InForce>>,
+}
+
+/// What a controller is.
+#[derive(Clone)]
+struct InForce {
+    declared: Arc<Declared>,
+    controller: Arc<Controller>,
 }
 
 /// How far a controller has come.
@@ -81,6 +99,8 @@ enum Phase {
     Filling,
     /// Runs.
     Running,
+    /// Runs as before, and waits for what it needs to become another.
+    Changing(String),
     /// Has stopped.
     Stopped,
     /// Can't run, for this reason.
@@ -90,29 +110,128 @@ enum Phase {
 /// The kinds that a controller needs, as discovery knows them.
 type Kinds = BTreeMap<Gvk, Kind>;
 
+/// All that a controller needs to run.
+struct Prepared {
+    declared: Arc<Declared>,
+    plan: Plan,
+    finalizer: Arc<str>,
+    /// How its informers were entered.
+    entry: Entry,
+    /// Keeps the informers going.
+    memberships: Vec<Membership>,
+}
+
+/// How informers are entered while a controller is prepared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// To be told of what they see.
+    Join,
+    /// To keep them going only: others are told, until these end.
+    Keep,
+}
+
+/// The task of a controller.
+struct Task<'a> {
+    handle: &'a Handle,
+    neighbours: &'a Neighbours,
+    wanted: watch::Receiver<Arc<Declared>>,
+}
+
 impl Declared {
     /// Whether something needs cleanup before a primary goes (`DI-2`).
     fn needs_finalizer(&self) -> bool {
         let mut dependents = self.spec.workflow.dependents.values();
         dependents.any(manifest::Dependent::deletable) || self.guest.exports().cleaner
     }
-}
 
-impl Handle {
-    /// Returns the handle of a controller that is about to start.
-    pub fn new(spec: &manifest::Controller) -> Self {
-        let policy = Policy {
+    fn shape(&self) -> Shape<'_> {
+        Shape {
+            spec: &self.spec,
+            finalizer: self.needs_finalizer(),
+        }
+    }
+
+    /// Checks its workflows once more.
+    ///
+    /// # Errors
+    /// If one of them is none, for instance because it has a circle.
+    pub fn check(&self) -> Result<(), visit::Error> {
+        Flows::new(&self.spec).map(drop)
+    }
+
+    fn policy(&self) -> Policy {
+        let spec = &self.spec;
+        Policy {
             retry: spec.retry.clone(),
             rate_limit: spec.rate_limit.clone(),
             max_interval: spec.max_interval,
             mode: Mode::Normal,
-        };
-        let phase = Mutex::new(Phase::Resolving("starting".to_owned()));
+        }
+    }
+
+    fn bounds(&self, neighbours: &Neighbours) -> Bounds {
+        Bounds {
+            concurrency: self.spec.concurrency,
+            drain: neighbours.drain,
+        }
+    }
+}
+
+// === impl Handle ===
+
+impl Handle {
+    /// Returns the handle of a controller that is about to start.
+    pub fn new(declared: Declared, neighbours: &Neighbours) -> Self {
+        let name = Arc::clone(&declared.spec.name);
         Self {
-            name: Arc::clone(&spec.name),
-            queue: Queue::new(policy),
+            queue: Queue::new(declared.policy()),
             memory: Arc::default(),
-            phase,
+            metrics: neighbours.metrics.runs.of(&name),
+            phase: Mutex::new(Phase::Resolving("starting".to_owned())),
+            bounds: watch::Sender::new(declared.bounds(neighbours)),
+            wanted: watch::Sender::new(Arc::new(declared)),
+            in_force: RwLock::default(),
+            name,
+        }
+    }
+
+    /// Makes it another: at once if what it watches stays, else as soon as what it needs is there. `after` says what follows
+    /// once it is.
+    pub fn change(&self, declared: Declared, after: OnSwap, neighbours: &Neighbours) {
+        let mut declared = declared;
+        declared.plugin.on_swap = after;
+        let declared = Arc::new(declared);
+        let mut in_force = self.in_force.write();
+        let settled = in_force.as_ref().filter(|now| {
+            let wanted = self.wanted.borrow();
+            Arc::ptr_eq(&now.declared, &wanted)
+                && wanted.shape().step(declared.shape()) == Step::InPlace
+        });
+        let next = settled.map(|now| successor(&now.controller, &declared, neighbours));
+        match next {
+            Some(Ok(controller)) => {
+                self.put(&mut in_force, &declared, controller, neighbours);
+                // Nothing for its task to do.
+                self.wanted.send_if_modified(|wanted| {
+                    *wanted = Arc::clone(&declared);
+                    false
+                });
+                drop(in_force);
+                self.after_swap(&declared);
+            }
+            Some(Err(_)) | None => drop(self.wanted.send_replace(declared)),
+        }
+    }
+
+    /// Says what a change is waiting for, while the controller goes on as it was.
+    pub fn waiting(&self) -> Option<String> {
+        match &*self.phase.lock() {
+            Phase::Changing(why) => Some(why.clone()),
+            Phase::Resolving(_)
+            | Phase::Filling
+            | Phase::Running
+            | Phase::Stopped
+            | Phase::Failed(_) => None,
         }
     }
 
@@ -122,7 +241,7 @@ impl Handle {
             Phase::Resolving(why) | Phase::Failed(why) => why.clone(),
             Phase::Filling => "waiting for its caches to fill".to_owned(),
             Phase::Stopped => "stopped".to_owned(),
-            Phase::Running => return None,
+            Phase::Running | Phase::Changing(_) => return None,
         };
         Some(Unready {
             what: format!("controller {}", self.name),
@@ -143,15 +262,18 @@ impl Handle {
                 "dueInMs": state.due_in.map(|due| u64::try_from(due.as_millis()).unwrap_or(u64::MAX)),
             })
         });
+        let (phase, why) = match &*self.phase.lock() {
+            Phase::Resolving(why) => ("resolving", Some(why.clone())),
+            Phase::Filling => ("filling", None),
+            Phase::Running => ("running", None),
+            Phase::Changing(why) => ("changing", Some(why.clone())),
+            Phase::Stopped => ("stopped", None),
+            Phase::Failed(why) => ("failed", Some(why.clone())),
+        };
         json!({
             "name": &*self.name,
-            "phase": match &*self.phase.lock() {
-                Phase::Resolving(_) => "resolving",
-                Phase::Filling => "filling",
-                Phase::Running => "running",
-                Phase::Stopped => "stopped",
-                Phase::Failed(_) => "failed",
-            },
+            "phase": phase,
+            "why": why,
             "keys": counts.keys,
             "due": counts.due,
             "inFlight": counts.in_flight,
@@ -162,49 +284,194 @@ impl Handle {
     fn set(&self, phase: Phase) {
         *self.phase.lock() = phase;
     }
+
+    /// Puts a controller in place: runs that begin from now on are its.
+    fn put(
+        &self,
+        in_force: &mut Option<InForce>,
+        declared: &Arc<Declared>,
+        controller: Controller,
+        neighbours: &Neighbours,
+    ) {
+        *in_force = Some(InForce {
+            declared: Arc::clone(declared),
+            controller: Arc::new(controller),
+        });
+        self.queue.set_policy(declared.policy());
+        self.bounds.send_replace(declared.bounds(neighbours));
+    }
+
+    fn after_swap(&self, declared: &Declared) {
+        match declared.plugin.on_swap {
+            OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
+            OnSwap::Nothing => {}
+        }
+    }
+
+    /// Returns what runs use now.
+    fn controller(&self) -> Option<Arc<Controller>> {
+        let in_force = self.in_force.read();
+        in_force.as_ref().map(|now| Arc::clone(&now.controller))
+    }
 }
 
+impl fmt::Debug for Handle {
+    /// Writes the name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({})", self.name)
+    }
+}
+
+// === running ===
+
 /// Runs a controller until `stop`, and returns when its last run has ended.
-pub async fn run(
-    declared: Declared,
-    handle: Arc<Handle>,
-    neighbours: Arc<Neighbours>,
-    stop: CancellationToken,
-) {
-    let bring_up = bring_up(declared, &handle, &neighbours);
-    let controller = tokio::select! {
-        controller = bring_up => controller,
-        () = stop.cancelled() => return handle.set(Phase::Stopped),
+pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: CancellationToken) {
+    let mut task = Task {
+        handle: &handle,
+        neighbours: &neighbours,
+        wanted: handle.wanted.subscribe(),
     };
-    let controller = match controller {
-        Ok(controller) => controller,
-        Err(error) => {
-            tracing::error!(%error, "the controller can't start");
-            return handle.set(Phase::Failed(error.to_string()));
+    let mut prepared = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        first = task.prepare(Entry::Join) => Some(first),
+    };
+    while let Some(now) = prepared.take() {
+        let memberships = match task.take_over(now) {
+            Ok(memberships) => memberships,
+            Err(error) => {
+                tracing::error!(%error, "the controller can't run");
+                handle.set(Phase::Failed(error.to_string()));
+                Vec::new()
+            }
+        };
+        let until = async {
+            prepared = tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                next = task.changed() => Some(next),
+            };
+        };
+        let bounds = handle.bounds.subscribe();
+        let execute = {
+            let handle = Arc::clone(&handle);
+            move |ticket| execute(Arc::clone(&handle), ticket)
+        };
+        let drained = dispatcher::run(&handle.queue, bounds, until, execute).await;
+        if prepared.is_none() {
+            tracing::info!(aborted = drained.aborted, "controller stopped");
         }
-    };
-    let metrics = neighbours.metrics.runs.of(&controller.spec.name);
-    let bounds = Bounds {
-        concurrency: controller.spec.concurrency,
-        drain: neighbours.drain,
-    };
-    handle.set(Phase::Running);
-    handle.queue.start(Instant::now());
-    tracing::info!(primaries = handle.queue.len(), "controller started");
-    let execute = move |ticket| execute(Arc::clone(&controller), ticket, metrics.clone());
-    let drained = dispatcher::run(&handle.queue, bounds, stop.cancelled(), execute).await;
+        drop(memberships);
+    }
     handle.queue.close();
     handle.set(Phase::Stopped);
-    tracing::info!(aborted = drained.aborted, "controller stopped");
+    // Whoever still looks at the handle does not keep the plugin.
+    *handle.in_force.write() = None;
+}
+
+impl Task<'_> {
+    /// Waits for a change that can't be put in place at once, and prepares it.
+    async fn changed(&mut self) -> Prepared {
+        loop {
+            if self.wanted.changed().await.is_err() {
+                // The handle, which has the other end, outlives its task.
+                return std::future::pending().await;
+            }
+            if !self.put_in_place() {
+                return self.prepare(Entry::Keep).await;
+            }
+        }
+    }
+
+    /// Puts in place what is wanted by now, unless it needs other sources than those at work.
+    fn put_in_place(&self) -> bool {
+        let Self {
+            handle, neighbours, ..
+        } = self;
+        let mut in_force = handle.in_force.write();
+        let wanted = Arc::clone(&handle.wanted.borrow());
+        let successor = in_force
+            .as_ref()
+            .filter(|now| now.declared.shape().step(wanted.shape()) == Step::InPlace)
+            .map(|now| successor(&now.controller, &wanted, neighbours));
+        let Some(Ok(controller)) = successor else {
+            return false;
+        };
+        handle.put(&mut in_force, &wanted, controller, neighbours);
+        drop(in_force);
+        handle.set(Phase::Running);
+        handle.after_swap(&wanted);
+        true
+    }
+
+    /// Makes ready what is wanted: waits for its kinds, enters its informers, and waits for their caches. Begins again when
+    /// something else is wanted.
+    async fn prepare(&mut self, entry: Entry) -> Prepared {
+        let Self {
+            handle,
+            neighbours,
+            wanted,
+        } = self;
+        loop {
+            let declared = Arc::clone(&wanted.borrow_and_update());
+            tokio::select! {
+                biased;
+                Ok(()) = wanted.changed() => wanted.mark_changed(),
+                prepared = prepare(declared, handle, neighbours, entry) => return prepared,
+            }
+        }
+    }
+
+    /// Lets the queue loose on what was prepared. The runs before have ended.
+    fn take_over(&mut self, prepared: Prepared) -> Result<Vec<Membership>, visit::Error> {
+        let Self {
+            handle, neighbours, ..
+        } = self;
+        let Prepared {
+            declared,
+            plan,
+            finalizer,
+            entry,
+            mut memberships,
+        } = prepared;
+        let mut in_force = handle.in_force.write();
+        // Another kind's objects may have the same names.
+        let kin = in_force
+            .as_ref()
+            .is_none_or(|now| now.declared.spec.primary == declared.spec.primary);
+        if !kin {
+            handle.queue.retain(|_| false);
+            handle.memory.retain(|_| false);
+        }
+        if entry == Entry::Keep {
+            memberships = enter(&plan, handle, neighbours, Entry::Join);
+            let primaries = &plan.primaries.source;
+            handle.queue.retain(|key| primaries.get(key).is_some());
+            handle.memory.retain(|key| primaries.get(key).is_some());
+        }
+        let before = in_force.as_ref().map(|now| &*now.controller);
+        let controller = assemble(&declared, handle, neighbours, (plan, finalizer), before)?;
+        handle.put(&mut in_force, &declared, controller, neighbours);
+        drop(in_force);
+        handle.set(Phase::Running);
+        handle.queue.start(Instant::now());
+        tracing::info!(primaries = handle.queue.len(), "controller started");
+        Ok(memberships)
+    }
 }
 
 /// One execution, with its metrics and its line in the log.
-async fn execute(controller: Arc<Controller>, ticket: Ticket, metrics: ControllerRuns) {
+async fn execute(handle: Arc<Handle>, ticket: Ticket) {
+    // The one instant at which a run belongs to the old version or to the new one.
+    let Some(controller) = handle.controller() else {
+        return;
+    };
+    let metrics = &handle.metrics;
     let started = Instant::now();
     metrics.start(ticket.retry().is_some());
     // An execution that is aborted or panics is counted too.
     let counted = Counted {
-        metrics: &metrics,
+        metrics,
         started,
         succeeded: false,
     };
@@ -285,36 +552,72 @@ fn next(next: &Next) -> String {
 
 // === bringing up ===
 
-/// Waits for kinds, joins informers and waits for their caches.
-async fn bring_up(
-    declared: Declared,
+/// The workflows of a controller.
+struct Flows {
+    managed: Flow,
+    standalone: BTreeMap<Arc<str>, Flow>,
+}
+
+impl Flows {
+    fn new(spec: &manifest::Controller) -> Result<Self, visit::Error> {
+        let standalone = spec
+            .standalone
+            .iter()
+            .map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
+        Ok(Self {
+            managed: Flow::new(&spec.workflow)?,
+            standalone: standalone.collect::<Result<_, visit::Error>>()?,
+        })
+    }
+}
+
+/// Waits for kinds, enters informers and waits for their caches.
+async fn prepare(
+    declared: Arc<Declared>,
     handle: &Handle,
     neighbours: &Neighbours,
-) -> Result<Arc<Controller>, visit::Error> {
+    entry: Entry,
+) -> Prepared {
     let kinds = resolve(&declared.spec, handle, &neighbours.api).await;
-    handle.set(Phase::Filling);
-    let metrics = neighbours.metrics.runs.of(&declared.spec.name);
+    handle.set(match entry {
+        Entry::Join => Phase::Filling,
+        Entry::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
+    });
     let finalizer = finalizer_name(&declared.spec, &kinds);
     let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.namespace);
+    let mut memberships = enter(&plan, handle, neighbours, entry);
+    for membership in &mut memberships {
+        let Membership { cache, state, .. } = membership;
+        filled(state, || cache.is_synced()).await;
+    }
+    Prepared {
+        declared,
+        plan,
+        finalizer,
+        entry,
+        memberships,
+    }
+}
+
+/// Enters the informers of a plan.
+fn enter(plan: &Plan, handle: &Handle, neighbours: &Neighbours, entry: Entry) -> Vec<Membership> {
     let mut memberships = Vec::new();
-    for Planned { source, scopes } in
-        std::iter::once(&plan.primaries).chain(plan.secondaries.values())
-    {
+    let planned = std::iter::once(&plan.primaries).chain(plan.secondaries.values());
+    for Planned { source, scopes } in planned {
         for (scope, kind) in scopes {
-            let source = Arc::clone(source);
-            let subscriber = Subscriber {
-                source,
+            let subscriber = || Subscriber {
+                source: Arc::clone(source),
                 queue: handle.queue.clone(),
-                metrics: metrics.clone(),
+                metrics: handle.metrics.clone(),
                 memory: Arc::clone(&handle.memory),
             };
-            memberships.push(neighbours.pool.join(scope, kind, subscriber));
+            memberships.push(match entry {
+                Entry::Join => neighbours.pool.join(scope, kind, subscriber()),
+                Entry::Keep => neighbours.pool.keep(scope, kind),
+            });
         }
     }
-    for membership in memberships {
-        filled(membership.state, || membership.cache.is_synced()).await;
-    }
-    assemble(declared, handle, neighbours, plan, finalizer).map(Arc::new)
+    memberships
 }
 
 /// Asks for all kinds until the API server serves them.
@@ -341,14 +644,18 @@ async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) 
         } else {
             tracing::error!(%error, again_in = ?pause, "the API server does not tell its kinds");
         }
-        handle.set(Phase::Resolving(error.message));
+        handle.set(if handle.controller().is_some() {
+            Phase::Changing(error.message)
+        } else {
+            Phase::Resolving(error.message)
+        });
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
 /// Waits until a cache has been filled once.
-async fn filled(mut state: watch::Receiver<State>, synced: impl Fn() -> bool) {
+async fn filled(state: &mut watch::Receiver<State>, synced: impl Fn() -> bool) {
     while !synced() {
         if state.changed().await.is_err() {
             return;
@@ -370,19 +677,14 @@ fn finalizer_name(spec: &manifest::Controller, kinds: &Kinds) -> Arc<str> {
     spec.finalizer.clone().unwrap_or_else(default)
 }
 
-/// Puts together what the runs need.
+/// Puts together what the runs need; `before` is the controller whose place it takes.
 fn assemble(
-    declared: Declared,
+    declared: &Declared,
     handle: &Handle,
     neighbours: &Neighbours,
-    plan: Plan,
-    finalizer: Arc<str>,
+    (plan, finalizer): (Plan, Arc<str>),
+    before: Option<&Controller>,
 ) -> Result<Controller, visit::Error> {
-    let Declared {
-        spec,
-        plugin,
-        guest,
-    } = declared;
     let Plan {
         primaries,
         secondaries,
@@ -397,30 +699,68 @@ fn assemble(
             secondaries.insert(name, source);
         }
     }
-    let standalone = spec
-        .standalone
-        .iter()
-        .map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
+    let Declared {
+        spec,
+        plugin,
+        guest,
+    } = declared;
+    let flows = Flows::new(spec)?;
+    Ok(Controller {
+        limits: plugin.limits.clone(),
+        primaries: primaries.source,
+        secondaries,
+        workflow: flows.managed,
+        standalone: flows.standalone,
+        finalizer,
+        guest: Arc::clone(guest),
+        cluster: Arc::clone(&neighbours.api) as Arc<dyn Cluster>,
+        queue: handle.queue.clone(),
+        memory: Arc::clone(&handle.memory),
+        edition: before.map_or(1, |before| before.edition + 1),
+        settings: settings(spec, neighbours),
+        events: events(spec, neighbours),
+        spec: spec.clone(),
+    })
+}
+
+/// Returns the controller that takes the place of another one and keeps its sources.
+fn successor(
+    before: &Controller,
+    declared: &Declared,
+    neighbours: &Neighbours,
+) -> Result<Controller, visit::Error> {
+    let Declared {
+        spec,
+        plugin,
+        guest,
+    } = declared;
+    let flows = Flows::new(spec)?;
+    Ok(Controller {
+        limits: plugin.limits.clone(),
+        primaries: Arc::clone(&before.primaries),
+        secondaries: before.secondaries.clone(),
+        workflow: flows.managed,
+        standalone: flows.standalone,
+        finalizer: Arc::clone(&before.finalizer),
+        guest: Arc::clone(guest),
+        cluster: Arc::clone(&before.cluster),
+        queue: before.queue.clone(),
+        memory: Arc::clone(&before.memory),
+        edition: before.edition + 1,
+        settings: settings(spec, neighbours),
+        events: events(spec, neighbours),
+        spec: spec.clone(),
+    })
+}
+
+/// Returns what takes the Kubernetes Events of a controller.
+fn events(spec: &manifest::Controller, neighbours: &Neighbours) -> reconciler::Events {
     let (recorder, name, gvk) = (
         neighbours.recorder.clone(),
         Arc::clone(&spec.name),
         spec.primary.clone(),
     );
-    Ok(Controller {
-        limits: plugin.limits,
-        primaries: primaries.source,
-        secondaries,
-        workflow: Flow::new(&spec.workflow)?,
-        standalone: standalone.collect::<Result<_, visit::Error>>()?,
-        finalizer,
-        guest,
-        cluster: Arc::clone(&neighbours.api) as Arc<dyn Cluster>,
-        queue: handle.queue.clone(),
-        memory: Arc::clone(&handle.memory),
-        settings: settings(&spec, neighbours),
-        events: Box::new(move |primary, event| recorder.publish(&name, &gvk, primary, event)),
-        spec,
-    })
+    Box::new(move |primary, event| recorder.publish(&name, &gvk, primary, event))
 }
 
 /// What `context.settings` answers.

@@ -12,7 +12,7 @@ use capstan_core::reconciler;
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::source::{Notice, Source, What};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -61,10 +61,13 @@ pub(crate) struct Shared {
     cache: Cache,
     /// None once the task has it.
     writer: Mutex<Option<Writer>>,
-    subscribers: RwLock<Vec<Subscriber>>,
+    /// Each with the number of its membership.
+    subscribers: RwLock<Vec<(u64, Subscriber)>>,
     state: watch::Sender<State>,
     /// A list is being taken in.
     listing: AtomicBool,
+    /// Everything is to be listed once more.
+    relist: Notify,
     metrics: InformerMetrics,
 }
 
@@ -81,7 +84,7 @@ pub(crate) struct Informer {
 
 impl Shared {
     fn deliver(&self, change: &Change) {
-        for subscriber in &*self.subscribers.read() {
+        for (_, subscriber) in &*self.subscribers.read() {
             subscriber.tell(subscriber.source.on(change.clone()));
         }
     }
@@ -90,7 +93,7 @@ impl Shared {
         // Set under the lock that joining takes: who joins later is told by whoever lets it join.
         let subscribers = self.subscribers.read();
         self.listing.store(true, Ordering::Relaxed);
-        for subscriber in &*subscribers {
+        for (_, subscriber) in &*subscribers {
             subscriber
                 .source
                 .before_list(self.scope.namespace.as_deref());
@@ -99,7 +102,7 @@ impl Shared {
 
     fn after_list(&self) {
         self.listing.store(false, Ordering::Relaxed);
-        for subscriber in &*self.subscribers.read() {
+        for (_, subscriber) in &*self.subscribers.read() {
             subscriber.tell(
                 subscriber
                     .source
@@ -167,9 +170,13 @@ impl Informer {
         let mut from = None::<Version>;
         loop {
             let started = Instant::now();
-            let ended = match from {
-                Some(version) => self.watch(version).await,
-                None => self.list_and_watch().await,
+            let shared = Arc::clone(&self.shared);
+            let ended = tokio::select! {
+                ended = self.follow(from) => ended,
+                () = shared.relist.notified() => {
+                    from = None;
+                    continue;
+                }
             };
             let lasted = started.elapsed() > LONGEST_PAUSE;
             let synced = self.writer.cache().is_synced() && !self.listing;
@@ -200,8 +207,16 @@ impl Informer {
         }
     }
 
+    async fn follow(&mut self, from: Option<Version>) -> Result<End, Error> {
+        match from {
+            Some(version) => self.watch(version).await,
+            None => self.list_and_watch().await,
+        }
+    }
+
     /// Lists, in one stream with the watch if the API server can, and watches on.
     async fn list_and_watch(&mut self) -> Result<End, Error> {
+        self.feed.refresh();
         self.shared.before_list();
         self.listing = true;
         self.writer.start_list();

@@ -1,8 +1,9 @@
 //! The daemon's adapters: everything that talks to the outside. The decisions are in [`capstan_core`].
 //!
-//! In reading order: [`run`] puts the parts together; [`operators`] reads manifests and loads plugins; [`controller`]
-//! brings one controller up; [`informer`] keeps caches true; [`client`] talks to the API server; [`plugin`] runs
-//! components; [`admin`], [`metrics`], [`logging`] and [`shutdown`] are what any daemon has.
+//! In reading order: [`run`] puts the parts together; [`fleet`] keeps what runs as the manifests say, which [`operators`]
+//! reads and [`files`] watches; [`controller`] brings one controller up and changes it while it runs; [`informer`] keeps
+//! caches true; [`client`] talks to the API server; [`plugin`] runs components; [`admin`], [`metrics`], [`logging`] and
+//! [`shutdown`] are what any daemon has; [`check`], [`plugins`] and [`rbac`] are commands.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,11 +17,15 @@ pub mod args;
 pub mod check;
 pub mod client;
 pub mod controller;
+pub mod files;
+pub mod fleet;
 pub mod informer;
 pub mod logging;
 pub mod metrics;
 pub mod operators;
 pub mod plugin;
+pub mod plugins;
+pub mod rbac;
 pub mod run;
 pub mod shutdown;
 
@@ -37,6 +42,8 @@ pub fn main(cli: Cli) -> ExitCode {
             logging::start(LogFormat::Auto);
             block_on(async move { check::run(&args).await })
         }
+        Command::Plugins(args) => block_on(async move { plugins::run(&args).await }),
+        Command::Rbac(args) => rbac::run(&args),
         Command::Schema => print(&format!("{:#}\n", capstan_core::manifest::schema())),
         Command::Completions { shell } => completions(shell),
         Command::CompileComponent { file } => compile(&file),

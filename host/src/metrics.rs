@@ -133,6 +133,15 @@ impl Runs {
         }
     }
 
+    /// Removes the gauges of a controller that has ended; its counters stay, as what they count has happened.
+    pub fn forget(&self, controller: &str) {
+        let label = ByController {
+            controller: controller.to_owned(),
+        };
+        self.active.remove(&label);
+        self.primaries.remove(&label);
+    }
+
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "reconciliations_active",
@@ -229,6 +238,17 @@ impl Informers {
             synced: self.synced.get_or_create_owned(&label),
             failures: self.failures.get_or_create_owned(&label),
         }
+    }
+
+    /// Removes the metrics of an informer that has ended.
+    pub fn forget(&self, kind: &str, namespace: Option<&str>) {
+        let label = ByInformer {
+            kind: kind.to_owned(),
+            namespace: namespace.unwrap_or_default().to_owned(),
+        };
+        self.objects.remove(&label);
+        self.synced.remove(&label);
+        self.failures.remove(&label);
     }
 
     fn register(&self, registry: &mut Registry) {

@@ -1,31 +1,20 @@
-//! Reads manifests and loads the components that they name; what is broken is told and left out, the rest goes on.
+//! Reads manifests, and says where the command line wants components to be compiled and kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, Operator};
+use capstan_core::rollout::{File, Wanted};
 
-use crate::admin::Unready;
 use crate::args::Source;
 use crate::client::chain;
-use crate::controller::Declared;
+use crate::files::is_manifest;
 use crate::plugin::Plugin;
 use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::loader::CodeCache;
-
-/// What was found at the places that the command line names.
-pub struct Loaded {
-    /// The valid operators.
-    pub operators: Vec<Operator>,
-    /// Their controllers, each with its plugin.
-    pub controllers: Vec<Declared>,
-    /// What could not be used, and why.
-    pub broken: Vec<Unready>,
-}
 
 /// What was read, before components are loaded.
 pub struct Read {
@@ -35,79 +24,96 @@ pub struct Read {
     pub problems: Vec<(PathBuf, String)>,
 }
 
-impl Read {
-    /// Adds the operators of a file, but for those whose names are taken by the ones before.
-    fn add(&mut self, file: &Path, operators: Vec<Operator>) {
-        for operator in operators {
-            self.operators.push(operator);
-            if let Err(errors) = manifest::check_together(&self.operators) {
-                self.operators.pop();
-                self.problems.push((file.to_owned(), errors.to_string()));
-            }
-        }
-    }
-}
-
 /// Reads all manifests.
 ///
 /// # Errors
 /// If a path does not exist or can't be read, or a folder has no manifest in it.
 pub fn read(source: &Source) -> anyhow::Result<Read> {
-    let mut read = Read {
-        operators: Vec::new(),
-        problems: Vec::new(),
-    };
-    for file in files(&source.manifests)? {
-        let text = fs::read_to_string(&file)
-            .with_context(|| format!("read manifest {}", file.display()))?;
-        match manifest::parse(&text, &file) {
-            Ok(operators) => read.add(&file, operators),
-            Err(errors) => read.problems.push((file, errors.to_string())),
+    let mut found = Vec::new();
+    for path in &source.manifests {
+        let files = files(path)?;
+        anyhow::ensure!(
+            !files.is_empty(),
+            "folder {} has no *.yaml or *.yml file",
+            path.display()
+        );
+        for path in files {
+            let text = fs::read_to_string(&path);
+            let text = text.with_context(|| format!("read manifest {}", path.display()))?;
+            found.push(parsed(path, &text));
         }
     }
-    Ok(read)
-}
-
-/// Reads all manifests and loads their components.
-///
-/// # Errors
-/// As [`read`]; also if no manifest is valid, or the machine can run no component at all.
-pub async fn load(source: &Source) -> anyhow::Result<Loaded> {
-    let Read {
+    let Wanted {
         operators,
         problems,
-    } = read(source)?;
-    for (_, problem) in &problems {
-        tracing::error!("{problem}");
-    }
-    anyhow::ensure!(
-        problems.is_empty() || !operators.is_empty(),
-        "no manifest is valid:\n{}",
-        joined(&problems)
-    );
-    let broken = problems.into_iter().map(|(file, why)| Unready {
-        what: format!("manifest {}", file.display()),
-        why,
-    });
-    let mut loaded = Loaded {
-        broken: broken.collect(),
-        controllers: Vec::new(),
+    } = Wanted::after(&[], &found);
+    Ok(Read {
         operators,
-    };
-    let engine = engine(&loaded.operators)?;
-    let cache = code_cache(source);
-    for operator in &loaded.operators {
-        let (plugins, failed) = plugins(&engine, &cache, operator).await;
-        for (name, why) in failed {
-            tracing::error!(plugin = %name, error = %why, "the plugin can't be used; its controllers don't start");
-            loaded.broken.push(Unready {
-                what: format!("plugin {name}"),
-                why,
-            });
+        problems,
+    })
+}
+
+/// Reads all manifests as they are now, where `before` is what they said last. What can't be read is told as a problem of
+/// its file; of a folder that can't be read, as one of each file that was in it. A file that somebody is writing, by its
+/// real path in `writing`, says what it said before.
+pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>) -> Vec<File> {
+    let mut found = Vec::new();
+    for path in paths {
+        let said = |file: &Path| {
+            let said = before
+                .iter()
+                .filter(|operator| operator.origin.file() == file);
+            said.cloned().collect::<Vec<_>>()
+        };
+        let inside = before.iter().map(|operator| operator.origin.file());
+        let inside: BTreeSet<_> = inside.filter(|file| file.parent() == Some(path)).collect();
+        match files(path) {
+            // A folder that is gone looks like a file that is missing.
+            Ok(_) if !inside.is_empty() && !path.is_dir() => {
+                let why = format!("read folder {}: it is not there", path.display());
+                found.extend(inside.into_iter().map(|file| broken(file.to_owned(), &why)));
+            }
+            Ok(files) => found.extend(files.into_iter().filter_map(|path| {
+                if path
+                    .canonicalize()
+                    .is_ok_and(|path| writing.contains(&path))
+                {
+                    let content = said(&path);
+                    return (!content.is_empty()).then_some(File {
+                        content: Ok(content),
+                        path,
+                    });
+                }
+                Some(match fs::read_to_string(&path) {
+                    Ok(text) => parsed(path, &text),
+                    Err(error) => {
+                        let why = format!("read manifest {}: {error}", path.display());
+                        broken(path, &why)
+                    }
+                })
+            })),
+            Err(error) => {
+                let why = format!("{error:#}");
+                found.extend(inside.into_iter().map(|file| broken(file.to_owned(), &why)));
+                found.push(broken(path.clone(), &why));
+            }
         }
-        loaded.controllers.extend(declared(operator, &plugins));
     }
-    Ok(loaded)
+    found
+}
+
+fn parsed(path: PathBuf, text: &str) -> File {
+    File {
+        content: manifest::parse(text, &path).map_err(|errors| errors.to_string()),
+        path,
+    }
+}
+
+fn broken(path: PathBuf, why: &str) -> File {
+    File {
+        path,
+        content: Err(why.to_owned()),
+    }
 }
 
 /// Starts an engine with room for the plugins of these operators.
@@ -160,54 +166,16 @@ pub async fn plugins(
     (loaded, failed)
 }
 
-/// Returns the controllers whose plugins are loaded.
-fn declared(operator: &Operator, loaded: &BTreeMap<Arc<str>, Plugin>) -> Vec<Declared> {
-    let controllers = operator.controllers.values().filter_map(|spec| {
-        let plugin = operator.plugins.get(&spec.plugin)?.clone();
-        let guest = Arc::new(loaded.get(&spec.plugin)?.clone()) as Arc<dyn Guest>;
-        Some(Declared {
-            spec: spec.clone(),
-            plugin,
-            guest,
-        })
-    });
-    controllers.collect()
-}
-
-/// Returns the files that are named, and those of the folders that are named, in order.
-fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let entries =
-            fs::read_dir(path).with_context(|| format!("read folder {}", path.display()))?;
-        let mut found: Vec<_> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| is_yaml(path))
-            .collect();
-        anyhow::ensure!(
-            !found.is_empty(),
-            "folder {} has no *.yaml or *.yml file",
-            path.display()
-        );
-        found.sort();
-        files.extend(found);
+/// Returns the file that is named, or those of the folder that is named, in order.
+fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
     }
-    Ok(files)
-}
-
-fn is_yaml(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "yaml" || extension == "yml")
-}
-
-fn joined(problems: &[(PathBuf, String)]) -> String {
-    problems
-        .iter()
-        .map(|(_, problem)| problem.as_str())
-        .collect::<Vec<_>>()
-        .join("\n")
+    let entries = fs::read_dir(path).with_context(|| format!("read folder {}", path.display()))?;
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| is_manifest(path))
+        .collect();
+    found.sort();
+    Ok(found)
 }

@@ -6,22 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use capstan_core::manifest::Operator;
 use capstan_core::object::Managers;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use crate::admin::{Pages, Server, Unready};
 use crate::args;
 use crate::client::{ApiServer, USER_AGENT, recorder};
-use crate::controller::{self, Declared, Handle, Neighbours};
+use crate::controller::Neighbours;
+use crate::fleet::Fleet;
+use crate::fleet::board::{self, Board};
 use crate::informer::State;
 use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
-use crate::operators::{self, Loaded};
+use crate::operators::{self, Read};
 use crate::shutdown::{ABORTED, Signals};
 
 /// How long the last events and answers may take.
@@ -44,23 +43,11 @@ pub async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> {
-    let loaded = tokio::select! {
-        loaded = operators::load(&args.source) => loaded?,
-        () = stop.cancelled() => return Ok(()),
-    };
-    let Loaded {
-        operators,
-        controllers,
-        broken,
-    } = loaded;
-    anyhow::ensure!(
-        !controllers.is_empty() || !broken.is_empty(),
-        "the manifests declare no controller"
-    );
+    check(&args.source)?;
     let listener = Server::listen(args.listen).await;
     let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
     let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
-    let api = Arc::new(ApiServer::new(client, managers(&operators)));
+    let api = Arc::new(ApiServer::new(client, Managers::default()));
     let metrics = Arc::new(Metrics::default());
     let (recorder, writer) = recorder::recorder(Arc::clone(&api), identity());
     let informers_stop = CancellationToken::new();
@@ -77,19 +64,23 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         identity: identity().into(),
         drain: args.drain,
     });
-    let (mut running, handles) = spawn(controllers, &neighbours, &stop);
-    let pages = pages(Arc::new(handles), &neighbours, broken, &metrics);
-    let server = Server::new(listener, pages);
+    let board = Arc::new(Board::default());
+    let fleet = Fleet::new(
+        args.source.clone(),
+        Arc::clone(&neighbours),
+        Arc::clone(&board),
+        stop.clone(),
+    )?;
+    let server = Server::new(listener, pages(&board, neighbours.pool.clone(), &metrics));
     tracing::info!(address = %server.address()?, "serving probes and metrics");
     let server_stop = CancellationToken::new();
     let server = tokio::spawn(server.run(server_stop.clone()));
     let recorder = tokio::spawn(writer.run());
     // Controllers end once their runs have drained; what they lean on ends after them.
-    stop.cancelled().await;
-    while running.join_next().await.is_some() {}
+    fleet.run().await?;
     informers_stop.cancel();
     neighbours.pool.ended().await;
-    drop(neighbours);
+    drop((neighbours, board));
     server_stop.cancel();
     // The events of the last runs are written; neither they nor a slow reader of a page hold the end up.
     let ended = tokio::time::timeout(LAST_WORDS, futures::future::join(server, recorder)).await;
@@ -100,21 +91,20 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Starts the controllers.
-fn spawn(
-    controllers: Vec<Declared>,
-    neighbours: &Arc<Neighbours>,
-    stop: &CancellationToken,
-) -> (JoinSet<()>, Vec<Arc<Handle>>) {
-    let (mut running, mut handles) = (JoinSet::new(), Vec::new());
-    for declared in controllers {
-        let handle = Arc::new(Handle::new(&declared.spec));
-        handles.push(Arc::clone(&handle));
-        let span = tracing::info_span!("controller", controller = %declared.spec.name);
-        let run = controller::run(declared, handle, Arc::clone(neighbours), stop.clone());
-        running.spawn(run.instrument(span));
-    }
-    (running, handles)
+/// Makes sure that there is something to run. What is wrong with some of the manifests only, the fleet tells.
+fn check(source: &args::Source) -> anyhow::Result<()> {
+    let Read {
+        operators,
+        problems,
+    } = operators::read(source)?;
+    let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
+    anyhow::ensure!(
+        !operators.is_empty() || problems.is_empty(),
+        "no manifest is valid:\n{}",
+        problems.join("\n")
+    );
+    anyhow::ensure!(!operators.is_empty(), "the manifests declare no controller");
+    Ok(())
 }
 
 /// Returns a client, and the namespace that the daemon lives in.
@@ -148,13 +138,6 @@ async fn connect(
     Ok((client, namespace))
 }
 
-fn managers(operators: &[Operator]) -> Managers {
-    let controllers = operators
-        .iter()
-        .flat_map(|operator| operator.controllers.values());
-    Managers::new(controllers.map(|controller| &*controller.field_manager))
-}
-
 /// Who the daemon is: the name of its pod or host (`LE-2`).
 fn identity() -> String {
     let kernels = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
@@ -166,57 +149,50 @@ fn identity() -> String {
         .unwrap_or_else(|| "capstan".to_owned())
 }
 
-fn pages(
-    handles: Arc<Vec<Arc<Handle>>>,
-    neighbours: &Arc<Neighbours>,
-    broken: Vec<Unready>,
-    metrics: &Arc<Metrics>,
-) -> Pages {
-    let (described, pool) = (Arc::clone(&handles), Arc::downgrade(neighbours));
-    let neighbours = Arc::downgrade(neighbours);
-    let unready = move || {
-        let controllers = handles.iter().filter_map(|handle| handle.unready());
-        let informers = neighbours
-            .upgrade()
-            .map(|neighbours| neighbours.pool.states())
-            .unwrap_or_default();
-        let failing = informers
-            .into_iter()
-            .filter_map(|(scope, state, _)| match state {
-                State::Failing(why) => Some(Unready {
-                    what: format!("informer {scope}"),
-                    why,
-                }),
-                State::Listing | State::Watching => None,
+fn pages(board: &Arc<Board>, pool: Pool, metrics: &Arc<Metrics>) -> Pages {
+    let unready = {
+        let (board, pool) = (Arc::clone(board), pool.clone());
+        move || {
+            let failing = pool
+                .states()
+                .into_iter()
+                .filter_map(|(scope, state, _)| match state {
+                    State::Failing(why) => Some(Unready {
+                        what: format!("informer {scope}"),
+                        why,
+                    }),
+                    State::Listing | State::Watching => None,
+                });
+            board.unready().into_iter().chain(failing).collect()
+        }
+    };
+    let controllers = {
+        let board = Arc::clone(board);
+        move || {
+            let informers = pool.states().into_iter().map(|(scope, state, objects)| {
+                let (state, why) = match state {
+                    State::Listing => ("listing", None),
+                    State::Watching => ("watching", None),
+                    State::Failing(why) => ("failing", Some(why)),
+                };
+                json!({ "scope": scope.to_string(), "state": state, "why": why, "objects": objects })
             });
-        broken
-            .iter()
-            .cloned()
-            .chain(controllers)
-            .chain(failing)
-            .collect()
+            let controllers = board.controllers();
+            json!({
+                "controllers": controllers.iter().map(|handle| handle.describe()).collect::<Vec<_>>(),
+                "informers": informers.collect::<Vec<_>>(),
+            })
+        }
     };
-    let controllers = move || {
-        let informers = pool
-            .upgrade()
-            .map(|neighbours| neighbours.pool.states())
-            .unwrap_or_default();
-        let informers = informers.into_iter().map(|(scope, state, objects)| {
-            let (state, why) = match state {
-                State::Listing => ("listing", None),
-                State::Watching => ("watching", None),
-                State::Failing(why) => ("failing", Some(why)),
-            };
-            json!({ "scope": scope.to_string(), "state": state, "why": why, "objects": objects })
-        });
-        json!({
-            "controllers": described.iter().map(|handle| handle.describe()).collect::<Vec<_>>(),
-            "informers": informers.collect::<Vec<_>>(),
-        })
-    };
+    let mut registry = metrics.registry();
+    registry.register_collector(Box::new(board::Metrics(Arc::clone(board))));
     Pages {
         unready: Box::new(unready),
         controllers: Box::new(controllers),
-        registry: metrics.registry(),
+        plugins: {
+            let board = Arc::clone(board);
+            Box::new(move || board.report())
+        },
+        registry,
     }
 }

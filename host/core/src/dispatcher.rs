@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use tracing::Instrument;
@@ -28,13 +29,14 @@ pub struct Drained {
 }
 
 /// Runs `execute` for each ticket of the queue, each in a task of its own, until `stop` is ready or the queue is closed.
-/// Then takes no more tickets, waits for the executions under way, and aborts those that take too long.
+/// Then takes no more tickets, waits for the executions under way, and aborts those that take too long. The bounds may
+/// change meanwhile.
 ///
 /// An execution that panics, and one that is aborted, drops its ticket, which the queue counts as a failure. Dropping the
 /// future itself aborts all executions.
 pub async fn run<F, E>(
     queue: &Queue,
-    bounds: Bounds,
+    mut bounds: watch::Receiver<Bounds>,
     stop: impl Future<Output = ()>,
     execute: F,
 ) -> Drained
@@ -46,12 +48,14 @@ where
     let mut executions = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
+        let places = bounds.borrow_and_update().concurrency.max(1);
         tokio::select! {
             // Stopping wins over work; and an end that is not looked at takes a place.
             biased;
             () = &mut stop => break,
             Some(end) = executions.join_next() => report(end),
-            ticket = queue.next(), if executions.len() < bounds.concurrency.max(1) => {
+            Ok(()) = bounds.changed() => {}
+            ticket = queue.next(), if executions.len() < places => {
                 let Some(ticket) = ticket else { break };
                 let span = tracing::info_span!("execution", key = %ticket.key());
                 let execute = Arc::clone(&execute);
@@ -60,7 +64,8 @@ where
             }
         }
     }
-    drain(executions, bounds.drain).await
+    let limit = bounds.borrow().drain;
+    drain(executions, limit).await
 }
 
 async fn drain(mut executions: JoinSet<()>, limit: Duration) -> Drained {
@@ -150,7 +155,11 @@ mod tests {
         ObjectRef::cluster(&letter.to_string())
     }
 
-    fn bounds(concurrency: usize) -> Bounds {
+    fn bounds(concurrency: usize) -> watch::Receiver<Bounds> {
+        watch::channel(of(concurrency)).1
+    }
+
+    fn of(concurrency: usize) -> Bounds {
         Bounds {
             concurrency,
             drain: Duration::from_secs(30),
@@ -197,6 +206,19 @@ mod tests {
         )
         .await;
         assert_eq!(log.read(), ["0 +a", "1000 -a", "1000 +b", "2000 -b"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bound_that_grows_counts_at_once() {
+        let (queue, log) = (queue_of("ab"), Log::new());
+        let (sender, bounds) = watch::channel(of(1));
+        let stop = async {
+            sleep(Duration::from_millis(400)).await;
+            sender.send_replace(of(2));
+            sleep(Duration::from_secs(2)).await;
+        };
+        run(&queue, bounds, stop, one_second(&log)).await;
+        assert_eq!(log.read(), ["0 +a", "400 +b", "1000 -a", "1400 -b"]);
     }
 
     #[tokio::test(start_paused = true)]

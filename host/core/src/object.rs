@@ -251,6 +251,12 @@ impl Managers {
         Self(names.into_iter().map(Into::into).collect())
     }
 
+    /// Returns the set with one name more.
+    #[must_use]
+    pub fn with(&self, name: &str) -> Self {
+        Self(self.0.iter().cloned().chain([name.into()]).collect())
+    }
+
     /// Whether this manager is one of ours.
     pub fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|own| &**own == name)

@@ -286,6 +286,17 @@ impl Queue {
         self.0.changed.notify_one();
     }
 
+    /// Takes in that something happened which concerns all keys, such as a new version of what runs them. Each runs once
+    /// more, as the rate limit permits.
+    pub fn event_for_all(&self, now: Instant) {
+        self.change(|state| state.event_for_all(now));
+    }
+
+    /// Changes how keys are run from now on. Timers that are set stay, and so do attempts and windows.
+    pub fn set_policy(&self, policy: Policy) {
+        self.change(|state| state.set_policy(policy));
+    }
+
     /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`, the
     /// fix of quirk 13). No cleanup takes place. An execution under way ends without effect on the queue.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
@@ -527,6 +538,47 @@ mod tests {
             (ticket.key(), start.elapsed()),
             (&key("b"), Duration::from_secs(5))
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_for_all_runs_each_key_once_more_and_keeps_attempts() {
+        let (queue, start) = (running(), Instant::now());
+        for letter in ["c", "b", "a"] {
+            queue.event(&key(letter), CHANGED, Instant::now());
+        }
+        take(&queue).finish(Finished::DONE, Instant::now());
+        take(&queue).finish(Finished::Failed(Failure::Unhandled), Instant::now());
+        let under_way = take(&queue);
+        queue.event_for_all(Instant::now());
+        let runs = [take(&queue), take(&queue)];
+        let seen = runs.map(|run| (run.key().name.to_string(), run.retry().map(|r| r.attempt)));
+        assert_eq!(seen, [("b".to_owned(), Some(1)), ("c".to_owned(), None)]);
+        assert!(queue.next().now_or_never().is_none());
+        under_way.finish(Finished::DONE, Instant::now());
+        assert_eq!(take(&queue).key(), &key("a"));
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_policy_counts_from_the_next_decision_on() {
+        let (queue, start) = (running(), Instant::now());
+        let interval = |seconds| Policy {
+            max_interval: Some(Duration::from_secs(seconds)),
+            ..Policy::default()
+        };
+        queue.event(&key("a"), CHANGED, Instant::now());
+        queue.set_policy(interval(60));
+        take(&queue).finish(Finished::DONE, Instant::now());
+        queue.set_policy(interval(5));
+        let run = queue.next().await.unwrap();
+        assert_eq!(
+            start.elapsed(),
+            Duration::from_mins(1),
+            "a timer that is set stays"
+        );
+        run.finish(Finished::DONE, Instant::now());
+        let _run = queue.next().await.unwrap();
+        assert_eq!(start.elapsed(), Duration::from_secs(65));
     }
 
     #[tokio::test(start_paused = true)]

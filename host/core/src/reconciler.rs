@@ -57,6 +57,8 @@ pub struct Controller {
     pub queue: Queue,
     /// What is remembered from one run to the next.
     pub memory: Arc<Memory>,
+    /// Which of its controllers over time this is: its runs trust no verdict of another.
+    pub edition: u64,
     /// What `context.settings` answers.
     pub settings: Value,
     /// Takes Kubernetes Events about a primary.
@@ -278,6 +280,11 @@ impl Controller {
         used.then_some(&*self.finalizer)
     }
 
+    /// Returns the hash of a document that the guest or the daemon made, for verdicts on it.
+    pub(crate) fn hash(&self, document: &str) -> u64 {
+        self.memory.hash(self.edition, document)
+    }
+
     /// Whether the managed workflow has something that it deletes itself (`DR-5`).
     fn deletes_dependents(&self) -> bool {
         self.spec
@@ -322,7 +329,7 @@ impl Controller {
             "(object)"
         }
         .into();
-        let document = self.memory.hash(write.verb.body());
+        let document = self.hash(write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
             let known = Verdict::of(document, &now);
             if self.memory.verdict(&key, &slot).as_ref() == Some(&known) {

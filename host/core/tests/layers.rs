@@ -18,6 +18,8 @@ const ROWS: &[&[&str]] = &[
         "queue",
         "dependent",
         "workflow",
+        "rollout",
+        "rbac",
     ],
     &["source", "dispatcher"],
     &["operations"],

@@ -340,6 +340,7 @@ impl Bench {
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
             queue: queue.clone(),
             memory: Arc::new(Memory::default()),
+            edition: 1,
             settings: json!({}),
             events: Box::new(|_, _| {}),
             spec,

@@ -83,6 +83,11 @@ impl Feed {
         }
     }
 
+    /// Learns whose shares of objects are to be kept by now.
+    pub(crate) fn refresh(&mut self) {
+        self.managers = self.api.managers();
+    }
+
     /// Lists and then watches in one request (a streaming list).
     ///
     /// # Errors

@@ -1,12 +1,13 @@
-//! Shares informers: one per kind, namespace and selector, however many sources want it (PO rules).
+//! Shares informers: one per kind, namespace and selector, however many sources want it, and as long as one wants it (PO rules).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use capstan_core::cache::{Cache, Writer};
+use capstan_core::object::Gvk;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -14,8 +15,11 @@ use super::{Informer, Scope, Shared, State, Subscriber};
 use crate::client::{ApiServer, Kind};
 use crate::metrics::Metrics;
 
-/// The informers of one cluster.
-pub struct Pool {
+/// The informers of one cluster. A clone is another handle of the same pool.
+#[derive(Clone)]
+pub struct Pool(Arc<Inner>);
+
+struct Inner {
     api: Arc<ApiServer>,
     metrics: Arc<Metrics>,
     stop: CancellationToken,
@@ -24,70 +28,97 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Running {
-    informers: BTreeMap<Scope, Arc<Shared>>,
+    informers: BTreeMap<Scope, Entry>,
     tasks: JoinSet<()>,
+    /// The number of the last member.
+    number: u64,
 }
 
-/// What a source sees of the informer that it joined.
+/// An informer, and how many want it.
+struct Entry {
+    shared: Arc<Shared>,
+    members: usize,
+    /// Ends it alone.
+    stop: CancellationToken,
+}
+
+/// A share in an informer, which lasts as long as somebody has one.
+#[must_use = "the informer ends with its last membership"]
 pub struct Membership {
     /// The objects.
     pub cache: Cache,
     /// Whether they are true.
     pub state: watch::Receiver<State>,
+    pool: Arc<Inner>,
+    scope: Scope,
+    number: u64,
 }
 
 impl Pool {
-    /// Returns a pool without informers; they end with `stop`.
+    /// Returns a pool without informers; they end with `stop` at the latest.
     pub fn new(api: Arc<ApiServer>, metrics: Arc<Metrics>, stop: CancellationToken) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             api,
             metrics,
             stop,
             running: Mutex::default(),
-        }
+        }))
     }
 
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
     /// that is there as if it were new (`PO-3`).
     pub fn join(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> Membership {
-        let mut running = self.running.lock();
-        let shared = running.shared(scope, &self.metrics);
-        let mut subscribers = shared.subscribers.write();
-        let first = subscribers.is_empty();
-        subscriber.tell(
-            subscriber
-                .source
-                .attach(scope.namespace.as_deref(), shared.cache.clone()),
-        );
-        if shared.listing.load(Ordering::Relaxed) {
-            let namespace = scope.namespace.as_deref();
-            subscriber.source.before_list(namespace);
+        self.enter(scope, kind, Some(subscriber))
+    }
+
+    /// Keeps an informer going, and starts it if it does not run yet; nobody is told of what it sees.
+    pub fn keep(&self, scope: &Scope, kind: &Kind) -> Membership {
+        self.enter(scope, kind, None)
+    }
+
+    fn enter(&self, scope: &Scope, kind: &Kind, subscriber: Option<Subscriber>) -> Membership {
+        let Self(inner) = self;
+        let mut running = inner.running.lock();
+        // Those that have ended since are let go.
+        while running.tasks.try_join_next().is_some() {}
+        running.number += 1;
+        let number = running.number;
+        let entry = running.entry(scope, inner);
+        entry.members += 1;
+        let (shared, stop) = (Arc::clone(&entry.shared), entry.stop.clone());
+        if let Some(subscriber) = subscriber {
+            shared.subscribe(number, subscriber);
         }
-        subscribers.push(subscriber);
-        drop(subscribers);
-        let membership = Membership {
+        // Taken once, by the first member.
+        if let Some(writer) = shared.writer.lock().take() {
+            let api = Arc::clone(&inner.api);
+            let informer = Informer::new(Arc::clone(&shared), api, kind.clone(), writer);
+            running.tasks.spawn(informer.run(stop));
+        }
+        Membership {
             cache: shared.cache.clone(),
             state: shared.state.subscribe(),
-        };
-        if first {
-            // Taken once: an informer never loses its last subscriber.
-            if let Some(writer) = shared.writer.lock().take() {
-                let informer = Informer::new(
-                    Arc::clone(&shared),
-                    Arc::clone(&self.api),
-                    kind.clone(),
-                    writer,
-                );
-                running.tasks.spawn(informer.run(self.stop.clone()));
+            pool: Arc::clone(inner),
+            scope: scope.clone(),
+            number,
+        }
+    }
+
+    /// Lists all objects of these kinds once more, because more is to be kept of each than before. What is cached stays in
+    /// use meanwhile.
+    pub fn relist(&self, kinds: &BTreeSet<Gvk>) {
+        for (scope, entry) in &self.0.running.lock().informers {
+            if kinds.contains(&scope.gvk) {
+                entry.shared.relist.notify_one();
             }
         }
-        membership
     }
 
     /// Returns each informer with its state and the number of its objects.
     pub fn states(&self) -> Vec<(Scope, State, usize)> {
-        let running = self.running.lock();
-        let one = |(scope, shared): (&Scope, &Arc<Shared>)| {
+        let running = self.0.running.lock();
+        let one = |(scope, entry): (&Scope, &Entry)| {
+            let Entry { shared, .. } = entry;
             (
                 scope.clone(),
                 shared.state.borrow().clone(),
@@ -99,27 +130,71 @@ impl Pool {
 
     /// Waits until all tasks have ended, after the pool's stop.
     pub async fn ended(&self) {
-        let mut tasks = std::mem::take(&mut self.running.lock().tasks);
+        let mut tasks = std::mem::take(&mut self.0.running.lock().tasks);
         while tasks.join_next().await.is_some() {}
     }
 }
 
+impl Shared {
+    /// Adds a subscriber, and tells it of all that is there.
+    fn subscribe(&self, number: u64, subscriber: Subscriber) {
+        let namespace = self.scope.namespace.as_deref();
+        let mut subscribers = self.subscribers.write();
+        subscriber.tell(subscriber.source.attach(namespace, self.cache.clone()));
+        if self.listing.load(Ordering::Relaxed) {
+            subscriber.source.before_list(namespace);
+        }
+        subscribers.push((number, subscriber));
+    }
+}
+
 impl Running {
-    fn shared(&mut self, scope: &Scope, metrics: &Metrics) -> Arc<Shared> {
-        let make = || {
+    fn entry(&mut self, scope: &Scope, inner: &Inner) -> &mut Entry {
+        self.informers.entry(scope.clone()).or_insert_with(|| {
             let writer = Writer::default();
-            Arc::new(Shared {
+            let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
+            let shared = Shared {
                 scope: scope.clone(),
                 cache: writer.cache(),
                 writer: Mutex::new(Some(writer)),
                 subscribers: RwLock::default(),
                 state: watch::Sender::new(State::Listing),
                 listing: AtomicBool::new(false),
-                metrics: metrics
-                    .informers
-                    .of(&scope.gvk.to_string(), scope.namespace.as_deref()),
-            })
+                relist: Notify::new(),
+                metrics: inner.metrics.informers.of(&kind, namespace),
+            };
+            Entry {
+                shared: Arc::new(shared),
+                members: 0,
+                stop: inner.stop.child_token(),
+            }
+        })
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let mut running = self.pool.running.lock();
+        let Some(entry) = running.informers.get_mut(&self.scope) else {
+            return;
         };
-        Arc::clone(self.informers.entry(scope.clone()).or_insert_with(make))
+        entry
+            .shared
+            .subscribers
+            .write()
+            .retain(|(number, _)| *number != self.number);
+        entry.members = entry.members.saturating_sub(1);
+        if entry.members == 0 {
+            entry.stop.cancel();
+            running.informers.remove(&self.scope);
+            let (kind, namespace) = (self.scope.gvk.to_string(), self.scope.namespace.as_deref());
+            let same = |scope: &Scope| {
+                scope.gvk == self.scope.gvk && scope.namespace == self.scope.namespace
+            };
+            // Its metrics do not tell selectors apart.
+            if !running.informers.keys().any(same) {
+                self.pool.metrics.informers.forget(&kind, namespace);
+            }
+        }
     }
 }

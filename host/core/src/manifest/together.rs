@@ -15,6 +15,13 @@ pub struct Origin {
     pub(super) controllers: BTreeMap<Arc<str>, Mark>,
 }
 
+impl Origin {
+    /// Returns the file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
 impl PartialEq for Origin {
     /// Always true: operators are equal no matter where they are written.
     fn eq(&self, _: &Self) -> bool {

@@ -148,15 +148,34 @@ pub(super) enum Error {
 
 impl State {
     /// Returns a stopped state without keys.
-    pub(super) fn new(mut policy: Policy) -> Self {
-        policy.max_interval = policy.max_interval.filter(|interval| !interval.is_zero()); // IV-1
+    pub(super) fn new(policy: Policy) -> Self {
         Self {
-            policy,
+            policy: policy.normal(),
             phase: Phase::Stopped,
             keys: HashMap::new(),
             timetable: Timetable::default(),
             in_flight: 0,
         }
+    }
+
+    /// Takes in an event that concerns all keys, as if it were one of each.
+    pub(super) fn event_for_all(&mut self, now: Instant) {
+        let Self {
+            keys, timetable, ..
+        } = self;
+        let mut keys: Vec<_> = keys.iter_mut().collect();
+        keys.sort_by_key(|(key, _)| *key);
+        for (key, entry) in keys {
+            let receipt = entry.hear(Event::Related, false);
+            if receipt == Receipt::Marked && entry.flight == Flight::Idle {
+                timetable.bring_forward(key, &mut entry.due, now);
+            }
+        }
+    }
+
+    /// Changes how keys are run from now on.
+    pub(super) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy.normal();
     }
 
     /// Takes in an event (EP-1 … EP-4).
@@ -355,6 +374,15 @@ impl State {
             due_in: entry.due.map(|due| due.at.saturating_duration_since(now)),
         };
         self.keys.iter().map(state).collect()
+    }
+}
+
+// === impl Policy ===
+
+impl Policy {
+    fn normal(mut self) -> Self {
+        self.max_interval = self.max_interval.filter(|interval| !interval.is_zero()); // IV-1
+        self
     }
 }
 

@@ -51,9 +51,10 @@ impl Verdict {
 }
 
 impl Memory {
-    /// Returns the hash of a document.
-    pub fn hash(&self, document: &str) -> u64 {
-        self.hasher.hash_one(document)
+    /// Returns the hash of a document that an edition of a controller made. Another edition may compare in another way: it
+    /// trusts none of these verdicts.
+    pub fn hash(&self, edition: u64, document: &str) -> u64 {
+        self.hasher.hash_one((edition, document))
     }
 
     /// Returns the last verdict on a dependent of a primary.
@@ -99,6 +100,11 @@ impl Memory {
             value,
             bound,
         )
+    }
+
+    /// Forgets all primaries but those that `keep` wants.
+    pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
+        self.primaries.lock().retain(|key, _| keep(key));
     }
 
     /// Forgets a primary that is gone.

@@ -462,7 +462,7 @@ impl Visitor<'_> {
                 .collect());
         }
         let answer = self.desired(name).await?;
-        let hash = self.run.controller.memory.hash(&answer);
+        let hash = self.run.controller.hash(&answer);
         if let Some(key) = self.remembered(name, source, hash) {
             return Ok(vec![(key.to_string(), Operation::Unchanged)]);
         }

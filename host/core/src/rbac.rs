@@ -1,0 +1,666 @@
+//! Decides which requests to the API server manifests lead to, as rules of RBAC: all that they permit, and no verb more.
+//!
+//! What a declaration means in verbs is a table, which the Helm chart reads as well; [`rules`] says which declarations count,
+//! and where. Kinds are known here by name alone: their plurals are guessed as kubectl guesses them, unless [`Kinds`] says
+//! otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+
+use serde::Deserialize;
+
+use crate::manifest::{Controller, Dependent, Namespaces, Operator, Permission, Workflow};
+use crate::object::Gvk;
+
+/// Where a rule holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// In the whole cluster.
+    Cluster,
+    /// In this namespace.
+    Namespace(Arc<str>),
+}
+
+/// What may be done with one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The API group; empty for the core group.
+    pub group: Arc<str>,
+    /// The plural name, with the subresource if there is one: `pods`, `pods/status`.
+    pub resource: String,
+    /// The verbs, in the usual order; never empty.
+    pub verbs: Vec<Verb>,
+}
+
+/// A verb of RBAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// Read one object.
+    Get,
+    /// Read all.
+    List,
+    /// Be told of changes.
+    Watch,
+    /// Make an object; also needed by an apply that finds none.
+    Create,
+    /// Replace an object.
+    Update,
+    /// Change an object.
+    Patch,
+    /// Delete an object.
+    Delete,
+}
+
+/// What discovery would say of kinds, and manifests don't. A kind is named `Kind.group`, or `Kind` in the core group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kinds {
+    /// Plural names that can't be guessed.
+    pub plurals: BTreeMap<String, String>,
+    /// Kinds that live in no namespace, beside those of Kubernetes itself.
+    pub cluster_scoped: BTreeSet<String>,
+    /// Subresources that are written with the verbs that `capabilities.kubernetes` permits on the kind.
+    pub subresources: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// The table that declarations are looked up in.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Table {
+    /// How the templates of the chart sort verbs.
+    #[cfg_attr(not(test), expect(dead_code, reason = "verbs sort themselves here"))]
+    order: Vec<Verb>,
+    watched: Vec<Verb>,
+    primary: Primary,
+    events: Vec<Verb>,
+    dependent: Manners,
+    /// How the templates of the chart know `KD-5`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a dependent knows itself here"))]
+    written: BTreeSet<String>,
+    capabilities: Capabilities,
+    plurals: BTreeMap<String, String>,
+    cluster_scoped: BTreeSet<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Primary {
+    object: Vec<Verb>,
+    status: Vec<Verb>,
+}
+
+/// The two ways to write a dependent.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manners {
+    applied: Traits,
+    written: Traits,
+}
+
+/// What each word of `manage` needs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Traits {
+    create: Vec<Verb>,
+    update: Vec<Verb>,
+    delete: Vec<Verb>,
+}
+
+/// What each word of `capabilities.kubernetes` needs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Capabilities {
+    get: Vec<Verb>,
+    create: Vec<Verb>,
+    apply: Vec<Verb>,
+    update: Vec<Verb>,
+    patch: Vec<Verb>,
+    delete: Vec<Verb>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    #[expect(clippy::expect_used, reason = "the text is fixed, and a test reads it")]
+    serde_yaml::from_str(include_str!("../../../charts/capstan/files/rbac.yaml"))
+        .expect("the table of the chart is right")
+});
+
+/// The namespace of Events about primaries that live in none (`ER-3`).
+const DEFAULT: &str = "default";
+
+/// Returns the rules that a daemon in the namespace `own` needs to run these operators, by where they hold; sorted, and
+/// none twice.
+pub fn rules(operators: &[Operator], own: &str, kinds: &Kinds) -> BTreeMap<Reach, Vec<Rule>> {
+    let own = own.into();
+    let mut tally = Tally {
+        kinds,
+        own,
+        found: BTreeMap::new(),
+    };
+    for operator in operators {
+        for controller in operator.controllers.values() {
+            tally.controller(controller);
+            let plugin = operator.plugins.get(&controller.plugin);
+            for (gvk, permissions) in plugin.iter().flat_map(|p| &p.capabilities.kubernetes) {
+                tally.capability(gvk, permissions, &controller.namespaces);
+            }
+        }
+    }
+    tally.rules()
+}
+
+/// Returns how [`Kinds`] names a kind: `Kind.group`, or `Kind` in the core group.
+pub fn kind_name(gvk: &Gvk) -> String {
+    if gvk.group.is_empty() {
+        gvk.kind.to_string()
+    } else {
+        format!("{}.{}", gvk.kind, gvk.group)
+    }
+}
+
+/// Returns all kinds that operators name, as [`kind_name`] names them.
+pub fn kind_names(operators: &[Operator]) -> BTreeSet<String> {
+    let controllers = operators.iter().flat_map(|o| o.controllers.values());
+    let declared = controllers.flat_map(|controller| {
+        let sources = controller.sources.values().map(|source| &source.gvk);
+        let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
+        std::iter::once(&controller.primary)
+            .chain(sources)
+            .chain(dependents)
+    });
+    let plugins = operators.iter().flat_map(|o| o.plugins.values());
+    let permitted = plugins.flat_map(|plugin| plugin.capabilities.kubernetes.keys());
+    declared.chain(permitted).map(kind_name).collect()
+}
+
+/// The verbs on each resource, by its group and name.
+type Resources = BTreeMap<(Arc<str>, String), BTreeSet<Verb>>;
+
+/// What has been found so far.
+struct Tally<'a> {
+    kinds: &'a Kinds,
+    own: Arc<str>,
+    found: BTreeMap<Reach, Resources>,
+}
+
+// === impl Tally ===
+
+impl Tally<'_> {
+    fn controller(&mut self, controller: &Controller) {
+        let Controller {
+            primary,
+            namespaces,
+            ..
+        } = controller;
+        self.permit(primary, None, namespaces, &TABLE.watched);
+        self.permit(primary, None, namespaces, &TABLE.primary.object);
+        self.permit(primary, Some("status"), namespaces, &TABLE.primary.status);
+        self.events(controller);
+        for source in controller.sources.values() {
+            let namespaces = source.namespaces.as_ref().unwrap_or(namespaces);
+            self.permit(&source.gvk, None, namespaces, &TABLE.watched);
+        }
+        self.workflow(controller, &controller.workflow, Called::ByDaemon);
+        for workflow in controller.standalone.values() {
+            self.workflow(controller, workflow, Called::ByName);
+        }
+    }
+
+    fn events(&mut self, controller: &Controller) {
+        let event = Gvk {
+            group: "".into(),
+            version: "v1".into(),
+            kind: "Event".into(),
+        };
+        let aside = Namespaces::Listed(BTreeSet::from([DEFAULT.into()]));
+        let namespaces = if self.is_cluster_scoped(&controller.primary) {
+            &aside
+        } else {
+            &controller.namespaces
+        };
+        self.permit(&event, None, namespaces, &TABLE.events);
+    }
+
+    fn workflow(&mut self, controller: &Controller, workflow: &Workflow, called: Called) {
+        let unwanted = unwanted(workflow);
+        for (name, dependent) in &workflow.dependents {
+            let Dependent { gvk, manage, .. } = dependent;
+            let source = dependent
+                .source
+                .as_ref()
+                .and_then(|source| controller.sources.get(source));
+            // What a dependent's own source watches is where the dependent may be.
+            let namespaces = source
+                .and_then(|source| source.namespaces.as_ref())
+                .unwrap_or(&controller.namespaces);
+            self.permit(gvk, None, namespaces, &TABLE.watched);
+            let needs = if dependent.applied() {
+                &TABLE.dependent.applied
+            } else {
+                &TABLE.dependent.written
+            };
+            let deleted = match called {
+                Called::ByName => true,
+                Called::ByDaemon => !dependent.garbage_collected || unwanted.contains(name),
+            };
+            for (wanted, verbs) in [
+                (manage.create, &needs.create),
+                (manage.update, &needs.update),
+                (manage.delete && deleted, &needs.delete),
+            ] {
+                if wanted {
+                    self.permit(gvk, None, namespaces, verbs);
+                }
+            }
+        }
+    }
+
+    fn capability(
+        &mut self,
+        gvk: &Gvk,
+        permissions: &BTreeSet<Permission>,
+        namespaces: &Namespaces,
+    ) {
+        let kinds = self.kinds;
+        let subresources = kinds.subresources.get(&kind_name(gvk));
+        for permission in permissions {
+            let needs = &TABLE.capabilities;
+            let verbs = match permission {
+                Permission::Get => &needs.get,
+                Permission::Create => &needs.create,
+                Permission::Apply => &needs.apply,
+                Permission::Update => &needs.update,
+                Permission::Patch => &needs.patch,
+                Permission::Delete => &needs.delete,
+            };
+            self.permit(gvk, None, namespaces, verbs);
+            for subresource in subresources.into_iter().flatten() {
+                self.permit(gvk, Some(subresource), namespaces, verbs);
+            }
+        }
+    }
+
+    fn permit(
+        &mut self,
+        gvk: &Gvk,
+        subresource: Option<&str>,
+        namespaces: &Namespaces,
+        verbs: &[Verb],
+    ) {
+        let plural = self.plural(gvk);
+        let resource = match subresource {
+            Some(subresource) => format!("{plural}/{subresource}"),
+            None => plural,
+        };
+        let space = |namespace: &Arc<str>| Reach::Namespace(Arc::clone(namespace));
+        let reaches = match namespaces {
+            _ if self.is_cluster_scoped(gvk) => vec![Reach::Cluster],
+            Namespaces::All => vec![Reach::Cluster],
+            Namespaces::Own => vec![space(&self.own)],
+            Namespaces::Listed(names) => names.iter().map(space).collect(),
+        };
+        for reach in reaches {
+            let resources = self.found.entry(reach).or_default();
+            let key = (Arc::clone(&gvk.group), resource.clone());
+            resources.entry(key).or_default().extend(verbs);
+        }
+    }
+
+    fn plural(&self, gvk: &Gvk) -> String {
+        let name = kind_name(gvk);
+        let known = self.kinds.plurals.get(&name);
+        let known = known.or_else(|| TABLE.plurals.get(&name));
+        known.cloned().unwrap_or_else(|| guess(&gvk.kind))
+    }
+
+    fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
+        let name = kind_name(gvk);
+        self.kinds.cluster_scoped.contains(&name) || TABLE.cluster_scoped.contains(&name)
+    }
+
+    /// Returns what was found, without what is allowed in the whole cluster already.
+    fn rules(mut self) -> BTreeMap<Reach, Vec<Rule>> {
+        let everywhere = self.found.get(&Reach::Cluster).cloned().unwrap_or_default();
+        for (reach, resources) in &mut self.found {
+            if *reach != Reach::Cluster {
+                for (key, verbs) in resources {
+                    verbs.retain(|verb| !everywhere.get(key).is_some_and(|all| all.contains(verb)));
+                }
+            }
+        }
+        let rule = |((group, resource), verbs): ((Arc<str>, String), BTreeSet<Verb>)| Rule {
+            group,
+            resource,
+            verbs: verbs.into_iter().collect(),
+        };
+        let found = self.found.into_iter().map(|(reach, resources)| {
+            let rules: Vec<_> = resources.into_iter().map(rule).collect();
+            let useful = rules.into_iter().filter(|rule| !rule.verbs.is_empty());
+            (reach, useful.collect::<Vec<_>>())
+        });
+        found.filter(|(_, rules)| !rules.is_empty()).collect()
+    }
+}
+
+/// Who runs a workflow.
+#[derive(Clone, Copy)]
+enum Called {
+    /// The daemon, with each run.
+    ByDaemon,
+    /// The component, by name; it may remove single dependents.
+    ByName,
+}
+
+/// Returns the dependents that conditions may turn off, by their own or by those of what they depend on (`WF-5`).
+fn unwanted(workflow: &Workflow) -> BTreeSet<&Arc<str>> {
+    let mut found = BTreeSet::new();
+    // So often that it reaches the end of the longest chain.
+    for _ in &workflow.dependents {
+        for (name, dependent) in &workflow.dependents {
+            let conditions = &dependent.conditions;
+            let conditional =
+                conditions.activation.is_some() || conditions.reconcile_precondition.is_some();
+            if conditional || dependent.depends_on.iter().any(|on| found.contains(on)) {
+                found.insert(name);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the plural of a kind, as kubectl guesses it.
+fn guess(kind: &str) -> String {
+    let lower = kind.to_lowercase();
+    if lower.ends_with("endpoints") {
+        lower
+    } else if let Some(stem) = lower.strip_suffix('y') {
+        format!("{stem}ies")
+    } else if lower.ends_with('s') {
+        format!("{lower}es")
+    } else {
+        format!("{lower}s")
+    }
+}
+
+// === impl Verb ===
+
+impl Verb {
+    /// Returns the verb as RBAC writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    use super::*;
+    use crate::manifest::parse;
+
+    /// Reads an operator whose controller has these fields, and its plugin those, in YAML flow style.
+    fn operators(plugin: &str, controller: &str) -> Vec<Operator> {
+        let text = format!(
+            "{{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: {{ name: o }}, spec: {{ \
+             plugins: {{ p: {{ component: {{ path: p.wasm }}, {plugin} }} }}, \
+             controllers: {{ c: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}, {controller} }} }} }} }}"
+        );
+        parse(&text, Path::new("o.yaml")).unwrap_or_else(|errors| panic!("{errors}"))
+    }
+
+    /// Writes rules, one per line: `*` or the namespace, the resource, the verbs.
+    fn shown(rules: &BTreeMap<Reach, Vec<Rule>>) -> String {
+        let mut text = String::new();
+        for (reach, rules) in rules {
+            let place = match reach {
+                Reach::Cluster => "*",
+                Reach::Namespace(name) => name,
+            };
+            for Rule {
+                group,
+                resource,
+                verbs,
+            } in rules
+            {
+                let verbs: Vec<_> = verbs.iter().map(|verb| verb.name()).collect();
+                let group = if group.is_empty() {
+                    String::new()
+                } else {
+                    format!(".{group}")
+                };
+                writeln!(text, "{place} {resource}{group}: {}", verbs.join(" ")).unwrap();
+            }
+        }
+        text
+    }
+
+    /// The rules without those that every controller of pages has.
+    fn beside(plugin: &str, controller: &str) -> String {
+        let rules = rules(&operators(plugin, controller), "home", &Kinds::default());
+        let lines = shown(&rules);
+        let common = ["pages", "events"];
+        let other = |line: &&str| !common.iter().any(|word| line.contains(word));
+        lines.lines().filter(other).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_controller_watches_its_primaries_and_writes_them_their_status_and_events() {
+        let rules = rules(&operators("", ""), "home", &Kinds::default());
+        let expected = "\
+* events: get create patch
+* pages.a.dev: get list watch patch
+* pages/status.a.dev: patch
+";
+        assert_eq!(shown(&rules), expected);
+    }
+
+    #[test]
+    fn rules_hold_where_the_controller_watches() {
+        let shown = |namespaces: &str| {
+            let fields = format!("namespaces: {namespaces}");
+            shown(&rules(&operators("", &fields), "home", &Kinds::default()))
+        };
+        let places = |namespaces: &str| -> BTreeSet<String> {
+            let lines = shown(namespaces);
+            lines
+                .lines()
+                .map(|line| line.split(' ').next().unwrap().to_owned())
+                .collect()
+        };
+        assert_eq!(places("all"), ["*".to_owned()].into());
+        assert_eq!(places("own"), ["home".to_owned()].into());
+        assert_eq!(places("[a, b]"), ["a".to_owned(), "b".to_owned()].into());
+    }
+
+    #[test]
+    fn what_is_allowed_everywhere_is_not_repeated_for_a_namespace() {
+        let source = "sources: { maps: { informer: { apiVersion: v1, kind: ConfigMap, namespaces: [x] } } }, \
+             workflow: { dependents: { m: { apiVersion: v1, kind: ConfigMap, manage: [create] } } }";
+        assert_eq!(beside("", source), "* configmaps: list watch create");
+    }
+
+    #[test]
+    fn the_words_of_manage_become_verbs() {
+        // KD-5, DR-1, KD-6
+        for (fields, expected) in [
+            ("kind: Pod", "* pods: list watch create patch"),
+            (
+                "kind: Pod, manage: [create]",
+                "* pods: list watch create patch",
+            ),
+            ("kind: Pod, manage: [update]", "* pods: list watch patch"),
+            (
+                "kind: Pod, manage: [create], createOnly: true",
+                "* pods: list watch create patch",
+            ),
+            ("kind: Pod, ssa: false", "* pods: list watch create update"),
+            (
+                "kind: Pod, ssa: false, createOnly: true",
+                "* pods: list watch create update",
+            ),
+            ("kind: Secret", "* secrets: list watch create update"),
+            (
+                "kind: ConfigMap, ssa: true",
+                "* configmaps: list watch create patch",
+            ),
+            (
+                "kind: ConfigMap, readOnly: true",
+                "* configmaps: list watch",
+            ),
+            (
+                "kind: ConfigMap, manage: [delete], garbageCollected: false, source: s",
+                "* configmaps: list watch delete",
+            ),
+        ] {
+            let fields = format!(
+                "sources: {{ s: {{ informer: {{ apiVersion: v1, kind: ConfigMap }} }} }}, \
+                 workflow: {{ dependents: {{ d: {{ apiVersion: v1, {fields} }} }} }}"
+            );
+            let lines = beside("", &fields);
+            let line = expected.split(':').next().unwrap();
+            let found: Vec<_> = lines.lines().filter(|l| l.starts_with(line)).collect();
+            assert_eq!(found, [expected], "{fields}");
+        }
+    }
+
+    #[test]
+    fn delete_is_granted_where_the_daemon_may_come_to_it() {
+        // WF-5, DR-5
+        let chain = "a: { apiVersion: v1, kind: Pod }, \
+             b: { apiVersion: v1, kind: Service, dependsOn: [a], reconcilePrecondition: { cel: primary.spec.x } }, \
+             c: { apiVersion: v1, kind: Node, dependsOn: [b] }, \
+             d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [c], manage: [create, update] }, \
+             e: { apiVersion: batch/v1, kind: Job, garbageCollected: false }, \
+             f: { apiVersion: v1, kind: Secret, activation: { export: x } }";
+        let expected = "\
+* nodes: list watch create patch delete
+* pods: list watch create patch
+* secrets: list watch create update delete
+* services: list watch create patch delete
+* deployments.apps: list watch create patch
+* jobs.batch: list watch create patch delete";
+        assert_eq!(
+            beside("", &format!("workflow: {{ dependents: {{ {chain} }} }}")),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_standalone_dependent_may_be_removed_by_name() {
+        let fields = "standalone: { s: { dependents: { a: { apiVersion: v1, kind: Pod }, b: { apiVersion: v1, kind: Service, manage: [create] } } } }";
+        assert_eq!(
+            beside("", fields),
+            "* pods: list watch create patch delete\n* services: list watch create patch"
+        );
+    }
+
+    #[test]
+    fn a_dependent_is_written_where_its_source_watches() {
+        let fields = "namespaces: [a], \
+             sources: { s: { informer: { apiVersion: v1, kind: Pod, namespaces: [b] } } }, \
+             workflow: { dependents: { d: { apiVersion: v1, kind: Pod, source: s } } }";
+        assert_eq!(beside("", fields), "b pods: list watch create patch");
+    }
+
+    #[test]
+    fn each_permitted_verb_is_what_the_daemon_sends_for_it() {
+        for (verb, expected) in [
+            ("get", ""),
+            ("create", "own pods: create"),
+            ("apply", "own pods: create patch"),
+            ("update", "own pods: update"),
+            ("patch", "own pods: patch"),
+            ("delete", "own pods: delete"),
+        ] {
+            let plugin = format!(
+                "capabilities: {{ kubernetes: [{{ apiVersion: v1, kind: Pod, verbs: [{verb}] }}] }}"
+            );
+            assert_eq!(
+                beside(&plugin, "namespaces: own").replace("home", "own"),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn kinds_without_a_namespace_are_for_the_whole_cluster_and_their_events_in_default() {
+        let operators = operators(
+            "",
+            "namespaces: [a], sources: { n: { informer: { apiVersion: v1, kind: Node } } }",
+        );
+        let kinds = Kinds {
+            cluster_scoped: ["Page.a.dev".to_owned()].into(),
+            ..Kinds::default()
+        };
+        let expected = "\
+* nodes: list watch
+* pages.a.dev: get list watch patch
+* pages/status.a.dev: patch
+default events: get create patch
+";
+        assert_eq!(shown(&rules(&operators, "home", &kinds)), expected);
+    }
+
+    #[test]
+    fn plurals_and_subresources_are_as_the_user_says() {
+        let operators = operators(
+            "capabilities: { kubernetes: [{ apiVersion: apps/v1, kind: Deployment, verbs: [patch] }] }",
+            "",
+        );
+        let kinds = Kinds {
+            plurals: [("Page.a.dev".to_owned(), "paginae".to_owned())].into(),
+            subresources: [("Deployment.apps".to_owned(), ["scale".to_owned()].into())].into(),
+            ..Kinds::default()
+        };
+        let expected = "\
+* events: get create patch
+* paginae.a.dev: get list watch patch
+* paginae/status.a.dev: patch
+* deployments.apps: patch
+* deployments/scale.apps: patch
+";
+        assert_eq!(shown(&rules(&operators, "home", &kinds)), expected);
+        assert_eq!(
+            kind_names(&operators),
+            ["Deployment.apps".to_owned(), "Page.a.dev".to_owned()].into()
+        );
+    }
+
+    #[test]
+    fn plurals_are_guessed_as_kubectl_does() {
+        let kinds = ["Pod", "Ingress", "NetworkPolicy", "Endpoints", "Gateway"];
+        assert_eq!(
+            kinds.map(guess),
+            [
+                "pods",
+                "ingresses",
+                "networkpolicies",
+                "endpoints",
+                "gatewaies"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_table_agrees_with_what_is_known_here_without_it() {
+        let mut sorted = TABLE.order.clone();
+        sorted.sort();
+        assert_eq!((&TABLE.order, TABLE.order.len()), (&sorted, 7));
+        for kind in ["ConfigMap", "Secret", "Pod", "Service"] {
+            let fields =
+                format!("workflow: {{ dependents: {{ d: {{ apiVersion: v1, kind: {kind} }} }} }}");
+            let operators = operators("", &fields);
+            let controller = operators[0].controllers.values().next().unwrap();
+            let (_, dependent) = controller.dependents().next().unwrap();
+            assert_eq!(TABLE.written.contains(kind), !dependent.applied(), "{kind}");
+        }
+    }
+}

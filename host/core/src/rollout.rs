@@ -1,0 +1,366 @@
+//! Decides what changed manifests mean: which operators are wanted from now on, and what a controller has to do to become another.
+//!
+//! A manifest that can't be read, or that collides with another, changes nothing: what its file said last goes on.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::manifest::{self, Controller, MappingKeys, Namespaces, Operator, Source};
+use crate::object::Gvk;
+
+/// A file of manifests as it was found.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says, or what is wrong with it.
+    pub content: Result<Vec<Operator>, String>,
+}
+
+/// What is wanted, and what could not be heeded.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The operators, each from one file.
+    pub operators: Vec<Operator>,
+    /// The files whose last good content goes on, or that have none; with what is wrong.
+    pub problems: Vec<(PathBuf, String)>,
+}
+
+/// What a running controller has to do to become another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing but to use the new settings from the next run on: what it watches stays.
+    InPlace,
+    /// To watch something else, or to look at changes in another way.
+    Rewatch,
+}
+
+/// What a controller watches, and how it looks at it.
+#[derive(PartialEq)]
+struct Watched<'a> {
+    primary: &'a Gvk,
+    namespaces: &'a Namespaces,
+    label_selector: Option<&'a str>,
+    generation_aware: bool,
+    /// Whether it uses a finalizer, and its name if the manifest has one.
+    finalizer: (bool, Option<&'a str>),
+    indexes: &'a BTreeMap<Arc<str>, Arc<str>>,
+    sources: &'a BTreeMap<Arc<str>, Source>,
+    dependents: BTreeMap<&'a str, Dependent<'a>>,
+}
+
+/// How a dependent is watched.
+#[derive(PartialEq)]
+struct Dependent<'a> {
+    gvk: &'a Gvk,
+    mapping: Option<&'a MappingKeys>,
+    source: Option<&'a str>,
+}
+
+/// A controller, and whether something needs cleanup before a primary goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// What the manifest says of it.
+    pub spec: &'a Controller,
+    /// Whether it uses its finalizer (`DI-2`).
+    pub finalizer: bool,
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// Returns what is wanted once these files have been read, where `before` was wanted until now.
+    ///
+    /// Each file counts as a whole: if it can't be read, or if one of its names is taken by another file, what it said last
+    /// stays. Files that go along with each other are heeded together. A file that is not there any more says nothing. Where two new files want one name, the one that comes first
+    /// gets it.
+    pub fn after(before: &[Operator], files: &[File]) -> Self {
+        let mut wanted = Self::default();
+        for operator in before {
+            if files.iter().any(|file| file.path == operator.origin.file()) {
+                wanted.operators.push(operator.clone());
+            }
+        }
+        let mut waiting: Vec<(&File, String)> = Vec::new();
+        let (good, broken): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.content.is_ok());
+        // Together first: two files may have exchanged a name.
+        if wanted.heed(&good).is_err() {
+            for file in good {
+                waiting.extend(wanted.heed(&[file]).err().map(|why| (file, why)));
+            }
+        }
+        waiting.extend(
+            broken
+                .into_iter()
+                .filter_map(|file| Some((file, file.content.clone().err()?))),
+        );
+        // A name that one file gives up may be what another waits for.
+        loop {
+            let still = waiting.len();
+            waiting.retain_mut(|(file, why)| match wanted.heed(&[file]) {
+                Ok(()) => false,
+                Err(now) => {
+                    *why = now;
+                    true
+                }
+            });
+            if waiting.is_empty() || waiting.len() == still {
+                break;
+            }
+        }
+        wanted.problems = waiting
+            .into_iter()
+            .map(|(file, why)| (file.path.clone(), why))
+            .collect();
+        wanted
+    }
+
+    /// Replaces what files said.
+    fn heed(&mut self, files: &[&File]) -> Result<(), String> {
+        let is_one =
+            |operator: &&Operator| files.iter().any(|file| file.path == operator.origin.file());
+        let others = self.operators.iter().filter(|operator| !is_one(operator));
+        let mut operators: Vec<Operator> = others.cloned().collect();
+        for file in files {
+            operators.extend(
+                file.content
+                    .as_ref()
+                    .map_err(String::clone)?
+                    .iter()
+                    .cloned(),
+            );
+        }
+        manifest::check_together(&operators).map_err(|errors| errors.to_string())?;
+        self.operators = operators;
+        Ok(())
+    }
+}
+
+// === impl Shape ===
+
+impl Shape<'_> {
+    /// Returns what a running controller has to do to become `after`.
+    pub fn step(self, after: Shape<'_>) -> Step {
+        if self.watched() == after.watched() {
+            Step::InPlace
+        } else {
+            Step::Rewatch
+        }
+    }
+
+    fn watched(&self) -> Watched<'_> {
+        let Self { spec, finalizer } = self;
+        let dependents = spec.dependents().map(|(name, dependent)| {
+            let watched = Dependent {
+                gvk: &dependent.gvk,
+                mapping: (!dependent.garbage_collected).then_some(&dependent.mapping),
+                source: dependent.source.as_deref(),
+            };
+            (&**name, watched)
+        });
+        Watched {
+            primary: &spec.primary,
+            namespaces: &spec.namespaces,
+            label_selector: spec.label_selector.as_deref(),
+            generation_aware: spec.generation_aware,
+            finalizer: (*finalizer, spec.finalizer.as_deref().filter(|_| *finalizer)),
+            indexes: &spec.indexes,
+            sources: &spec.sources,
+            dependents: dependents.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn text(name: &str, controller: &str, fields: &str) -> String {
+        format!(
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  \
+             plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
+             {controller}: {{ plugin: p, primary: {{ apiVersion: v1, kind: ConfigMap }}{fields} }}\n"
+        )
+    }
+
+    /// A file with one operator, which has one controller.
+    fn file(path: &str, name: &str, controller: &str) -> File {
+        let path = PathBuf::from(path);
+        let content = manifest::parse(&text(name, controller, ""), &path);
+        File {
+            content: content.map_err(|errors| errors.to_string()),
+            path,
+        }
+    }
+
+    fn broken(path: &str) -> File {
+        File {
+            path: path.into(),
+            content: Err("it is broken".to_owned()),
+        }
+    }
+
+    /// Writes operators as `file operator/controller`, and problems as `file: first words`.
+    fn told(wanted: &Wanted) -> Vec<String> {
+        let operators = wanted.operators.iter().map(|operator| {
+            let controllers: Vec<&str> = operator.controllers.keys().map(|name| &**name).collect();
+            let file = operator.origin.file().display();
+            format!("{file} {}/{}", operator.name, controllers.join("+"))
+        });
+        let problems = wanted.problems.iter().map(|(file, why)| {
+            let why = why.split("; ").next().unwrap_or_default();
+            format!("{}: {why}", file.display())
+        });
+        operators.chain(problems).collect()
+    }
+
+    #[test]
+    fn files_that_go_along_are_all_heeded() {
+        let wanted = Wanted::after(&[], &[file("a", "one", "web"), file("b", "two", "db")]);
+        assert_eq!(told(&wanted), ["a one/web", "b two/db"]);
+        let wanted = Wanted::after(
+            &wanted.operators,
+            &[file("b", "two", "db2"), file("c", "three", "web")],
+        );
+        assert_eq!(
+            told(&wanted),
+            ["b two/db2", "c three/web"],
+            "a is gone, so its names are free"
+        );
+    }
+
+    #[test]
+    fn what_a_broken_file_said_last_goes_on() {
+        let before = Wanted::after(&[], &[file("a", "one", "web"), file("b", "two", "db")]);
+        let wanted = Wanted::after(
+            &before.operators,
+            &[broken("a"), file("b", "two", "db2"), broken("c")],
+        );
+        assert_eq!(
+            told(&wanted),
+            [
+                "a one/web",
+                "b two/db2",
+                "a: it is broken",
+                "c: it is broken"
+            ]
+        );
+    }
+
+    #[test]
+    fn who_has_a_name_keeps_it() {
+        // Also where the newcomer's file comes first.
+        let before = Wanted::after(&[], &[file("b", "two", "web")]);
+        let wanted = Wanted::after(
+            &before.operators,
+            &[file("a", "one", "web"), file("b", "two", "web")],
+        );
+        assert_eq!(
+            told(&wanted),
+            [
+                "b two/web",
+                "a:7:5: spec.controllers.web: found a second controller `web`"
+            ]
+            .map(|line| line.replace("a:7", "a: a:7"))
+        );
+    }
+
+    #[test]
+    fn a_name_may_move_from_one_file_to_another() {
+        let before = Wanted::after(&[], &[file("a", "one", "db"), file("b", "two", "web")]);
+        let wanted = Wanted::after(
+            &before.operators,
+            &[file("a", "one", "web"), file("b", "two", "db2")],
+        );
+        assert_eq!(told(&wanted), ["a one/web", "b two/db2"]);
+    }
+
+    #[test]
+    fn two_files_may_exchange_their_names_even_beside_a_broken_one() {
+        let before = Wanted::after(&[], &[file("a", "one", "db"), file("b", "two", "web")]);
+        let wanted = Wanted::after(
+            &before.operators,
+            &[file("a", "two", "web"), file("b", "one", "db"), broken("c")],
+        );
+        assert_eq!(told(&wanted), ["a two/web", "b one/db", "c: it is broken"]);
+    }
+
+    /// Whether two versions of a controller watch the same.
+    fn step(before: &str, after: &str) -> Step {
+        let read = |fields: &str| {
+            let fields = if fields.is_empty() {
+                String::new()
+            } else {
+                format!(", {fields}")
+            };
+            let operators = manifest::parse(&text("one", "web", &fields), Path::new("a"));
+            operators
+                .unwrap()
+                .remove(0)
+                .controllers
+                .remove("web")
+                .unwrap()
+        };
+        let (before, after) = (read(before), read(after));
+        let shape = |spec| Shape {
+            spec,
+            finalizer: true,
+        };
+        assert_eq!(shape(&before).step(shape(&before)), Step::InPlace);
+        shape(&before).step(shape(&after))
+    }
+
+    #[test]
+    fn only_what_is_watched_makes_a_controller_watch_anew() {
+        const CM: &str = "apiVersion: v1, kind: ConfigMap";
+        let dependent =
+            |fields: &str| format!("workflow: {{ dependents: {{ cm: {{ {CM}{fields} }} }} }}");
+        let in_place = [
+            ("", "retry: none".to_owned()),
+            ("", "concurrency: 2".to_owned()),
+            (
+                "rateLimit: { maxReconciliations: 2 }",
+                "maxReconciliationInterval: 1m".to_owned(),
+            ),
+            ("", "fieldManager: other, serverSideApply: false".to_owned()),
+            (
+                &dependent(""),
+                dependent(", match: { export: same }, manage: [create], createOnly: true"),
+            ),
+            (
+                &dependent(""),
+                dependent(", readyPostcondition: gone, config: { a: 1 }"),
+            ),
+        ];
+        for (before, after) in in_place {
+            assert_eq!(step(before, &after), Step::InPlace, "{before} -> {after}");
+        }
+        let rewatch = [
+            ("", "namespaces: [a]".to_owned()),
+            ("", "labelSelector: a=b".to_owned()),
+            ("", "generationAware: false".to_owned()),
+            ("", "finalizer: a.b/c".to_owned()),
+            ("", "indexes: { by: { pointer: /a } }".to_owned()),
+            ("", format!("sources: {{ s: {{ informer: {{ {CM} }} }} }}")),
+            ("", dependent("")),
+            (&dependent(""), dependent(", garbageCollected: false")),
+            (&dependent(""), dependent("").replace("cm:", "other:")),
+            (&dependent(""), dependent("").replace("ConfigMap", "Secret")),
+        ];
+        for (before, after) in rewatch {
+            assert_eq!(step(before, &after), Step::Rewatch, "{before} -> {after}");
+        }
+    }
+
+    #[test]
+    fn a_finalizer_that_comes_or_goes_changes_which_events_count() {
+        let operators = manifest::parse(&text("one", "web", ""), Path::new("a")).unwrap();
+        let spec = &operators[0].controllers["web"];
+        let shape = |finalizer| Shape { spec, finalizer };
+        assert_eq!(shape(false).step(shape(true)), Step::Rewatch);
+        assert_eq!(shape(true).step(shape(false)), Step::Rewatch);
+    }
+}

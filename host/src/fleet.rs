@@ -1,0 +1,693 @@
+//! Keeps what runs as the manifests say: loads what has changed, puts it in place, and goes on with the last good version where that fails.
+//!
+//! One task, one change after another. Nothing here is on the way of a run: a component is read, compiled and tried while
+//! the old one works, and is put in place by [`Handle::change`].
+
+pub mod board;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::guest::Guest;
+use capstan_core::manifest::{self, OnSwap, Operator};
+use capstan_core::rollout::Wanted;
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::args::Source;
+use crate::client::chain;
+use crate::controller::{self, Declared, Handle, Neighbours};
+use crate::files::{Files, Watchlist};
+use crate::operators;
+use crate::plugin::engine::{Engine, Pool};
+use crate::plugin::loader::{self, CodeCache};
+use crate::plugin::{Plugin, WeakPlugin};
+use board::{BadManifest, Board, Refusal};
+
+/// A component must not have changed for so long before it is read; another change is waited for by [`Files`].
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How often a component that keeps changing is looked at before it counts as broken.
+const LOOKS: usize = 50;
+
+/// A plugin of an operator: what is loaded and replaced as one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unit {
+    /// The operator.
+    pub operator: Arc<str>,
+    /// The plugin's name in its manifest.
+    pub plugin: Arc<str>,
+}
+
+/// All that runs.
+pub struct Fleet {
+    source: Source,
+    neighbours: Arc<Neighbours>,
+    board: Arc<Board>,
+    files: Files,
+    cache: CodeCache,
+    engine: Engine,
+    /// What the manifests say, each in its last good version.
+    operators: Vec<Operator>,
+    /// What was tried last of each operator, so that nothing is tried again before something changes.
+    tried: BTreeMap<Arc<str>, Attempts>,
+    /// The operators that are being loaded; true if they have to be looked at again afterwards.
+    loading: BTreeMap<Arc<str>, bool>,
+    in_force: BTreeMap<Unit, Version>,
+    controllers: BTreeMap<Arc<str>, Running>,
+    /// Controllers that have been stopped, with their operators.
+    leaving: Vec<(Arc<str>, Arc<str>, CancellationToken)>,
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+/// The plugins of an operator as they are to be.
+type Attempts = BTreeMap<Unit, Attempt>;
+
+/// What is to be in force.
+#[derive(Clone, Debug, PartialEq)]
+struct Attempt {
+    plugin: manifest::Plugin,
+    /// The controllers that use it.
+    controllers: BTreeMap<Arc<str>, manifest::Controller>,
+    component: Content,
+}
+
+/// What a component's file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// It is not there.
+    Missing,
+    /// Somebody is writing it.
+    Half,
+    /// Whole.
+    File(Stamp),
+}
+
+/// What is in force.
+struct Version {
+    attempt: Attempt,
+    plugin: Plugin,
+    /// The one before, as long as runs are under way in it.
+    before: WeakPlugin,
+}
+
+/// What a file is, short of reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// A controller that runs.
+struct Running {
+    /// The operator that has it.
+    operator: Arc<str>,
+    handle: Arc<Handle>,
+    stop: CancellationToken,
+    /// Its last run has ended.
+    ended: CancellationToken,
+}
+
+/// What is to be loaded of an operator.
+struct Rollout {
+    operator: Operator,
+    /// Each with the version whose last runs have to end first.
+    attempts: Vec<(Unit, Attempt, WeakPlugin)>,
+    engine: Engine,
+    cache: CodeCache,
+    /// How long these runs may take.
+    drain: Duration,
+}
+
+/// What was loaded for an operator.
+struct Loaded {
+    operator: Arc<str>,
+    units: Vec<(Unit, Attempt, Result<Plugin, Refusal>)>,
+}
+
+/// Whether what was refused before is tried again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    OnceChanged,
+    InAnyCase,
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// Returns a fleet that runs nothing yet. It ends with `stop`.
+    ///
+    /// # Errors
+    /// If no component can run on this machine.
+    pub fn new(
+        source: Source,
+        neighbours: Arc<Neighbours>,
+        board: Arc<Board>,
+        stop: CancellationToken,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            cache: operators::code_cache(&source),
+            engine: operators::engine(&[])?,
+            source,
+            neighbours,
+            board,
+            files: Files::new(),
+            operators: Vec::new(),
+            tried: BTreeMap::new(),
+            loading: BTreeMap::new(),
+            in_force: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            leaving: Vec::new(),
+            tasks: JoinSet::new(),
+            stop,
+        })
+    }
+
+    /// Starts what the manifests declare, takes their changes until it is stopped, and returns when the last run has ended.
+    /// SIGHUP has everything looked at again, also what was refused.
+    ///
+    /// # Errors
+    /// If the system gives no signals.
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        let mut hangup = signal(SignalKind::hangup())?;
+        let stop = self.stop.clone();
+        let keep = async {
+            let mut loads = FuturesUnordered::new();
+            let mut again = Some(Again::OnceChanged);
+            loop {
+                if let Some(again) = again.take() {
+                    self.look();
+                    loads.extend(self.rollouts(again).into_iter().map(load));
+                    self.retire();
+                    self.board.begun();
+                }
+                tokio::select! {
+                    _ = hangup.recv() => again = Some(Again::InAnyCase),
+                    () = self.files.changed() => again = Some(Again::OnceChanged),
+                    Some(loaded) = loads.next() => again = self.place(loaded),
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = keep => {}
+        }
+        while self.tasks.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    /// Reads all manifests.
+    fn look(&mut self) {
+        // First: what changes while it is read is told of afterwards.
+        self.files.watch(self.watchlist());
+        let writing = self.files.writing();
+        let files = operators::scan(&self.source.manifests, &self.operators, &writing);
+        let Wanted {
+            operators,
+            problems,
+        } = Wanted::after(&self.operators, &files);
+        self.operators = operators;
+        let bad = problems.into_iter().map(|(file, problem)| {
+            let mut operators = self.operators.iter();
+            BadManifest {
+                goes_on: operators.any(|operator| operator.origin.file() == file),
+                file,
+                problem,
+            }
+        });
+        self.board.manifests(bad.collect());
+        self.files.watch(self.watchlist());
+        self.make_room();
+        self.learn_managers();
+    }
+
+    fn watchlist(&self) -> Watchlist {
+        let mut list = Watchlist::default();
+        for path in &self.source.manifests {
+            list.add_manifests(path);
+        }
+        let plugins = self.operators.iter().flat_map(|o| o.plugins.values());
+        for plugin in plugins {
+            list.add_file(&plugin.component);
+        }
+        list
+    }
+
+    /// Starts another engine if the one there is has no room for all plugins; what is loaded stays where it is.
+    fn make_room(&mut self) {
+        let plugins = self.operators.iter().flat_map(|o| o.plugins.values());
+        let needed = Pool::of(plugins.map(|plugin| &plugin.limits));
+        if self.engine.pool().holds(needed) {
+            return;
+        }
+        match operators::engine(&self.operators) {
+            Ok(engine) => self.engine = engine,
+            Err(error) => {
+                tracing::error!(error = %format_args!("{error:#}"), "no larger engine; runs may fail for want of instances");
+            }
+        }
+    }
+
+    /// Has the caches keep the shares of all field managers.
+    fn learn_managers(&self) {
+        let Neighbours { api, pool, .. } = &*self.neighbours;
+        let controllers = self.operators.iter().flat_map(|o| o.controllers.values());
+        let mut kinds = BTreeSet::new();
+        for controller in controllers {
+            if api.keep_shares_of(&controller.field_manager) {
+                let sources = controller.sources.values().map(|source| &source.gvk);
+                let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
+                kinds.extend(
+                    sources
+                        .chain(dependents)
+                        .chain([&controller.primary])
+                        .cloned(),
+                );
+            }
+        }
+        if !kinds.is_empty() {
+            pool.relist(&kinds);
+        }
+    }
+
+    /// Returns what is to be loaded: all that is not in force of the operators that have changed since they were tried.
+    fn rollouts(&mut self, again: Again) -> Vec<Rollout> {
+        let writing = self.files.writing();
+        let mut rollouts = Vec::new();
+        for operator in &self.operators {
+            let attempts: Attempts = operator
+                .plugins
+                .iter()
+                .map(|(name, plugin)| {
+                    let unit = Unit {
+                        operator: Arc::clone(&operator.name),
+                        plugin: Arc::clone(name),
+                    };
+                    let in_force = self.in_force.get(&unit);
+                    let attempt = Attempt::of(operator, name, plugin, &writing);
+                    let attempt = attempt.or_as(in_force.map(|version| &version.attempt));
+                    (unit, attempt)
+                })
+                .collect();
+            if self.tried.get(&operator.name) == Some(&attempts) && again == Again::OnceChanged {
+                continue;
+            }
+            if let Some(again) = self.loading.get_mut(&operator.name) {
+                *again = true;
+                continue;
+            }
+            self.tried
+                .insert(Arc::clone(&operator.name), attempts.clone());
+            let mut changed = Vec::new();
+            for (unit, attempt) in attempts {
+                let in_force = self.in_force.get(&unit);
+                if in_force.is_some_and(|version| version.attempt == attempt) {
+                    // Also when it was to be something else meanwhile, which was refused.
+                    self.board.settled(&unit);
+                    continue;
+                }
+                let controllers = attempt.controllers.keys();
+                self.board.loading(&unit, &attempt.plugin, controllers);
+                let before = in_force.map(|version| version.before.clone());
+                changed.push((unit, attempt, before.unwrap_or_default()));
+            }
+            if !changed.is_empty() {
+                self.loading.insert(Arc::clone(&operator.name), false);
+                rollouts.push(Rollout {
+                    operator: operator.clone(),
+                    attempts: changed,
+                    engine: self.engine.clone(),
+                    cache: self.cache.clone(),
+                    drain: self.neighbours.drain,
+                });
+            }
+        }
+        rollouts
+    }
+
+    /// Puts in place what was loaded for an operator: all of it, or nothing if something that runs would break. Says whether
+    /// there is something to look at again.
+    fn place(&mut self, Loaded { operator, units }: Loaded) -> Option<Again> {
+        let changed = self.loading.remove(&operator).unwrap_or_default();
+        let mut culprit = None;
+        for (unit, attempt, loaded) in &units {
+            let Err(refusal) = loaded else { continue };
+            let goes_on = self.in_force.contains_key(unit);
+            self.board.refused(unit, refusal, goes_on);
+            if goes_on || self.runs_any(attempt) {
+                culprit = Some(unit.plugin.clone());
+            }
+        }
+        if let Some(culprit) = culprit {
+            for (unit, _, _) in units.iter().filter(|(_, _, loaded)| loaded.is_ok()) {
+                self.board.held_back(unit, &culprit);
+            }
+        } else {
+            self.stop_unwanted_of(&operator);
+            // Nothing is waited for: all runs that begin from here on see all of it.
+            for (unit, attempt, loaded) in units {
+                if let Ok(plugin) = loaded {
+                    self.put(unit, attempt, plugin);
+                }
+            }
+            self.retire();
+        }
+        changed.then_some(Again::OnceChanged)
+    }
+
+    fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Plugin) {
+        let before = self.in_force.get_mut(&unit);
+        let same = before.as_ref().is_some_and(|now| {
+            now.plugin.digest() == plugin.digest() && now.attempt.plugin == attempt.plugin
+        });
+        if let Some(now) = before
+            && same
+            && now.attempt.controllers == attempt.controllers
+        {
+            // Only the file is another, with the same in it.
+            now.attempt.component = attempt.component;
+            self.board.settled(&unit);
+            return;
+        }
+        let before = self.in_force.remove(&unit);
+        for (name, spec) in &attempt.controllers {
+            let known = before
+                .as_ref()
+                .and_then(|now| now.attempt.controllers.get(name));
+            let after = if same && known == Some(spec) {
+                OnSwap::Nothing
+            } else {
+                attempt.plugin.on_swap
+            };
+            let declared = Declared {
+                spec: spec.clone(),
+                plugin: attempt.plugin.clone(),
+                guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,
+            };
+            match self.controllers.get_mut(name) {
+                Some(running) => {
+                    running.operator = Arc::clone(&unit.operator);
+                    running.handle.change(declared, after, &self.neighbours);
+                }
+                None => self.start(&unit.operator, declared),
+            }
+        }
+        let component = &attempt.plugin.component;
+        self.board
+            .placed(&unit, &plugin, component, attempt.controllers.keys());
+        let before = before.map(|version| version.plugin);
+        if let Some(before) = &before {
+            before.retire();
+        }
+        let version = Version {
+            attempt,
+            plugin,
+            before: before.as_ref().map(Plugin::downgrade).unwrap_or_default(),
+        };
+        self.in_force.insert(unit, version);
+    }
+
+    /// Starts a controller, once those that its operator has stopped have ended.
+    fn start(&mut self, operator: &Arc<str>, declared: Declared) {
+        let name = Arc::clone(&declared.spec.name);
+        self.leaving.retain(|(_, _, ended)| !ended.is_cancelled());
+        let before: Vec<_> = self
+            .leaving
+            .iter()
+            .filter(|(of, left, _)| of == operator || *left == name)
+            .map(|(_, _, ended)| ended.clone())
+            .collect();
+        let handle = Arc::new(Handle::new(declared, &self.neighbours));
+        self.board.started(&name, &handle);
+        let (stop, ended) = (self.stop.child_token(), CancellationToken::new());
+        let span = tracing::info_span!("controller", controller = %name);
+        let run = {
+            let (handle, neighbours) = (Arc::clone(&handle), Arc::clone(&self.neighbours));
+            // However it ends.
+            let (stop, ended) = (stop.clone(), ended.clone().drop_guard());
+            async move {
+                join_all(before.iter().map(CancellationToken::cancelled)).await;
+                controller::run(handle, neighbours, stop).await;
+                drop(ended);
+            }
+        };
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.spawn(run.instrument(span));
+        let running = Running {
+            operator: Arc::clone(operator),
+            handle,
+            stop,
+            ended,
+        };
+        self.controllers.insert(name, running);
+    }
+
+    /// Stops the controllers of an operator that no manifest declares any more.
+    fn stop_unwanted_of(&mut self, operator: &Arc<str>) {
+        let wanted = self.wanted();
+        let unwanted: Vec<_> = self
+            .controllers
+            .iter()
+            .filter(|(name, running)| running.operator == *operator && !wanted.contains(*name))
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in unwanted {
+            self.stop_controller(&name);
+        }
+    }
+
+    fn stop_controller(&mut self, name: &Arc<str>) {
+        if let Some(running) = self.controllers.remove(name) {
+            tracing::info!(controller = %name, "no manifest declares it any more");
+            running.stop.cancel();
+            self.board.stopped(name);
+            let Running {
+                operator, ended, ..
+            } = running;
+            self.leaving.push((operator, Arc::clone(name), ended));
+            self.neighbours.metrics.runs.forget(name);
+        }
+    }
+
+    /// Ends what no manifest wants any more.
+    fn retire(&mut self) {
+        let declared = |unit: &Unit| {
+            let mut operators = self.operators.iter();
+            operators.any(|o| o.name == unit.operator && o.plugins.contains_key(&unit.plugin))
+        };
+        let provided = |name: &Arc<str>| {
+            let mut versions = self.in_force.iter();
+            versions.any(|(unit, version)| {
+                declared(unit) && version.attempt.controllers.contains_key(name)
+            })
+        };
+        let wanted = self.wanted();
+        // A plugin whose controllers are to get another one goes on until that is in force.
+        let needed = |version: &Version| {
+            let mut names = version.attempt.controllers.keys();
+            names.any(|name| wanted.contains(name) && !provided(name))
+        };
+        let gone: Vec<Unit> = self
+            .in_force
+            .iter()
+            .filter(|(unit, version)| !declared(unit) && !needed(version))
+            .map(|(unit, _)| unit.clone())
+            .collect();
+        for unit in gone {
+            self.in_force.remove(&unit);
+        }
+        let known: BTreeSet<Unit> = self.in_force.keys().cloned().collect();
+        let units = self.operators.iter().flat_map(|operator| {
+            operator.plugins.keys().map(|plugin| Unit {
+                operator: Arc::clone(&operator.name),
+                plugin: Arc::clone(plugin),
+            })
+        });
+        self.board.keep(&known.into_iter().chain(units).collect());
+        self.tried
+            .retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
+        let versions = self.in_force.values();
+        let kept: BTreeSet<_> = versions
+            .flat_map(|version| version.attempt.controllers.keys().cloned())
+            .collect();
+        let running: Vec<_> = self.controllers.keys().cloned().collect();
+        for name in running.into_iter().filter(|name| !kept.contains(name)) {
+            self.stop_controller(&name);
+        }
+    }
+
+    /// Returns the controllers that manifests declare.
+    fn wanted(&self) -> BTreeSet<Arc<str>> {
+        let controllers = self.operators.iter().flat_map(|o| o.controllers.keys());
+        controllers.cloned().collect()
+    }
+
+    fn runs_any(&self, attempt: &Attempt) -> bool {
+        let mut names = attempt.controllers.keys();
+        names.any(|name| self.controllers.contains_key(name))
+    }
+}
+
+// === loading ===
+
+async fn load(rollout: Rollout) -> Loaded {
+    let loads = rollout
+        .attempts
+        .iter()
+        .map(async |(unit, attempt, before)| {
+            let loaded = load_one(&rollout, unit, attempt).await;
+            if loaded.is_ok() {
+                wait_for_last_but_one(unit, before, rollout.drain).await;
+            }
+            (unit.clone(), attempt.clone(), loaded)
+        });
+    Loaded {
+        operator: Arc::clone(&rollout.operator.name),
+        units: join_all(loads).await,
+    }
+}
+
+/// At most two versions of a plugin are at work: there are no instances for more.
+async fn wait_for_last_but_one(unit: &Unit, before: &WeakPlugin, limit: Duration) {
+    if let Some(plugin) = before.upgrade()
+        && timeout(limit, plugin.drained()).await.is_err()
+    {
+        tracing::warn!(plugin = %unit, "a version before the last one is still at work");
+    }
+}
+
+async fn load_one(rollout: &Rollout, unit: &Unit, attempt: &Attempt) -> Result<Plugin, Refusal> {
+    let Rollout {
+        operator,
+        engine,
+        cache,
+        ..
+    } = rollout;
+    let path = &attempt.plugin.component;
+    if attempt.component == Content::Half {
+        let message = format!("{} is being written; its end is waited for", path.display());
+        return Err(Refusal::new("read", message));
+    }
+    let file = quiet(path).await;
+    let plugin = Plugin::load(engine, cache, operator, &unit.plugin).await;
+    let plugin = plugin.map_err(|error| Refusal::of(&error))?;
+    if Stamp::of(path) != file {
+        let message = format!("{} has changed while it was read", path.display());
+        return Err(Refusal::new("read", message));
+    }
+    for (name, spec) in &attempt.controllers {
+        let declared = Declared {
+            spec: spec.clone(),
+            plugin: attempt.plugin.clone(),
+            guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,
+        };
+        let checked = declared.check();
+        checked.map_err(|error| Refusal::new("check", format!("controller {name}: {error}")))?;
+    }
+    Ok(plugin)
+}
+
+/// Waits until a file has not changed for a moment; not for ever.
+async fn quiet(path: &Path) -> Option<Stamp> {
+    let mut last = Stamp::of(path);
+    for _ in 0..LOOKS {
+        if last.is_none_or(|stamp| stamp.age() >= QUIET) {
+            break;
+        }
+        sleep(QUIET / 2).await;
+        last = Stamp::of(path);
+    }
+    last
+}
+
+impl Attempt {
+    fn of(
+        operator: &Operator,
+        name: &Arc<str>,
+        plugin: &manifest::Plugin,
+        writing: &BTreeSet<PathBuf>,
+    ) -> Self {
+        let path = &plugin.component;
+        let half = path
+            .canonicalize()
+            .is_ok_and(|path| writing.contains(&path));
+        let controllers = operator.controllers.iter();
+        Self {
+            plugin: plugin.clone(),
+            controllers: controllers
+                .filter(|(_, controller)| controller.plugin == *name)
+                .map(|(name, controller)| (Arc::clone(name), controller.clone()))
+                .collect(),
+            component: match Stamp::of(path) {
+                Some(_) if half => Content::Half,
+                Some(stamp) => Content::File(stamp),
+                None => Content::Missing,
+            },
+        }
+    }
+
+    /// Returns what is in force instead, if all that differs is a file that is being written.
+    fn or_as(self, in_force: Option<&Self>) -> Self {
+        let same =
+            |other: &&Self| self.plugin == other.plugin && self.controllers == other.controllers;
+        match in_force.filter(same) {
+            Some(other) if self.component == Content::Half => other.clone(),
+            Some(_) | None => self,
+        }
+    }
+}
+
+impl Stamp {
+    /// Returns what a file is now; none if it is not there.
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// Returns how long ago its content changed, as far as the clocks agree.
+    fn age(self) -> Duration {
+        let (seconds, nanos) = self.modified;
+        let now = k8s_openapi::jiff::Timestamp::now().as_nanosecond();
+        let then = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        match u64::try_from(now - then) {
+            Ok(nanos) => Duration::from_nanos(nanos),
+            // In the future, or centuries ago.
+            Err(_) => QUIET,
+        }
+    }
+}
+
+impl Refusal {
+    fn of(error: &loader::Error) -> Self {
+        Self::new(error.step(), chain(error))
+    }
+}
+
+impl fmt::Display for Unit {
+    /// Writes `operator/plugin`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.operator, self.plugin)
+    }
+}

@@ -1,0 +1,643 @@
+//! What is known of plugins, manifests and controllers, for people and machines: `/debug/plugins`, `/readyz`, metrics and the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use capstan_core::manifest;
+use k8s_openapi::jiff::{Timestamp, Unit as Precision};
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use serde::{Deserialize, Serialize};
+
+use super::Unit;
+use crate::admin::Unready;
+use crate::controller::Handle;
+use crate::plugin::{Plugin, Usage};
+
+/// The state of everything that the manifests declare.
+#[derive(Debug, Default)]
+pub struct Board {
+    plugins: Mutex<BTreeMap<Unit, Entry>>,
+    manifests: Mutex<Vec<BadManifest>>,
+    controllers: Mutex<BTreeMap<Arc<str>, Arc<Handle>>>,
+    /// The manifests have been looked at once.
+    begun: AtomicBool,
+}
+
+/// A manifest that is not in force as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BadManifest {
+    /// The file.
+    pub(super) file: PathBuf,
+    /// What is wrong, which may have several lines.
+    pub(super) problem: String,
+    /// Whether what it said last is still in force.
+    pub(super) goes_on: bool,
+}
+
+/// What is known of a plugin.
+#[derive(Debug)]
+struct Entry {
+    component: PathBuf,
+    controllers: Vec<Arc<str>>,
+    phase: Phase,
+    in_force: Option<InForce>,
+    problem: Option<Problem>,
+    /// Versions that were put in place.
+    placed: u64,
+    /// Versions that were refused.
+    refused: u64,
+    /// What the versions before have done.
+    earlier: Totals,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Loading,
+    Settled,
+}
+
+#[derive(Debug)]
+struct InForce {
+    plugin: Plugin,
+    since: Timestamp,
+}
+
+/// What only grows, over all versions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    calls: u64,
+    errors: u64,
+    broken: u64,
+    instances: u64,
+}
+
+/// How a plugin is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// A version is read, compiled and tried; the one before, if there is one, is at work.
+    Loading,
+    /// What the manifest says is in force.
+    Active,
+    /// It is in place, but a controller needs something before it can use it, and goes on as it was.
+    Waiting,
+    /// A newer version was refused; the last good one is at work.
+    Outdated,
+    /// No version could be used yet.
+    Failed,
+}
+
+/// Why a version is not in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Which step failed: `read`, `compile`, `check`, `link`, `start`, or `together` with another plugin.
+    pub step: String,
+    /// What was wrong, and with which file.
+    pub message: String,
+    /// When.
+    pub since: String,
+}
+
+/// A version that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    step: &'static str,
+    message: String,
+}
+
+/// What `/debug/plugins` answers: all that the manifests declare, and what is wrong with them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The plugins, ordered by operator and name.
+    pub plugins: Vec<Row>,
+    /// The manifests that are not in force as they are.
+    pub manifests: Vec<Manifest>,
+}
+
+/// A manifest whose last good version, if there was one, goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// The file.
+    pub file: String,
+    /// What is wrong with it.
+    pub problem: String,
+    /// Whether what it said last is still in force.
+    pub goes_on: bool,
+}
+
+/// A plugin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The operator.
+    pub operator: String,
+    /// The plugin's name in its manifest.
+    pub name: String,
+    /// How it is.
+    pub state: State,
+    /// Counts the versions that were put in place since the daemon started; 0 = none yet.
+    pub version: u64,
+    /// SHA-256 of the component in force, in hexadecimal; none if there is none.
+    pub digest: Option<String>,
+    /// When that was put in place, in RFC 3339.
+    pub since: Option<String>,
+    /// The file.
+    pub component: String,
+    /// The controllers that it serves.
+    pub controllers: Vec<String>,
+    /// Why a newer version is not in force.
+    pub problem: Option<Problem>,
+    /// What a controller waits for, before it uses the version in place.
+    pub waiting: Option<String>,
+    /// Versions that were refused since the daemon started.
+    pub refused: u64,
+    /// What the version in force has done and uses.
+    pub usage: Option<Use>,
+}
+
+/// What a version of a plugin has done since it was put in place, and what it uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Use {
+    /// Calls of exports that are over, however they ended.
+    pub calls: u64,
+    /// Calls that answered with an error.
+    pub errors: u64,
+    /// Calls that trapped.
+    pub traps: u64,
+    /// Calls that took longer than `limits.timeout`.
+    pub timeouts: u64,
+    /// Calls that wanted more memory than `limits.memory`.
+    pub out_of_memory: u64,
+    /// Calls that could not be made, or whose answer could not be read.
+    pub unusable: u64,
+    /// Milliseconds spent in calls, all together.
+    pub call_ms: u64,
+    /// Executions under way.
+    pub executions: usize,
+    /// Instances started so far.
+    pub instances_started: u64,
+    /// Instances there are.
+    pub instances: usize,
+    /// Those of them that wait to be used again.
+    pub instances_idle: usize,
+    /// The most memory that an instance has had, in bytes.
+    pub peak_memory_bytes: u64,
+}
+
+// === impl Board: what the fleet says ===
+
+impl Board {
+    pub(super) fn loading<'a>(
+        &self,
+        unit: &Unit,
+        plugin: &manifest::Plugin,
+        controllers: impl Iterator<Item = &'a Arc<str>>,
+    ) {
+        let mut plugins = self.plugins.lock();
+        let entry = plugins.entry(unit.clone()).or_insert_with(|| Entry {
+            component: PathBuf::new(),
+            controllers: Vec::new(),
+            phase: Phase::Loading,
+            in_force: None,
+            problem: None,
+            placed: 0,
+            refused: 0,
+            earlier: Totals::default(),
+        });
+        entry.phase = Phase::Loading;
+        // What is in force is shown until something else is.
+        if entry.in_force.is_none() {
+            entry.is(&plugin.component, controllers);
+        }
+    }
+
+    pub(super) fn placed<'a>(
+        &self,
+        unit: &Unit,
+        plugin: &Plugin,
+        component: &Path,
+        controllers: impl Iterator<Item = &'a Arc<str>>,
+    ) {
+        let mut plugins = self.plugins.lock();
+        let Some(entry) = plugins.get_mut(unit) else {
+            return;
+        };
+        entry.is(component, controllers);
+        if let Some(before) = &entry.in_force {
+            entry.earlier = entry.earlier.and(&before.plugin.usage());
+        }
+        entry.placed += 1;
+        entry.problem = None;
+        entry.phase = Phase::Settled;
+        entry.in_force = Some(InForce {
+            plugin: plugin.clone(),
+            since: now(),
+        });
+        let (version, digest, component) =
+            (entry.placed, plugin.digest(), entry.component.display());
+        if version == 1 {
+            tracing::info!(plugin = %unit, version, digest, %component, "the plugin is in force");
+        } else {
+            tracing::info!(plugin = %unit, version, digest, %component, "the plugin is swapped: runs from now on use the new version");
+        }
+    }
+
+    /// Says that what is wanted is in force already.
+    pub(super) fn settled(&self, unit: &Unit) {
+        if let Some(entry) = self.plugins.lock().get_mut(unit) {
+            entry.phase = Phase::Settled;
+            if entry.problem.take().is_some() {
+                tracing::info!(plugin = %unit, "the version in force is what is wanted again");
+            }
+        }
+    }
+
+    pub(super) fn refused(&self, unit: &Unit, refusal: &Refusal, goes_on: bool) {
+        let Refusal { step, message } = refusal;
+        if goes_on {
+            tracing::error!(plugin = %unit, step, error = %message, "the new version can't be used; the last good one goes on");
+        } else {
+            tracing::error!(plugin = %unit, step, error = %message, "the plugin can't be used; its controllers don't start");
+        }
+        self.fail(unit, refusal, 1);
+    }
+
+    pub(super) fn held_back(&self, unit: &Unit, culprit: &str) {
+        let message = format!(
+            "waits for plugin {culprit} of the same operator, whose new version can't be used"
+        );
+        tracing::warn!(plugin = %unit, culprit, "the new version is held back: an operator changes as a whole");
+        self.fail(unit, &Refusal::new("together", message), 0);
+    }
+
+    fn fail(&self, unit: &Unit, Refusal { step, message }: &Refusal, refused: u64) {
+        if let Some(entry) = self.plugins.lock().get_mut(unit) {
+            entry.refused += refused;
+            entry.phase = Phase::Settled;
+            entry.problem = Some(Problem {
+                step: (*step).to_owned(),
+                message: message.clone(),
+                since: now().to_string(),
+            });
+        }
+    }
+
+    /// Forgets all plugins but these.
+    pub(super) fn keep(&self, units: &BTreeSet<Unit>) {
+        self.plugins.lock().retain(|unit, _| {
+            let keep = units.contains(unit);
+            if !keep {
+                tracing::info!(plugin = %unit, "no manifest declares it any more");
+            }
+            keep
+        });
+    }
+
+    /// Says what is wrong with manifests now, and that they have been looked at.
+    pub(super) fn manifests(&self, bad: Vec<BadManifest>) {
+        let mut manifests = self.manifests.lock();
+        for manifest in &bad {
+            let BadManifest {
+                file,
+                problem,
+                goes_on,
+            } = manifest;
+            if manifests.contains(manifest) {
+                continue;
+            }
+            tracing::error!("{problem}");
+            if *goes_on {
+                tracing::warn!(manifest = %file.display(), "what the manifest said last goes on");
+            }
+        }
+        let mended = |file: &Path| !bad.iter().any(|manifest| manifest.file == file);
+        for BadManifest { file, .. } in manifests.iter().filter(|m| mended(&m.file)) {
+            tracing::info!(manifest = %file.display(), "the manifest is good again, or gone");
+        }
+        *manifests = bad;
+    }
+
+    pub(super) fn begun(&self) {
+        self.begun.store(true, Ordering::Release);
+    }
+
+    pub(super) fn started(&self, name: &Arc<str>, handle: &Arc<Handle>) {
+        let mut controllers = self.controllers.lock();
+        controllers.insert(Arc::clone(name), Arc::clone(handle));
+    }
+
+    pub(super) fn stopped(&self, name: &str) {
+        self.controllers.lock().remove(name);
+    }
+}
+
+// === impl Board: what is asked ===
+
+impl Board {
+    /// Returns the controllers that run.
+    pub fn controllers(&self) -> Vec<Arc<Handle>> {
+        self.controllers.lock().values().cloned().collect()
+    }
+
+    /// Lists what the manifests name and is not in force in any version.
+    pub fn unready(&self) -> Vec<Unready> {
+        if !self.begun.load(Ordering::Acquire) {
+            return vec![Unready {
+                what: "plugins".to_owned(),
+                why: "being loaded".to_owned(),
+            }];
+        }
+        let mut unready = Vec::new();
+        for manifest in self.manifests.lock().iter().filter(|m| !m.goes_on) {
+            unready.push(Unready {
+                what: format!("manifest {}", manifest.file.display()),
+                why: manifest.problem.clone(),
+            });
+        }
+        for (unit, entry) in &*self.plugins.lock() {
+            if entry.in_force.is_none() {
+                let why = entry
+                    .problem
+                    .as_ref()
+                    .map(|problem| problem.message.clone());
+                unready.push(Unready {
+                    what: format!("plugin {}", unit.plugin),
+                    why: why.unwrap_or_else(|| "being loaded".to_owned()),
+                });
+            }
+        }
+        unready.extend(
+            self.controllers()
+                .iter()
+                .filter_map(|handle| handle.unready()),
+        );
+        unready
+    }
+
+    /// Returns the state of all plugins and manifests.
+    pub fn report(&self) -> Report {
+        let manifests = self.manifests.lock();
+        let manifests = manifests.iter().map(|manifest| Manifest {
+            file: manifest.file.display().to_string(),
+            problem: manifest.problem.clone(),
+            goes_on: manifest.goes_on,
+        });
+        let (running, plugins) = (self.controllers.lock().clone(), self.plugins.lock());
+        Report {
+            manifests: manifests.collect(),
+            plugins: plugins
+                .iter()
+                .map(|(unit, entry)| entry.row(unit, &running))
+                .collect(),
+        }
+    }
+}
+
+impl Entry {
+    fn is<'a>(&mut self, component: &Path, controllers: impl Iterator<Item = &'a Arc<str>>) {
+        component.clone_into(&mut self.component);
+        self.controllers = controllers.cloned().collect();
+    }
+
+    /// Says whether what the manifest says is in force, as far as is known: not before a new version is refused.
+    fn is_in_force(&self) -> bool {
+        self.in_force.is_some() && self.problem.is_none()
+    }
+
+    fn state(&self, waiting: Option<&String>) -> State {
+        match (self.phase, &self.in_force, &self.problem) {
+            (Phase::Loading, _, _) => State::Loading,
+            (Phase::Settled, Some(_), None) if waiting.is_some() => State::Waiting,
+            (Phase::Settled, Some(_), None) => State::Active,
+            (Phase::Settled, Some(_), Some(_)) => State::Outdated,
+            (Phase::Settled, None, _) => State::Failed,
+        }
+    }
+
+    fn row(&self, unit: &Unit, running: &BTreeMap<Arc<str>, Arc<Handle>>) -> Row {
+        let in_force = self.in_force.as_ref();
+        let waiting = self.controllers.iter().find_map(|name| {
+            let why = running.get(name)?.waiting()?;
+            Some(format!("controller {name}: {why}"))
+        });
+        Row {
+            operator: unit.operator.to_string(),
+            name: unit.plugin.to_string(),
+            state: self.state(waiting.as_ref()),
+            waiting,
+            version: self.placed,
+            digest: in_force.map(|now| now.plugin.digest().to_owned()),
+            since: in_force.map(|now| now.since.to_string()),
+            component: self.component.display().to_string(),
+            controllers: self.controllers.iter().map(ToString::to_string).collect(),
+            problem: self.problem.clone(),
+            refused: self.refused,
+            usage: in_force.map(|now| Use::of(&now.plugin.usage())),
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        match &self.in_force {
+            Some(now) => self.earlier.and(&now.plugin.usage()),
+            None => self.earlier,
+        }
+    }
+}
+
+impl Totals {
+    fn and(self, usage: &Usage) -> Self {
+        Self {
+            calls: self.calls + usage.calls,
+            errors: self.errors + usage.errors,
+            broken: self.broken + Use::of(usage).broken(),
+            instances: self.instances + usage.started,
+        }
+    }
+}
+
+impl Use {
+    fn of(usage: &Usage) -> Self {
+        Self {
+            calls: usage.calls,
+            errors: usage.errors,
+            traps: usage.traps,
+            timeouts: usage.timeouts,
+            out_of_memory: usage.out_of_memory,
+            unusable: usage.unusable,
+            call_ms: u64::try_from(usage.time.as_millis()).unwrap_or(u64::MAX),
+            executions: usage.executions,
+            instances_started: usage.started,
+            instances: usage.instances,
+            instances_idle: usage.idle,
+            peak_memory_bytes: usage.peak_memory,
+        }
+    }
+
+    /// Returns the number of calls that had no good end.
+    pub fn failed(&self) -> u64 {
+        self.errors + self.broken()
+    }
+
+    /// Those after which the instance was thrown away.
+    fn broken(&self) -> u64 {
+        self.traps + self.timeouts + self.out_of_memory + self.unusable
+    }
+}
+
+impl Refusal {
+    /// Returns the refusal of a version, at a step.
+    pub(super) fn new(step: &'static str, message: String) -> Self {
+        Self { step, message }
+    }
+}
+
+/// The wall clock to the second: people read it.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    now.round(Precision::Second).unwrap_or(now)
+}
+
+// === metrics ===
+
+/// Tells the metrics of plugins, which follow from the board, when they are asked for.
+#[derive(Debug)]
+pub struct Metrics(pub Arc<Board>);
+
+/// A metric of plugins: its name, what it says, and its value.
+type Metric<V> = (&'static str, &'static str, fn(&Entry) -> Option<V>);
+
+const COUNTERS: [Metric<u64>; 6] = [
+    ("plugin_calls", "Calls of exports", |entry| {
+        Some(entry.totals().calls)
+    }),
+    (
+        "plugin_errors",
+        "Calls that answered with an error",
+        |entry| Some(entry.totals().errors),
+    ),
+    (
+        "plugin_broken_calls",
+        "Calls that ended by a trap, a time-out or for want of memory",
+        |entry| Some(entry.totals().broken),
+    ),
+    (
+        "plugin_instances_started",
+        "Instances that were started",
+        |entry| Some(entry.totals().instances),
+    ),
+    (
+        "plugin_versions_placed",
+        "Versions that were put in place",
+        |entry| Some(entry.placed),
+    ),
+    (
+        "plugin_versions_refused",
+        "Versions that were refused",
+        |entry| Some(entry.refused),
+    ),
+];
+
+const GAUGES: [Metric<i64>; 3] = [
+    (
+        "plugin_in_force",
+        "1 if what the manifest says is in force, 0 if another version is, or none",
+        |entry| Some(i64::from(entry.is_in_force())),
+    ),
+    (
+        "plugin_instances",
+        "Instances there are, at work or waiting",
+        |entry| i64::try_from(entry.in_force.as_ref()?.plugin.usage().instances).ok(),
+    ),
+    (
+        "plugin_instance_memory_peak_bytes",
+        "The most memory that an instance has had",
+        |entry| i64::try_from(entry.in_force.as_ref()?.plugin.usage().peak_memory).ok(),
+    ),
+];
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let plugins = self.0.plugins.lock();
+        for (name, help, value) in COUNTERS {
+            let values = plugins.iter().map(|(unit, entry)| {
+                let value = value(entry).map(ConstCounter::new);
+                (labels(unit).to_vec(), value)
+            });
+            family(
+                &mut encoder,
+                (name, help),
+                &ConstCounter::new(0_u64),
+                values,
+            )?;
+        }
+        for (name, help, value) in GAUGES {
+            let values = plugins.iter().map(|(unit, entry)| {
+                let value = value(entry).map(ConstGauge::new);
+                (labels(unit).to_vec(), value)
+            });
+            family(&mut encoder, (name, help), &ConstGauge::new(0_i64), values)?;
+        }
+        let info = plugins.iter().filter_map(|(unit, entry)| {
+            let digest = entry.in_force.as_ref()?.plugin.digest().to_owned();
+            let facts = [("version", entry.placed.to_string()), ("digest", digest)];
+            Some(([labels(unit), facts].concat(), Some(ConstGauge::new(1_i64))))
+        });
+        let help = "1: the version in force, and its digest";
+        family(
+            &mut encoder,
+            ("plugin_info", help),
+            &ConstGauge::new(1_i64),
+            info,
+        )?;
+        let problems = plugins.iter().filter_map(|(unit, entry)| {
+            let step = ("step", entry.problem.as_ref()?.step.clone());
+            let labels = [&labels(unit)[..], &[step]].concat();
+            Some((labels, Some(ConstGauge::new(1_i64))))
+        });
+        let help = "1: what the manifest says is not in force, because this step failed; /debug/plugins says why";
+        family(
+            &mut encoder,
+            ("plugin_problem", help),
+            &ConstGauge::new(1_i64),
+            problems,
+        )?;
+        let bad = i64::try_from(self.0.manifests.lock().len()).unwrap_or(i64::MAX);
+        let help = "Manifests that are not in force as they are";
+        let bad = ConstGauge::new(bad);
+        bad.encode(encoder.encode_descriptor("manifest_problems", help, None, bad.metric_type())?)
+    }
+}
+
+/// A label and its value.
+type Label = (&'static str, String);
+
+fn labels(unit: &Unit) -> [Label; 2] {
+    [
+        ("operator", unit.operator.to_string()),
+        ("plugin", unit.plugin.to_string()),
+    ]
+}
+
+/// Writes the series of a metric; `kind` is one of its values, whichever.
+fn family<M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    kind: &M,
+    series: impl IntoIterator<Item = (Vec<Label>, Option<M>)>,
+) -> Result<(), std::fmt::Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, kind.metric_type())?;
+    for (labels, value) in series {
+        if let Some(value) = value {
+            value.encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}

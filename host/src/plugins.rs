@@ -1,0 +1,265 @@
+//! `capstan plugins`: asks a running daemon how its plugins are, and prints the answer.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::args::{Output, Plugins};
+use crate::fleet::board::{Report, Row, State};
+
+/// How long the daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest answer, in bytes.
+const LONGEST: usize = 16 << 20;
+
+/// Asks, prints, and exits with 0 if everything that the manifests say is in force, else with 1.
+///
+/// # Errors
+/// If no daemon answers at the address.
+pub async fn run(args: &Plugins) -> anyhow::Result<ExitCode> {
+    let report = tokio::time::timeout(PATIENCE, ask(&args.address)).await;
+    let report = report
+        .map_err(|_| anyhow::anyhow!("no answer within {PATIENCE:?}"))
+        .flatten()
+        .with_context(|| {
+            format!(
+                "ask the daemon at {} (its --listen; for one in a cluster, `kubectl port-forward` first)",
+                args.address
+            )
+        })?;
+    let text = match args.output {
+        Output::Table => table(&report, Timestamp::now()),
+        Output::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
+        Output::Yaml => serde_yaml::to_string(&report)?,
+    };
+    std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .context("write to standard output")?;
+    let settled = |row: &Row| row.state == State::Active;
+    Ok(
+        if report.plugins.iter().all(settled) && report.manifests.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        },
+    )
+}
+
+async fn ask(address: &str) -> anyhow::Result<Report> {
+    let address = address.trim_start_matches("http://").trim_end_matches('/');
+    let uri = format!("http://{address}/debug/plugins").parse()?;
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let response = client.get(uri).await?;
+    let status = response.status();
+    anyhow::ensure!(
+        status.is_success(),
+        "it answers with HTTP {status}: is it capstan, and not an older one?"
+    );
+    let body = Limited::new(response.into_body(), LONGEST);
+    let body = body.collect().await.map_err(anyhow::Error::from_boxed)?;
+    Ok(serde_json::from_slice(&body.to_bytes())?)
+}
+
+/// Returns the table: one line for each plugin, and below it what is wrong.
+fn table(report: &Report, now: Timestamp) -> String {
+    let head = [
+        "OPERATOR",
+        "NAME",
+        "STATE",
+        "VERSION",
+        "DIGEST",
+        "AGE",
+        "CALLS",
+        "FAILED",
+        "INSTANCES",
+        "PEAK",
+    ];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    lines.extend(report.plugins.iter().map(|row| line(row, now)));
+    let widths: Vec<usize> = (0..head.len())
+        .map(|column| {
+            lines
+                .iter()
+                .filter_map(|line| line.get(column))
+                .map(String::len)
+                .max()
+        })
+        .map(Option::unwrap_or_default)
+        .collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells: Vec<_> = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        // Writing to a string cannot fail.
+        let _infallible = writeln!(text, "{}", cells.join("   ").trim_end());
+    }
+    for row in &report.plugins {
+        if let Some(waiting) = &row.waiting {
+            let _infallible = writeln!(text, "\n{}/{}: {waiting}", row.operator, row.name);
+        }
+        if let Some(problem) = &row.problem {
+            let _infallible = writeln!(
+                text,
+                "\n{}/{}: since {}, step {}\n  {}",
+                row.operator, row.name, problem.since, problem.step, problem.message
+            );
+        }
+    }
+    for manifest in &report.manifests {
+        let _infallible = writeln!(text, "\nmanifest {}\n{}", manifest.file, manifest.problem);
+    }
+    text
+}
+
+fn line(row: &Row, now: Timestamp) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let state = match row.state {
+        State::Loading => "loading",
+        State::Active => "active",
+        State::Waiting => "waiting",
+        State::Outdated => "outdated",
+        State::Failed => "failed",
+    };
+    let since = row
+        .since
+        .as_ref()
+        .and_then(|since| since.parse::<Timestamp>().ok());
+    let usage = row.usage.as_ref();
+    vec![
+        row.operator.clone(),
+        row.name.clone(),
+        state.to_owned(),
+        row.version.to_string(),
+        row.digest
+            .as_ref()
+            .map_or_else(dash, |digest| digest.chars().take(12).collect()),
+        since.map_or_else(dash, |since| age(now.duration_since(since).as_secs())),
+        usage.map_or_else(dash, |usage| usage.calls.to_string()),
+        usage.map_or_else(dash, |usage| usage.failed().to_string()),
+        usage.map_or_else(dash, |usage| usage.instances.to_string()),
+        usage.map_or_else(dash, |usage| size(usage.peak_memory_bytes)),
+    ]
+}
+
+/// Returns a time as kubectl says it: `42s`, `5m`, `3h`, `12d`.
+fn age(seconds: i64) -> String {
+    match seconds.max(0) {
+        s @ 0..120 => format!("{s}s"),
+        s @ 120..7_200 => format!("{}m", s / 60),
+        s @ 7_200..172_800 => format!("{}h", s / 3_600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+/// Returns a size as Kubernetes writes it: `12Mi`.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{}Ki", bytes.div_ceil(1 << 10)),
+        _ => format!("{}Mi", bytes.div_ceil(1 << 20)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::board::{Manifest, Problem, Use};
+
+    fn row(name: &str) -> Row {
+        Row {
+            operator: "web".to_owned(),
+            name: name.to_owned(),
+            state: State::Active,
+            version: 2,
+            digest: Some("0123456789abcdef".to_owned()),
+            since: Some("2026-11-21T10:00:00Z".to_owned()),
+            component: format!("/plugins/{name}.wasm"),
+            controllers: vec!["page".to_owned()],
+            problem: None,
+            waiting: None,
+            refused: 0,
+            usage: Some(Use {
+                calls: 120,
+                errors: 1,
+                traps: 2,
+                timeouts: 3,
+                instances: 4,
+                peak_memory_bytes: 12 << 20,
+                ..Use::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_plugin_and_below_it_what_is_wrong() {
+        let problem = Problem {
+            step: "compile".to_owned(),
+            message: "b.wasm is cut off".to_owned(),
+            since: "2026-11-21T10:04:00Z".to_owned(),
+        };
+        let failed = Row {
+            state: State::Failed,
+            version: 0,
+            digest: None,
+            since: None,
+            problem: Some(problem),
+            usage: None,
+            ..row("b")
+        };
+        let report = Report {
+            plugins: vec![row("page"), failed],
+            manifests: vec![Manifest {
+                file: "x.yaml".to_owned(),
+                problem: "x.yaml:1:1: it is empty".to_owned(),
+                goes_on: false,
+            }],
+        };
+        let now = "2026-11-21T10:05:00Z".parse().unwrap();
+        let expected = "\
+OPERATOR   NAME   STATE    VERSION   DIGEST         AGE   CALLS   FAILED   INSTANCES   PEAK
+web        page   active   2         0123456789ab   5m    120     6        4           12Mi
+web        b      failed   0         -              -     -       -        -           -
+
+web/b: since 2026-11-21T10:04:00Z, step compile
+  b.wasm is cut off
+
+manifest x.yaml
+x.yaml:1:1: it is empty
+";
+        assert_eq!(table(&report, now), expected);
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_is_written() {
+        let report = Report {
+            plugins: vec![row("page")],
+            manifests: Vec::new(),
+        };
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn ages_and_sizes_are_said_as_kubernetes_does() {
+        assert_eq!(
+            [-3, 42, 300, 7_200, 200_000].map(age),
+            ["0s", "42s", "5m", "2h", "2d"]
+        );
+        assert_eq!(
+            [0, 1, 65_536, 1 << 20, 1 + (3 << 20)].map(size),
+            ["0Ki", "1Ki", "64Ki", "1Mi", "4Mi"]
+        );
+    }
+}
