@@ -61,6 +61,9 @@ pub(crate) fn start(
     if let Some(tool) = options.extras.iter().find(|tool| Tool::BASE.contains(tool)) {
         bail!("{tool} is part of every control plane, not an extra");
     }
+    if options.extras.contains(&Tool::Helm) {
+        bail!("helm is no part of a control plane: `prepare` builds it");
+    }
     let mut tries = 1;
     loop {
         let mut launch = Launch {
@@ -250,7 +253,7 @@ impl Launch<'_> {
                 flags.extend(["--leader-elect=false", "--secure-port=0"].map(str::to_owned));
                 flags.extend(self.options.controller_manager_flags.iter().cloned());
             }
-            Tool::KubeScheduler | Tool::Etcd | Tool::KubeApiserver | Tool::Kubectl => {
+            Tool::KubeScheduler | Tool::Etcd | Tool::KubeApiserver | Tool::Kubectl | Tool::Helm => {
                 flags.extend(["--leader-elect=false", "--secure-port=0"].map(str::to_owned));
             }
         }

@@ -42,6 +42,8 @@ pub enum Tool {
     KubeScheduler,
     /// Plays nodes and pods that become ready without containers.
     Kwok,
+    /// Installs charts; no part of a control plane, and asked for by whoever tests one.
+    Helm,
 }
 
 /// What is going on while a control plane is prepared and started.
@@ -107,6 +109,11 @@ static KWOK: Module = Module {
     go_mod: include_str!("../go/kwok/go.mod"),
     go_sum: include_str!("../go/kwok/go.sum"),
 };
+static HELM: Module = Module {
+    name: "helm",
+    go_mod: include_str!("../go/helm/go.mod"),
+    go_sum: include_str!("../go/helm/go.sum"),
+};
 
 /// Returns the binaries asked for, building what is missing; one build at a time per cache.
 ///
@@ -128,7 +135,7 @@ pub fn prepare(needs: &BTreeSet<Tool>, progress: &dyn Fn(Progress)) -> Result<To
             tools.binaries.insert(*tool, binary);
         }
     }
-    for module in [&CONTROL_PLANE, &KWOK] {
+    for module in [&CONTROL_PLANE, &KWOK, &HELM] {
         let wanted = needs
             .iter()
             .filter(|tool| !tools.binaries.contains_key(tool) && tool.module().name == module.name);
@@ -209,6 +216,7 @@ impl Tool {
             Self::Kubectl => "kubectl",
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
+            Self::Helm => "helm",
         }
     }
 
@@ -220,6 +228,7 @@ impl Tool {
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+            Self::Helm => "helm.sh/helm/v4/cmd/helm",
         }
     }
 
@@ -231,6 +240,7 @@ impl Tool {
             | Self::Kubectl
             | Self::KubeScheduler => &CONTROL_PLANE,
             Self::Kwok => &KWOK,
+            Self::Helm => &HELM,
         }
     }
 
@@ -242,7 +252,7 @@ impl Tool {
             Self::Etcd | Self::KubeApiserver | Self::Kubectl => {
                 bail!("{ASSETS} is set, but {} is not there", binary.display())
             }
-            Self::KubeControllerManager | Self::KubeScheduler | Self::Kwok => Ok(None),
+            Self::KubeControllerManager | Self::KubeScheduler | Self::Kwok | Self::Helm => Ok(None),
         }
     }
 }
@@ -293,6 +303,11 @@ impl Module {
     /// Returns the linker's flags. Clients parse the server's version, and without these it is a placeholder.
     fn linker_flags(&self) -> String {
         let mut flags = vec!["-s -w".to_owned()];
+        if let Some(version) = self.version("helm.sh/helm/v4") {
+            flags.push(format!(
+                "-X helm.sh/helm/v4/internal/version.version={version}"
+            ));
+        }
         if let Some(version) = self.version("k8s.io/kubernetes") {
             let mut numbers = version.trim_start_matches('v').split('.');
             let mut number = || numbers.next().unwrap_or_default();

@@ -21,6 +21,7 @@ pub mod proxy;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -42,12 +43,29 @@ pub struct Daemon {
     _folder: tempfile::TempDir,
 }
 
+/// Manifests and components that a test changes while a daemon runs on them. Dropping it removes them.
+pub struct Folder(tempfile::TempDir);
+
+/// A file of a [`Folder`] that is being written in place: half of it is there, and the writer has it open.
+pub struct Half {
+    file: File,
+    rest: Vec<u8>,
+}
+
 /// How a daemon is started.
 pub struct Start<'a> {
-    manifest: String,
+    manifests: Manifests,
     kubeconfig: Option<PathBuf>,
     arguments: Vec<&'a str>,
     environment: Vec<(&'a str, &'a str)>,
+}
+
+/// Where a daemon finds its manifests.
+enum Manifests {
+    /// In a file of its own with this text.
+    Text(String),
+    /// Here.
+    At(PathBuf),
 }
 
 /// A test's own place on the shared API server: a namespace, and the kinds of the sample and the probe.
@@ -224,8 +242,17 @@ impl Place {
 impl<'a> Start<'a> {
     /// Prepares a daemon with this manifest.
     pub fn new(manifest: &str) -> Self {
+        Self::with(Manifests::Text(manifest.to_owned()))
+    }
+
+    /// Prepares a daemon with the manifest or the folder of manifests that is here.
+    pub fn at(path: &Path) -> Self {
+        Self::with(Manifests::At(path.to_owned()))
+    }
+
+    fn with(manifests: Manifests) -> Self {
         Self {
-            manifest: manifest.to_owned(),
+            manifests,
             kubeconfig: None,
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -252,14 +279,25 @@ impl<'a> Start<'a> {
 
     /// Starts it and waits until it serves its probes.
     pub fn run(self, place: &Place) -> Daemon {
+        self.run_on(place.cluster)
+    }
+
+    /// As [`Start::run`], on any control plane.
+    pub fn run_on(self, cluster: &Cluster) -> Daemon {
         let folder = tempfile::tempdir().unwrap();
-        let manifest = folder.path().join("operator.yaml");
-        fs::write(&manifest, &self.manifest).unwrap();
-        let log = folder.path().join("daemon.log");
+        let manifests = match self.manifests {
+            Manifests::At(path) => path,
+            Manifests::Text(text) => {
+                let manifest = folder.path().join("operator.yaml");
+                fs::write(&manifest, text).unwrap();
+                manifest
+            }
+        };
         let kubeconfig = self
             .kubeconfig
-            .unwrap_or_else(|| place.cluster.admin_kubeconfig());
-        let child = Command::new(capstan())
+            .unwrap_or_else(|| cluster.admin_kubeconfig());
+        let mut command = Command::new(capstan());
+        command
             .args([
                 "run",
                 "--listen",
@@ -268,20 +306,30 @@ impl<'a> Start<'a> {
                 "json",
                 "-m",
             ])
-            .arg(&manifest)
+            .arg(&manifests)
             .args(&self.arguments)
             .env("KUBECONFIG", kubeconfig)
             .env(
                 "RUST_LOG",
                 "info,kube_client=off,capstan=debug,capstan_core=debug",
             )
-            .envs(self.environment)
+            .envs(self.environment);
+        Daemon::spawn(command, folder)
+    }
+}
+
+impl Daemon {
+    /// Starts a daemon by a command, which lets it log JSON lines, and waits until it serves its probes. The folder holds
+    /// what it needs, and its log.
+    pub fn spawn(mut command: Command, folder: tempfile::TempDir) -> Self {
+        let log = folder.path().join("daemon.log");
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        let mut daemon = Daemon {
+        let mut daemon = Self {
             child,
             address: String::new(),
             log,
@@ -308,10 +356,85 @@ impl<'a> Start<'a> {
     }
 }
 
+impl Default for Folder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Folder {
+    /// The folder that a version is put into before it is flipped to.
+    const DATA: &str = "..data";
+
+    /// Returns an empty folder.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Returns the path of a file in it, or its own with an empty name.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Puts a file there as a whole, by renaming another one to it.
+    pub fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        // Neither a manifest nor a component by its name.
+        let draft = self.path(&format!("{name}.draft"));
+        fs::write(&draft, content).unwrap();
+        fs::rename(draft, self.path(name)).unwrap();
+    }
+
+    /// Begins to write a file in place.
+    pub fn begin(&self, name: &str, content: impl AsRef<[u8]>) -> Half {
+        let content = content.as_ref();
+        let (half, rest) = content.split_at(content.len() / 2);
+        let mut file = File::create(self.path(name)).unwrap();
+        file.write_all(half).unwrap();
+        Half {
+            file,
+            rest: rest.to_owned(),
+        }
+    }
+
+    /// Puts files there all at once, as the kubelet does with a config map: the names are links to `..data/name`, and
+    /// `..data` is a link to the folder of a version, which is replaced.
+    pub fn flip(&self, version: &str, files: &[(&str, &[u8])]) {
+        let at = self.path(&format!("..{version}"));
+        fs::create_dir(&at).unwrap();
+        for (name, content) in files {
+            fs::write(at.join(name), content).unwrap();
+            if fs::symlink_metadata(self.path(name)).is_err() {
+                symlink(Path::new(Self::DATA).join(name), self.path(name)).unwrap();
+            }
+        }
+        let draft = self.path("..data_tmp");
+        symlink(format!("..{version}"), &draft).unwrap();
+        fs::rename(draft, self.path(Self::DATA)).unwrap();
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, name: &str) {
+        fs::remove_file(self.path(name)).unwrap();
+    }
+
+    /// Starts a daemon on all manifests in it and waits until it is ready.
+    pub fn daemon(&self, place: &Place) -> Daemon {
+        Start::at(self.0.path()).run(place).until_ready()
+    }
+}
+
+impl Half {
+    /// Writes the rest and closes the file.
+    pub fn finish(self) {
+        let Self { mut file, rest } = self;
+        file.write_all(&rest).unwrap();
+    }
+}
+
 impl Daemon {
-    /// Waits until `/readyz` says yes.
+    /// Waits until `/readyz` says yes, which may take until a component is compiled.
     pub fn until_ready(self) -> Self {
-        wait::until_ok(SOON, "the daemon to be ready", || {
+        wait::until_ok(LATER, "the daemon to be ready", || {
             match self.get("/readyz") {
                 (200, _) => Ok(()),
                 (code, body) => Err(format!("{code}: {body}; its log:\n{}", self.log())),
@@ -344,14 +467,24 @@ impl Daemon {
             .sum()
     }
 
-    /// Returns how many runs have been started.
+    /// Returns the value of a metric that counts, summed as by [`Daemon::metric`].
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a count"
     )]
+    pub fn count(&self, name: &str, labels: &str) -> u64 {
+        self.metric(name, labels) as u64
+    }
+
+    /// Returns how many runs have been started.
     pub fn runs(&self) -> u64 {
-        self.metric("capstan_reconciliations_started_total", "") as u64
+        self.count("capstan_reconciliations_started_total", "")
+    }
+
+    /// Returns how many runs are under way.
+    pub fn active(&self) -> u64 {
+        self.count("capstan_reconciliations_active", "")
     }
 
     /// Waits until at least so many runs have been started.
@@ -391,6 +524,63 @@ impl Daemon {
         serde_json::from_str(&self.get("/debug/controllers").1).unwrap()
     }
 
+    /// Returns what `/debug/plugins` says.
+    pub fn plugins(&self) -> Value {
+        serde_json::from_str(&self.get("/debug/plugins").1).unwrap()
+    }
+
+    /// Returns what `/debug/plugins` says of the plugin of this name; none if it knows none.
+    pub fn plugin(&self, name: &str) -> Option<Value> {
+        let plugins = self.plugins();
+        let mut rows = plugins["plugins"].as_array().unwrap().iter();
+        rows.find(|row| row["name"] == name).cloned()
+    }
+
+    /// Waits until a plugin is in this state with so many versions put in place, and returns what is said of it.
+    pub fn await_plugin(&self, name: &str, state: &str, version: u64) -> Value {
+        let what = format!("plugin {name} to be {state} in version {version}");
+        wait::until_ok(LATER, &what, || match self.plugin(name) {
+            Some(row) if row["state"] == state && row["version"] == version => Ok(row),
+            found => Err(format!("{found:?}")),
+        })
+        .unwrap()
+    }
+
+    /// Waits until so many manifests can't be heeded, and returns the file and the problem of each.
+    pub fn await_bad_manifests(&self, count: usize) -> Vec<(String, String)> {
+        let what = format!("{count} manifests with problems");
+        wait::until_ok(LATER, &what, || {
+            let plugins = self.plugins();
+            let manifests = plugins["manifests"].as_array().unwrap().iter();
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let found: Vec<_> = manifests
+                .map(|manifest| (text(&manifest["file"]), text(&manifest["problem"])))
+                .collect();
+            if found.len() == count {
+                Ok(found)
+            } else {
+                Err(plugins)
+            }
+        })
+        .unwrap()
+    }
+
+    /// Returns what `/debug/controllers` says of the controller of this name; none if it does not run.
+    pub fn controller(&self, name: &str) -> Option<Value> {
+        let controllers = self.controllers();
+        let mut all = controllers["controllers"].as_array().unwrap().iter();
+        all.find(|controller| controller["name"] == name).cloned()
+    }
+
+    /// Returns what `/debug/controllers` says of the informers that watch in this namespace.
+    pub fn informers(&self, namespace: &str) -> Vec<Value> {
+        let controllers = self.controllers();
+        let all = controllers["informers"].as_array().unwrap().iter();
+        all.filter(|informer| informer["scope"].as_str().unwrap().contains(namespace))
+            .cloned()
+            .collect()
+    }
+
     /// Returns the log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
@@ -424,8 +614,17 @@ impl Daemon {
 
     /// Sends SIGTERM.
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends SIGHUP.
+    pub fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    fn signal(&self, name: &str) {
         let status = Command::new("kill")
-            .arg(self.child.id().to_string())
+            .args(["-s", name, &self.child.id().to_string()])
             .status()
             .unwrap();
         assert!(status.success());
@@ -514,6 +713,22 @@ pub fn component(name: &str) -> PathBuf {
         file.display()
     );
     file
+}
+
+/// Returns a component in which each of these texts is replaced by one of the same length.
+pub fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some(found) = bytes[at..]
+        .windows(from.len())
+        .position(|window| window == from)
+    {
+        bytes[at + found..at + found + to.len()].copy_from_slice(to);
+        at += found + to.len();
+    }
+    assert!(at > 0, "nothing to replace");
+    bytes
 }
 
 /// Returns the folder of the sources.

@@ -201,6 +201,28 @@ fn a_broken_plugin_leaves_the_others_running() {
     assert!(body.contains("missing.wasm"), "{body}");
 }
 
+#[test]
+fn a_component_has_no_network_even_where_its_language_brings_one_along() {
+    let place = Place::new("network");
+    let _daemon = place.daemon(&place.probe_manifest(""));
+    // Somebody listens there.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    place.probe(
+        "p",
+        json!({ "reconcile": { "do": [{ "connect": address }], "status": {} } }),
+    );
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["connect"].is_object()
+    });
+    let connect = &probe["status"]["connect"];
+    for attempt in ["tcp", "listen", "udp"] {
+        assert_eq!(connect[attempt], "permission denied", "{attempt}");
+    }
+    // The C library has no better word for it.
+    assert_eq!(connect["lookup"], "uncategorized error");
+}
+
 // === the cluster ===
 
 #[test]

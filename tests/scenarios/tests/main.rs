@@ -16,7 +16,10 @@
 
 mod bad_input;
 mod base;
+mod chart;
 mod dependents;
+mod image;
 mod lifecycle;
 mod operations;
+mod swap;
 mod webpage;

@@ -1,0 +1,171 @@
+{{/*
+The rules of RBAC that the operators of the values lead to: the same as `capstan rbac` prints for them. What a declaration means in verbs
+is in files/rbac.yaml, which the daemon is built with as well.
+*/}}
+
+{{/*
+Returns all rules as JSON, by where they hold: "" is the whole cluster, else a namespace. Below that, by `group resource`, the verbs
+in order.
+*/}}
+{{- define "capstan.rbac.rules" -}}
+{{- $table := .Files.Get "files/rbac.yaml" | fromYaml -}}
+{{- $tally := dict "found" dict "table" $table "rbac" .Values.rbac "own" .Release.Namespace -}}
+{{- range $operator := .Values.operators -}}
+{{- range $controller := default dict $operator.manifest.spec.controllers -}}
+{{- include "capstan.rbac.controller" (dict "tally" $tally "controller" $controller) -}}
+{{- $plugin := default dict (get (default dict $operator.manifest.spec.plugins) $controller.plugin) -}}
+{{- range $grant := default list (dig "capabilities" "kubernetes" list $plugin) -}}
+{{- include "capstan.rbac.capability" (dict "tally" $tally "grant" $grant "namespaces" $controller.namespaces) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $everywhere := default dict (get $tally.found "") -}}
+{{- $rules := dict -}}
+{{- range $reach, $resources := $tally.found -}}
+{{- $here := dict -}}
+{{- range $resource, $verbs := $resources -}}
+{{- $sorted := list -}}
+{{- range $verb := $table.order -}}
+{{- /* What is allowed everywhere need not be repeated for a namespace. */ -}}
+{{- if and (has $verb $verbs) (not (and $reach (has $verb (default list (get $everywhere $resource))))) -}}
+{{- $sorted = append $sorted $verb -}}
+{{- end -}}
+{{- end -}}
+{{- if $sorted -}}{{- $_ := set $here $resource $sorted -}}{{- end -}}
+{{- end -}}
+{{- if $here -}}{{- $_ := set $rules $reach $here -}}{{- end -}}
+{{- end -}}
+{{- toJson $rules -}}
+{{- end -}}
+
+{{/* Adds the rules of a controller to the tally. */}}
+{{- define "capstan.rbac.controller" -}}
+{{- $tally := .tally -}}
+{{- $controller := .controller -}}
+{{- $namespaces := $controller.namespaces -}}
+{{- $primary := dict "tally" $tally "object" $controller.primary "namespaces" $namespaces -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" $tally.table.watched) $primary) -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" $tally.table.primary.object) $primary) -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" $tally.table.primary.status "subresource" "status") $primary) -}}
+{{- /* Events about objects that live in no namespace are in `default`. */ -}}
+{{- $aside := ternary (list "default") $namespaces (eq "true" (include "capstan.rbac.isClusterScoped" $primary)) -}}
+{{- $event := dict "apiVersion" "v1" "kind" "Event" -}}
+{{- include "capstan.rbac.permit" (dict "tally" $tally "object" $event "namespaces" $aside "verbs" $tally.table.events) -}}
+{{- range $source := default dict $controller.sources -}}
+{{- with $source.informer -}}
+{{- $where := default $namespaces .namespaces -}}
+{{- include "capstan.rbac.permit" (dict "tally" $tally "object" . "namespaces" $where "verbs" $tally.table.watched) -}}
+{{- end -}}
+{{- end -}}
+{{- with $controller.workflow -}}
+{{- include "capstan.rbac.workflow" (dict "tally" $tally "controller" $controller "dependents" .dependents "byName" false) -}}
+{{- end -}}
+{{- range default dict $controller.standalone -}}
+{{- include "capstan.rbac.workflow" (dict "tally" $tally "controller" $controller "dependents" .dependents "byName" true) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Adds the rules of a workflow's dependents to the tally. */}}
+{{- define "capstan.rbac.workflow" -}}
+{{- $tally := .tally -}}
+{{- $controller := .controller -}}
+{{- $dependents := default dict .dependents -}}
+{{- $byName := .byName -}}
+{{- /* What conditions may turn off, with all that depends on it; looked at so often that the end of the longest chain is reached. */ -}}
+{{- $unwanted := dict -}}
+{{- range $dependents -}}
+{{- range $name, $dependent := $dependents -}}
+{{- if or $dependent.activation $dependent.reconcilePrecondition -}}{{- $_ := set $unwanted $name true -}}{{- end -}}
+{{- range $dependent.dependsOn -}}
+{{- if hasKey $unwanted . -}}{{- $_ := set $unwanted $name true -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $dependent := $dependents -}}
+{{- $namespaces := $controller.namespaces -}}
+{{- with $dependent.source -}}
+{{- $source := default dict (get (default dict $controller.sources) .) -}}
+{{- $namespaces = default $namespaces (dig "informer" "namespaces" nil $source) -}}
+{{- end -}}
+{{- $permit := dict "tally" $tally "object" $dependent "namespaces" $namespaces -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" $tally.table.watched) $permit) -}}
+{{- $written := and (not (contains "/" $dependent.apiVersion)) (has $dependent.kind $tally.table.written) -}}
+{{- with $dependent.ssa | toString -}}
+{{- if has . (list "true" "false") -}}{{- $written = eq . "false" -}}{{- end -}}
+{{- end -}}
+{{- $needs := ternary $tally.table.dependent.written $tally.table.dependent.applied $written -}}
+{{- $manage := list "create" "update" "delete" -}}
+{{- if kindIs "slice" $dependent.manage -}}{{- $manage = $dependent.manage -}}{{- end -}}
+{{- if $dependent.readOnly -}}{{- $manage = list -}}{{- end -}}
+{{- $collected := ne (toString $dependent.garbageCollected) "false" -}}
+{{- range $manage -}}
+{{- if or (ne . "delete") $byName (not $collected) (hasKey $unwanted $name) -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" (get $needs .)) $permit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Adds the rules of what a plugin is permitted to the tally. */}}
+{{- define "capstan.rbac.capability" -}}
+{{- $permit := dict "tally" .tally "object" .grant "namespaces" .namespaces -}}
+{{- $table := .tally.table.capabilities -}}
+{{- $subresources := default list (get (default dict .tally.rbac.subresources) (include "capstan.rbac.kind" .grant)) -}}
+{{- range .grant.verbs -}}
+{{- $verbs := get $table . -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" $verbs) $permit) -}}
+{{- range $subresources -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" $verbs "subresource" .) $permit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Adds verbs on a kind to the tally. */}}
+{{- define "capstan.rbac.permit" -}}
+{{- $tally := .tally -}}
+{{- $verbs := .verbs -}}
+{{- $kind := include "capstan.rbac.kind" .object -}}
+{{- $plurals := merge dict (default dict $tally.rbac.plurals) $tally.table.plurals -}}
+{{- $resource := default (include "capstan.rbac.guess" .object.kind) (get $plurals $kind) -}}
+{{- with .subresource -}}{{- $resource = printf "%s/%s" $resource . -}}{{- end -}}
+{{- $key := printf "%s %s" (include "capstan.rbac.group" .object) $resource -}}
+{{- $reaches := .namespaces -}}
+{{- if or (not $reaches) (eq (toString $reaches) "all") (eq "true" (include "capstan.rbac.isClusterScoped" .)) -}}
+{{- $reaches = list "" -}}
+{{- else if eq (toString $reaches) "own" -}}
+{{- $reaches = list $tally.own -}}
+{{- end -}}
+{{- if $verbs -}}
+{{- range $reaches -}}
+{{- $here := default dict (get $tally.found .) -}}
+{{- $_ := set $here $key (concat (default list (get $here $key)) $verbs) -}}
+{{- $_ := set $tally.found . $here -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The API group of an object. */}}
+{{- define "capstan.rbac.group" -}}
+{{- if contains "/" .apiVersion -}}{{- splitList "/" .apiVersion | first -}}{{- end -}}
+{{- end -}}
+
+{{/* The kind of an object as KIND.GROUP, or KIND in the core group. */}}
+{{- define "capstan.rbac.kind" -}}
+{{- list .kind (include "capstan.rbac.group" .) | compact | join "." -}}
+{{- end -}}
+
+{{/* Whether objects of a kind live in no namespace: true, or nothing. */}}
+{{- define "capstan.rbac.isClusterScoped" -}}
+{{- $known := concat .tally.table.clusterScoped (default list .tally.rbac.clusterScoped) -}}
+{{- if has (include "capstan.rbac.kind" .object) $known -}}true{{- end -}}
+{{- end -}}
+
+{{/* The plural of a kind, as kubectl guesses it. */}}
+{{- define "capstan.rbac.guess" -}}
+{{- $kind := lower . -}}
+{{- if hasSuffix "endpoints" $kind -}}{{- $kind -}}
+{{- else if hasSuffix "y" $kind -}}{{- trimSuffix "y" $kind -}}ies
+{{- else if hasSuffix "s" $kind -}}{{- $kind -}}es
+{{- else -}}{{- $kind -}}s
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,582 @@
+//! The Helm chart, by the real helm on a real API server: what it installs runs, with the rights that it says and no others.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cluster::{Api, Cluster, Options, Query, User, wait};
+use scenarios::{Daemon, LATER, Place, SOON, Start, component, run};
+use serde_json::{Value, json};
+
+mod helm;
+mod pod;
+mod readme;
+mod rights;
+
+use helm::{chart, documents, helm, offline, template};
+use pod::{Pod, Way};
+
+const HTML: &str = "<html><head><title>Hello</title></head><body>x</body></html>";
+
+/// An installed release of the chart; it is called like its namespace.
+struct Release {
+    place: Place,
+}
+
+impl Release {
+    /// Installs the sample, for its namespace alone, by one command.
+    fn install(prefix: &str) -> Self {
+        let release = Self {
+            place: Place::new(prefix),
+        };
+        let name = release.place.namespace.name();
+        release
+            .helm("install", &["--set", &format!("fullnameOverride={name}")])
+            .unwrap();
+        release
+    }
+
+    /// Runs `helm install` or `helm upgrade` with the sample's values and more arguments.
+    fn helm(&self, verb: &str, more: &[&str]) -> Result<String, String> {
+        let name = self.place.namespace.name();
+        let (chart, data) = (chart(), Data::new());
+        let example = chart.join("examples/webpage.yaml");
+        let arguments = [
+            verb,
+            name,
+            chart.to_str().unwrap(),
+            "--namespace",
+            name,
+            "--values",
+            example.to_str().unwrap(),
+            "--set-file",
+            &data.argument(),
+            "--set",
+            "operators.webpage.manifest.spec.controllers.webpage.namespaces=own",
+        ];
+        helm(self.place.cluster, &[&arguments[..], more].concat())
+    }
+
+    fn upgrade(&self, more: &[&str]) {
+        let name = format!("fullnameOverride={}", self.place.namespace.name());
+        self.helm("upgrade", &[&["--set", &name], more].concat())
+            .unwrap();
+    }
+
+    fn find(&self, api_version: &str, plural: &str) -> Value {
+        let path = self.place.namespace.path(api_version, plural);
+        self.place.find(&path, self.place.namespace.name()).unwrap()
+    }
+
+    fn deployment(&self) -> Value {
+        self.find("apps/v1", "deployments")
+    }
+
+    /// Plays the pod of the Deployment.
+    fn daemon(&self, way: Way) -> Daemon {
+        let spec = &self.deployment()["spec"]["template"]["spec"];
+        Pod::new(self.place.cluster, self.place.namespace.name(), spec).daemon(way)
+    }
+
+    /// Returns the requests of the release's service account.
+    fn requests(&self) -> Vec<cluster::Request> {
+        let name = self.place.namespace.name();
+        let user = format!("system:serviceaccount:{name}:{name}");
+        let audit = self.place.cluster.audit().unwrap();
+        audit.requests(&Query::default().user(user)).unwrap()
+    }
+
+    fn page(&self, html: &str) {
+        let spec = json!({ "spec": { "html": html } });
+        self.place.create(
+            "sample.capstan.dev/v1",
+            "WebPage",
+            &self.place.pages(),
+            "site",
+            spec,
+        );
+    }
+
+    fn await_good(&self) {
+        let pages = self.place.pages();
+        self.place
+            .await_object(&pages, "site", "a good status", |page| {
+                page["status"]["areWeGood"] == true
+            });
+    }
+}
+
+/// The sample's component, as `base64` prints it.
+struct Data(tempfile::NamedTempFile);
+
+impl Data {
+    fn new() -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = STANDARD.encode(fs::read(component("webpage")).unwrap());
+        let lines: Vec<_> = text.as_bytes().chunks(76).collect();
+        fs::write(&file, lines.join(&b"\n"[..])).unwrap();
+        Self(file)
+    }
+
+    /// Returns what `--set-file` is given.
+    fn argument(&self) -> String {
+        format!(
+            "operators.webpage.components.webpage.data={}",
+            self.0.path().display()
+        )
+    }
+}
+
+// === what is installed runs ===
+
+#[test]
+fn what_one_command_installs_runs_with_the_rights_that_it_says() {
+    let release = Release::install("chart");
+    let daemon = release.daemon(Way::best()).until_ready();
+    release.page(HTML);
+    release.await_good();
+    let deployments = release.place.namespace.path("apps/v1", "deployments");
+    let ready = |site: &Value| site["status"]["readyReplicas"].as_u64().unwrap_or(0) >= 1;
+    wait::until(LATER, "a site that is up", || {
+        release.place.find(&deployments, "site").filter(ready)
+    })
+    .unwrap();
+    let requests = release.requests();
+    let refused: Vec<_> = requests
+        .iter()
+        .filter(|request| request.code == 403)
+        .collect();
+    assert!(!requests.is_empty() && refused.is_empty(), "{refused:?}");
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn a_right_that_is_taken_away_is_told_by_verb_and_kind() {
+    let release = Release::install("chart-less");
+    let roles = release
+        .place
+        .namespace
+        .path("rbac.authorization.k8s.io/v1", "roles");
+    let name = release.place.namespace.name();
+    let mut role = release.place.find(&roles, name).unwrap();
+    for rule in role["rules"].as_array_mut().unwrap() {
+        if rule["resources"] == json!(["configmaps"]) {
+            let verbs = rule["verbs"].as_array_mut().unwrap();
+            verbs.retain(|verb| verb != "update");
+        }
+    }
+    release
+        .place
+        .merge(&roles, name, &json!({ "rules": role["rules"] }));
+    let daemon = release.daemon(Way::best()).until_ready();
+    release.page(HTML);
+    release.await_good();
+    let changed = json!({ "spec": { "html": HTML.replace("Hello", "Changed") } });
+    release
+        .place
+        .merge(&release.place.pages(), "site", &changed);
+    let line = daemon.await_line("HTTP 403");
+    assert!(
+        line.contains("update v1 ConfigMap")
+            && line.contains("cannot update resource \\\"configmaps\\\""),
+        "{line}"
+    );
+    let refused = release
+        .requests()
+        .into_iter()
+        .find(|request| request.code == 403)
+        .unwrap();
+    assert_eq!(
+        (refused.verb, refused.resource),
+        ("update".to_owned(), "configmaps".to_owned())
+    );
+}
+
+#[test]
+fn the_pod_runs_with_other_paths_where_namespaces_of_users_are_forbidden() {
+    let release = Release::install("chart-folder");
+    let daemon = release.daemon(Way::Folder).until_ready();
+    release.page(HTML);
+    release.await_good();
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn a_component_that_is_missing_keeps_neither_the_pod_nor_the_others_from_running() {
+    let release = Release::install("chart-lacks");
+    let other = "operators.other.manifest.spec";
+    let sets = [
+        format!("{other}.plugins.other.limits.memory=64Mi"),
+        format!("{other}.controllers.other.plugin=other"),
+        format!("{other}.controllers.other.primary.apiVersion=test.capstan.dev/v1"),
+        format!("{other}.controllers.other.primary.kind=Probe"),
+        format!("{other}.controllers.other.namespaces=own"),
+        "operators.other.components.other.configMap.name=nowhere".to_owned(),
+        "operators.other.components.other.configMap.key=other.wasm".to_owned(),
+    ];
+    release.upgrade(&["--set", &sets.join(",")]);
+    let daemon = release.daemon(Way::best());
+    release.page(HTML);
+    release.await_good();
+    let (code, body) = daemon.get("/readyz");
+    assert_eq!(code, 503);
+    assert!(
+        body.contains("/etc/capstan/components/other/other/other.wasm"),
+        "{body}"
+    );
+}
+
+#[test]
+fn helm_test_checks_manifests_and_components() {
+    let release = Release::install("chart-test");
+    let name = release.place.namespace.name();
+    let checked = || {
+        let hooks = helm(release.place.cluster, &["get", "hooks", name, "-n", name]).unwrap();
+        let [check] = &documents(&hooks)[..] else {
+            panic!("{hooks}")
+        };
+        assert_eq!(check["metadata"]["annotations"]["helm.sh/hook"], "test");
+        let output = Pod::new(release.place.cluster, name, &check["spec"]).run(Way::best());
+        (
+            output.status.success(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (well, said) = checked();
+    assert!(
+        well && said.contains("ok     controller  webpage"),
+        "{said}"
+    );
+    release.upgrade(&[
+        "--set",
+        "operators.webpage.manifest.spec.controllers.webpage.finaliser=x.dev/y",
+    ]);
+    let (well, said) = checked();
+    assert!(
+        !well && said.contains("did you mean `finalizer`?"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_pod_meets_the_restricted_standard() {
+    let release = Release::install("chart-hard");
+    let name = release.place.namespace.name();
+    let label =
+        json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
+    release.place.merge("/api/v1/namespaces", name, &label);
+    let pods = release.place.namespace.path("v1", "pods?dryRun=All");
+    let mut pod = json!({ "metadata": { "name": "pod" }, "spec": release.deployment()["spec"]["template"]["spec"] });
+    release.place.cluster.api().create(&pods, &pod).unwrap();
+    pod["spec"]["containers"][0]["securityContext"]["capabilities"] = Value::Null;
+    let refused = release.place.cluster.api().create(&pods, &pod).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("violates PodSecurity \"restricted:latest\""),
+        "{refused}"
+    );
+}
+
+// === upgrades and the end ===
+
+#[test]
+fn what_the_daemon_takes_live_does_not_roll_the_pod_and_the_rest_does() {
+    let release = Release::install("chart-roll");
+    let template = || release.deployment()["spec"]["template"].clone();
+    let before = template();
+    let map = format!("{}-operators", release.place.namespace.name());
+    let manifest = || {
+        let map = release
+            .place
+            .find(&release.place.config_maps(), &map)
+            .unwrap();
+        map["data"]["webpage.yaml"].as_str().unwrap().to_owned()
+    };
+    let limits = "operators.webpage.manifest.spec.plugins.webpage.limits.memory=32Mi";
+    assert!(manifest().contains("memory: 64Mi"));
+    release.upgrade(&["--set", limits]);
+    assert!(manifest().contains("memory: 32Mi"));
+    assert_eq!(template(), before);
+    for change in ["drain=1m", "log.level=debug", "image.tag=other"] {
+        release.upgrade(&["--set", change]);
+        assert_ne!(template(), before, "{change}");
+    }
+}
+
+#[test]
+fn the_pod_is_given_longer_than_the_daemon_takes_to_drain() {
+    let seconds = |drain: &str| {
+        let objects = template("deployment.yaml", "home", &json!({ "drain": drain })).unwrap();
+        objects[0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].clone()
+    };
+    let table = [
+        ("30s", 45),
+        ("1m30s", 105),
+        ("1h", 3615),
+        ("500ms", 16),
+        ("1h1m1s1ms", 3677),
+    ];
+    for (drain, expected) in table {
+        assert_eq!(seconds(drain), expected, "{drain}");
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_release_that_is_uninstalled() {
+    let release = Release::install("chart-end");
+    let (name, cluster) = (release.place.namespace.name(), release.place.cluster);
+    let kinds = "deployments,configmaps,secrets,services,serviceaccounts,roles,rolebindings,networkpolicies,\
+                 poddisruptionbudgets,clusterroles,clusterrolebindings";
+    let all = || {
+        let arguments = ["-n", name, "get", kinds, "-o", "name"];
+        let text = cluster.kubectl(&arguments).unwrap();
+        text.lines()
+            .filter(|line| line.contains(name))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    release.upgrade(&["--set", "podDisruptionBudget.enabled=true,networkPolicy.enabled=true,rbac.extraRules[0].verbs={get},rbac.extraRules[0].nonResourceURLs={/version}"]);
+    let installed = all();
+    for kind in [
+        "deployment",
+        "role.",
+        "networkpolicy",
+        "poddisruptionbudget",
+        "clusterrolebinding",
+    ] {
+        assert!(
+            installed.iter().any(|line| line.starts_with(kind)),
+            "{kind} in {installed:?}"
+        );
+    }
+    helm(cluster, &["uninstall", name, "-n", name, "--wait"]).unwrap();
+    wait::until_ok(LATER, "nothing to be left", || match all() {
+        left if left.is_empty() => Ok(()),
+        left => Err(left.join(" ")),
+    })
+    .unwrap();
+}
+
+// === values ===
+
+#[test]
+fn the_chart_has_no_lint() {
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    let example = format!("{chart}/examples/webpage.yaml");
+    let data = Data::new();
+    let everything =
+        "serviceMonitor.enabled=true,podDisruptionBudget.enabled=true,networkPolicy.enabled=true";
+    offline(&["lint", "--strict", chart]).unwrap();
+    offline(&[
+        "lint",
+        "--strict",
+        chart,
+        "-f",
+        &example,
+        "--set-file",
+        &data.argument(),
+        "--set",
+        everything,
+    ])
+    .unwrap();
+}
+
+#[test]
+fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    let example = format!("{chart}/examples/webpage.yaml");
+    let table = [
+        (
+            "service.port=many",
+            "at '/service/port': got string, want integer",
+        ),
+        (
+            "servce.port=1",
+            "additional properties 'servce' not allowed",
+        ),
+        ("replicas=2", "additional properties 'replicas' not allowed"),
+        (
+            "log.format=xml",
+            "at '/log/format': value must be one of 'auto', 'text', 'json'",
+        ),
+        ("drain=30", "at '/drain': got number, want string"),
+        (
+            "image.digest=latest",
+            "at '/image/digest': 'latest' does not match pattern",
+        ),
+        (
+            "operators.Web.manifest=x",
+            "at '/operators': additional properties 'Web' not allowed",
+        ),
+        (
+            "operators.webpage.manifest.spec.controllers=1",
+            "at '/operators/webpage/manifest/spec/controllers': got number, want object",
+        ),
+        (
+            "operators.webpage.manifest.spec.controllers.webpage.namespaces=everywhere",
+            "at '/operators/webpage/manifest/spec/controllers/webpage/namespaces': value must be one of 'all', 'own'",
+        ),
+        (
+            "operators.webpage.components.webpage.configMap.name=x",
+            "missing property 'key'",
+        ),
+        (
+            "operators.webpage.manifest.spec.plugins.second.limits.memory=1Mi",
+            "operators.webpage.components.second: say where the component is",
+        ),
+        (
+            "operators.webpage.components.page.data=AGFzbQ0AAQA=",
+            "operators.webpage.components.page: the manifest declares no plugin of that name; there are: webpage",
+        ),
+        (
+            "operators.webpage.components.webpage.data=hello",
+            "operators.webpage.components.webpage.data: expected a WebAssembly component in base64",
+        ),
+        (
+            "serviceMonitor.enabled=true,service.enabled=false",
+            "serviceMonitor.enabled needs service.enabled",
+        ),
+    ];
+    for (value, expected) in table {
+        let component = "operators.webpage.components.webpage.data=AGFzbQ0AAQA=";
+        let refused = offline(&[
+            "template", chart, "-f", &example, "--set", component, "--set", value,
+        ]);
+        let said = refused.expect_err(value);
+        assert!(
+            said.contains(expected),
+            "{value}: {expected:?} is not in:\n{said}"
+        );
+    }
+}
+
+#[test]
+fn a_component_comes_from_where_the_values_say() {
+    let file = json!({ "key": "page.wasm", "name": "pages" });
+    let table = [
+        (json!({ "configMap": file }), "configMap", "page.wasm"),
+        (json!({ "secret": file }), "secret", "page.wasm"),
+        (
+            json!({ "data": "AGFzbQ0AAQA=" }),
+            "configMap",
+            "component.wasm",
+        ),
+        (
+            json!({ "volume": { "source": { "persistentVolumeClaim": { "claimName": "pages" } }, "path": "a/b.wasm" } }),
+            "persistentVolumeClaim",
+            "a/b.wasm",
+        ),
+        (
+            json!({ "image": { "reference": "registry.example/pages:1", "path": "page.wasm" } }),
+            "image",
+            "page.wasm",
+        ),
+    ];
+    for (component, source, path) in table {
+        let operator = json!({
+            "manifest": rights::manifest(json!({}), json!({})),
+            "components": { "p": component },
+        });
+        let values = json!({ "operators": { "o": operator } });
+        let operators = template("operators.yaml", "home", &values).unwrap();
+        let manifest: Value =
+            serde_yaml::from_str(operators[0]["data"]["o.yaml"].as_str().unwrap()).unwrap();
+        let folder = "/etc/capstan/components/o/p";
+        assert_eq!(
+            manifest["spec"]["plugins"]["p"]["component"],
+            json!({ "path": format!("{folder}/{path}") })
+        );
+        let spec =
+            &template("deployment.yaml", "home", &values).unwrap()[0]["spec"]["template"]["spec"];
+        let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
+        let mount = mounts
+            .iter()
+            .find(|mount| mount["mountPath"] == folder)
+            .unwrap();
+        assert_eq!(mount["readOnly"], true);
+        let volumes = spec["volumes"].as_array().unwrap();
+        let volume = volumes
+            .iter()
+            .find(|volume| volume["name"] == mount["name"])
+            .unwrap();
+        assert!(volume[source].is_object(), "{volume}");
+    }
+}
+
+#[test]
+fn the_ports_of_daemon_probes_and_service_are_one() {
+    let values = json!({});
+    let deployment = template("deployment.yaml", "home", &values)
+        .unwrap()
+        .remove(0);
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let port = &container["ports"][0];
+    let listen = format!("--listen=0.0.0.0:{}", port["containerPort"]);
+    assert!(
+        container["args"]
+            .as_array()
+            .unwrap()
+            .contains(&json!(listen)),
+        "{container}"
+    );
+    for (probe, path) in [
+        ("startupProbe", "/livez"),
+        ("livenessProbe", "/livez"),
+        ("readinessProbe", "/readyz"),
+    ] {
+        assert_eq!(
+            container[probe]["httpGet"],
+            json!({ "path": path, "port": port["name"] })
+        );
+    }
+    let service = template("service.yaml", "home", &values).unwrap().remove(0);
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
+    assert_eq!(
+        service["spec"]["selector"],
+        deployment["spec"]["selector"]["matchLabels"]
+    );
+}
+
+#[test]
+fn without_an_operator_there_is_nothing_to_run() {
+    let replicas = |values: Value| {
+        template("deployment.yaml", "home", &values).unwrap()[0]["spec"]["replicas"].clone()
+    };
+    assert_eq!(replicas(json!({})), 0);
+    assert_eq!(replicas(json!({ "manifests": ["/operators"] })), 1);
+    let operator = json!({ "manifest": rights::manifest(json!({}), json!({})), "components": { "p": { "data": "AGFzbQ0AAQA=" } } });
+    assert_eq!(replicas(json!({ "operators": { "o": operator } })), 1);
+}
+
+#[test]
+fn a_network_policy_without_peers_lets_nobody_in() {
+    let policy = |values: Value| {
+        let objects = template(
+            "networkpolicy.yaml",
+            "home",
+            &json!({ "networkPolicy": values }),
+        )
+        .unwrap();
+        objects[0]["spec"].clone()
+    };
+    let closed = policy(json!({ "enabled": true }));
+    assert_eq!(
+        (&closed["ingress"], &closed["policyTypes"]),
+        (&json!([]), &json!(["Ingress"]))
+    );
+    let peers = json!([{ "namespaceSelector": {} }]);
+    let egress = json!([{ "ports": [{ "port": 6443 }] }]);
+    let some = policy(json!({ "enabled": true, "from": peers, "egress": egress }));
+    assert_eq!(
+        some["ingress"],
+        json!([{ "from": peers, "ports": [{ "port": "http", "protocol": "TCP" }] }])
+    );
+    assert_eq!(
+        (&some["egress"], &some["policyTypes"]),
+        (&egress, &json!(["Ingress", "Egress"]))
+    );
+}

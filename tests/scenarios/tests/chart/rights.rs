@@ -1,0 +1,557 @@
+//! The rights of the daemon: those of the chart and of `capstan rbac` are one, and are what the daemon makes use of.
+
+use super::*;
+
+/// Returns a manifest with one plugin and one controller over probes, both with more fields.
+pub(super) fn manifest(plugin: Value, controller: Value) -> Value {
+    let mut plugins = json!({ "p": plugin });
+    plugins["p"]["component"] = json!({ "path": "p.wasm" });
+    let mut controllers = json!({ "c": controller });
+    controllers["c"]["plugin"] = "p".into();
+    if controllers["c"]["primary"].is_null() {
+        controllers["c"]["primary"] =
+            json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe" });
+    }
+    json!({
+        "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "o" },
+        "spec": { "plugins": plugins, "controllers": controllers },
+    })
+}
+
+/// Returns what `capstan rbac` prints for a manifest in namespace `home`.
+fn printed(manifest: &Value, flags: &[&str]) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("o.yaml");
+    fs::write(&file, manifest.to_string()).unwrap();
+    let arguments = [
+        "rbac",
+        "-o",
+        "json",
+        "--namespace",
+        "home",
+        "-m",
+        file.to_str().unwrap(),
+    ];
+    let (code, out, err) = run(&[&arguments[..], flags].concat());
+    assert_eq!(code, 0, "{err}");
+    let list: Value = serde_json::from_str(&out).unwrap();
+    sorted(list["items"].as_array().unwrap().clone())
+}
+
+/// Returns what the chart makes of a manifest in namespace `home`.
+fn installed(manifest: &Value, rbac: &Value) -> Vec<Value> {
+    let operator = json!({ "manifest": manifest, "components": {} });
+    let values = json!({ "operators": { "o": operator }, "rbac": rbac });
+    let mut objects = template("rbac.yaml", "home", &values).unwrap();
+    for object in &mut objects {
+        object["metadata"].as_object_mut().unwrap().remove("labels");
+    }
+    sorted(objects)
+}
+
+/// Returns objects by kind and namespace; helm has an order of its own.
+fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
+    objects.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["namespace"]));
+    objects
+}
+
+/// Every declaration that a right follows from.
+fn manifests() -> Vec<(&'static str, Value)> {
+    let pod = |more: Value| {
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
+        pod.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        pod
+    };
+    let informer = |more: Value| json!({ "informer": pod(more) });
+    let of = |dependents: Value| json!({ "workflow": { "dependents": dependents } });
+    let grants = json!({ "capabilities": { "kubernetes": [
+        { "apiVersion": "v1", "kind": "Secret", "verbs": ["get"] },
+        { "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["get", "create", "update"] },
+        { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["apply", "delete"] },
+        { "apiVersion": "batch/v1", "kind": "Job", "verbs": ["patch"] },
+        { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["create", "apply"] },
+    ] } });
+    let condition = json!({ "cel": "primary.spec.exposed" });
+    vec![
+        ("all", manifest(json!({}), json!({ "namespaces": "all" }))),
+        ("own", manifest(json!({}), json!({ "namespaces": "own" }))),
+        (
+            "listed",
+            manifest(json!({}), json!({ "namespaces": ["a", "b", "home"] })),
+        ),
+        ("capabilities", manifest(grants.clone(), json!({}))),
+        (
+            "capabilities in listed",
+            manifest(grants, json!({ "namespaces": ["a", "b"] })),
+        ),
+        (
+            "manage",
+            manifest(
+                json!({}),
+                of(json!({
+                    "all": pod(json!({})),
+                    "create": pod(json!({ "kind": "Service", "manage": ["create"] })),
+                    "update": pod(json!({ "kind": "Endpoints", "manage": ["update"] })),
+                    "once": { "apiVersion": "batch/v1", "kind": "Job", "manage": ["create", "delete"], "createOnly": true },
+                    "read": pod(json!({ "kind": "Secret", "readOnly": true })),
+                    "plain": pod(json!({ "kind": "ConfigMap" })),
+                    "applied": { "apiVersion": "apps/v1", "kind": "StatefulSet", "ssa": true },
+                    "written": { "apiVersion": "apps/v1", "kind": "DaemonSet", "ssa": false },
+                    "kept": { "apiVersion": "apps/v1", "kind": "Deployment", "garbageCollected": false },
+                })),
+            ),
+        ),
+        (
+            "conditions",
+            manifest(
+                json!({}),
+                of(json!({
+                    "a": pod(json!({ "kind": "Service" })),
+                    "b": pod(json!({ "dependsOn": ["a"], "reconcilePrecondition": condition })),
+                    "c": pod(json!({ "kind": "Secret", "dependsOn": ["b"] })),
+                    "d": { "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "dependsOn": ["c"], "manage": ["create", "update"] },
+                    "e": { "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "dependsOn": ["a", "c"] },
+                    "f": { "apiVersion": "apps/v1", "kind": "ReplicaSet", "activation": condition },
+                })),
+            ),
+        ),
+        (
+            "standalone",
+            manifest(
+                json!({}),
+                json!({ "namespaces": "own", "standalone": {
+            "one": { "dependents": { "x": pod(json!({})), "y": pod(json!({ "kind": "Service", "manage": ["update"] })) } },
+        } }),
+            ),
+        ),
+        (
+            "sources",
+            manifest(
+                json!({}),
+                json!({ "namespaces": ["a"], "sources": {
+            "here": informer(json!({})),
+            "own": informer(json!({ "kind": "Secret", "namespaces": "own" })),
+            "there": informer(json!({ "kind": "ConfigMap", "namespaces": ["b", "c"] })),
+            "everywhere": informer(json!({ "kind": "Service", "namespaces": "all" })),
+            "nodes": informer(json!({ "kind": "Node" })),
+        }, "workflow": { "dependents": {
+            "map": pod(json!({ "kind": "ConfigMap", "source": "there" })),
+            "service": pod(json!({ "kind": "Service" })),
+            "pod": pod(json!({ "source": "here" })),
+        } } }),
+            ),
+        ),
+        (
+            "a cluster-scoped primary",
+            manifest(
+                json!({}),
+                json!({
+                    "namespaces": "own", "primary": { "apiVersion": "v1", "kind": "Namespace" },
+                }),
+            ),
+        ),
+        (
+            "many plurals",
+            manifest(
+                json!({}),
+                of(json!({
+                    "policy": { "apiVersion": "policy/v1", "kind": "PodDisruptionBudget" },
+                    "class": { "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass" },
+                    "gateway": { "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway" },
+                    "other": { "apiVersion": "example.com/v1", "kind": "Gateway" },
+                })),
+            ),
+        ),
+    ]
+}
+
+#[test]
+fn the_chart_gives_the_rights_that_the_daemon_prints() {
+    for (about, manifest) in manifests() {
+        let (printed, installed) = (printed(&manifest, &[]), installed(&manifest, &json!({})));
+        assert!(!printed.is_empty());
+        assert_eq!(installed, printed, "{about}");
+    }
+}
+
+#[test]
+fn what_users_say_of_kinds_counts_for_both() {
+    let grants = json!({ "capabilities": { "kubernetes": [
+        { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch", "update"] },
+        { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["delete"] },
+        { "apiVersion": "v1", "kind": "Pod", "verbs": ["create"] },
+    ] } });
+    let manifest = manifest(grants, json!({ "namespaces": ["a"] }));
+    let flags = [
+        "--plural",
+        "Tenant.example.com=tenantry",
+        "--plural",
+        "Pod=podlings",
+        "--cluster-scoped",
+        "Tenant.example.com",
+        "--subresource",
+        "Deployment.apps=scale",
+        "--subresource",
+        "Deployment.apps=status",
+    ];
+    let rbac = json!({
+        "plurals": { "Tenant.example.com": "tenantry", "Pod": "podlings" },
+        "clusterScoped": ["Tenant.example.com"],
+        "subresources": { "Deployment.apps": ["scale", "status"] },
+    });
+    let printed = printed(&manifest, &flags);
+    assert_eq!(installed(&manifest, &rbac), printed);
+    let text = json!(printed).to_string();
+    for name in ["tenantry", "podlings", "deployments/scale"] {
+        assert!(text.contains(&format!("{name:?}")), "{name} in {text}");
+    }
+}
+
+#[test]
+fn kinds_of_kubernetes_are_known_by_plural_and_scope() {
+    let place = Place::new("kinds");
+    let api = place.cluster.api();
+    let groups = api.get("/apis").unwrap();
+    let groups = groups["groups"].as_array().unwrap().iter();
+    let versions = groups.map(|group| group["preferredVersion"]["groupVersion"].as_str().unwrap());
+    let paths = versions.map(|version| (version.to_owned(), format!("/apis/{version}")));
+    let mut wrong = Vec::new();
+    for (version, path) in paths.chain([("v1".to_owned(), "/api/v1".to_owned())]) {
+        // What tests install is nothing that the daemon could know.
+        if version.contains("capstan.dev") {
+            continue;
+        }
+        let resources = api.get(&path).unwrap();
+        for resource in resources["resources"].as_array().unwrap() {
+            let name = resource["name"].as_str().unwrap();
+            let watched = resource["verbs"]
+                .as_array()
+                .unwrap()
+                .contains(&json!("watch"));
+            if name.contains('/') || !watched {
+                continue;
+            }
+            let source = json!({ "informer": { "apiVersion": version, "kind": resource["kind"] } });
+            let manifest = manifest(
+                json!({}),
+                json!({ "namespaces": "own", "sources": { "s": source } }),
+            );
+            let role = if resource["namespaced"] == true {
+                "Role"
+            } else {
+                "ClusterRole"
+            };
+            let objects = printed(&manifest, &[]);
+            let known = objects
+                .iter()
+                .filter(|object| object["kind"] == role)
+                .any(|role| {
+                    let rules = role["rules"].as_array().unwrap();
+                    rules.iter().any(|rule| rule["resources"] == json!([name]))
+                });
+            if !known {
+                wrong.push(format!(
+                    "{version} {}: {name}, for a {role}",
+                    resource["kind"]
+                ));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+// === the audit log is the judge ===
+
+/// A right, or the use that was made of it: the verb, and the resource with its group.
+type Right = (String, String);
+
+fn right(verb: &str, group: &str, resource: &str) -> Right {
+    let group = if group.is_empty() {
+        String::new()
+    } else {
+        format!(".{group}")
+    };
+    (verb.to_owned(), format!("{resource}{group}"))
+}
+
+/// An API server that asks for more: it serves no streaming lists, and checks who may set which owner references.
+struct Strict {
+    cluster: Cluster,
+    account: User,
+    namespace: cluster::Namespace,
+}
+
+impl Strict {
+    fn start() -> Self {
+        let flags = [
+            "--feature-gates=WatchList=false",
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        ];
+        let options = Options {
+            apiserver_flags: flags.map(str::to_owned).to_vec(),
+            extras: BTreeSet::new(),
+            ..scenarios::options()
+        };
+        let cluster = Cluster::start(&options).unwrap();
+        let namespace = cluster.namespace("home").unwrap();
+        let account = namespace.service_account("capstan").unwrap();
+        Self {
+            cluster,
+            account,
+            namespace,
+        }
+    }
+
+    fn api(&self) -> &Api {
+        self.cluster.api()
+    }
+
+    /// Gives the daemon the rights that it prints for a manifest, and returns them.
+    fn permit(&self, name: &str, manifest: &str) -> BTreeSet<Right> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("o.yaml");
+        fs::write(&file, manifest).unwrap();
+        let arguments = [
+            "rbac",
+            "-o",
+            "json",
+            "--namespace",
+            self.namespace.name(),
+            "--name",
+            name,
+            "-m",
+            file.to_str().unwrap(),
+        ];
+        let (code, out, err) = run(&arguments);
+        assert_eq!(code, 0, "{err}");
+        self.cluster.apply(&out).unwrap();
+        let list: Value = serde_json::from_str(&out).unwrap();
+        let mut rights = BTreeSet::new();
+        for rule in list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|item| item["rules"].as_array().into_iter().flatten())
+        {
+            for verb in rule["verbs"].as_array().unwrap() {
+                let text = |value: &Value| value.as_str().unwrap().to_owned();
+                rights.insert(right(
+                    &text(verb),
+                    &text(&rule["apiGroups"][0]),
+                    &text(&rule["resources"][0]),
+                ));
+            }
+        }
+        rights
+    }
+
+    /// Takes away what [`Strict::permit`] gave.
+    fn forbid(&self, name: &str) {
+        let kinds = "roles,rolebindings,clusterroles,clusterrolebindings";
+        let namespace = self.namespace.name();
+        for kind in kinds.split(',') {
+            self.cluster
+                .kubectl(&["-n", namespace, "delete", kind, name, "--ignore-not-found"])
+                .unwrap();
+        }
+    }
+
+    fn daemon(&self, manifest: &str) -> Daemon {
+        let kubeconfig = self.cluster.kubeconfig(&self.account).unwrap();
+        Start::new(manifest)
+            .kubeconfig(kubeconfig)
+            .run_on(&self.cluster)
+            .until_ready()
+    }
+
+    /// Returns the rights that the daemon has made use of since `mark`; none may have been refused.
+    fn used(&self, mark: cluster::Mark) -> BTreeSet<Right> {
+        let query = Query::since(mark).user(&self.account.name);
+        let requests = self.cluster.audit().unwrap().requests(&query).unwrap();
+        let refused: Vec<_> = requests
+            .iter()
+            .filter(|request| request.code == 403)
+            .collect();
+        assert!(refused.is_empty(), "{refused:#?}");
+        let mut used = BTreeSet::new();
+        for request in requests
+            .iter()
+            .filter(|request| !request.resource.is_empty())
+        {
+            let resource = match request.subresource.as_str() {
+                "" => request.resource.clone(),
+                subresource => format!("{}/{subresource}", request.resource),
+            };
+            used.insert(right(&request.verb, &request.group, &resource));
+            // An apply that has made an object was allowed to.
+            if request.verb == "patch" && request.code == 201 {
+                used.insert(right("create", &request.group, &resource));
+            }
+        }
+        used
+    }
+
+    fn await_object(&self, path: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        wait::until_ok(SOON, what, || match self.api().find(path).unwrap() {
+            Some(object) if wanted(&object) => Ok(object),
+            Some(object) => Err(object.to_string()),
+            None => Err(format!("no {path}")),
+        })
+        .unwrap()
+    }
+
+    fn await_gone(&self, path: &str) {
+        wait::until_ok(SOON, "its end", || match self.api().find(path).unwrap() {
+            None => Ok(()),
+            Some(object) => Err(object.to_string()),
+        })
+        .unwrap();
+    }
+}
+
+/// Lets the sample do all that it can do.
+fn webpage(strict: &Strict) {
+    let pages = strict.namespace.path("sample.capstan.dev/v1", "webpages");
+    let ingress = format!(
+        "{}/site",
+        strict.namespace.path("networking.k8s.io/v1", "ingresses")
+    );
+    let map = format!("{}/site-html", strict.namespace.path("v1", "configmaps"));
+    let page = json!({
+        "apiVersion": "sample.capstan.dev/v1", "kind": "WebPage", "metadata": { "name": "site" },
+        "spec": { "html": HTML, "exposed": true },
+    });
+    let site = format!("{pages}/site");
+    strict.api().create(&pages, &page).unwrap();
+    strict.await_object(&site, "a good status", |page| {
+        page["status"]["areWeGood"] == true
+    });
+    strict.await_object(&ingress, "the ingress", |_| true);
+    let changed = HTML.replace("Hello", "Changed");
+    strict
+        .api()
+        .merge(
+            &site,
+            &json!({ "spec": { "html": changed, "exposed": false } }),
+        )
+        .unwrap();
+    strict.await_object(&map, "the new title", |map| {
+        map["data"]["index.html"] == changed
+    });
+    strict.await_gone(&ingress);
+}
+
+/// Lets the probe do all that its manifest permits.
+fn probe(strict: &Strict) {
+    let probes = strict.namespace.path("test.capstan.dev/v1", "probes");
+    let maps = strict.namespace.path("v1", "configmaps");
+    let namespace = strict.namespace.name();
+    let target = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name });
+    let map = |name: &str, value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": { "v": value },
+            "metadata": { "name": name, "namespace": namespace },
+        })
+    };
+    let write = |verb: &str, fields: Value| {
+        let mut write = json!({ "verb": verb, "mode": "plain" });
+        write
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        json!({ "write": write })
+    };
+    let event = json!({ "event": { "reason": "Looked", "message": "as it should" } });
+    let steps = json!([
+        write("create", json!({ "object": map("made", "1") })),
+        write("update", json!({ "object": map("made", "2") })),
+        write("apply", json!({ "object": map("applied", "1") })),
+        write("mergePatch", json!({ "target": target("made"), "patch": { "data": { "v": "3" } } })),
+        { "write": { "verb": "remove", "target": target("made") } },
+        // In no cache, so that it is looked for at the API server.
+        { "write": { "verb": "removeFinalizer", "finalizer": "other.dev/finalizer" } },
+        event, event,
+    ]);
+    let spec = json!({
+        "reconcile": { "do": steps, "status": { "done": true }, "object": { "metadata": { "labels": { "seen": "yes" } } } },
+        "dependents": { "kept": { "metadata": { "name": "kept" }, "spec": { "ports": [{ "port": 1 }] } } },
+    });
+    let probe = json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": { "name": "p" }, "spec": spec });
+    let path = format!("{probes}/p");
+    strict.api().create(&probes, &probe).unwrap();
+    strict.await_object(&path, "its status", |probe| probe["status"]["done"] == true);
+    strict.await_object(&format!("{maps}/applied"), "what was applied", |_| true);
+    let events = strict.namespace.path("v1", "events");
+    wait::until_ok(SOON, "an event that was counted", || {
+        let list = strict.api().get(&events).unwrap();
+        let counted = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|event| event["count"] == 2);
+        if counted {
+            Ok(())
+        } else {
+            Err(list.to_string())
+        }
+    })
+    .unwrap();
+    strict.api().delete(&path).unwrap();
+    strict.await_gone(&path);
+    strict.await_gone(&format!("{}/kept", strict.namespace.path("v1", "services")));
+}
+
+#[test]
+fn the_daemon_makes_use_of_every_right_and_needs_no_other() {
+    let strict = Strict::start();
+    let audit = strict.cluster.audit().unwrap();
+
+    let sample =
+        fs::read_to_string(scenarios::repository().join("plugins/webpage/webpage.yaml")).unwrap();
+    let path = format!("path: {}", component("webpage").display());
+    let sample = sample.replace("path: webpage.wasm", &path);
+    let mark = audit.mark().unwrap();
+    let rights = strict.permit("webpage", &sample);
+    let daemon = strict.daemon(&sample);
+    webpage(&strict);
+    assert!(daemon.stop().success());
+    strict.forbid("webpage");
+    // Any component may change its primary, have a finalizer and write Events; this one does not.
+    let spared = BTreeSet::from([
+        right("create", "", "events"),
+        right("get", "", "events"),
+        right("patch", "", "events"),
+        right("get", "sample.capstan.dev", "webpages"),
+        right("patch", "sample.capstan.dev", "webpages"),
+    ]);
+    let used = strict.used(mark);
+    assert_eq!(
+        rights.difference(&used).cloned().collect::<BTreeSet<_>>(),
+        spared
+    );
+    assert_eq!(
+        used.difference(&rights).collect::<Vec<_>>(),
+        Vec::<&Right>::new()
+    );
+
+    let grants = json!({ "capabilities": { "kubernetes": [
+        { "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["get", "create", "apply", "update", "patch", "delete"] },
+        { "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "verbs": ["patch"] },
+    ] } });
+    let controller = json!({
+        "namespaces": [strict.namespace.name()],
+        "workflow": { "dependents": { "kept": { "apiVersion": "v1", "kind": "Service", "garbageCollected": false } } },
+    });
+    let mut other = manifest(grants, controller);
+    other["spec"]["plugins"]["p"]["component"]["path"] =
+        component("probe").to_str().unwrap().into();
+    let other = other.to_string();
+    let mark = audit.mark().unwrap();
+    let rights = strict.permit("probe", &other);
+    let daemon = strict.daemon(&other);
+    probe(&strict);
+    assert!(daemon.stop().success());
+    assert_eq!(strict.used(mark), rights);
+}
