@@ -5,6 +5,7 @@ mod builds;
 mod clock;
 mod control_plane;
 mod demo;
+mod image;
 mod interrupt;
 mod plugins;
 mod process;
@@ -21,7 +22,7 @@ use crate::interrupt::{INTERRUPTED, Interrupted};
 use crate::ui::Ui;
 use crate::workspace::Workspace;
 
-/// What cargo itself can't say: components, control planes, the whole test run, the demo, benchmarks.
+/// What cargo itself can't say: components, control planes, the image, the whole test run, the demo, benchmarks.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 #[command(after_help = "\
@@ -43,6 +44,8 @@ enum Command {
     Plugins(plugins::Args),
     /// Start a control plane of local processes and hold it until Ctrl-C.
     Cluster(control_plane::Args),
+    /// Build the container image.
+    Image(image::Args),
     /// Run all checks and tests, fastest first.
     Test(test::Args),
     /// Show Capstan at work: from an empty cluster to a page that looks after itself.
@@ -75,6 +78,7 @@ fn run(ui: &Ui, command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Plugins(args) => plugins::run(ui, &workspace, &args),
         Command::Cluster(args) => control_plane::run(ui, &workspace, &args),
+        Command::Image(args) => image::run(ui, &workspace, &args),
         Command::Test(args) => test::run(ui, &workspace, &args),
         Command::Demo(args) => demo::run(ui, &workspace, &args),
         Command::Bench(args) => bench::run(ui, &workspace, &args),

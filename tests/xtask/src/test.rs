@@ -1,9 +1,10 @@
 //! Decides which checks and tests run, in which order, and what their results add up to.
 
 mod step;
-mod tally;
+pub(crate) mod tally;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ struct Run<'a> {
     filter: Option<&'a str>,
     /// The control plane that all scenarios share.
     cluster: Option<Cluster>,
+    /// The archive of the container image.
+    image: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -78,6 +81,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
         tools: Tools::find(workspace),
         filter: args.filter.as_deref(),
         cluster: None,
+        image: None,
     };
     let mut rows: Vec<Row> = Vec::new();
     for step in steps {

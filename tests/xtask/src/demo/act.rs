@@ -1,16 +1,21 @@
-//! Plays one act: runs a command, tells what happens as it happens, and waits for what is expected of it.
+//! Plays one act: does what it is about, tells what happens as it happens, and waits for what is expected of it.
 
 use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::io::{PipeReader, Read};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::clock::{Stopwatch, said};
+use crate::demo::PLUGIN;
 use crate::demo::daemon::Daemon;
 use crate::demo::kubectl::Kubectl;
 use crate::demo::script::PAGE;
 use crate::demo::watch::Watches;
+use crate::demo::workshop::Workshop;
 use crate::demo::world::{Event, Kind, Mark, Told, World};
 use crate::interrupt;
 use crate::process::Process;
@@ -26,11 +31,22 @@ const SUBJECT: usize = 22;
 /// What is done, and what is expected of it.
 pub(crate) struct Act {
     pub(crate) title: &'static str,
-    /// The arguments of kubectl.
-    pub(crate) words: Vec<String>,
-    /// The kind whose change starts the clock.
-    pub(crate) cause: Kind,
+    pub(crate) deed: Deed,
     pub(crate) expected: Vec<Expected>,
+}
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    /// kubectl is run.
+    Kubectl {
+        /// Its arguments.
+        words: Vec<String>,
+        /// The kind whose change starts the clock.
+        cause: Kind,
+    },
+    /// The sample is built from changed source, and put in the place of the one at work, which starts the clock.
+    Swap,
 }
 
 /// Something that should come true.
@@ -57,15 +73,33 @@ pub(crate) struct Unmet {
     limit: Duration,
 }
 
+/// What there is on a stage, beside the daemon.
+#[derive(Clone, Copy)]
+pub(crate) struct Props<'a> {
+    pub(crate) ui: &'a Ui,
+    pub(crate) kubectl: &'a Kubectl,
+    pub(crate) watches: &'a Watches,
+    pub(crate) workshop: &'a Workshop<'a>,
+    /// The file that the daemon has the component from.
+    pub(crate) component: &'a Path,
+    /// How long the operator may take for what it does.
+    pub(crate) limit: Duration,
+}
+
 /// Where acts are played.
 pub(crate) struct Stage<'a> {
-    ui: &'a Ui,
-    kubectl: &'a Kubectl,
-    watches: &'a Watches,
+    props: Props<'a>,
     daemon: &'a mut Daemon,
-    limit: Duration,
     acts: usize,
     world: World,
+}
+
+/// A command of kubectl.
+struct Command {
+    process: Process,
+    /// What it says of errors.
+    errors: PipeReader,
+    has_ended: bool,
 }
 
 /// An act under way.
@@ -86,19 +120,47 @@ impl Display for Unmet {
     }
 }
 
-// === impl Act ===
+/// Returns the words of a command as a visitor would type them.
+fn typed(words: &[String]) -> String {
+    let words = words.iter().map(|word| {
+        if word.contains([' ', '"', '{']) {
+            format!("'{word}'")
+        } else {
+            word.clone()
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
 
-impl Act {
-    /// Returns the command as a visitor would type it.
-    fn shown(&self) -> String {
-        let words = self.words.iter().map(|word| {
-            if word.contains([' ', '"', '{']) {
-                format!("'{word}'")
-            } else {
-                word.clone()
+// === impl Command ===
+
+impl Command {
+    fn start(mut command: std::process::Command) -> Result<Self> {
+        let (errors, writer) = std::io::pipe()?;
+        command.stdout(Stdio::null()).stderr(writer);
+        Ok(Self {
+            process: Process::start(command)?,
+            errors,
+            has_ended: false,
+        })
+    }
+
+    /// Returns whether it has ended.
+    ///
+    /// # Errors
+    /// When it has failed, with what it says.
+    fn has_ended(&mut self) -> Result<bool> {
+        if !self.has_ended
+            && let Some(status) = self.process.ended()?
+        {
+            if !status.success() {
+                let mut said = String::new();
+                self.errors.read_to_string(&mut said)?;
+                bail!("kubectl failed ({status}): {}", said.trim());
             }
-        });
-        words.collect::<Vec<_>>().join(" ")
+            self.has_ended = true;
+        }
+        Ok(self.has_ended)
     }
 }
 
@@ -156,19 +218,10 @@ impl Scene {
 // === impl Stage ===
 
 impl<'a> Stage<'a> {
-    pub(crate) fn new(
-        ui: &'a Ui,
-        kubectl: &'a Kubectl,
-        watches: &'a Watches,
-        daemon: &'a mut Daemon,
-        limit: Duration,
-    ) -> Self {
+    pub(crate) fn new(props: Props<'a>, daemon: &'a mut Daemon) -> Self {
         Self {
-            ui,
-            kubectl,
-            watches,
+            props,
             daemon,
-            limit,
             acts: 0,
             world: World::new(PAGE),
         }
@@ -186,20 +239,27 @@ impl<'a> Stage<'a> {
     /// Plays an act.
     ///
     /// # Errors
-    /// [`Unmet`] when something has not come true within the limit; or when the command fails, the daemon ends, or when
+    /// [`Unmet`] when something has not come true within the limit; or when the deed fails, the daemon ends, or when
     /// interrupted.
     pub(crate) fn play(&mut self, act: &Act) -> Result<()> {
+        let Props { ui, limit, .. } = self.props;
         self.acts += 1;
-        ui::uncut(format!(
-            "\n{}\n   {}",
-            bold(&format!("{}  {}", self.acts, act.title)),
-            cyan(&format!("$ {}", self.kubectl.shown(&act.shown()))),
-        ));
+        let title = bold(&format!("{}  {}", self.acts, act.title));
+        ui.line(format!("\n{title}"));
         let mut scene = Scene {
             start: None,
             met: vec![None; act.expected.len()],
         };
-        self.wait(act, &mut scene)?;
+        match &act.deed {
+            Deed::Kubectl { words, .. } => {
+                let command = self.begin(words)?;
+                self.wait(act, &mut scene, Some(command))?;
+            }
+            Deed::Swap => {
+                self.swap(&mut scene)?;
+                self.wait(act, &mut scene, None)?;
+            }
+        }
         for (expected, met) in act.expected.iter().zip(&scene.met) {
             let line = match (met, expected.when) {
                 (Some(at), When::Soon) => {
@@ -209,75 +269,142 @@ impl<'a> Stage<'a> {
                 (Some(_), When::Still) => format!("   {} {}", green("✓"), expected.what),
                 (None, _) => format!("   {} {}", red("✗"), expected.what),
             };
-            self.ui.line(line);
+            ui.line(line);
+        }
+        match act.deed {
+            Deed::Swap => self.vouch()?,
+            Deed::Kubectl { .. } => {}
         }
         match scene.unmet(act) {
             what if what.is_empty() => Ok(()),
             what => Err(Unmet {
                 title: act.title,
                 what,
-                limit: self.limit,
+                limit,
             }
             .into()),
         }
     }
 
+    /// Starts kubectl.
+    fn begin(&self, words: &[String]) -> Result<Command> {
+        let kubectl = self.props.kubectl;
+        let shown = cyan(&format!("$ {}", kubectl.shown(&typed(words))));
+        ui::uncut(format!("   {shown}"));
+        Command::start(kubectl.command(words))
+    }
+
+    /// Builds the sample from changed source, and puts it in the place of the one at work.
+    fn swap(&mut self, scene: &mut Scene) -> Result<()> {
+        let Props {
+            ui,
+            watches,
+            workshop,
+            component,
+            ..
+        } = self.props;
+        // First of all: a daemon that can't do it says so here.
+        self.world.learn(self.daemon.plugin(PLUGIN)?);
+        let (place, edited) = workshop.change();
+        ui.line(format!("   {}", dim(&format!("{place}, in a copy:"))));
+        ui::uncut(format!("   {}", red(&format!("- {}", edited.before))));
+        ui::uncut(format!("   {}", green(&format!("+ {}", edited.after))));
+        let new = component.with_file_name("new.wasm");
+        ui.doing("build", |task| workshop.rebuild(task, &new))?;
+        let folder = component.parent().unwrap_or(component).display();
+        let command = cyan(&format!("$ mv new.wasm {PLUGIN}.wasm"));
+        ui::uncut(format!("   {command}{}", dim(&format!("   # in {folder}"))));
+        scene.start = Some(watches.now());
+        fs::rename(&new, component).with_context(|| format!("replace {}", component.display()))
+    }
+
+    /// Says that the daemon is the one that it was.
+    fn vouch(&mut self) -> Result<()> {
+        self.daemon.check()?;
+        let (id, up) = (self.daemon.id(), said(self.daemon.up()));
+        let mark = green("✓");
+        self.props.ui.line(format!(
+            "   {mark} the daemon was not restarted: it is process {id} still, up for {up}"
+        ));
+        Ok(())
+    }
+
     /// Returns when all has settled as expected, or when the limit has passed.
-    fn wait(&mut self, act: &Act, scene: &mut Scene) -> Result<()> {
-        let (mut reader, writer) = std::io::pipe()?;
-        let mut command = self.kubectl.command(&act.words);
-        command.stdout(Stdio::null()).stderr(writer);
-        let mut process = Process::start(command)?;
+    fn wait(&mut self, act: &Act, scene: &mut Scene, mut command: Option<Command>) -> Result<()> {
         let watch = Stopwatch::start();
         let mut settled: Option<Stopwatch> = None;
-        let mut ran = false;
         loop {
             interrupt::check()?;
             self.daemon.check()?;
-            if let Some(event) = self.watches.next(LOOK)? {
-                let at = event.at;
-                self.tell(act, scene, event);
+            let watches = self.props.watches;
+            let event = watches.next(LOOK)?;
+            let at = event
+                .as_ref()
+                .map_or_else(|| watches.now(), |event| event.at);
+            match act.deed {
+                // Before the event is told, as it may follow from what the daemon has to say.
+                Deed::Swap => self.ask(act, scene, at)?,
+                Deed::Kubectl { .. } => {}
+            }
+            if let Some(event) = event {
+                self.take_in(act, scene, event);
                 scene.look(act, &self.world, at);
             }
-            if !ran && let Some(status) = process.ended()? {
-                if !status.success() {
-                    let mut said = String::new();
-                    std::io::Read::read_to_string(&mut reader, &mut said)?;
-                    bail!("kubectl failed ({status}): {}", said.trim());
-                }
-                ran = true;
-            }
+            let ran = match &mut command {
+                Some(command) => command.has_ended()?,
+                None => true,
+            };
             if !(ran && scene.is_over(act)) {
                 settled = None;
             } else if settled.get_or_insert_with(Stopwatch::start).spent() >= SETTLE {
                 return Ok(());
             }
-            if watch.spent() >= self.limit {
+            if watch.spent() >= self.props.limit {
                 return Ok(());
             }
         }
     }
 
-    fn tell(&mut self, act: &Act, scene: &mut Scene, event: Event) {
+    /// Asks the daemon for the plugin; what is new about it is told as of `at`.
+    fn ask(&mut self, act: &Act, scene: &mut Scene, at: Duration) -> Result<()> {
+        let plugin = self.daemon.plugin(PLUGIN)?;
+        if let Some(problem) = &plugin.problem {
+            bail!("the daemon does not take the new version: {problem}");
+        }
+        if let Some(told) = self.world.learn(plugin) {
+            self.tell(scene, at, told);
+            scene.look(act, &self.world, at);
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, act: &Act, scene: &mut Scene, event: Event) {
         let (at, kind) = (event.at, event.kind);
-        let Some(Told {
+        let Some(told) = self.world.apply(event) else {
+            return;
+        };
+        match act.deed {
+            Deed::Kubectl { cause, .. } if cause == kind => {
+                scene.start.get_or_insert(at);
+            }
+            Deed::Kubectl { .. } | Deed::Swap => {}
+        }
+        self.tell(scene, at, told);
+    }
+
+    fn tell(&self, scene: &Scene, at: Duration, told: Told) {
+        let Told {
             mark,
             subject,
             detail,
-        }) = self.world.apply(event)
-        else {
-            return;
-        };
-        if kind == act.cause {
-            scene.start.get_or_insert(at);
-        }
+        } = told;
         let mark = match mark {
             Mark::Came => green("+"),
             Mark::Changed => cyan("~"),
             Mark::Went => red("-"),
         };
         let time = dim(&format!("+{:.3} s", scene.after(at).as_secs_f64()));
-        self.ui.line(format!(
+        self.props.ui.line(format!(
             "   {time}  {mark} {subject:SUBJECT$} {}",
             dim(&detail)
         ));
@@ -294,8 +421,7 @@ mod tests {
     fn act() -> Act {
         Act {
             title: "a title",
-            words: ["patch", "-p", r#"{"a": 1}"#].map(str::to_owned).to_vec(),
-            cause: Kind::WebPage,
+            deed: Deed::Swap,
             expected: vec![
                 Expected::soon("there is a page", |world| world.has(Kind::WebPage)),
                 Expected::still("there is no Service", |world| !world.has(Kind::Service)),
@@ -314,7 +440,8 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_as_it_can_be_typed() {
-        assert_eq!(act().shown(), r#"patch -p '{"a": 1}'"#);
+        let words = ["patch", "-p", r#"{"a": 1}"#].map(str::to_owned);
+        assert_eq!(typed(&words), r#"patch -p '{"a": 1}'"#);
     }
 
     #[test]

@@ -11,18 +11,22 @@ use ureq::Agent;
 
 use crate::clock::Stopwatch;
 use crate::demo::kubectl::Kubectl;
+use crate::demo::world::Plugin;
 use crate::interrupt;
 use crate::process::Process;
 use crate::ui::{Task, size};
 
 /// The log line that has the address.
 const SERVING: &str = "serving probes and metrics";
+/// The page that tells of plugins.
+const PLUGINS: &str = "/debug/plugins";
 /// How long it may take until it is ready.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// The running daemon. Dropping it ends it.
 pub(crate) struct Daemon {
     process: Process,
+    since: Stopwatch,
     log: PathBuf,
     /// Empty until it is known.
     address: String,
@@ -49,6 +53,9 @@ impl Daemon {
             .arg("--kubeconfig")
             .arg(&kubectl.kubeconfig)
             .args(["--listen", "127.0.0.1:0", "--log-format", "json"])
+            // One of its own: what is compiled while somebody watches has not been compiled before.
+            .arg("--code-cache")
+            .arg(log.with_file_name("code"))
             // A filter of the visitor's could hide the line with the address.
             .env_remove("RUST_LOG")
             .stdout(output.try_clone()?)
@@ -61,6 +68,7 @@ impl Daemon {
             .new_agent();
         Ok(Self {
             process: Process::start(command)?,
+            since: Stopwatch::start(),
             log,
             address: String::new(),
             agent,
@@ -93,7 +101,7 @@ impl Daemon {
         let memory = self.memory().map(|bytes| format!(", {}", size(bytes)));
         Ok(format!(
             "ready as process {}{}",
-            self.process.id(),
+            self.id(),
             memory.unwrap_or_default()
         ))
     }
@@ -104,6 +112,16 @@ impl Daemon {
             None => Ok(()),
             Some(status) => bail!("the daemon has ended ({status})"),
         }
+    }
+
+    /// Returns its process. As long as [`Self::check`] finds no fault, it has been the same one.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Returns for how long it has been running.
+    pub(crate) fn up(&self) -> Duration {
+        self.since.spent()
     }
 
     pub(crate) fn log(&self) -> &Path {
@@ -125,6 +143,21 @@ impl Daemon {
     /// When it does not answer.
     pub(crate) fn count(&self, name: &str) -> Result<u64> {
         Ok(sum(&self.get("/metrics")?.1, name))
+    }
+
+    /// Returns what it says of a plugin.
+    ///
+    /// # Errors
+    /// When it does not answer, has no such page as it can't replace plugins, or does not know this one.
+    pub(crate) fn plugin(&self, name: &str) -> Result<Plugin> {
+        let (code, text) = self.get(PLUGINS)?;
+        if code != 200 {
+            bail!(
+                "this daemon does not replace components while it runs: it answers GET {PLUGINS} with {code}"
+            );
+        }
+        let report = serde_json::from_str(&text).with_context(|| format!("read {PLUGINS}"))?;
+        plugin(&report, name).with_context(|| format!("{PLUGINS} has no plugin {name}: {text}"))
     }
 
     fn get(&self, path: &str) -> Result<(u16, String)> {
@@ -156,6 +189,24 @@ fn address(log: &str) -> Option<String> {
     })
 }
 
+/// Returns what a report says of a plugin.
+fn plugin(report: &Value, name: &str) -> Option<Plugin> {
+    let text = |value: &Value, field: &str| Some(value.get(field)?.as_str()?.to_owned());
+    let mut rows = report.get("plugins")?.as_array()?.iter();
+    let row = rows.find(|row| row.get("name").and_then(Value::as_str) == Some(name))?;
+    let problem = row.get("problem").and_then(|problem| {
+        let (step, message) = (text(problem, "step")?, text(problem, "message")?);
+        Some(format!("{step}: {message}"))
+    });
+    Some(Plugin {
+        name: name.to_owned(),
+        state: text(row, "state")?,
+        version: row.get("version")?.as_u64()?,
+        digest: text(row, "digest")?,
+        problem,
+    })
+}
+
 /// Returns the proportional set size in bytes.
 fn pss(rollup: &str) -> Option<u64> {
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -179,6 +230,8 @@ fn sum(metrics: &str, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -196,6 +249,28 @@ mod tests {
         for (log, expected) in table {
             assert_eq!(address(&log).as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn a_plugin_is_read_with_the_reason_why_a_version_is_refused() {
+        let row = |name: &str, problem: Value| json!({ "operator": "o", "name": name, "state": "active", "version": 2, "digest": "5f3a", "problem": problem });
+        let problem =
+            json!({ "step": "link", "message": "no `reconcile`", "since": "2026-11-21T20:00:00Z" });
+        let report =
+            json!({ "plugins": [row("a", Value::Null), row("b", problem)], "manifests": [] });
+        let expected = |name: &str, problem: Option<&str>| Plugin {
+            name: name.to_owned(),
+            state: "active".to_owned(),
+            version: 2,
+            digest: "5f3a".to_owned(),
+            problem: problem.map(str::to_owned),
+        };
+        assert_eq!(plugin(&report, "a"), Some(expected("a", None)));
+        assert_eq!(
+            plugin(&report, "b"),
+            Some(expected("b", Some("link: no `reconcile`")))
+        );
+        assert_eq!(plugin(&report, "c"), None);
     }
 
     #[test]

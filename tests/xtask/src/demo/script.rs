@@ -3,7 +3,8 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::demo::act::{Act, Expected, Stage};
+use crate::demo::act::{Act, Deed, Expected, Stage};
+use crate::demo::edit::Edit;
 use crate::demo::world::{Kind, World};
 
 /// The page of `plugins/webpage/example.yaml`.
@@ -12,6 +13,11 @@ pub(crate) const PAGE: &str = "hello";
 const FILE: &str = "/data/index.html";
 const NEW: &str = "<html><body>Hello again!</body></html>";
 const BROKEN: &str = "Hello, but this is no page";
+/// What the changed operator makes of `<html>`.
+const TITLED: &str = "<html><title>Version 2</title>";
+
+/// What a page has beside its `ConfigMap`, and what another title does not change.
+const LEFT_ALONE: [Kind; 2] = [Kind::Deployment, Kind::Service];
 
 /// Plays all acts; returns how many there were.
 ///
@@ -27,16 +33,29 @@ pub(crate) fn acts(stage: &mut Stage<'_>) -> Result<usize> {
         .value(Kind::ConfigMap, "/metadata/uid")
         .cloned();
     stage.play(&delete_map(uid))?;
+    let kept = LEFT_ALONE.map(|kind| stage.world().written(kind));
+    stage.play(&swap(kept))?;
     stage.play(&spoil())?;
     stage.play(&delete())?;
     Ok(stage.acts())
 }
 
+/// Returns the change of the operator: its pages get a title.
+pub(crate) fn edit() -> Edit {
+    Edit {
+        file: "src/lib.rs",
+        from: r#""index.html": page.html()? }"#,
+        to: format!(r#""index.html": page.html()?.replace("<html>", "{TITLED}") }}"#),
+    }
+}
+
 fn apply() -> Act {
     Act {
         title: "Apply a page",
-        words: words(&["apply", "-f", "plugins/webpage/example.yaml"]),
-        cause: Kind::WebPage,
+        deed: kubectl(
+            Kind::WebPage,
+            &["apply", "-f", "plugins/webpage/example.yaml"],
+        ),
         expected: vec![
             Expected::soon(
                 "a ConfigMap with the page, a Deployment and a Service are there",
@@ -63,8 +82,7 @@ fn apply() -> Act {
 fn change() -> Act {
     Act {
         title: "Change its HTML",
-        words: patch(&json!({ "spec": { "html": NEW } })),
-        cause: Kind::WebPage,
+        deed: patch(&json!({ "spec": { "html": NEW } })),
         expected: vec![
             Expected::soon("the ConfigMap has the new page", has_new_page),
             Expected::soon("the status says so", is_good),
@@ -75,8 +93,7 @@ fn change() -> Act {
 fn hide() -> Act {
     Act {
         title: "Take it off the net",
-        words: patch(&json!({ "spec": { "exposed": false } })),
-        cause: Kind::WebPage,
+        deed: patch(&json!({ "spec": { "exposed": false } })),
         expected: vec![
             Expected::soon("the Ingress is gone", |world| !world.has(Kind::Ingress)),
             Expected::still("the rest stays", has_base),
@@ -87,11 +104,33 @@ fn hide() -> Act {
 fn expose() -> Act {
     Act {
         title: "Put it on the net",
-        words: patch(&json!({ "spec": { "exposed": true } })),
-        cause: Kind::WebPage,
+        deed: patch(&json!({ "spec": { "exposed": true } })),
         expected: vec![Expected::soon("an Ingress is there", |world| {
             world.has(Kind::Ingress)
         })],
+    }
+}
+
+/// `kept` is what the kinds of [`LEFT_ALONE`] are now.
+fn swap(kept: [Option<Value>; 2]) -> Act {
+    Act {
+        title: "Change the operator, while it runs",
+        deed: Deed::Swap,
+        expected: vec![
+            Expected::soon("the daemon says that the new version is at work", |world| {
+                world
+                    .plugin()
+                    .is_some_and(|plugin| plugin.version == 2 && plugin.state == "active")
+            }),
+            Expected::soon("the page's ConfigMap has the new title", has_titled_page),
+            Expected::still(
+                "the Deployment and the Service were left alone",
+                move |world| {
+                    kept.iter().all(Option::is_some)
+                        && kept == LEFT_ALONE.map(|kind| world.written(kind))
+                },
+            ),
+        ],
     }
 }
 
@@ -99,8 +138,10 @@ fn expose() -> Act {
 fn delete_map(uid: Option<Value>) -> Act {
     Act {
         title: "Delete its ConfigMap",
-        words: words(&["delete", "configmap", &format!("{PAGE}-html")]),
-        cause: Kind::ConfigMap,
+        deed: kubectl(
+            Kind::ConfigMap,
+            &["delete", "configmap", &format!("{PAGE}-html")],
+        ),
         expected: vec![Expected::soon("it is back, with the page", move |world| {
             has_new_page(world) && world.value(Kind::ConfigMap, "/metadata/uid") != uid.as_ref()
         })],
@@ -110,8 +151,7 @@ fn delete_map(uid: Option<Value>) -> Act {
 fn spoil() -> Act {
     Act {
         title: "Spoil its HTML",
-        words: patch(&json!({ "spec": { "html": BROKEN } })),
-        cause: Kind::WebPage,
+        deed: patch(&json!({ "spec": { "html": BROKEN } })),
         expected: vec![
             Expected::soon("the status says what is wrong", |world| {
                 let status = |field: &str| world.value(Kind::WebPage, &format!("/status/{field}"));
@@ -121,7 +161,7 @@ fn spoil() -> Act {
                         .is_some_and(|text| !text.is_empty())
             }),
             Expected::still("the last good page is still served", |world| {
-                has_new_page(world) && has_base(world)
+                has_titled_page(world) && has_base(world)
             }),
         ],
     }
@@ -130,8 +170,7 @@ fn spoil() -> Act {
 fn delete() -> Act {
     Act {
         title: "Delete the page",
-        words: words(&["delete", "webpage", PAGE]),
-        cause: Kind::WebPage,
+        deed: kubectl(Kind::WebPage, &["delete", "webpage", PAGE]),
         expected: vec![Expected::soon(
             "all that it had is gone too, by Kubernetes' garbage collection",
             World::is_empty,
@@ -139,24 +178,25 @@ fn delete() -> Act {
     }
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
+/// A change of this kind is where it begins.
+fn kubectl(cause: Kind, words: &[&str]) -> Deed {
+    let words = words.iter().map(|&word| word.to_owned()).collect();
+    Deed::Kubectl { words, cause }
 }
 
-fn patch(patch: &Value) -> Vec<String> {
-    words(&[
-        "patch",
-        "webpage",
-        PAGE,
-        "--type",
-        "merge",
-        "-p",
-        &patch.to_string(),
-    ])
+fn patch(patch: &Value) -> Deed {
+    let patch = patch.to_string();
+    let words = ["patch", "webpage", PAGE, "--type", "merge", "-p", &patch];
+    kubectl(Kind::WebPage, &words)
 }
 
 fn has_new_page(world: &World) -> bool {
     world.value(Kind::ConfigMap, FILE) == Some(&json!(NEW))
+}
+
+fn has_titled_page(world: &World) -> bool {
+    let page = NEW.replace("<html>", TITLED);
+    world.value(Kind::ConfigMap, FILE) == Some(&json!(page))
 }
 
 fn has_base(world: &World) -> bool {

@@ -31,6 +31,12 @@ pub(crate) struct Site {
     made: Vec<(&'static str, String)>,
 }
 
+/// What the daemon is given.
+pub(crate) struct Installed {
+    pub(crate) manifest: PathBuf,
+    pub(crate) component: PathBuf,
+}
+
 /// Says what will be written to a cluster of the visitor's, and asks.
 ///
 /// # Errors
@@ -198,27 +204,36 @@ impl Site {
         Duration::from_secs(if self.own.is_some() { 20 } else { 180 })
     }
 
-    /// Returns the manifest that the daemon is given: on a cluster of the visitor's one that is bound to the namespace.
+    /// Puts component and manifest side by side into a folder that is the demo's own, so that what happens to them there
+    /// happens to nobody else; on a cluster of the visitor's, the manifest is bound to the namespace.
     ///
     /// # Errors
-    /// When it can't be read or written.
-    pub(crate) fn manifest(&self, workspace: &Workspace, folder: &TempDir) -> Result<PathBuf> {
-        let path = workspace
-            .built_plugins()
-            .join(PLUGIN)
-            .with_extension("yaml");
-        if self.own.is_some() {
-            return Ok(path);
-        }
+    /// When something can't be read or written.
+    pub(crate) fn install(&self, workspace: &Workspace, folder: &TempDir) -> Result<Installed> {
+        let built = workspace.built_plugins().join(PLUGIN);
+        let own = folder.path().join("operator");
+        fs::create_dir(&own).with_context(|| format!("create {}", own.display()))?;
+        let installed = Installed {
+            manifest: own.join(PLUGIN).with_extension("yaml"),
+            component: own.join(PLUGIN).with_extension("wasm"),
+        };
+        let component = built.with_extension("wasm");
+        fs::copy(&component, &installed.component)
+            .with_context(|| format!("copy {}", component.display()))?;
+        let path = built.with_extension("yaml");
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let mut manifest: Value = serde_yaml::from_str(&text)?;
-        bind(&mut manifest, &self.kubectl.namespace, &path)
-            .with_context(|| format!("{} is not as expected", path.display()))?;
-        let bound = folder.path().join("webpage.yaml");
-        // JSON is YAML.
-        fs::write(&bound, manifest.to_string())
-            .with_context(|| format!("write {}", bound.display()))?;
-        Ok(bound)
+        let text = if self.own.is_some() {
+            text
+        } else {
+            let mut manifest: Value = serde_yaml::from_str(&text)?;
+            bind(&mut manifest, &self.kubectl.namespace)
+                .with_context(|| format!("{} is not as expected", path.display()))?;
+            // JSON is YAML.
+            manifest.to_string()
+        };
+        fs::write(&installed.manifest, text)
+            .with_context(|| format!("write {}", installed.manifest.display()))?;
+        Ok(installed)
     }
 
     /// Removes what was made, or ends the control plane.
@@ -247,17 +262,13 @@ impl Site {
     }
 }
 
-/// Binds a manifest to one namespace; its components are named from the root, as it is moved.
-fn bind(manifest: &mut Value, namespace: &str, path: &Path) -> Option<()> {
-    let spec = manifest.get_mut("spec")?;
-    for controller in spec.get_mut("controllers")?.as_object_mut()?.values_mut() {
+/// Binds a manifest to one namespace.
+fn bind(manifest: &mut Value, namespace: &str) -> Option<()> {
+    let controllers = manifest.pointer_mut("/spec/controllers")?.as_object_mut()?;
+    for controller in controllers.values_mut() {
         controller
             .as_object_mut()?
             .insert("namespaces".to_owned(), json!([namespace]));
-    }
-    for plugin in spec.get_mut("plugins")?.as_object_mut()?.values_mut() {
-        let component = plugin.pointer_mut("/component/path")?;
-        *component = json!(path.parent()?.join(component.as_str()?));
     }
     Some(())
 }
@@ -284,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_bound_to_a_namespace_and_finds_its_component() {
+    fn a_manifest_is_bound_to_a_namespace() {
         let mut manifest = json!({ "spec": {
             "plugins": { "webpage": { "component": { "path": "webpage.wasm" } } },
             "controllers": { "webpage": { "plugin": "webpage" } },
         } });
-        bind(&mut manifest, "demo", Path::new("/t/plugins/webpage.yaml")).unwrap();
+        bind(&mut manifest, "demo").unwrap();
         let expected = json!({ "spec": {
-            "plugins": { "webpage": { "component": { "path": "/t/plugins/webpage.wasm" } } },
+            "plugins": { "webpage": { "component": { "path": "webpage.wasm" } } },
             "controllers": { "webpage": { "plugin": "webpage", "namespaces": ["demo"] } },
         } });
         assert_eq!(manifest, expected);

@@ -16,6 +16,7 @@ use crate::process::{self, Process};
 pub(crate) struct Watches {
     /// Kept for their drop.
     _processes: Vec<Process>,
+    clock: Stopwatch,
     receiver: Receiver<Result<Event, String>>,
 }
 
@@ -45,8 +46,14 @@ impl Watches {
         }
         Ok(Self {
             _processes: processes,
+            clock,
             receiver,
         })
+    }
+
+    /// Returns the time that events are told in: since the watches were started.
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.spent()
     }
 
     /// Returns the next event, or none if there is none for so long.

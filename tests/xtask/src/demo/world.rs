@@ -51,11 +51,26 @@ pub(crate) enum Mark {
     Went,
 }
 
-/// The objects of one page as last seen.
+/// What the daemon says of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plugin {
+    pub(crate) name: String,
+    /// `active` if what its file has is at work; `loading` while that is being compiled.
+    pub(crate) state: String,
+    /// Counts those that were put in place since the daemon started.
+    pub(crate) version: u64,
+    /// SHA-256 of the component at work, in hexadecimal.
+    pub(crate) digest: String,
+    /// Why what its file has is not at work.
+    pub(crate) problem: Option<String>,
+}
+
+/// The objects of one page, and the plugin that looks after it, as last seen.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     page: String,
     objects: BTreeMap<(Kind, String), Value>,
+    plugin: Option<Plugin>,
 }
 
 // === impl Kind ===
@@ -107,6 +122,7 @@ impl World {
         Self {
             page: page.to_owned(),
             objects: BTreeMap::new(),
+            plugin: None,
         }
     }
 
@@ -146,6 +162,34 @@ impl World {
         }
     }
 
+    /// Takes in what the daemon says of the plugin; returns what there is to tell of it. At first that is nothing: it has
+    /// been there before.
+    pub(crate) fn learn(&mut self, plugin: Plugin) -> Option<Told> {
+        let before = self.plugin.replace(plugin)?;
+        let now = self.plugin.as_ref().filter(|now| before != **now)?;
+        Some(Told {
+            mark: Mark::Changed,
+            subject: format!("plugin {}", now.name),
+            detail: now.news(),
+        })
+    }
+
+    /// Returns the plugin as the daemon told of it last.
+    pub(crate) fn plugin(&self) -> Option<&Plugin> {
+        self.plugin.as_ref()
+    }
+
+    /// Returns the page's object of a kind without what the cluster adds to it by and by.
+    pub(crate) fn written(&self, kind: Kind) -> Option<Value> {
+        let mut object = self.get(kind)?.clone();
+        object.as_object_mut()?.remove("status");
+        let metadata = object.get_mut("metadata")?.as_object_mut()?;
+        for field in ["resourceVersion", "managedFields"] {
+            metadata.remove(field);
+        }
+        Some(object)
+    }
+
     /// Returns the page's object of a kind.
     pub(crate) fn get(&self, kind: Kind) -> Option<&Value> {
         let mut found = self.objects.iter().filter(|((is, _), _)| *is == kind);
@@ -177,6 +221,25 @@ impl World {
                 && text(owner, "/name") == Some(&self.page)
         };
         owners.into_iter().any(is_page)
+    }
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// Returns how it is now.
+    fn news(&self) -> String {
+        let Self {
+            state,
+            version,
+            digest,
+            ..
+        } = self;
+        let start = digest.get(..12).unwrap_or(digest);
+        match state.as_str() {
+            "active" => format!("version {version}, sha256 {start}…"),
+            state => format!("{state}; version {version} is at work"),
+        }
     }
 }
 
@@ -378,6 +441,52 @@ mod tests {
             Some(&json!(1))
         );
         assert!(!world.has(Kind::ConfigMap) && !world.is_empty());
+    }
+
+    #[test]
+    fn a_plugin_is_told_by_its_state_once_that_is_another() {
+        let mut world = World::new("hello");
+        let plugin = |state: &str, version, digest: &str| Plugin {
+            name: "webpage".to_owned(),
+            state: state.to_owned(),
+            version,
+            digest: digest.to_owned(),
+            problem: None,
+        };
+        let tell = |detail| Some(told(Mark::Changed, "plugin webpage", detail));
+        let script = [
+            (plugin("active", 1, "aaaa"), None),
+            (plugin("active", 1, "aaaa"), None),
+            (
+                plugin("loading", 1, "aaaa"),
+                tell("loading; version 1 is at work"),
+            ),
+            (
+                plugin("active", 2, "0123456789abcdef"),
+                tell("version 2, sha256 0123456789ab…"),
+            ),
+        ];
+        for (plugin, expected) in script {
+            assert_eq!(world.learn(plugin), expected);
+        }
+        assert_eq!(world.plugin().map(|plugin| plugin.version), Some(2));
+    }
+
+    #[test]
+    fn what_is_written_to_an_object_is_told_apart_from_what_the_cluster_adds() {
+        let deployment = |image: &str, version: &str, ready: u64| {
+            let mut world = World::new("hello");
+            let mut object =
+                owned(&json!({ "spec": { "image": image }, "status": { "readyReplicas": ready } }));
+            object["metadata"]["resourceVersion"] = json!(version);
+            object["metadata"]["managedFields"] = json!([version]);
+            world.apply(put(Kind::Deployment, object));
+            world.written(Kind::Deployment)
+        };
+        let before = deployment("nginx", "1", 0);
+        assert!(before.is_some());
+        assert_eq!(before, deployment("nginx", "2", 1));
+        assert_ne!(before, deployment("apache", "2", 1));
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! Decides what each step runs, and what it needs.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use cluster::SHARED;
+use cluster::{SHARED, Tool};
 
+use crate::plugins::{self, Language, Tested};
 use crate::test::Run;
 use crate::test::tally::Tally;
-use crate::ui::{Task, dim};
+use crate::ui::{Task, dim, size};
 use crate::workspace::Workspace;
-use crate::{builds, control_plane, plugins};
+use crate::{builds, control_plane, image};
 
 /// A step, in the order in which they run: by speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -29,10 +31,14 @@ pub(crate) enum Step {
     Daemon,
     /// All other tests that need no cluster.
     Unit,
+    /// The unit tests of the SDKs and plugins in other languages than Rust.
+    Languages,
     /// Start a control plane for the scenarios.
     Cluster,
     /// The tests that need a cluster.
     Scenarios,
+    /// Build the container image, and run a daemon out of it.
+    Image,
     /// Licences, sources and duplicates of dependencies.
     Deny,
 }
@@ -59,12 +65,19 @@ enum Packages {
     /// Those of the core have run, the others need a cluster.
     Others,
     NeedCluster,
+    /// Of those, the ones about the image.
+    NeedImage,
 }
+
+/// How the names of the tests start that need the container image.
+const IMAGE_TESTS: &str = "image::";
+/// Names the archive of the image to them.
+const IMAGE: &str = "CAPSTAN_IMAGE";
 
 // === impl Step ===
 
 impl Step {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Fmt,
         Self::Core,
         Self::Lint,
@@ -72,8 +85,10 @@ impl Step {
         Self::Plugins,
         Self::Daemon,
         Self::Unit,
+        Self::Languages,
         Self::Cluster,
         Self::Scenarios,
+        Self::Image,
         Self::Deny,
     ];
 
@@ -86,8 +101,10 @@ impl Step {
             Self::Plugins => "plugins",
             Self::Daemon => "daemon",
             Self::Unit => "unit",
+            Self::Languages => "languages",
             Self::Cluster => "cluster",
             Self::Scenarios => "scenarios",
+            Self::Image => "image",
             Self::Deny => "deny",
         }
     }
@@ -102,12 +119,15 @@ impl Step {
             Self::Plugins => "building the sample plugins",
             Self::Daemon => "building the daemon",
             Self::Unit => "all other tests without a cluster",
+            Self::Languages => "tests of Python, JavaScript and Go",
             Self::Cluster => "starting a control plane",
             Self::Scenarios => "tests on the control plane",
+            Self::Image => "building the container image, and its tests",
             Self::Deny => "licences, sources and duplicates of dependencies",
         }
     }
 
+    /// Says whether it has tests that a name can choose.
     pub(crate) fn has_tests(self) -> bool {
         matches!(self, Self::Core | Self::Unit | Self::Scenarios)
     }
@@ -116,6 +136,7 @@ impl Step {
     pub(crate) fn needs(self) -> &'static [Self] {
         match self {
             Self::Scenarios => &[Self::Plugins, Self::Daemon, Self::Cluster],
+            Self::Image => &[Self::Plugins, Self::Cluster],
             // Tests of the daemon load built plugins.
             Self::Unit => &[Self::Plugins],
             Self::Fmt
@@ -124,6 +145,7 @@ impl Step {
             | Self::Doc
             | Self::Plugins
             | Self::Daemon
+            | Self::Languages
             | Self::Cluster
             | Self::Deny => &[],
         }
@@ -173,8 +195,10 @@ impl Step {
             Self::Plugins => plugins::build(task, run.workspace, &[]).map(Shown::succeeded),
             Self::Daemon => run_all(task, [run.workspace.build_daemon()]),
             Self::Unit => run.tests(task, Packages::Others),
+            Self::Languages => run.languages(task),
             Self::Cluster => run.start_cluster(task),
             Self::Scenarios => run.tests(task, Packages::NeedCluster),
+            Self::Image => run.image(task),
             Self::Deny => run.deny(task),
         }
     }
@@ -224,7 +248,7 @@ impl Run<'_> {
     fn tests(&self, task: &mut Task, packages: Packages) -> Result<Shown> {
         let doc_tests = || {
             let mut command = self.cargo(&["test", "--doc", "--no-fail-fast"], packages);
-            command.arg("--").args(self.filter);
+            command.arg("--").args(packages.names(self.filter));
             command
         };
         let mut commands = Vec::new();
@@ -234,17 +258,32 @@ impl Run<'_> {
             if packages.are_ignored() {
                 command.args(["--run-ignored", "all"]);
             }
-            command.args(self.filter);
+            command.arg("--").args(packages.names(self.filter));
             commands.extend([command, doc_tests()]);
         } else {
             let mut command = self.cargo(&["test", "--no-fail-fast"], packages);
-            command.arg("--").args(self.filter);
+            command.arg("--").args(packages.names(self.filter));
             if packages.are_ignored() {
                 command.arg("--include-ignored");
             }
             commands.push(command);
         }
         run_all(task, commands)
+    }
+
+    /// Runs the tests of all other languages, whatever becomes of the ones before. They know no filter.
+    fn languages(&self, task: &mut Task) -> Result<Shown> {
+        let mut shown = Shown::succeeded(String::new());
+        for language in Language::ALL {
+            let Tested { finished, tally } = plugins::test(task, self.workspace, language)?;
+            if !finished.status.success() {
+                shown.succeeded = false;
+                task.whole(&finished.output);
+            }
+            shown.tally.add(tally);
+        }
+        shown.detail = shown.tally.to_string();
+        Ok(shown)
     }
 
     fn cargo(&self, words: &[&str], packages: Packages) -> Command {
@@ -254,14 +293,28 @@ impl Run<'_> {
         if let Some(cluster) = &self.cluster {
             command.env(SHARED, cluster.dir());
         }
+        if let Some(image) = &self.image {
+            command.env(IMAGE, image);
+        }
         command
     }
 
     fn start_cluster(&mut self, task: &mut Task) -> Result<Shown> {
+        // Built here, and not within the time of a test.
+        control_plane::prepare(task, BTreeSet::from([Tool::Helm]))?;
         let cluster = control_plane::start(task, control_plane::for_tests(self.workspace)?)?;
         let detail = format!("Kubernetes {}", cluster.version());
         self.cluster = Some(cluster);
         Ok(Shown::succeeded(detail))
+    }
+
+    /// The tests of the image are a step of their own: nobody else has to wait until a second daemon is built.
+    fn image(&mut self, task: &mut Task) -> Result<Shown> {
+        let image = image::for_tests(task, self.workspace)?;
+        self.image = Some(image.archive);
+        let mut shown = self.tests(task, Packages::NeedImage)?;
+        shown.detail = format!("{}; {}", shown.detail, size(image.size));
+        Ok(shown)
     }
 
     /// A new advisory is shown and fails nothing: it would break commits that were right.
@@ -322,6 +375,17 @@ impl Packages {
                 "cluster",
             ],
             Self::NeedCluster => &["-p", "scenarios", "-p", "cluster"],
+            Self::NeedImage => &["-p", "scenarios"],
+        }
+    }
+
+    /// Returns the words for the test harness that say which tests are run. Those of the image are few: no filter chooses
+    /// among them.
+    fn names(self, filter: Option<&str>) -> Vec<&str> {
+        match self {
+            Self::Core | Self::Others => filter.into_iter().collect(),
+            Self::NeedCluster => filter.into_iter().chain(["--skip", IMAGE_TESTS]).collect(),
+            Self::NeedImage => vec![IMAGE_TESTS],
         }
     }
 
@@ -329,7 +393,7 @@ impl Packages {
     fn are_ignored(self) -> bool {
         match self {
             Self::Core | Self::Others => false,
-            Self::NeedCluster => true,
+            Self::NeedCluster | Self::NeedImage => true,
         }
     }
 }

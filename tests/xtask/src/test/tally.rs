@@ -18,6 +18,17 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Returns a sum that was made elsewhere.
+    pub(crate) fn of(passed: u64, failed: u64, ignored: u64, failures: Vec<String>) -> Self {
+        Self {
+            passed,
+            failed,
+            ignored,
+            failures,
+            open: None,
+        }
+    }
+
     /// Takes in a line without colours.
     pub(crate) fn read(&mut self, line: &str) {
         let line = line.trim();

@@ -1,0 +1,110 @@
+// What the functions of an operator can answer.
+
+package capstan
+
+import (
+	"reflect"
+	"time"
+)
+
+// Update says what to write to the primary, and when to come back. The zero value writes nothing and waits for the next
+// event.
+//
+//	return capstan.Update{Status: Status{Ready: true}, RescheduleAfter: time.Minute}, nil
+type Update struct {
+	// Object is written without its status. With server-side apply, give the fields that this controller owns and no others;
+	// kind, name and namespace are filled in by the daemon.
+	Object any
+	// Status is written as the status.
+	Status any
+	// RescheduleAfter runs again after so long, at most 49 days; see [AtOnce].
+	RescheduleAfter time.Duration
+	// OnlyAt writes only if the primary still has this resourceVersion; else the run fails with a conflict.
+	OnlyAt string
+}
+
+// AtOnce is the delay of a run that follows at once.
+const AtOnce time.Duration = 1
+
+// Deletion says whether a primary may go. The zero value says yes: the finalizer is removed if the workflow agrees.
+type Deletion struct {
+	// KeepFinalizer says not yet: Cleanup is called again at the next event.
+	KeepFinalizer bool
+	// RescheduleAfter calls it again after so long, if the finalizer is kept.
+	RescheduleAfter time.Duration
+}
+
+// Failure is what failed.
+type Failure struct {
+	// Origin says where it comes from.
+	Origin Origin
+	// Message is the text of the failure.
+	Message string
+	// Dependents are those that failed; none unless the origin is the workflow.
+	Dependents []DependentFailure
+	// Retry is the retry state.
+	Retry Retry
+}
+
+// DependentFailure is a dependent that failed.
+type DependentFailure struct {
+	// Name is the dependent's.
+	Name string
+	// Message is the text of its failure.
+	Message string
+}
+
+// Origin says where a failure comes from.
+type Origin string
+
+// The origins.
+const (
+	// FromReconciler: Reconcile returned it.
+	FromReconciler Origin = "reconciler"
+	// FromWorkflow: the managed workflow.
+	FromWorkflow Origin = "workflow"
+	// FromUpdate: the write that Reconcile asked for.
+	FromUpdate Origin = "update"
+	// FromTrap: the component trapped.
+	FromTrap Origin = "trap"
+	// FromTimeout: the call took longer than the manifest allows.
+	FromTimeout Origin = "timeout"
+	// FromOutOfMemory: the component wanted more memory than the manifest allows.
+	FromOutOfMemory Origin = "out-of-memory"
+	// FromElsewhere: anything else.
+	FromElsewhere Origin = "other"
+)
+
+// ErrorControl says what to do about a failure. The zero value is as if there were no error handler: it is logged and
+// retried as the manifest says. With any field set it is dealt with, and logged quietly.
+type ErrorControl struct {
+	// Handled says that it is dealt with, where no other field says so.
+	Handled bool
+	// Status is written as the status.
+	Status any
+	// NoRetry waits for the next event instead of retrying.
+	NoRetry bool
+	// RescheduleAfter runs again after so long instead of retrying; see [AtOnce].
+	RescheduleAfter time.Duration
+}
+
+// Met says whether a condition is met, with a detail. A function without a detail returns a bool instead.
+type Met struct {
+	// Met is true if it is.
+	Met bool
+	// Detail is anything worth keeping; it is found in the result of the workflow.
+	Detail any
+}
+
+// Equal compares two values for a function of [Match]: it returns the text if they differ, and nothing otherwise.
+func Equal(differs string, actual, desired any) string {
+	if reflect.DeepEqual(actual, desired) {
+		return ""
+	}
+	return differs
+}
+
+// isHandled says whether the failure is dealt with.
+func (c ErrorControl) isHandled() bool {
+	return c.Handled || c.NoRetry || c.RescheduleAfter != 0 || !nothing(c.Status)
+}

@@ -1,0 +1,156 @@
+// Joins the exports of a component to the registered functions: from the contract's types to ours and back.
+
+package capstan
+
+import (
+	"log"
+	"log/slog"
+	"time"
+
+	witCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_cleaner"
+	witCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_condition"
+	witErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
+	witReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
+	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
+	exportCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
+	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
+	exportDependent "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
+	exportErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
+	exportMatcher "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_matcher"
+	exportReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_reconciler"
+
+	// Exports all functions; the world that the build makes says which of them the component has.
+	_ "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/wit_exports"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/runtime"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/types"
+)
+
+func init() {
+	slog.SetDefault(slog.New(logHandler{daemon: imports{}}))
+	log.SetFlags(0)
+	exportReconciler.Reconcile = func(primary string) types.Result[witReconciler.UpdateControl, string] {
+		return serve(bindUpdate, func(run Run) (updateControl, error) { return serveReconcile(run, primary) })
+	}
+	exportCleaner.Cleanup = func(primary string) types.Result[witCleaner.DeleteControl, string] {
+		return serve(bindDeletion, func(run Run) (Deletion, error) { return serveCleanup(run, primary) })
+	}
+	exportErrorHandler.HandleError = func(primary string, failed witErrorHandler.FailureInfo) types.Result[witErrorHandler.ErrorControl, string] {
+		return serve(bindErrorControl, func(run Run) (errorControl, error) { return serveHandleError(run, primary, failureOf(failed)) })
+	}
+	exportDependent.Desired = func(name, primary string) types.Result[string, string] {
+		return serve(func(object string) string { return object }, func(run Run) (string, error) { return serveDesired(run, name, primary) })
+	}
+	exportMatcher.Match = func(name, actual, desired, primary string) types.Result[witTypes.MatchResult, string] {
+		return serve(bindMatch, func(run Run) (string, error) { return serveMatch(run, name, actual, desired, primary) })
+	}
+	exportCondition.IsMet = func(name, dependent, primary string) types.Result[witCondition.ConditionResult, string] {
+		return serve(bindCondition, func(run Run) (conditionResult, error) { return serveIsMet(run, name, dependent, primary) })
+	}
+}
+
+// describe has nothing to do in a component: the build asks the native program.
+func describe(entry) {}
+
+// serve answers a call of the daemon.
+func serve[A, B any](bind func(A) B, function func(run Run) (A, error)) types.Result[B, string] {
+	return runtime.Call(func() types.Result[B, string] {
+		answer, err := function(On(imports{}))
+		if err != nil {
+			return types.Err[B](err.Error())
+		}
+		return types.Ok[B, string](bind(answer))
+	})
+}
+
+func bindUpdate(control updateControl) witReconciler.UpdateControl {
+	update := witReconciler.MakePrimaryUpdateNothing()
+	switch {
+	case control.object != "":
+		update = witReconciler.MakePrimaryUpdateObject(control.object)
+	case control.status != "":
+		update = witReconciler.MakePrimaryUpdateStatus(control.status)
+	case control.objectAndStatus != "":
+		update = witReconciler.MakePrimaryUpdateObjectAndStatus(control.objectAndStatus)
+	}
+	return witReconciler.UpdateControl{Update: update, RescheduleMs: option(control.reschedule)}
+}
+
+func bindDeletion(deletion Deletion) witCleaner.DeleteControl {
+	if !deletion.KeepFinalizer {
+		return witCleaner.MakeDeleteControlRemoveFinalizer()
+	}
+	return witCleaner.MakeDeleteControlKeepFinalizer(option(millis(deletion.RescheduleAfter)))
+}
+
+func bindErrorControl(control errorControl) witErrorHandler.ErrorControl {
+	if !control.handled {
+		return witErrorHandler.MakeErrorControlUnhandled()
+	}
+	next := witErrorHandler.MakeNextStepRetry()
+	switch {
+	case control.reschedule != nil:
+		next = witErrorHandler.MakeNextStepRescheduleMs(*control.reschedule)
+	case control.noRetry:
+		next = witErrorHandler.MakeNextStepStop()
+	}
+	return witErrorHandler.MakeErrorControlHandled(witErrorHandler.ErrorHandling{Status: optional(control.status), Next: next})
+}
+
+func bindMatch(differs string) witTypes.MatchResult {
+	if differs == "" {
+		return witTypes.MakeMatchResultMatches()
+	}
+	return witTypes.MakeMatchResultDiffers(differs)
+}
+
+func bindCondition(result conditionResult) witCondition.ConditionResult {
+	return witCondition.ConditionResult{Met: result.met, Detail: optional(result.detail)}
+}
+
+// origins in the order of the contract.
+var origins = [...]Origin{FromReconciler, FromWorkflow, FromUpdate, FromTrap, FromTimeout, FromOutOfMemory, FromElsewhere}
+
+func failureOf(failed witErrorHandler.FailureInfo) Failure {
+	dependents := make([]DependentFailure, len(failed.Dependents))
+	for i, dependent := range failed.Dependents {
+		dependents[i] = DependentFailure(dependent)
+	}
+	return Failure{
+		Origin:     origins[failed.Origin],
+		Message:    failed.Message,
+		Dependents: dependents,
+		Retry:      retryOf(failed.Retry),
+	}
+}
+
+func retryOf(retry witTypes.RetryInfo) Retry {
+	return Retry{Attempt: int(retry.Attempt), Last: retry.Last}
+}
+
+// option returns what a pointer points to, or none.
+func option[T any](value *T) types.Option[T] {
+	if value == nil {
+		return types.None[T]()
+	}
+	return types.Some(*value)
+}
+
+// optional returns a text, or none if it is empty.
+func optional(text string) types.Option[string] {
+	if text == "" {
+		return types.None[string]()
+	}
+	return types.Some(text)
+}
+
+// pointer returns a pointer to a value, or nil.
+func pointer[T any](value types.Option[T]) *T {
+	if value.Tag() == types.OptionNone {
+		return nil
+	}
+	some := value.Some()
+	return &some
+}
+
+// duration returns a time of the contract.
+func duration(ms uint32) time.Duration { return time.Duration(ms) * time.Millisecond }

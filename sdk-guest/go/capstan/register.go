@@ -1,0 +1,225 @@
+// Keeps what an operator registers, and finds it by controller and name.
+
+package capstan
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Reconcile registers what brings the world in line with a primary, whose type P names the fields that are read. It is called
+// after the managed workflow; an error is retried as the manifest says.
+//
+// All registering is done in init functions: what is registered then is what the component exports.
+func Reconcile[P any](function func(run Run, primary *P) (Update, error)) {
+	Controller("").Reconcile(function)
+}
+
+// Cleanup registers what tidies up before a primary goes. It makes the daemon use a finalizer.
+func Cleanup[P any](function func(run Run, primary *P) (Deletion, error)) {
+	Controller("").Cleanup(function)
+}
+
+// HandleError registers what decides what a failed run leaves behind. It is called after a failure of Reconcile, or of the
+// managed workflow before it.
+func HandleError[P any](function func(run Run, primary *P, failure Failure) (ErrorControl, error)) {
+	Controller("").HandleError(function)
+}
+
+// Desired registers what a dependent should look like. The function returns anything that encoding/json writes as the
+// object; its namespace defaults to the primary's.
+func Desired[P, T any](dependent string, function func(run Run, primary *P) (T, error)) {
+	Controller("").Desired(dependent, function)
+}
+
+// Match registers an own comparison of dependents, under the name that the manifest has after "export:", or else that of
+// the dependent. The function says what differs, which is logged; empty if nothing does.
+func Match[P, T any](name string, function func(run Run, actual, desired *T, primary *P) (differs string, err error)) {
+	Controller("").Match(name, function)
+}
+
+// Condition registers a condition of a workflow, under the name that the manifest has after "export:". The function says
+// whether it is met for a dependent, whose objects are read with [Run.Secondary]: a bool, or a [Met] to add a
+// detail.
+func Condition[P any, R bool | Met](name string, function func(run Run, primary *P, dependent string) (R, error)) {
+	Controller("").Condition(name, function)
+}
+
+// Controller registers functions for one controller of the manifest, where a component serves several:
+//
+//	theme := capstan.Controller("theme")
+//	theme.Reconcile(reconcileTheme)
+//
+// What is registered without a controller is for those that have nothing of their own.
+type Controller string
+
+// Reconcile is like the function [Reconcile], for one controller.
+func (c Controller) Reconcile[P any](function func(run Run, primary *P) (Update, error)) {
+	c.register(reconciler, "", function == nil, reconcilerOf(function))
+}
+
+// Cleanup is like the function [Cleanup], for one controller.
+func (c Controller) Cleanup[P any](function func(run Run, primary *P) (Deletion, error)) {
+	c.register(cleaner, "", function == nil, cleanerOf(function))
+}
+
+// HandleError is like the function [HandleError], for one controller.
+func (c Controller) HandleError[P any](function func(run Run, primary *P, failure Failure) (ErrorControl, error)) {
+	c.register(errorHandler, "", function == nil, errorHandlerOf(function))
+}
+
+// Desired is like the function [Desired], for one controller.
+func (c Controller) Desired[P, T any](dependent string, function func(run Run, primary *P) (T, error)) {
+	c.register(desired, dependent, function == nil, desiredOf(function))
+}
+
+// Match is like the function [Match], for one controller.
+func (c Controller) Match[P, T any](name string, function func(run Run, actual, desired *T, primary *P) (differs string, err error)) {
+	c.register(matcher, name, function == nil, matcherOf(function))
+}
+
+// Condition is like the function [Condition], for one controller.
+func (c Controller) Condition[P any, R bool | Met](name string, function func(run Run, primary *P, dependent string) (R, error)) {
+	c.register(condition, name, function == nil, conditionOf(function))
+}
+
+// kind is a sort of registered function.
+type kind struct {
+	// The interface of the contract, as a component exports it.
+	export string
+	// What it is for people.
+	noun string
+	// The function that registers it.
+	verb string
+}
+
+var (
+	reconciler   = &kind{"reconciler", "reconciler", "Reconcile"}
+	cleaner      = &kind{"cleaner", "cleaner", "Cleanup"}
+	errorHandler = &kind{"error-handler", "error handler", "HandleError"}
+	desired      = &kind{"dependent", "desired state for", "Desired"}
+	matcher      = &kind{"matcher", "matcher", "Match"}
+	condition    = &kind{"condition", "condition", "Condition"}
+)
+
+// entry is a registered function.
+type entry struct {
+	kind       *kind
+	controller string
+	name       string
+	// A function of one of the types in serve.go.
+	function any
+}
+
+// registered has all functions, in the order of their registration.
+var registered []entry
+
+// register adds a function; a mistake is one of the program and ends it at its start.
+func (c Controller) register(kind *kind, name string, missing bool, function any) {
+	call := "capstan." + kind.verb
+	if c != "" {
+		call = fmt.Sprintf("capstan.Controller(%q).%s", string(c), kind.verb)
+	}
+	named := kind == desired || kind == matcher || kind == condition
+	if named {
+		call += fmt.Sprintf("(%q)", name)
+	}
+	switch {
+	case missing:
+		panic(call + ": the function is nil")
+	case named && name == "":
+		panic(call + ": the name is empty")
+	case find(kind, string(c), name) != nil:
+		panic(call + " is called twice")
+	}
+	registered = append(registered, entry{kind, string(c), name, function})
+	describe(registered[len(registered)-1])
+}
+
+// find returns what is registered for exactly this.
+func find(kind *kind, controller, name string) *entry {
+	at := slices.IndexFunc(registered, func(e entry) bool {
+		return e.kind == kind && e.controller == controller && e.name == name
+	})
+	if at < 0 {
+		return nil
+	}
+	return &registered[at]
+}
+
+// lookUp returns the function for a controller, its own or that of all; nil if there is none, or it is for other
+// controllers.
+func lookUp[F any](kind *kind, controller, name string) F {
+	found := find(kind, controller, name)
+	if found == nil {
+		found = find(kind, "", name)
+	}
+	if found == nil {
+		var none F
+		return none
+	}
+	return found.function.(F)
+}
+
+// unknown returns the error for a name that the component does not know: it says which there are.
+func unknown(kind *kind, controller, name string) error {
+	var known []string
+	for _, e := range registered {
+		if e.kind == kind && (e.controller == "" || e.controller == controller) {
+			known = append(known, e.name)
+		}
+	}
+	return fmt.Errorf("this component has no %s `%s`; it has: %s", kind.noun, name, listed(known))
+}
+
+// unserved returns the error for a controller that the component does not know.
+func unserved(kind *kind, controller string) error {
+	var known []string
+	for _, e := range registered {
+		if e.kind == kind && e.controller != "" {
+			known = append(known, e.controller)
+		}
+	}
+	return fmt.Errorf("this component has no %s for the controller `%s`; it has: %s", kind.noun, controller, listed(known))
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Registration is a function that is registered.
+type Registration struct {
+	// Interface is the contract's, such as "reconciler" or "dependent".
+	Interface string `json:"interface"`
+	// Controller is the controller's name; empty if it is for all.
+	Controller string `json:"controller,omitempty"`
+	// Name is the dependent, matcher or condition; empty for the others.
+	Name string `json:"name,omitempty"`
+}
+
+// Registered returns what is registered, for tests that compare it with a manifest.
+func Registered() []Registration {
+	all := make([]Registration, len(registered))
+	for i, e := range registered {
+		all[i] = Registration{e.kind.export, e.controller, e.name}
+	}
+	return all
+}
+
+// nothing says whether a value is nil, or a pointer, map or the like that is.
+func nothing(value any) bool {
+	if value == nil {
+		return true
+	}
+	switch of := reflect.ValueOf(value); of.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
+		return of.IsNil()
+	default:
+		return false
+	}
+}

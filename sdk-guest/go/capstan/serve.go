@@ -1,0 +1,300 @@
+// Decides how a call of the daemon becomes a call of a registered function.
+
+package capstan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"reflect"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// The registered functions as the contract has them: JSON in, answers with JSON out.
+type (
+	reconcilerFunc   func(run Run, primary string) (updateControl, error)
+	cleanerFunc      func(run Run, primary string) (Deletion, error)
+	errorHandlerFunc func(run Run, primary string, failure Failure) (errorControl, error)
+	desiredFunc      func(run Run, primary string) (string, error)
+	matcherFunc      func(run Run, actual, desired, primary string) (string, error)
+	conditionFunc    func(run Run, primary, dependent string) (conditionResult, error)
+)
+
+// updateControl is an [Update] as the contract has it; documents are empty where nothing is written.
+type updateControl struct {
+	object, status, objectAndStatus string
+	reschedule                      *uint32
+}
+
+// errorControl is an [ErrorControl] as the contract has it.
+type errorControl struct {
+	handled    bool
+	status     string
+	noRetry    bool
+	reschedule *uint32
+}
+
+// conditionResult is a [Met] as the contract has it.
+type conditionResult struct {
+	met    bool
+	detail string
+}
+
+func reconcilerOf[P any](function func(Run, *P) (Update, error)) reconcilerFunc {
+	return func(run Run, text string) (updateControl, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return updateControl{}, err
+		}
+		update, err := function(run, primary)
+		if err != nil {
+			return updateControl{}, err
+		}
+		return update.control()
+	}
+}
+
+func cleanerOf[P any](function func(Run, *P) (Deletion, error)) cleanerFunc {
+	return func(run Run, text string) (Deletion, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return Deletion{}, err
+		}
+		return function(run, primary)
+	}
+}
+
+func errorHandlerOf[P any](function func(Run, *P, Failure) (ErrorControl, error)) errorHandlerFunc {
+	return func(run Run, text string, failure Failure) (errorControl, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return errorControl{}, err
+		}
+		control, err := function(run, primary, failure)
+		if err != nil {
+			return errorControl{}, err
+		}
+		return control.control()
+	}
+}
+
+func desiredOf[P, T any](function func(Run, *P) (T, error)) desiredFunc {
+	return func(run Run, text string) (string, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return "", err
+		}
+		object, err := function(run, primary)
+		if err != nil {
+			return "", err
+		}
+		if nothing(object) {
+			return "", errors.New("the desired state is nil: that a dependent should not exist is said by a precondition of the manifest")
+		}
+		return encode(object)
+	}
+}
+
+func matcherOf[P, T any](function func(Run, *T, *T, *P) (string, error)) matcherFunc {
+	return func(run Run, actual, desired, text string) (string, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return "", err
+		}
+		is, err := decode[T](actual)
+		if err != nil {
+			return "", within("the actual object", err)
+		}
+		should, err := decode[T](desired)
+		if err != nil {
+			return "", within("the desired object", err)
+		}
+		return function(run, &is, &should, primary)
+	}
+}
+
+func conditionOf[P any, R bool | Met](function func(Run, *P, string) (R, error)) conditionFunc {
+	return func(run Run, text, dependent string) (conditionResult, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return conditionResult{}, err
+		}
+		answer, err := function(run, primary, dependent)
+		if err != nil {
+			return conditionResult{}, err
+		}
+		switch answer := any(answer).(type) {
+		case Met:
+			if nothing(answer.Detail) {
+				return conditionResult{met: answer.Met}, nil
+			}
+			detail, err := encode(answer.Detail)
+			return conditionResult{answer.Met, detail}, within("detail", err)
+		case bool:
+			return conditionResult{met: answer}, nil
+		}
+		panic("a condition answers a bool or a Met")
+	}
+}
+
+func primaryOf[P any](text string) (*P, error) {
+	primary, err := decode[P](text)
+	return &primary, within("the primary", err)
+}
+
+// control returns the update as the contract has it.
+func (u Update) control() (updateControl, error) {
+	control := updateControl{reschedule: millis(u.RescheduleAfter)}
+	object := "{}"
+	if !nothing(u.Object) {
+		var err error
+		if object, err = encode(u.Object); err != nil {
+			return control, within("object", err)
+		}
+	}
+	if !nothing(u.Status) {
+		var err error
+		if object, err = withField(object, u.Status, "status"); err != nil {
+			return control, within("status", err)
+		}
+	}
+	if u.OnlyAt != "" {
+		var err error
+		if object, err = withField(object, u.OnlyAt, "metadata", "resourceVersion"); err != nil {
+			return control, within("object", err)
+		}
+	}
+	switch {
+	case nothing(u.Object) && nothing(u.Status):
+	case nothing(u.Status):
+		control.object = object
+	case nothing(u.Object):
+		control.status = object
+	default:
+		control.objectAndStatus = object
+	}
+	return control, nil
+}
+
+// control returns the error control as the contract has it.
+func (c ErrorControl) control() (errorControl, error) {
+	control := errorControl{
+		handled:    c.isHandled(),
+		noRetry:    c.NoRetry,
+		reschedule: millis(c.RescheduleAfter),
+	}
+	if nothing(c.Status) {
+		return control, nil
+	}
+	status, err := withField("{}", c.Status, "status")
+	control.status = status
+	return control, within("status", err)
+}
+
+// millis returns the whole milliseconds that the contract can say; nil for no delay at all.
+func millis(delay time.Duration) *uint32 {
+	if delay == 0 {
+		return nil
+	}
+	ms := uint32(max(0, min(delay.Milliseconds(), math.MaxUint32)))
+	return &ms
+}
+
+func serveReconcile(run Run, primary string) (updateControl, error) {
+	controller := run.Info().Controller
+	function := lookUp[reconcilerFunc](reconciler, controller, "")
+	if function == nil {
+		return updateControl{}, unserved(reconciler, controller)
+	}
+	return guarded(run, func() (updateControl, error) { return function(run, primary) })
+}
+
+func serveCleanup(run Run, primary string) (Deletion, error) {
+	function := lookUp[cleanerFunc](cleaner, run.Info().Controller, "")
+	if function == nil {
+		// This controller has nothing to tidy up; another one of the component has.
+		return Deletion{}, nil
+	}
+	return guarded(run, func() (Deletion, error) { return function(run, primary) })
+}
+
+func serveHandleError(run Run, primary string, failure Failure) (errorControl, error) {
+	function := lookUp[errorHandlerFunc](errorHandler, run.Info().Controller, "")
+	if function == nil {
+		// This controller leaves failures to the daemon; another one of the component does not.
+		return errorControl{}, nil
+	}
+	return guarded(run, func() (errorControl, error) { return function(run, primary, failure) })
+}
+
+func serveDesired(run Run, name, primary string) (string, error) {
+	controller := run.Info().Controller
+	function := lookUp[desiredFunc](desired, controller, name)
+	if function == nil {
+		return "", unknown(desired, controller, name)
+	}
+	return guarded(run, func() (string, error) { return function(run, primary) })
+}
+
+func serveMatch(run Run, name, actual, wanted, primary string) (string, error) {
+	controller := run.Info().Controller
+	function := lookUp[matcherFunc](matcher, controller, name)
+	if function == nil {
+		return "", unknown(matcher, controller, name)
+	}
+	return guarded(run, func() (string, error) { return function(run, actual, wanted, primary) })
+}
+
+func serveIsMet(run Run, name, dependent, primary string) (conditionResult, error) {
+	controller := run.Info().Controller
+	function := lookUp[conditionFunc](condition, controller, name)
+	if function == nil {
+		return conditionResult{}, unknown(condition, controller, name)
+	}
+	return guarded(run, func() (conditionResult, error) { return function(run, primary, dependent) })
+}
+
+// guarded calls a function of the author. Its panic becomes an error, and its stack a line of the log.
+func guarded[T any](run Run, function func() (T, error)) (answer T, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			frames := panicFrames()
+			err = fmt.Errorf("panic: %v", panicked)
+			if len(frames) > 0 {
+				err = fmt.Errorf("panic: %v (in %s)", panicked, frames[0])
+			}
+			run.Log().Error("panic", "panic", fmt.Sprint(panicked), "stack", strings.Join(frames, " < "))
+		}
+	}()
+	return function()
+}
+
+// panicFrames returns the functions that led to the panic, innermost first, without those of the runtime and of this
+// package. It is called by the deferred function of guarded.
+func panicFrames() []string {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	var names []string
+	panicking := false
+	for {
+		frame, more := frames.Next()
+		switch {
+		case frame.Function == "runtime.gopanic":
+			panicking = true
+		case panicking && strings.HasPrefix(frame.Function, ours+"guarded"):
+			return names
+		case strings.HasPrefix(frame.Function, "runtime."), strings.HasPrefix(frame.Function, ours):
+		case panicking:
+			names = append(names, fmt.Sprintf("%s %s:%d", path.Base(frame.Function), path.Base(frame.File), frame.Line))
+		}
+		if !more {
+			return names
+		}
+	}
+}
+
+// ours is how the names of this package's functions begin.
+var ours = reflect.TypeFor[Run]().PkgPath() + "."

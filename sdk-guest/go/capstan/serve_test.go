@@ -1,0 +1,261 @@
+// Calls as the daemon makes them, over functions of all sorts.
+
+package capstan
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+type page struct {
+	Metadata `json:"metadata"`
+	Spec     struct {
+		HTML string `json:"html"`
+	} `json:"spec"`
+}
+
+const hello = `{"metadata": {"name": "hello", "namespace": "web", "generation": 3}, "spec": {"html": "<b>"}}`
+
+// stub is a daemon that knows its controller and remembers the log; anything else would panic.
+type stub struct {
+	Daemon
+	controller string
+	logs       []string
+}
+
+func (s *stub) Run() *RunInfo { return &RunInfo{Controller: s.controller} }
+
+func (s *stub) Log(level slog.Level, message string, fields [][2]string) {
+	s.logs = append(s.logs, fmt.Sprint(level, " ", message, " ", fields))
+}
+
+// fresh forgets what is registered, and puts it back at the end of the test.
+func fresh(t *testing.T) {
+	before := registered
+	registered = nil
+	t.Cleanup(func() { registered = before })
+}
+
+func equal(t *testing.T, actual, expected any) {
+	t.Helper()
+	if !reflect.DeepEqual(actual, expected) {
+		t.Errorf("\n  is       %#v\n  expected %#v", actual, expected)
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
+	ms := func(ms uint32) *uint32 { return &ms }
+	type status struct {
+		HTML string `json:"html"`
+	}
+	for _, row := range []struct {
+		update   Update
+		expected updateControl
+	}{
+		{Update{}, updateControl{}},
+		{Update{Status: status{"<b>"}}, updateControl{status: `{"status":{"html":"<b>"}}`}},
+		{Update{Status: (*status)(nil)}, updateControl{}},
+		{Update{Object: Object{"spec": 1}}, updateControl{object: `{"spec":1}`}},
+		{Update{Object: Object{"spec": 1, "status": 2}, Status: Object{}}, updateControl{objectAndStatus: `{"spec":1,"status":{}}`}},
+		{Update{Status: 1, OnlyAt: "7"}, updateControl{status: `{"metadata":{"resourceVersion":"7"},"status":1}`}},
+		{Update{Object: Object{"metadata": Object{"name": "a"}}, OnlyAt: "7"}, updateControl{object: `{"metadata":{"name":"a","resourceVersion":"7"}}`}},
+		{Update{RescheduleAfter: 90 * time.Second}, updateControl{reschedule: ms(90_000)}},
+		{Update{RescheduleAfter: AtOnce}, updateControl{reschedule: ms(0)}},
+		{Update{RescheduleAfter: -time.Second}, updateControl{reschedule: ms(0)}},
+		{Update{RescheduleAfter: 100 * 24 * time.Hour}, updateControl{reschedule: ms(4294967295)}},
+	} {
+		control, err := row.update.control()
+		equal(t, err, nil)
+		equal(t, control, row.expected)
+	}
+	_, err := Update{Object: []int{1}, Status: 1}.control()
+	equal(t, text(err), "status: not an object: [1]")
+	_, err = Update{Status: func() {}}.control()
+	equal(t, text(err), "status: json: unsupported type: func()")
+}
+
+func TestAnErrorControlIsHandledIfItSaysAnything(t *testing.T) {
+	zero := uint32(0)
+	for _, row := range []struct {
+		control  ErrorControl
+		expected errorControl
+	}{
+		{ErrorControl{}, errorControl{}},
+		{ErrorControl{Handled: true}, errorControl{handled: true}},
+		{ErrorControl{Status: Object{"ok": false}}, errorControl{handled: true, status: `{"status":{"ok":false}}`}},
+		{ErrorControl{NoRetry: true}, errorControl{handled: true, noRetry: true}},
+		{ErrorControl{RescheduleAfter: AtOnce}, errorControl{handled: true, reschedule: &zero}},
+	} {
+		control, err := row.control.control()
+		equal(t, err, nil)
+		equal(t, control, row.expected)
+	}
+}
+
+func TestTheFunctionOfTheRunsControllerIsCalledOrElseThatOfAll(t *testing.T) {
+	fresh(t)
+	answer := func(status string) func(Run, *page) (Update, error) {
+		return func(_ Run, page *page) (Update, error) { return Update{Status: status + page.Name}, nil }
+	}
+	Controller("theme").Reconcile(answer("theme of "))
+	Reconcile(answer("any of "))
+	for controller, expected := range map[string]string{"theme": "theme of hello", "webpage": "any of hello"} {
+		control, err := serveReconcile(On(&stub{controller: controller}), hello)
+		equal(t, err, nil)
+		equal(t, control.status, fmt.Sprintf(`{"status":%q}`, expected))
+	}
+}
+
+func TestAnUnknownNameIsToldWhichThereAre(t *testing.T) {
+	fresh(t)
+	run := On(&stub{controller: "webpage"})
+	object := func(Run, *page) (Object, error) { return Object{}, nil }
+	met := func(Run, *page, string) (bool, error) { return true, nil }
+	Desired("configmap", object)
+	Desired("service", object)
+	Controller("theme").Desired("secret", object)
+	Controller("theme").Condition("is-dark", met)
+	Controller("theme").Reconcile(func(Run, *page) (Update, error) { return Update{}, nil })
+
+	_, err := serveDesired(run, "secret", hello)
+	equal(t, text(err), "this component has no desired state for `secret`; it has: configmap, service")
+	_, err = serveIsMet(run, "is-dark", "service", hello)
+	equal(t, text(err), "this component has no condition `is-dark`; it has: none")
+	_, err = serveMatch(run, "same", "{}", "{}", hello)
+	equal(t, text(err), "this component has no matcher `same`; it has: none")
+	_, err = serveReconcile(run, hello)
+	equal(t, text(err), "this component has no reconciler for the controller `webpage`; it has: theme")
+}
+
+func TestAControllerWithoutCleanerOrErrorHandlerLeavesBothToTheDaemon(t *testing.T) {
+	fresh(t)
+	run := On(&stub{controller: "webpage"})
+	Controller("theme").Cleanup(func(Run, *page) (Deletion, error) { return Deletion{KeepFinalizer: true}, nil })
+	deletion, err := serveCleanup(run, hello)
+	equal(t, deletion, Deletion{})
+	equal(t, err, nil)
+	control, err := serveHandleError(run, hello, Failure{})
+	equal(t, control, errorControl{})
+	equal(t, err, nil)
+}
+
+func TestEachFunctionGetsItsValuesAndGivesItsAnswer(t *testing.T) {
+	fresh(t)
+	run := On(&stub{})
+	Cleanup(func(_ Run, page *page) (Deletion, error) {
+		return Deletion{KeepFinalizer: page.Generation == 3}, nil
+	})
+	HandleError(func(_ Run, page *page, failure Failure) (ErrorControl, error) {
+		return ErrorControl{Status: Object{page.Name: failure.Message}}, nil
+	})
+	Desired("configmap", func(_ Run, page *page) (Object, error) { return Object{"html": page.Spec.HTML}, nil })
+	Match("same", func(_ Run, actual, desired *Object, page *page) (string, error) {
+		return Equal(page.Name, (*actual)["data"], (*desired)["data"]), nil
+	})
+	Condition("plain", func(_ Run, page *page, dependent string) (bool, error) { return dependent == page.Name, nil })
+	Condition("detailed", func(Run, *page, string) (Met, error) { return Met{true, []int{1}}, nil })
+
+	deletion, _ := serveCleanup(run, hello)
+	equal(t, deletion, Deletion{KeepFinalizer: true})
+	control, _ := serveHandleError(run, hello, Failure{Message: "no"})
+	equal(t, control.status, `{"status":{"hello":"no"}}`)
+	object, _ := serveDesired(run, "configmap", hello)
+	equal(t, object, `{"html":"<b>"}`)
+	differs, _ := serveMatch(run, "same", `{"data": 1}`, `{"data": 2}`, hello)
+	equal(t, differs, "hello")
+	differs, _ = serveMatch(run, "same", `{"data": 1}`, `{"data": 1}`, hello)
+	equal(t, differs, "")
+	plain, _ := serveIsMet(run, "plain", "hello", hello)
+	equal(t, plain, conditionResult{met: true})
+	detailed, _ := serveIsMet(run, "detailed", "hello", hello)
+	equal(t, detailed, conditionResult{true, "[1]"})
+}
+
+func TestAPrimaryThatDoesNotFitItsTypeSaysSo(t *testing.T) {
+	fresh(t)
+	Reconcile(func(Run, *page) (Update, error) { return Update{}, nil })
+	_, err := serveReconcile(On(&stub{}), `{"spec": {"html": 1}}`)
+	if !strings.HasPrefix(text(err), "the primary: not a valid page: json: cannot unmarshal number into Go struct field") {
+		t.Error(err)
+	}
+}
+
+func TestNoDesiredStateIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	fresh(t)
+	Desired("configmap", func(Run, *page) (*page, error) { return nil, nil })
+	_, err := serveDesired(On(&stub{}), "configmap", hello)
+	equal(t, text(err), "the desired state is nil: that a dependent should not exist is said by a precondition of the manifest")
+}
+
+func TestAnErrorIsTheFailuresText(t *testing.T) {
+	fresh(t)
+	Reconcile(func(Run, *page) (Update, error) { return Update{}, fmt.Errorf("theme: %w", errors.New("gone")) })
+	_, err := serveReconcile(On(&stub{}), hello)
+	equal(t, text(err), "theme: gone")
+}
+
+func TestAPanicBecomesAnErrorAndItsStackALineOfTheLog(t *testing.T) {
+	fresh(t)
+	daemon := &stub{}
+	Reconcile(func(_ Run, page *page) (Update, error) { return Update{Status: page.Finalizers[2]}, nil })
+	_, err := serveReconcile(On(daemon), hello)
+	// Functions of this package are left out, and this test is one.
+	equal(t, text(err), "panic: runtime error: index out of range [2] with length 0")
+	equal(t, daemon.logs, []string{"ERROR panic [[panic runtime error: index out of range [2] with length 0] [stack ]]"})
+}
+
+func TestMistakesOfRegisteringAreFoundAtTheStart(t *testing.T) {
+	fresh(t)
+	object := func(Run, *page) (Object, error) { return nil, nil }
+	Desired("configmap", object)
+	for expected, act := range map[string]func(){
+		`capstan.Desired("configmap") is called twice`: func() { Desired("configmap", object) },
+		`capstan.Desired(""): the name is empty`:       func() { Desired("", object) },
+		`capstan.Controller("theme").Reconcile: the function is nil`: func() {
+			Controller("theme").Reconcile((func(Run, *page) (Update, error))(nil))
+		},
+	} {
+		func() {
+			defer func() { equal(t, recover(), any(expected)) }()
+			act()
+		}()
+	}
+	equal(t, Registered(), []Registration{{Interface: "dependent", Name: "configmap"}})
+}
+
+func TestAnEmptyRunSaysWhereToGetOne(t *testing.T) {
+	defer func() {
+		equal(t, recover(), any("this capstan.Run is empty: take the one that your function is given, or in a test that of a capstantest.Daemon"))
+	}()
+	Run{}.NextImminent()
+}
+
+func TestARefusalIsComparedByItsReason(t *testing.T) {
+	err := fmt.Errorf("write: %w", &CallError{Reason: ErrConflict, Code: 409, Message: "somebody was faster"})
+	equal(t, errors.Is(err, ErrConflict), true)
+	equal(t, errors.Is(err, ErrDenied), false)
+	var refused *CallError
+	equal(t, errors.As(err, &refused) && refused.Code == 409, true)
+	equal(t, text(err), "write: somebody was faster")
+	equal(t, ErrOther.Error(), "other")
+}
+
+func TestARefNeedsANameAndAKind(t *testing.T) {
+	ref, err := RefOf(Object{"apiVersion": "v1", "kind": "Pod", "metadata": Metadata{Name: "a", Namespace: "web"}})
+	equal(t, ref, ObjectRef{"v1", "Pod", "web", "a"})
+	equal(t, err, nil)
+	_, err = RefOf(Object{"kind": "Pod"})
+	equal(t, text(err), `an object needs apiVersion, kind and metadata.name: {"kind":"Pod"}`)
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env node
+// The command line: `capstan build` makes a component from an author's file.
+
+import { writeFileSync } from "node:fs";
+import { basename } from "node:path";
+import { parseArgs } from "node:util";
+
+import { Broken } from "../build/broken.js";
+
+const HELP = `Build a Kubernetes operator for Capstan
+
+Usage: capstan build [OPTIONS] FILE
+
+FILE is JavaScript or TypeScript; its default export is the operator.
+
+Options:
+  -o, --output FILE   Where the component goes; without it FILE's name with .wasm, in this folder
+      --opt-size      A smaller component (1.3 MB instead of 1.8) whose code runs slower
+  -h, --help          Print help
+
+Examples:
+  npx capstan build src/operator.js -o webpage.wasm
+  npx capstan build src/operator.ts -o webpage.wasm --opt-size
+
+Then, with the daemon's program:
+  capstan check -m webpage.yaml
+`;
+
+const OPTIONS = {
+  output: { type: "string", short: "o" },
+  "opt-size": { type: "boolean" },
+  help: { type: "boolean", short: "h" },
+};
+
+process.exitCode = await main();
+
+async function main() {
+  let command;
+  try {
+    command = parseArgs({ options: OPTIONS, allowPositionals: true });
+  } catch (error) {
+    return misused(error.message);
+  }
+  const { values, positionals: [name, entry, ...rest] } = command;
+  if (values.help || name === undefined) {
+    console.log(HELP);
+    return 0;
+  }
+  if (name !== "build") return misused(`there is no command ${name}; there is: build`);
+  if (entry === undefined) return misused("which file? Write: capstan build src/operator.js");
+  if (rest.length > 0) return misused(`one file is built at a time, and this is one more: ${rest[0]}`);
+  return await make(entry, values.output ?? basename(entry).replace(/\.[^.]+$/, ".wasm"), values["opt-size"]);
+}
+
+async function make(entry, output, optSize) {
+  try {
+    // Here, so that help and wrong usage do not wait for the tools to load.
+    const { build } = await import("../build/build.js");
+    const { component, controllers } = await build(entry, { optSize });
+    writeFileSync(output, component);
+    console.log(`${output}  ${(component.length / 1e6).toFixed(1)} MB`);
+    for (const { name, handlers } of controllers) console.log(`  ${name === undefined ? "" : `${name}: `}${handlers.join("; ")}`);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof Broken) && error.code === undefined) throw error;
+    console.error(`capstan build: ${error.message}`);
+    return 1;
+  }
+}
+
+function misused(message) {
+  console.error(`capstan: ${message}\nSee: capstan --help`);
+  return 2;
+}

@@ -1,0 +1,131 @@
+// Decides what an author's functions may answer, and what the contract is told.
+
+import { milliseconds } from "./duration.js";
+import { shown } from "./error.js";
+
+/** An answer that is not what it should be: the author's mistake, found natively and in the component alike. */
+function wrong(what, found, expected) {
+  return new TypeError(`${what} answered ${found}; ${expected}`);
+}
+
+/** Refuses promises: a call of the daemon ends when the function returns, and nothing runs afterwards. */
+function settled(answer, what) {
+  if (typeof answer?.then === "function") {
+    throw wrong(what, "a promise", "a component is called synchronously, so write it without async, await and promises");
+  }
+  return answer;
+}
+
+/** Returns an answer that may be left out as an object that has these fields and no others. */
+function fields(answer, what, known) {
+  settled(answer, what);
+  if (answer === undefined || answer === null) return undefined;
+  const expected = `it may answer nothing, or an object with ${known.join(", ")}`;
+  if (!isObject(answer)) throw wrong(what, short(answer), expected);
+  const strange = Object.keys(answer).filter((name) => !known.includes(name));
+  if (strange.length > 0) throw wrong(what, strange.map((name) => `\`${name}\``).join(", "), expected);
+  return answer;
+}
+
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function short(value) {
+  const text = typeof value === "string" ? JSON.stringify(value) : shown(value);
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+}
+
+/** Returns a part of an answer that has to be an object. */
+function object(value, what) {
+  if (!isObject(value)) throw new TypeError(`${what}: ${short(value)} is no object`);
+  return value;
+}
+
+/** Returns a document as the contract wants it. */
+export function json(value, what) {
+  try {
+    const text = JSON.stringify(value);
+    if (text !== undefined) return text;
+  } catch (error) {
+    throw new TypeError(`${what} is no JSON: ${error.message}`, { cause: error });
+  }
+  throw new TypeError(`${what} is no JSON: ${shown(value)}`);
+}
+
+// === reconcile ===
+
+/** Returns what `reconcile` has answered as the contract's `update-control`. */
+export function updateControl(answer, what) {
+  const { object: whole, status, reschedule, onlyAt } = fields(answer, what, ["object", "status", "reschedule", "onlyAt"]) ?? {};
+  const rescheduleMs = reschedule === undefined ? null : milliseconds(reschedule, `${what}: reschedule`);
+  const document = {};
+  if (whole !== undefined) Object.assign(document, object(whole, `${what}: object`));
+  if (status !== undefined) document.status = object(status, `${what}: status`);
+  if (onlyAt !== undefined) document.metadata = { ...document.metadata, resourceVersion: version(onlyAt, what) };
+  const tag = whole === undefined ? (status === undefined ? "nothing" : "status") : status === undefined ? "object" : "object-and-status";
+  if (tag !== "nothing") return { update: { tag, val: json(document, what) }, rescheduleMs };
+  if (onlyAt !== undefined) throw new TypeError(`${what}: onlyAt without object or status`);
+  return { update: { tag }, rescheduleMs };
+}
+
+function version(onlyAt, what) {
+  if (typeof onlyAt === "string") return onlyAt;
+  throw new TypeError(`${what}: onlyAt: ${short(onlyAt)} is no resourceVersion, which is a text`);
+}
+
+// === cleanup ===
+
+/** Returns what `cleanup` has answered as the contract's `delete-control`. */
+export function deleteControl(answer, what) {
+  const { keepFinalizer = false, reschedule } = fields(answer, what, ["keepFinalizer", "reschedule"]) ?? {};
+  if (typeof keepFinalizer !== "boolean") throw new TypeError(`${what}: keepFinalizer: ${short(keepFinalizer)} is neither true nor false`);
+  if (keepFinalizer) return { tag: "keep-finalizer", val: reschedule === undefined ? null : milliseconds(reschedule, `${what}: reschedule`) };
+  if (reschedule !== undefined) throw new TypeError(`${what}: reschedule without keepFinalizer: the primary goes`);
+  return { tag: "remove-finalizer" };
+}
+
+// === handleError ===
+
+/** Returns what `handleError` has answered as the contract's `error-control`. */
+export function errorControl(answer, what) {
+  const handled = fields(answer, what, ["status", "retry", "reschedule"]);
+  if (handled === undefined) return { tag: "unhandled" };
+  const { status, retry, reschedule } = handled;
+  if (retry !== undefined && typeof retry !== "boolean") throw new TypeError(`${what}: retry: ${short(retry)} is neither true nor false`);
+  if (retry && reschedule !== undefined) throw new TypeError(`${what}: retry and reschedule exclude each other`);
+  const document = status === undefined ? null : json({ status: object(status, `${what}: status`) }, what);
+  return { tag: "handled", val: { status: document, next: nextStep(retry, reschedule, what) } };
+}
+
+function nextStep(retry, reschedule, what) {
+  if (reschedule !== undefined) return { tag: "reschedule-ms", val: milliseconds(reschedule, `${what}: reschedule`) };
+  return { tag: retry === false ? "stop" : "retry" };
+}
+
+// === desired, match, conditions ===
+
+/** Returns what a function of `desired` has answered as a document. */
+export function desiredObject(answer, what) {
+  settled(answer, what);
+  if (isObject(answer)) return json(answer, what);
+  throw wrong(what, short(answer), "it has to be an object; that a dependent should not exist is said by a precondition in the manifest");
+}
+
+/** Returns what a function of `match` has answered as the contract's `match-result`. */
+export function matchResult(answer, what) {
+  settled(answer, what);
+  if (answer === true) return { tag: "matches" };
+  if (answer === false) return { tag: "differs", val: "it differs" };
+  if (typeof answer === "string") return { tag: "differs", val: answer };
+  throw wrong(what, short(answer), "it has to be true, false, or a text that says what differs");
+}
+
+/** Returns what a function of `conditions` has answered as the contract's `condition-result`. */
+export function conditionResult(answer, what) {
+  settled(answer, what);
+  if (typeof answer === "boolean") return { met: answer, detail: null };
+  if (typeof answer?.met !== "boolean") throw wrong(what, short(answer), "it has to be true, false, or { met, detail }");
+  const { met, detail } = fields(answer, what, ["met", "detail"]);
+  return { met, detail: detail === undefined ? null : json(detail, `${what}: detail`) };
+}

@@ -1,0 +1,112 @@
+// What a component exports: the author's functions behind the contract's. The build alone uses it.
+
+import { context, log } from "#daemon";
+import { failure, trace } from "./error.js";
+import { registry } from "./operator.js";
+import { phase } from "./phase.js";
+
+/** The interfaces of the contract, by what an author registers. */
+const INTERFACES = {
+  reconcile: "reconciler",
+  cleanup: "cleaner",
+  handleError: "error-handler",
+  desired: "dependent",
+  match: "matcher",
+  conditions: "condition",
+};
+
+/**
+ * Returns what an operator registers, for the build: the interfaces to export, and a sentence on each controller.
+ * @param {unknown} author the default export of the author's file
+ * @returns {{ interfaces: string[], controllers: { name?: string, handlers: string[] }[] } | undefined} undefined if it is no operator
+ */
+export function describe(author) {
+  const controllers = registry(author);
+  if (!controllers) return undefined;
+  const all = [...controllers.values()];
+  return {
+    interfaces: Object.keys(INTERFACES).filter((name) => all.some((handlers) => name in handlers)).map((name) => INTERFACES[name]),
+    controllers: [...controllers].map(([name, handlers]) => ({ name, handlers: Object.entries(handlers).map(said) })),
+  };
+}
+
+function said([name, handler]) {
+  return typeof handler === "function" ? name : `${name} ${Object.keys(handler).join(", ")}`;
+}
+
+/**
+ * Returns the exports of a component, by interface; only those of `describe` are exported.
+ * @param {unknown} author the default export of the author's file
+ */
+export function component(author) {
+  const controllers = registry(author);
+
+  /** Returns the handlers of the controller whose run this is. */
+  const handlers = () => {
+    if (controllers.has(undefined)) return controllers.get(undefined);
+    return controllers.get(context.run()?.controller) ?? {};
+  };
+
+  /** Returns the one handler of a kind, such as `reconcile`. */
+  const single = (what) => {
+    const found = handlers()[what];
+    if (found) return found;
+    const known = [...controllers].filter(([, of]) => what in of).map(([name]) => name);
+    throw unknown(`${what} for the controller`, context.run()?.controller ?? "", known);
+  };
+
+  /** Returns the handler of this name. */
+  const named = (what, kind, name) => {
+    const known = handlers()[what] ?? {};
+    if (Object.hasOwn(known, name)) return known[name];
+    throw unknown(kind, name, Object.keys(known));
+  };
+
+  return {
+    reconciler: {
+      reconcile: (primary) => guarded("reconcile", () => single("reconcile")(JSON.parse(primary))),
+    },
+    cleaner: {
+      // A controller that does without has nothing to tidy up.
+      cleanup: (primary) =>
+        guarded("cleanup", () => handlers().cleanup?.(JSON.parse(primary)) ?? { tag: "remove-finalizer" }),
+    },
+    errorHandler: {
+      // A controller that does without leaves failures to the daemon.
+      handleError: (primary, failed) =>
+        guarded("handleError", () => handlers().handleError?.(JSON.parse(primary), failed) ?? { tag: "unhandled" }),
+    },
+    dependent: {
+      desired: (name, primary) =>
+        guarded(`desired.${name}`, () => named("desired", "desired state for", name)(JSON.parse(primary))),
+    },
+    matcher: {
+      match: (name, actual, desired, primary) =>
+        guarded(`match.${name}`, () =>
+          named("match", "matcher", name)(...[actual, desired, primary].map((text) => JSON.parse(text)))),
+    },
+    condition: {
+      isMet: (name, dependent, primary) =>
+        guarded(`conditions.${name}`, () => named("conditions", "condition", name)(JSON.parse(primary), dependent)),
+    },
+  };
+}
+
+function unknown(what, name, known) {
+  return new Error(`this component has no ${what} \`${name}\`; it has: ${known.join(", ") || "none"}`);
+}
+
+/** Calls the author: what is thrown becomes the text of the failure, and the daemon's log gets its stack. */
+function guarded(call, work) {
+  phase.running = true;
+  try {
+    return work();
+  } catch (thrown) {
+    const error = failure(thrown).toWellFormed();
+    // What is no error has no stack; what the SDK finds wrong with an answer has none in the author's files.
+    const fields = Object.entries({ function: call, error, stack: trace(thrown) }).filter(([, value]) => value !== "");
+    log.write("warn", "an error was thrown", fields.map(([name, value]) => ({ name, value: value.toWellFormed() })));
+    // Not an error, but the text itself: the contract's type of a failure.
+    throw error;
+  }
+}

@@ -1,0 +1,453 @@
+// The types of what an author imports.
+
+// === what an author writes ===
+
+/** The `metadata` of an object. */
+export interface Metadata {
+  name: string;
+  /** Left out for a cluster-scoped object. */
+  namespace?: string;
+  labels?: Record<string, string>;
+  annotations?: Record<string, string>;
+  /** The id that no other object ever has. */
+  uid?: string;
+  /** Grows with each change of the spec. */
+  generation?: number;
+  /** Changes with each write. */
+  resourceVersion?: string;
+  /** When the object was made, in RFC 3339. */
+  creationTimestamp?: string;
+  /** When its deletion was asked for, in RFC 3339. */
+  deletionTimestamp?: string;
+  /** Who has to tidy up before it goes. */
+  finalizers?: string[];
+  ownerReferences?: OwnerReference[];
+}
+
+/** Who owns an object. */
+export interface OwnerReference {
+  apiVersion: string;
+  kind: string;
+  name: string;
+  uid: string;
+  controller?: boolean;
+  blockOwnerDeletion?: boolean;
+}
+
+/**
+ * A custom resource, by the types of its spec and status.
+ *
+ * ```ts
+ * type WebPage = Resource<{ html: string }, { areWeGood: boolean }>;
+ * ```
+ */
+export interface Resource<Spec = any, Status = any> {
+  apiVersion: string;
+  kind: string;
+  metadata: Metadata;
+  spec: Spec;
+  status?: Status;
+}
+
+/** Any object of the cluster. */
+export interface KubernetesObject {
+  apiVersion: string;
+  kind: string;
+  metadata: Metadata;
+  [field: string]: any;
+}
+
+/** Milliseconds, or a text as in the manifest: `1500`, `"30s"`, `"1h30m"`. At most 49 days. */
+export type Duration = number | string;
+
+/** What an operator does; all of it may be left out, and only what is there is exported. */
+export interface Handlers<P = KubernetesObject, D extends string = string, M extends string = string, C extends string = string> {
+  /** Brings the world in line with a primary. Called after the managed workflow. What it throws is retried as the manifest says. */
+  reconcile?(primary: P): Update<P> | void;
+  /** Tidies up before a primary goes. Its presence makes the controller use a finalizer. */
+  cleanup?(primary: P): Cleanup | void;
+  /** Decides what a failed run leaves behind. To answer nothing means that it was not dealt with: it is logged and retried. */
+  handleError?(primary: P, failure: Failure): Handled<P> | void;
+  /** What dependents should look like, by the dependent's name. The namespace defaults to the primary's. */
+  desired?: Record<D, (primary: P) => object>;
+  /**
+   * Own comparisons of dependents, by the name that the manifest gives after `export:`. The answer is whether the object is as
+   * desired, or a text that says what differs; it is logged, so no secrets in it.
+   */
+  match?: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
+  /** Conditions of a workflow, by the name that the manifest gives after `export:`. */
+  conditions?: Record<C, (primary: P, dependent: string) => boolean | Condition>;
+}
+
+/** What `reconcile` asks for; nothing at all is an answer too. */
+export interface Update<P = KubernetesObject> {
+  /**
+   * Written without its status. With server-side apply, the fields that this controller owns and no others; apiVersion, kind, name
+   * and namespace are filled in.
+   */
+  object?: object;
+  /** The status to write. */
+  status?: StatusOf<P>;
+  /** Run again after so long. Without it: at the next event. */
+  reschedule?: Duration;
+  /** Write only if the primary still has this `metadata.resourceVersion`; else the run fails with a conflict. */
+  onlyAt?: string;
+}
+
+/** The type of a primary's status. */
+export type StatusOf<P> = P extends { status?: infer S } ? NonNullable<S> : object;
+
+/** What `cleanup` answers; nothing means that the primary may go. */
+export interface Cleanup {
+  /** The primary may not go yet: called again at the next event. */
+  keepFinalizer?: boolean;
+  /** Called again after so long, too. */
+  reschedule?: Duration;
+}
+
+/** How `handleError` has dealt with a failure: it is logged quietly, and retried unless this says otherwise. */
+export interface Handled<P = KubernetesObject> {
+  /** The status to write. */
+  status?: StatusOf<P>;
+  /** False: no retry; wait for the next event. */
+  retry?: boolean;
+  /** No retry; run again after so long. */
+  reschedule?: Duration;
+}
+
+/** What failed. */
+export interface Failure {
+  /** Where it comes from. */
+  origin: "reconciler" | "workflow" | "update" | "trap" | "timeout" | "out-of-memory" | "other";
+  message: string;
+  /** The dependents that failed; empty unless the origin is `workflow`. */
+  dependents: { name: string; message: string }[];
+  retry: Retry;
+}
+
+/** How often the primary has failed in a row. */
+export interface Retry {
+  /** The number of retries so far; 0 at the first failure. */
+  attempt: number;
+  /** True if no retry follows a failure of this run. */
+  last: boolean;
+}
+
+/** Whether a condition is met, and anything worth keeping: it is found in the result of the workflow. */
+export interface Condition {
+  met: boolean;
+  detail?: unknown;
+}
+
+/** The operator of one controller. Its functions may be called as they are, in tests. */
+export interface Operator<P = KubernetesObject, D extends string = string, M extends string = string, C extends string = string> {
+  reconcile(primary: P): Update<P> | void;
+  cleanup(primary: P): Cleanup | void;
+  handleError(primary: P, failure: Failure): Handled<P> | void;
+  desired: Record<D, (primary: P) => any>;
+  match: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
+  conditions: Record<C, (primary: P, dependent: string) => boolean | Condition>;
+}
+
+/**
+ * Makes the operator of one controller, or of any; it is the default export of the file that is built.
+ *
+ * ```js
+ * export default operator({
+ *   reconcile(page) {
+ *     return { status: { areWeGood: secondary("deployment")?.status?.readyReplicas > 0 } };
+ *   },
+ *   desired: {
+ *     configmap: (page) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: page.metadata.name } }),
+ *   },
+ * });
+ * ```
+ */
+export function operator<P = KubernetesObject, D extends string = string, M extends string = string, C extends string = string>(
+  handlers: Handlers<P, D, M, C>,
+): Operator<P, D, M, C>;
+
+/**
+ * Makes the operators of several controllers, each by its name in the manifest: `operators({ webpage: { … }, theme: { … } })`. Give
+ * each as `operator<WebPage>({ … })` if their primaries are to be checked.
+ */
+export function operators<O extends Record<string, Handlers<any> | Operator<any>>>(
+  controllers: O,
+): { [N in keyof O]: O[N] extends Operator<any> ? O[N] : Operator<any> };
+
+// === what an author may ask for ===
+
+/** Why a call was refused. */
+export type Reason =
+  /** The manifest does not permit it. */
+  | "denied"
+  /** An argument is wrong. */
+  | "invalid"
+  /** Not possible in this call, for example a workflow outside a run. */
+  | "misplaced"
+  /** The source, kind, index, workflow or object does not exist. */
+  | "missing"
+  /** There are several and one was asked for. */
+  | "ambiguous"
+  /** Somebody else was faster. */
+  | "conflict"
+  /** The API server said no. */
+  | "rejected"
+  /** The API server could not be reached, or failed. */
+  | "unreachable"
+  /** A workflow ran, and at least one of its nodes failed. */
+  | "failed"
+  /** A limit of the manifest is reached. */
+  | "exhausted"
+  | "other";
+
+/** What the daemon or the API server has refused. */
+export class CallError extends Error {
+  readonly reason: Reason;
+  /** The API server's HTTP status, if it was asked. */
+  readonly code?: number;
+}
+
+/** Returns the one object of a source that belongs to the primary. The source of a dependent has the dependent's name. */
+export const secondary: typeof cache.one;
+/** Returns the objects of a source that belong to the primary. */
+export const secondaries: typeof cache.list;
+
+/** Says whether two documents are equal, whatever the order of their fields. */
+export function equal(a: unknown, b: unknown): boolean;
+
+/** Returns the `config` of the plugin in the manifest; an empty object if there is none. */
+export function config<T = any>(): T;
+
+/** Reads from the daemon's caches: no request is sent, and own writes are visible at once. */
+export namespace cache {
+  /** A source by its name, all sources of a kind, or the primaries of this controller. */
+  type Place = string | { apiVersion: string; kind: string } | typeof primaries;
+
+  /** The primaries of this controller. */
+  const primaries: { readonly primaries: true };
+
+  /** Which objects; without namespace, everywhere and index, those that belong to the primary (of primaries, all). */
+  interface Query {
+    /** Those of this namespace, whether they belong to the primary or not. */
+    namespace?: string;
+    /** All. */
+    everywhere?: boolean;
+    /** Those under a key of this index of the manifest. */
+    index?: string;
+    /** The key in the index. */
+    key?: string;
+    /** Those that a label selector accepts, written as for kubectl. */
+    labels?: string;
+    /** Only these fields, as JSON pointers, beside apiVersion, kind, namespace and name. Large answers cost time. */
+    fields?: string[];
+    /** Only the newest version of an object that several sources hold. */
+    newestOnly?: boolean;
+    /** At most so many in a page. */
+    limit?: number;
+    /** Begin where the page before has ended. */
+    after?: string;
+  }
+
+  /** Returns the one object that belongs to the primary. Throws if there are several, or if no source watches the kind. */
+  function one<T = any>(from: Place): T | undefined;
+  /** Returns an object by its name, whether it belongs to the primary or not. */
+  function get<T = any>(from: Place, key: { namespace?: string; name: string }): T | undefined;
+  /** Returns objects, all pages of them, ordered by namespace and name. */
+  function list<T = any>(from: Place, query?: Query): T[];
+  /** Returns one page of objects; `next` is left out by the last one. */
+  function page<T = any>(from: Place, query?: Query): { items: T[]; next?: string };
+}
+
+/** The run that the current call belongs to. */
+export namespace context {
+  interface Run {
+    /** The controller's name. */
+    controller: string;
+    /** Left out on a fresh run. */
+    retry?: Retry;
+    /** In all-events mode: the primary is gone, and the object is the last one known. */
+    primaryDeleted: boolean;
+    /** In all-events mode: the deletion was missed, so there may have been later versions. */
+    finalStateUnknown: boolean;
+  }
+
+  /** Returns the current run; `undefined` in a call outside a run. */
+  function run(): Run | undefined;
+  /** Says whether an event for this primary is waiting already, so that another run follows at once. */
+  function nextImminent(): boolean;
+  /** Returns how many milliseconds the current call may still take. */
+  function timeLeft(): number;
+  /** Returns the settings in force: `controller` as in the manifest, and `daemon` with identity, namespace and version. */
+  function settings(): { controller: any; daemon: { identity: string; namespace: string; version: string } };
+}
+
+/** Writes to the cluster, beyond what the workflow and an `Update` do. The manifest has to permit them. */
+export namespace operations {
+  type Mode = "usual" | "match-and-filter" | "optimistic" | "cache-only" | "force-filter" | "plain";
+  type Comparison = "by-verb" | "applied" | "generic" | "status-only" | "equality";
+
+  /** An object of the cluster, or what says which. */
+  type Target = { apiVersion: string; kind: string; metadata: { namespace?: string; name: string } } | { apiVersion: string; kind: string; namespace?: string; name: string };
+
+  /** The fine print of a write. */
+  interface Options {
+    /** How it is treated; `usual` if left out. */
+    mode?: Mode;
+    /** How it is compared. */
+    compareBy?: Comparison;
+    /** The subresource to write, such as `status` or `scale`. */
+    subresource?: string;
+    /** The source that it concerns, if several watch the kind. */
+    source?: string;
+    /** An object to compare with instead of the cached one. */
+    actual?: object;
+  }
+
+  /** The fine print of a deletion. */
+  interface RemoveOptions {
+    /** What becomes of owned objects. */
+    propagation?: "usual" | "background" | "foreground" | "orphan";
+    /** Delete only the object with this uid. */
+    uid?: string;
+    /** Delete only this version. */
+    resourceVersion?: string;
+    /** The seconds that it gets for its end. */
+    graceSeconds?: number;
+  }
+
+  /** Creates an object; a `conflict` if it exists. Returns it as it is after the write, as the others do. */
+  function create<T extends object>(object: T, options?: Options): T & KubernetesObject;
+  /** Applies an object: server-side apply, forced, with the controller's field manager. Sent exactly as given. */
+  function apply<T extends object>(object: T, options?: Options): T & KubernetesObject;
+  /** Replaces an object. */
+  function update<T extends object>(object: T, options?: Options): T & KubernetesObject;
+  /** Sends the JSON patch that leads from the cached object to this one. */
+  function edit<T extends object>(object: T, options?: Options): T & KubernetesObject;
+  /** Sends a JSON patch (RFC 6902). */
+  function jsonPatch(target: Target, patch: object[], options?: Options): KubernetesObject;
+  /** Sends a JSON merge patch (RFC 7386). */
+  function mergePatch(target: Target, patch: object, options?: Options): KubernetesObject;
+  /** Deletes an object. It is a success if it is gone already. */
+  function remove(target: Target, options?: RemoveOptions): void;
+  /** Adds a finalizer to the primary; without a name the controller's, which the daemon adds by itself where it is needed. */
+  function addFinalizer(finalizer?: string): KubernetesObject;
+  /** Removes a finalizer from the primary; without a name the controller's. Returns the last known primary if it is gone. */
+  function removeFinalizer(finalizer?: string): KubernetesObject;
+  /** Compares without writing: true, or a text that says what differs. Differences under the JSON pointers `ignore` do not count. */
+  function compare(by: Comparison, actual: object, desired: object, options?: { ignore?: string[] }): true | string;
+}
+
+/** Workflows and dependents run by hand, and what became of the managed workflow. Without a name: the managed one. */
+export namespace workflow {
+  interface Result {
+    /** The nodes that were reached, in the order of the graph. */
+    nodes: Node[];
+    /** True if no node failed and no condition is open. */
+    complete: boolean;
+  }
+  interface Node {
+    /** The dependent's name. */
+    name: string;
+    /** What was done, one entry per object; empty if it failed or was inactive. */
+    done: { key: string; operation: "unchanged" | "created" | "updated" | "deleted" }[];
+    /** The conditions that were evaluated. */
+    conditions: { role: "activation" | "reconcile-precondition" | "ready-postcondition" | "delete-postcondition"; met: boolean; detail?: any }[];
+    /** The text of its failure; left out if it did not fail. */
+    failed?: string;
+  }
+
+  /** Reconciles a workflow; the managed one must be explicit. Throws if a node failed, unless the manifest leaves failures to the reconciler. */
+  function reconcile(name?: string): Result;
+  /** Deletes what a workflow has made, leaves first. */
+  function cleanup(name?: string): Result;
+  /** Reconciles one standalone dependent. */
+  function reconcileDependent(name: string): Node;
+  /** Deletes one standalone dependent. */
+  function removeDependent(name: string): Node;
+  /** Returns what became of a workflow in this run; `undefined` if it has not run. */
+  function lastResult(name?: string): Result | undefined;
+}
+
+/** Values that the daemon keeps, because instances share nothing and do not last. */
+export namespace memo {
+  interface Memo {
+    /** Returns the value of a key; `undefined` if there is none. */
+    get<T = any>(key: string): T | undefined;
+    /** Sets the value of a key. Throws `exhausted` beyond the manifest's bound. */
+    set(key: string, value: unknown): void;
+    /** Removes a key. */
+    delete(key: string): void;
+  }
+
+  /** Kept as long as the run: hands values from one call to another. */
+  const run: Memo;
+  /** Kept as long as the primary; lost when the daemon stops. */
+  const primary: Memo;
+  /** Kept as long as the plugin's version is loaded, and shared by all its runs; the last writer wins. */
+  const plugin: Memo;
+}
+
+/** Kubernetes Events about the primary, which `kubectl describe` shows. Best effort. */
+export namespace recorder {
+  interface Options {
+    /** Events with the same key are counted as one; else those with the same message. */
+    key?: string;
+    /** What was being done. */
+    action?: string;
+    /** Who reports it, instead of the controller's name. */
+    component?: string;
+    labels?: Record<string, string>;
+    annotations?: Record<string, string>;
+  }
+
+  /** Records that all is as it should be. The reason is one word in CamelCase, the message a sentence. */
+  function normal(reason: string, message: string, options?: Options): void;
+  /** Records that somebody should look. */
+  function warning(reason: string, message: string, options?: Options): void;
+}
+
+/** The daemon's log. Plugin, controller and primary are added to each line. The message says what happened, the fields have the facts. */
+export namespace log {
+  type Fields = Record<string, unknown>;
+
+  /** Each step. */
+  function trace(message: string, fields?: Fields): void;
+  /** For finding faults. */
+  function debug(message: string, fields?: Fields): void;
+  /** Worth knowing. */
+  function info(message: string, fields?: Fields): void;
+  /** Odd, but it goes on. */
+  function warn(message: string, fields?: Fields): void;
+  /** Something failed. */
+  function error(message: string, fields?: Fields): void;
+}
+
+/** Time and chance, from the daemon. */
+export namespace system {
+  /** Returns the time as Kubernetes writes it: `2026-01-31T12:00:00Z`. */
+  function now(): string;
+  /** Returns the time in milliseconds since 1970, with fractions. */
+  function nowMs(): number;
+  /** Returns random bytes, at most 4096. */
+  function randomBytes(length: number): Uint8Array;
+  /** Returns a random UUID (version 4). */
+  function uuid(): string;
+}
+
+// === what a component has beside the language ===
+
+declare global {
+  /** Writes to the daemon's log. */
+  interface Console {
+    log(...values: any[]): void;
+    info(...values: any[]): void;
+    debug(...values: any[]): void;
+    warn(...values: any[]): void;
+    error(...values: any[]): void;
+    trace(...values: any[]): void;
+    dir(value?: any): void;
+    assert(condition?: boolean, ...values: any[]): void;
+  }
+  var console: Console;
+}

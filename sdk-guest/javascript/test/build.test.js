@@ -1,0 +1,98 @@
+// From an author's file to a component, and what is said where that does not work.
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const folder = mkdtempSync(join(tmpdir(), "capstan-test-"));
+after(() => rmSync(folder, { recursive: true }));
+
+/** Writes files, and runs the command there. */
+function capstan(files, ...args) {
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
+  const program = fileURLToPath(new URL("../bin/capstan.js", import.meta.url));
+  const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], { cwd: folder, encoding: "utf8" });
+  return { status, stdout, stderr };
+}
+
+/** Returns the interfaces that a component exports. */
+function exported(name) {
+  const text = readFileSync(join(folder, name), "latin1");
+  const known = ["reconciler", "cleaner", "error-handler", "dependent", "matcher", "condition"];
+  return known.filter((name) => text.includes(`capstan:operator/${name}@`));
+}
+
+test("a component exports what its author registers, and no more", () => {
+  const operator = `import { operator } from "capstan";\nexport default operator({ reconcile() {}, desired: { service: () => ({}) } });`;
+  const { status, stdout } = capstan({ "src/operator.js": operator }, "build", "src/operator.js", "-o", "page.wasm");
+  assert.deepEqual([status, stdout.replace(/\d+\.\d/, "N")], [0, "page.wasm  N MB\n  reconcile; desired service\n"]);
+  assert.deepEqual(exported("page.wasm"), ["reconciler", "dependent"]);
+});
+
+test("TypeScript and packages are taken in, and several controllers are told", () => {
+  const files = {
+    "node_modules/colours/package.json": '{ "name": "colours", "type": "module", "main": "index.js" }',
+    "node_modules/colours/index.js": 'export const dark = "#000";',
+    "pages.ts": `
+      import { operators, type Resource } from "capstan";
+      import { dark } from "colours";
+      type Theme = Resource<{ colour: string }>;
+      console.log("seen by the build");
+      export default operators({
+        theme: { reconcile: (theme: Theme) => ({ status: { dark: theme.spec.colour === dark } }) },
+        page: { cleanup: () => {}, conditions: { ready: (): boolean => true } },
+      });`,
+  };
+  const { status, stdout, stderr } = capstan(files, "build", "--opt-size", "pages.ts");
+  assert.deepEqual([status, stderr], [0, ""]);
+  assert.equal(stdout.replace(/\d+\.\d/, "N"), "seen by the build\npages.wasm  N MB\n  theme: reconcile\n  page: cleanup; conditions ready\n");
+  assert.deepEqual(exported("pages.wasm"), ["reconciler", "cleaner", "condition"]);
+});
+
+test("what is wrong with a file is said in its own terms", () => {
+  const start = `import { config, operator } from "capstan";\n`;
+  const table = [
+    ["export const reconcile = 1;", "wrong.js has no operator as its default export: write `export default operator({ … })`"],
+    [`${start}export default { reconcile() {} };`, "wrong.js has no operator as its default export: write `export default operator({ … })`"],
+    [
+      `${start}export default operator({\n  reconsile() {} });`,
+      "while the modules load: TypeError: operator() does not know `reconsile`; it knows: reconcile, cleanup, handleError, desired, match, conditions\n  at <anonymous> (wrong.js:2)",
+    ],
+    [
+      `${start}const { title } = config();\nexport default operator({ reconcile: () => title });`,
+      "while the modules load: config.get is called while modules load, and there is no daemon yet: call it within a function of the operator\n  at <anonymous> (wrong.js:2)",
+    ],
+    [
+      `${start}const url = () => new URL("http://a");\nurl();\nexport default operator({ reconcile() {} });`,
+      "while the modules load: ReferenceError: URL is not defined\n  at url (wrong.js:2) < <anonymous> (wrong.js:3)",
+    ],
+    [
+      `${start}import { readFileSync } from "node:fs";\nexport default operator({ reconcile: () => readFileSync("a") });`,
+      'wrong.js:2:30: node:fs is a module of Node; a component has neither files nor network, and takes what it needs from the daemon\n  import { readFileSync } from "node:fs";',
+    ],
+    [`${start}import x from "no-such-package";`, 'wrong.js:2:15: Could not resolve "no-such-package"\n  import x from "no-such-package";'],
+    ["export default operator({", "wrong.js:1:26: Expected identifier but found end of file\n  export default operator({"],
+  ];
+  for (const [text, message] of table) {
+    assert.deepEqual(capstan({ "wrong.js": text }, "build", "wrong.js"), { status: 1, stdout: "", stderr: `capstan build: ${message}\n` });
+  }
+  assert.equal(existsSync(join(folder, "wrong.wasm")), false);
+});
+
+test("the command says how it is used", () => {
+  assert.match(capstan({}, "--help").stdout, /\n {2}npx capstan build src\/operator\.js -o webpage\.wasm\n/);
+  const table = [
+    [["bulid"], 2, "capstan: there is no command bulid; there is: build\nSee: capstan --help\n"],
+    [["build"], 2, "capstan: which file? Write: capstan build src/operator.js\nSee: capstan --help\n"],
+    [["build", "a.js", "b.js"], 2, "capstan: one file is built at a time, and this is one more: b.js\nSee: capstan --help\n"],
+    [["build", "none.js"], 1, "capstan build: there is no file none.js\n"],
+  ];
+  for (const [args, status, stderr] of table) assert.deepEqual(capstan({}, ...args), { status, stdout: "", stderr });
+});

@@ -1,0 +1,185 @@
+// What the daemon gets from a component: the contract's documents, texts of failures, and lines in the log.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { CallError, context, operations, operator, operators, secondary } from "capstan";
+import { Daemon } from "capstan/test";
+
+import { component, describe } from "../src/component.js";
+
+const document = JSON.stringify;
+
+/** What the daemon gets when it calls: an answer, or the text of a failure. */
+function called(call, facts) {
+  const daemon = new Daemon(facts);
+  try {
+    return { answer: daemon.run(call), logs: daemon.logs };
+  } catch (failure) {
+    return { failure, logs: daemon.logs };
+  }
+}
+
+test("an update becomes what the contract wants", () => {
+  const nothing = { tag: "nothing" };
+  const table = [
+    [undefined, nothing, null],
+    [null, nothing, null],
+    [{}, nothing, null],
+    [{ reschedule: 1500.4 }, nothing, 1500],
+    [{ reschedule: "1h1m1s1ms" }, nothing, 3_661_001],
+    [{ reschedule: Infinity }, nothing, 2 ** 32 - 1],
+    [{ reschedule: 0, status: undefined }, nothing, 0],
+    [{ status: { ok: true } }, { tag: "status", val: '{"status":{"ok":true}}' }, null],
+    [{ status: {}, onlyAt: "7" }, { tag: "status", val: '{"status":{},"metadata":{"resourceVersion":"7"}}' }, null],
+    [{ object: { spec: 1 } }, { tag: "object", val: '{"spec":1}' }, null],
+    [
+      { object: { spec: 1, metadata: { labels: {} } }, status: { ok: true }, onlyAt: "7" },
+      { tag: "object-and-status", val: '{"spec":1,"metadata":{"labels":{},"resourceVersion":"7"},"status":{"ok":true}}' },
+      null,
+    ],
+  ];
+  for (const [answer, update, rescheduleMs] of table) {
+    const { reconciler } = component(operator({ reconcile: () => answer }));
+    assert.deepEqual(reconciler.reconcile("{}"), { update, rescheduleMs });
+  }
+});
+
+test("the answer of a clean-up becomes what the contract wants", () => {
+  const table = [
+    [undefined, { tag: "remove-finalizer" }],
+    [{ keepFinalizer: false }, { tag: "remove-finalizer" }],
+    [{ keepFinalizer: true }, { tag: "keep-finalizer", val: null }],
+    [{ keepFinalizer: true, reschedule: "2s" }, { tag: "keep-finalizer", val: 2000 }],
+  ];
+  for (const [answer, expected] of table) {
+    assert.deepEqual(component(operator({ cleanup: () => answer })).cleaner.cleanup("{}"), expected);
+  }
+});
+
+test("the answer of an error handler becomes what the contract wants", () => {
+  const handled = (status, next) => ({ tag: "handled", val: { status, next } });
+  const table = [
+    [undefined, { tag: "unhandled" }],
+    [{}, handled(null, { tag: "retry" })],
+    [{ status: { a: 1 } }, handled('{"status":{"a":1}}', { tag: "retry" })],
+    [{ status: { a: 1 }, retry: false }, handled('{"status":{"a":1}}', { tag: "stop" })],
+    [{ reschedule: "2s" }, handled(null, { tag: "reschedule-ms", val: 2000 })],
+  ];
+  const failed = { origin: "workflow", message: "no", dependents: [], retry: { attempt: 0, last: false } };
+  for (const [answer, expected] of table) {
+    const { errorHandler } = component(operator({ handleError: (_page, failure) => failure === failed && answer }));
+    assert.deepEqual(errorHandler.handleError("{}", failed), expected);
+  }
+});
+
+test("dependents, comparisons and conditions are found by their names", () => {
+  const { dependent, matcher, condition } = component(
+    operator({
+      desired: { service: (page) => ({ data: page.html }), "html-config": () => ({}) },
+      match: { "same-html": (actual, desired, page) => actual.html === desired.html && actual.html === page.html, html: () => "html" },
+      conditions: { "is-there": (page, name) => ({ met: secondary(name) !== undefined, detail: page }), yes: () => true },
+    }),
+  );
+  const page = document({ html: "x" });
+  const failures = { failure: (text) => ({ failure: text }), answer: (value) => ({ answer: value }) };
+  const table = [
+    [() => dependent.desired("service", page), failures.answer('{"data":"x"}')],
+    [() => dependent.desired("configmap", page), failures.failure("this component has no desired state for `configmap`; it has: service, html-config")],
+    [() => dependent.desired("toString", page), failures.failure("this component has no desired state for `toString`; it has: service, html-config")],
+    [() => matcher.match("same-html", page, page, page), failures.answer({ tag: "matches" })],
+    [() => matcher.match("same-html", page, "{}", page), failures.answer({ tag: "differs", val: "it differs" })],
+    [() => matcher.match("html", page, page, page), failures.answer({ tag: "differs", val: "html" })],
+    [() => matcher.match("x", page, page, page), failures.failure("this component has no matcher `x`; it has: same-html, html")],
+    [() => condition.isMet("is-there", "service", page), failures.answer({ met: true, detail: page })],
+    [() => condition.isMet("yes", "service", page), failures.answer({ met: true, detail: null })],
+    [() => condition.isMet("x", "service", page), failures.failure("this component has no condition `x`; it has: is-there, yes")],
+  ];
+  for (const [call, expected] of table) {
+    const { logs, ...seen } = called(call, { secondaries: { service: {} } });
+    assert.deepEqual(seen, expected);
+  }
+});
+
+test("of several controllers, that of the run is called", () => {
+  const { reconciler, cleaner, errorHandler, dependent } = component(
+    operators({
+      webpage: { reconcile: () => ({ status: { of: context.run().controller } }), desired: { service: () => ({}) } },
+      theme: { cleanup: () => ({ keepFinalizer: true }), handleError: () => ({}) },
+    }),
+  );
+  const of = (controller, call) => called(call, { controller });
+  assert.equal(of("webpage", () => reconciler.reconcile("{}")).answer.update.val, '{"status":{"of":"webpage"}}');
+  assert.equal(of("theme", () => reconciler.reconcile("{}")).failure, "this component has no reconcile for the controller `theme`; it has: webpage");
+  assert.equal(of("theme", () => dependent.desired("service", "{}")).failure, "this component has no desired state for `service`; it has: none");
+  const cleanups = ["webpage", "theme"].map((name) => of(name, () => cleaner.cleanup("{}")).answer.tag);
+  assert.deepEqual(cleanups, ["remove-finalizer", "keep-finalizer"]);
+  const handled = ["webpage", "theme"].map((name) => of(name, () => errorHandler.handleError("{}", {})).answer.tag);
+  assert.deepEqual(handled, ["unhandled", "handled"]);
+});
+
+test("only what some controller registers is exported", () => {
+  const nothing = () => {};
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing } };
+  assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
+  assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
+    interfaces: ["reconciler", "cleaner", "error-handler", "dependent", "matcher", "condition"],
+    controllers: [
+      { name: "x", handlers: ["reconcile"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "desired a", "match b", "conditions c"] },
+    ],
+  });
+  assert.equal(describe({ reconcile: nothing }), undefined);
+});
+
+test("what is thrown becomes the text of the failure", () => {
+  class PageError extends Error {}
+  const table = [
+    [new Error("no HTML"), "no HTML"],
+    [new PageError("no HTML"), "no HTML"],
+    [new TypeError("no text"), "TypeError: no text"],
+    [new Error(""), "an error without a message"],
+    [new RangeError(""), "RangeError"],
+    [new CallError({ reason: "denied", code: 0, message: "not in the manifest" }), "not in the manifest"],
+    ["no HTML", "no HTML"],
+    [undefined, "thrown: undefined"],
+    [{ a: 1 }, 'thrown: {"a":1}'],
+    ["half \ud800 a character", "half \ufffd a character"],
+  ];
+  for (const [thrown, failure] of table) {
+    const { reconciler } = component(operator({ reconcile: () => { throw thrown; } }));
+    assert.equal(called(() => reconciler.reconcile("{}")).failure, failure);
+  }
+  const { reconciler } = component(operator({ reconcile: () => {} }));
+  assert.match(called(() => reconciler.reconcile("{")).failure, /^SyntaxError: /);
+});
+
+test("a failure arrives with its stack, and with that of its cause", () => {
+  function configmap() {
+    throw new TypeError("no HTML", { cause: new Error("no page") });
+  }
+  const { dependent } = component(operator({ desired: { configmap } }));
+  const { logs } = called(() => dependent.desired("configmap", "{}"));
+  const [{ level, message, fields: { stack, ...fields } }] = logs;
+  assert.deepEqual({ level, message, fields }, { level: "warn", message: "an error was thrown", fields: { function: "desired.configmap", error: "TypeError: no HTML" } });
+  assert.match(stack, /^(Object\.)?configmap \(file:.*component\.test\.js:\d+\) < .*; caused by no page: (Object\.)?configmap \(file:/);
+});
+
+test("a refusal is an error with a reason, which can be caught", () => {
+  const refuse = { apply: { reason: "conflict", code: 409, message: "somebody was faster" }, remove: { reason: "denied", message: "no" } };
+  new Daemon({ refuse }).run(() => {
+    const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" } };
+    const seen = ({ name, reason, code, message }) => ({ name, reason, code, message });
+    const error = (call) => {
+      try {
+        call();
+      } catch (error) {
+        return error;
+      }
+    };
+    const conflict = error(() => operations.apply(object));
+    assert.ok(conflict instanceof CallError && conflict.stack.includes("component.test.js"));
+    assert.deepEqual(seen(conflict), { name: "CallError", reason: "conflict", code: 409, message: "somebody was faster" });
+    assert.deepEqual(seen(error(() => operations.remove(object))), { name: "CallError", reason: "denied", code: undefined, message: "no" });
+  });
+});

@@ -1,0 +1,96 @@
+// What the types accept, and what they know of it; and what they refuse: a line after `@ts-expect-error` has to be wrong.
+
+import { CallError, cache, config, log, memo, operations, operator, operators, type Resource, secondaries, secondary } from "capstan";
+import { Daemon } from "capstan/test";
+
+type WebPage = Resource<{ html: string; replicas?: number }, { areWeGood: boolean }>;
+type Theme = Resource<{ colour: string }>;
+
+const webpage = operator<WebPage>({
+  reconcile(page) {
+    const html: string = page.spec.html;
+    // @ts-expect-error: there is no such field in the spec.
+    page.spec.htlm;
+    log.info("reconciled", { html, replicas: page.spec.replicas });
+    console.log(html);
+    return { status: { areWeGood: true }, reschedule: "30s" };
+  },
+  cleanup: () => ({ keepFinalizer: true, reschedule: 500 }),
+  handleError(page, failure) {
+    if (failure.origin === "timeout" && !failure.retry.last) return { status: { areWeGood: false }, retry: false };
+    // @ts-expect-error: failures come from elsewhere.
+    if (failure.origin === "space") return {};
+  },
+  desired: { configmap: (page) => ({ data: { html: page.spec.html } }) },
+  match: { data: (actual, desired) => actual.data === desired.data || "data" },
+  conditions: { there: (_page, dependent) => secondary(dependent) !== undefined },
+});
+
+webpage.reconcile({ apiVersion: "v1", kind: "WebPage", metadata: { name: "a" }, spec: { html: "" } });
+// @ts-expect-error: a primary has a spec.
+webpage.reconcile({ apiVersion: "v1", kind: "WebPage", metadata: { name: "a" } });
+
+// The type of the primary may come from one parameter; names are known then.
+const inferred = operator({
+  reconcile(page: WebPage) {
+    return { status: { areWeGood: page.spec.html !== "" } };
+  },
+  desired: {
+    service(page) {
+      // @ts-expect-error: there is no such field in the spec.
+      return { name: page.spec.htlm };
+    },
+  },
+});
+inferred.desired.service;
+// @ts-expect-error: there is no such dependent.
+inferred.desired.servcie;
+
+// Without types, anything goes.
+operator({ reconcile: (page) => ({ status: { seen: page.anything.at.all } }) });
+
+// @ts-expect-error: a status has its type.
+operator<WebPage>({ reconcile: () => ({ status: { areWeGood: "yes" } }) });
+// @ts-expect-error: nothing is called so.
+operator<WebPage>({ reconsile() {} });
+// @ts-expect-error: calls are synchronous.
+operator<WebPage>({ reconcile: async () => ({}) });
+// @ts-expect-error: an answer has no such field.
+operator<WebPage>({ reconcile: () => ({ statsu: {} }) });
+// @ts-expect-error: an object is desired.
+operator<WebPage>({ desired: { service: () => undefined } });
+// @ts-expect-error: a condition is met or not.
+operator<WebPage>({ conditions: { ready: () => "ready" } });
+
+const both = operators({ webpage, theme: operator<Theme>({ reconcile: (theme) => void theme.spec.colour }), plain: { reconcile: () => {} } });
+both.theme.reconcile({ apiVersion: "v1", kind: "Theme", metadata: { name: "a" }, spec: { colour: "red" } });
+// @ts-expect-error: there is no such controller.
+both.them;
+
+interface Deployment {
+  status?: { readyReplicas?: number };
+}
+const ready: number | undefined = secondary<Deployment>("deployment")?.status?.readyReplicas;
+const themes: Theme[] = secondaries<Theme>("themes", { labels: "app=web", fields: ["/spec/colour"] });
+cache.get<Theme>({ apiVersion: "v1", kind: "Theme" }, { namespace: "web", name: "dark" })?.spec.colour;
+cache.list(cache.primaries, { everywhere: true });
+// @ts-expect-error: a query has no such field.
+cache.list("themes", { label: "app=web" });
+const title: string = config<{ title: string }>().title;
+memo.run.set("themes", themes.length + (ready ?? 0) + title.length);
+operations.apply({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" } }, { mode: "plain" });
+// @ts-expect-error: there is no such mode.
+operations.apply({}, { mode: "fast" });
+try {
+  operations.remove({ apiVersion: "v1", kind: "ConfigMap", name: "a" });
+} catch (error) {
+  if (!(error instanceof CallError) || error.reason !== "conflict") throw error;
+}
+
+const daemon = new Daemon({ secondaries: { deployment: {} }, refuse: { apply: { reason: "denied" } } });
+const answer = daemon.run(() => webpage.reconcile({} as WebPage));
+const good: boolean | undefined = answer?.status?.areWeGood;
+daemon.logs[0]?.fields.html?.length;
+// @ts-expect-error: there is no such fact.
+new Daemon({ secondary: {} });
+export { good };

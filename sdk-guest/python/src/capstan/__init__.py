@@ -1,0 +1,65 @@
+"""Write a Kubernetes operator as a WebAssembly component for Capstan.
+
+    from capstan import Update, desired, reconcile, secondary
+
+    @desired("configmap")
+    def configmap(page):
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": page["metadata"]["name"]}, ...}
+
+    @reconcile
+    def webpage(page):
+        return Update(status={"ready": secondary("configmap") is not None})
+
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `desired`, `match`, `condition`. What a function may
+ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
+`config`, `context`, `log`, `memo`, `operations`, `recorder`, `system`, `workflow`. `python -m capstan build` makes the component;
+`capstan.testing` stands in for the daemon in unit tests.
+"""
+
+from capstan import cache, config, context, log, memo, operations, recorder, system, workflow
+from capstan._json import Object
+from capstan.answers import Condition, Duration, Handled, KeepFinalizer, Update
+from capstan.cache import secondaries, secondary
+from capstan.context import Retry, RunInfo
+from capstan.errors import CallError, DependentFailure, Error, Failure
+from capstan.log import debug, error, info, trace, warn
+from capstan.operations import ObjectRef
+from capstan.registry import cleanup, condition, desired, handle_error, match, reconcile
+
+__all__ = [
+    "CallError",
+    "Condition",
+    "DependentFailure",
+    "Duration",
+    "Error",
+    "Failure",
+    "Handled",
+    "KeepFinalizer",
+    "Object",
+    "ObjectRef",
+    "Retry",
+    "RunInfo",
+    "Update",
+    "cache",
+    "cleanup",
+    "condition",
+    "config",
+    "context",
+    "debug",
+    "desired",
+    "error",
+    "handle_error",
+    "info",
+    "log",
+    "match",
+    "memo",
+    "operations",
+    "reconcile",
+    "recorder",
+    "secondaries",
+    "secondary",
+    "system",
+    "trace",
+    "warn",
+    "workflow",
+]

@@ -1,0 +1,74 @@
+"""Decides how a call of the daemon becomes a call of the author's function, and what that may answer."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from capstan import _json
+from capstan._daemon import daemon
+from capstan.answers import Condition, Handled, KeepFinalizer, Update
+from capstan.errors import Failure
+from capstan.registry import Interface, Registered, find, get
+
+Answer = TypeVar("Answer")
+
+
+def reconcile(primary: str) -> Update:
+    """Brings the world in line with a primary."""
+    function = get(Interface.RECONCILER, _controller())
+    answer = _answer(function, function(_json.read(primary)), Update, "an Update or None")
+    return answer or Update()
+
+
+def cleanup(primary: str) -> KeepFinalizer | None:
+    """Tidies up before a primary goes. A controller without such a function has nothing to tidy up."""
+    function = find(Interface.CLEANER, _controller())
+    if function is None:
+        return None
+    return _answer(function, function(_json.read(primary)), KeepFinalizer, "KeepFinalizer() or None")
+
+
+def handle_error(primary: str, failure: Failure) -> Handled | None:
+    """Decides what a failed run leaves behind. A controller without such a function leaves that to the daemon."""
+    function = find(Interface.ERROR_HANDLER, _controller())
+    if function is None:
+        return None
+    return _answer(function, function(_json.read(primary), failure), Handled, "Handled(…) or None")
+
+
+def desired(name: str, primary: str) -> str:
+    """Returns what a dependent should be."""
+    function = get(Interface.DEPENDENT, _controller(), name)
+    return _json.write_object(function(_json.read(primary)), f"what {function.place} returns")
+
+
+def match(name: str, actual: str, desired: str, primary: str) -> str | None:
+    """Returns what differs, or `None`."""
+    function = get(Interface.MATCHER, _controller(), name)
+    answer = function(_json.read(actual), _json.read(desired), _json.read(primary))
+    if isinstance(answer, bool):
+        return None if answer else "it says so"
+    answer = _answer(function, answer, str, "True, None or what differs, a str")
+    return None if answer is None else _json.printable(answer)
+
+
+def is_met(name: str, dependent: str, primary: str) -> Condition:
+    """Returns whether a condition is met."""
+    function = get(Interface.CONDITION, _controller(), name)
+    answer = function(_json.read(primary), dependent)
+    if isinstance(answer, bool):
+        return Condition(answer)
+    if not isinstance(answer, Condition):
+        raise TypeError(f"{function.place} returns {answer!r}, not a bool or a Condition")
+    return answer
+
+
+def _answer(function: Registered, answer: Any, type: type[Answer], wanted: str) -> Answer | None:
+    if answer is None or isinstance(answer, type):
+        return answer
+    raise TypeError(f"{function.place} returns {answer!r}, not {wanted}")
+
+
+def _controller() -> str:
+    run = daemon().run()
+    return run.controller if run else ""

@@ -1,0 +1,18 @@
+"""Exports `cleaner`."""
+
+from wit_world.exports import cleaner as wit
+
+from capstan import _calls
+from capstan._wit import export
+from capstan.answers import millis
+
+
+class Cleaner:
+    """The daemon's view of `@cleanup`."""
+
+    @export
+    def cleanup(self, primary: str) -> wit.DeleteControl:
+        keep = _calls.cleanup(primary)
+        if keep is None:
+            return wit.DeleteControl_RemoveFinalizer()
+        return wit.DeleteControl_KeepFinalizer(None if keep.after is None else millis(keep.after))

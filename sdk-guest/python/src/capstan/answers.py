@@ -1,0 +1,90 @@
+"""Decides what an author's functions can answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Union
+
+from capstan import _json
+from capstan._json import Object
+
+Duration = Union[timedelta, float]
+"""How long: a `timedelta`, or a number of seconds."""
+
+_LONGEST = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Update:
+    """What to write to the primary, and when to come back. `Update()` writes nothing, as does `None`.
+
+    Kind, name and namespace are filled in by the daemon; what would change nothing is not sent.
+    """
+
+    status: Any = None
+    """The status to write, a dict or a dataclass."""
+    object: Any = None
+    """The object to write, without its status. With server-side apply, which is the default: the fields that this controller owns and
+    no others."""
+    reschedule: Duration | None = None
+    """Run again after so long, 49 days at most; otherwise at the next event."""
+    only_at: str | None = None
+    """Write only if the primary still has this `metadata.resourceVersion`; otherwise the run fails with a conflict."""
+
+    def document(self) -> str | None:
+        """Returns the JSON to write, if any."""
+        if self.status is None and self.object is None:
+            return None
+        document: Object = {}
+        if self.object is not None:
+            document = _json.read(_json.write_object(self.object, "Update.object"))
+        if self.status is not None:
+            document["status"] = _json.read(_json.write_object(self.status, "Update.status"))
+        if self.only_at is not None:
+            document.setdefault("metadata", {})["resourceVersion"] = self.only_at
+        return _json.write(document, "Update")
+
+
+@dataclass(frozen=True)
+class KeepFinalizer:
+    """The answer of `@cleanup` that the primary may not go yet. It is called again at the next event, or after so long."""
+
+    after: Duration | None = None
+    """How long to wait at most."""
+
+
+@dataclass(frozen=True)
+class Handled:
+    """The answer of `@handle_error` that a failure is dealt with: it is logged quietly."""
+
+    status: Any = None
+    """The status to write, a dict or a dataclass."""
+    retry: bool = True
+    """Retry as the manifest says; otherwise wait for the next event."""
+    reschedule: Duration | None = None
+    """Do not retry, but run again after so long."""
+
+    def document(self) -> str | None:
+        """Returns the JSON to write, if any."""
+        if self.status is None:
+            return None
+        return '{"status":' + _json.write_object(self.status, "Handled.status") + "}"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The answer of `@condition` with something to remember. Without that, a bool will do."""
+
+    met: bool
+    """True if the condition is met."""
+    detail: Any = None
+    """Found in the result of the workflow; anything that is JSON."""
+
+
+def millis(duration: Duration) -> int:
+    """Returns the whole milliseconds that the contract can say."""
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if seconds < 0:
+        raise ValueError(f"a duration is not negative, and {duration!r} is")
+    return min(round(seconds * 1000), _LONGEST) if seconds < _LONGEST else _LONGEST

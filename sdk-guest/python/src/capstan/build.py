@@ -1,0 +1,202 @@
+"""Makes a component of an author's module: it exports what the module registers, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import site
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from capstan import registry
+from capstan.registry import Interface
+
+CONTRACT = "0.1.0"
+"""The version of the contract that components are built for."""
+
+_PACKAGE = Path(__file__).parent
+_INSTALL = "componentize-py is not installed: `pip install -r requirements.txt` in the SDK's folder installs the right one"
+_WORLD = "capstan:component/component"
+_ENTRY = "capstan_component"
+
+
+class BuildError(Exception):
+    """Why there is no component."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A component."""
+
+    path: Path
+    """Where it is."""
+    size: int
+    """Its bytes."""
+    exports: list[str]
+    """The functions in it, for people."""
+
+
+def build(module: Path, output: Path, paths: Sequence[Path] = ()) -> Built:
+    """Builds a component from a module, which is a file or a package's folder. Its imports are found beside it, in `paths`, and where
+    Python finds them here. Raises a `BuildError`, or what the module raises."""
+    module = module.resolve()
+    name = _module_name(module)
+    # Beside the module first, as for a script; and not what happens to be in the working folder.
+    search = [module.parent, *(_folder(path) for path in paths), *_search_path()]
+    with _importing_from(search):
+        importlib.import_module(name)
+    if not registry.registered:
+        raise BuildError(f"{module} registers nothing: it needs a function with @reconcile or @desired(…), for example")
+    if sentences := registry.twice():
+        raise BuildError("\n".join(sentences))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="capstan-", dir=output.parent) as folder:
+        part = Path(folder) / "component.wasm"
+        _componentize(name, search, Path(folder), part)
+        size = part.stat().st_size
+        os.replace(part, output)
+    return Built(output, size, [str(entry) for entry in registry.registered])
+
+
+def _module_name(module: Path) -> str:
+    """Returns the name that a module is imported by."""
+    if not (module.is_file() and module.suffix == ".py") and not (module / "__init__.py").is_file():
+        raise BuildError(f"{module} is neither a Python file nor a folder with an __init__.py")
+    name = module.stem if module.is_file() else module.name
+    if not name.isidentifier():
+        raise BuildError(f"{name!r} can't be imported: a module's name consists of letters, digits and _")
+    if name in sys.stdlib_module_names or name in ("capstan", "componentize_py", "wit_world", _ENTRY):
+        raise BuildError(f"there is another module {name!r}: call yours differently, such as {name}_operator.py")
+    return name
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise BuildError(f"there is no folder {path}")
+    return path.resolve()
+
+
+def _search_path() -> list[Path]:
+    """Returns where Python looks for modules here, but for its standard library: a component has its own."""
+    own = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
+    own |= {folder / "lib-dynload" for folder in own} | {Path.cwd()}
+    sites = {Path(folder).resolve() for folder in [*site.getsitepackages(), site.getusersitepackages()]}
+    found = [Path(entry).resolve() for entry in sys.path if entry]
+    found = [folder for folder in found if folder.is_dir() and (folder in sites or folder not in own)]
+    if _PACKAGE.parent not in found:
+        found.insert(0, _PACKAGE.parent)
+    return list(dict.fromkeys(found))
+
+
+@contextmanager
+def _importing_from(search: list[Path]) -> Iterator[None]:
+    before = sys.path, sys.dont_write_bytecode
+    sys.path = [*map(str, search), *sys.path]
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.path, sys.dont_write_bytecode = before
+
+
+def _componentize(name: str, search: list[Path], folder: Path, output: Path) -> None:
+    try:
+        import componentize_py  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise BuildError(_INSTALL) from error
+    interfaces = registry.interfaces()
+    contract = _contract(folder)
+    (folder / "component.wit").write_text(world(interfaces))
+    entry = folder / "entry"
+    entry.mkdir()
+    (entry / f"{_ENTRY}.py").write_text(_entry(name, interfaces))
+    search = [entry, *search]
+    environment = {
+        # Otherwise it also looks for a virtual environment and adds what that has; all of it is in `search` already.
+        "VIRTUAL_ENV": str(entry),
+        # Its error is for people, and what they need is in its text.
+        "RUST_BACKTRACE": "0",
+    }
+    try:
+        with _environment(environment):
+            componentize_py.componentize(
+                wit_path=[str(contract), str(folder / "component.wit")],
+                worlds=[_WORLD],
+                features=[],
+                all_features=False,
+                world_module=None,
+                python_path=[str(path) for path in search],
+                module_worlds=[],
+                app_name=_ENTRY,
+                output_path=str(output),
+                stub_wasi=False,
+                import_interface_names=[],
+                export_interface_names=[],
+                full_names=False,
+                intersect_world=None,
+            )
+    except Exception as error:
+        raise BuildError(_at_home(str(error), search)) from error
+
+
+def world(interfaces: Sequence[Interface]) -> str:
+    """Returns the world of a component that exports these."""
+    exports = "".join(f"  export capstan:operator/{interface.wit}@{CONTRACT};\n" for interface in interfaces)
+    return f"package capstan:component;\n\nworld component {{\n  include capstan:operator/imports@{CONTRACT};\n{exports}}}\n"
+
+
+def _entry(name: str, interfaces: Sequence[Interface]) -> str:
+    """Returns the module that the component is made from. All that it imports is part of the component, and nothing else."""
+    modules = [(interface.wit.replace("-", "_"), _class_name(interface)) for interface in interfaces]
+    imports = "".join(f"from capstan._wit.{module} import {name}\n" for module, name in modules)
+    # The order matters: nothing may be written into the author's folder, and `logging` is set up before it is used.
+    return (
+        f"import sys\nsys.dont_write_bytecode = True\nfrom capstan import _start\n_start.before()\nimport {name}\n{imports}_start.after()\n"
+    )
+
+
+def _class_name(interface: Interface) -> str:
+    return interface.wit.title().replace("-", "")
+
+
+def _contract(folder: Path) -> Path:
+    """Returns the folder of the contract: part of an installed package, otherwise that of the repository. Documents beside it are no part
+    of it."""
+    places = (_PACKAGE / "wit", _PACKAGE.parents[3] / "wit")
+    found = next((place for place in places if (place / "types.wit").is_file()), None)
+    if found is None:
+        raise BuildError(f"the contract is missing: there is no {places[0]}")
+    copy = folder / "contract"
+    copy.mkdir()
+    for file in found.glob("*.wit"):
+        shutil.copy(file, copy)
+    return copy
+
+
+def _at_home(text: str, search: list[Path]) -> str:
+    """Returns an error of the build with the folders as they are called here: in a component they are `/0`, `/1`, …"""
+    # What comes after is the same once more, as seen from the tool.
+    text = text.split("\nCaused by:")[0].strip()
+    for number, folder in enumerate(search):
+        text = text.replace(f'"/{number}/', f'"{folder}/')
+    return text
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

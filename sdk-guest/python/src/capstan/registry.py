@@ -1,0 +1,225 @@
+"""Knows what an author's functions are for: each decorator notes a function and returns it unchanged."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar, Union, overload
+
+from capstan.answers import Condition, Handled, KeepFinalizer, Update
+from capstan.errors import Error
+
+Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
+Cleanup = TypeVar("Cleanup", bound=Callable[..., Union[KeepFinalizer, None]])
+HandleError = TypeVar("HandleError", bound=Callable[..., Union[Handled, None]])
+Desired = TypeVar("Desired", bound=Callable[..., Any])
+Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
+Met = TypeVar("Met", bound=Callable[..., Union[bool, Condition]])
+
+
+class Interface(Enum):
+    """What a component may export: the contract's name, what one function of it is called, and what it is given."""
+
+    RECONCILER = ("reconciler", "reconciler", ("primary",))
+    CLEANER = ("cleaner", "cleanup", ("primary",))
+    ERROR_HANDLER = ("error-handler", "error handler", ("primary", "failure"))
+    DEPENDENT = ("dependent", "desired state for", ("primary",))
+    MATCHER = ("matcher", "matcher", ("actual", "desired", "primary"))
+    CONDITION = ("condition", "condition", ("primary", "dependent"))
+
+    def __init__(self, wit: str, noun: str, given: tuple[str, ...]) -> None:
+        self.wit = wit
+        self.noun = noun
+        self.given = given
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A function, and what it is for."""
+
+    interface: Interface
+    name: str | None
+    """Its name in the manifest; `None` where a controller has one such function."""
+    controller: str | None
+    """The controller that it is for; `None` for all that have no other."""
+    function: Callable[..., Any]
+    takes: int
+    """How many of the arguments it wants, from the first one on."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments[: self.takes])
+
+    def __str__(self) -> str:
+        name = f" `{self.name}`" if self.name else ""
+        controller = f" for the controller `{self.controller}`" if self.controller else ""
+        return f"{self.interface.noun}{name}{controller}"
+
+    @property
+    def place(self) -> str:
+        """Where the function is written."""
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+
+registered: list[Registered] = []
+"""All functions, in the order of their definition."""
+
+
+def interfaces() -> list[Interface]:
+    """Returns what a component of these functions exports."""
+    return [interface for interface in Interface if any(entry.interface is interface for entry in registered)]
+
+
+def twice() -> list[str]:
+    """Returns a sentence on each function that stands where another one does already."""
+    seen: dict[tuple[Interface, str | None, str | None], Registered] = {}
+    sentences = []
+    for entry in registered:
+        first = seen.setdefault((entry.interface, entry.name, entry.controller), entry)
+        if first is not entry:
+            sentences.append(f"two functions are the {entry}: {first.place} and {entry.place}")
+    return sentences
+
+
+def find(interface: Interface, controller: str, name: str | None = None) -> Registered | None:
+    """Returns the function for a controller: its own, otherwise the one for all."""
+    fitting = [entry for entry in _of(interface, controller) if entry.name == name]
+    return next((entry for entry in fitting if entry.controller), fitting[0] if fitting else None)
+
+
+def get(interface: Interface, controller: str, name: str | None = None) -> Registered:
+    """Returns the function for a controller, like `find`. The `Error` says which there are."""
+    entry = find(interface, controller, name)
+    if entry is not None:
+        return entry
+    if name is None:
+        others = (entry.controller for entry in registered if entry.interface is interface and entry.controller)
+        raise Error(f"this component has no {interface.noun} for the controller `{controller}`; it has: {_listed(others)}")
+    known = (entry.name for entry in _of(interface, controller) if entry.name)
+    raise Error(f"this component has no {interface.noun} `{name}`; it has: {_listed(known)}")
+
+
+@overload
+def reconcile(function: Reconcile, /) -> Reconcile: ...
+@overload
+def reconcile(*, controller: str | None = None) -> Callable[[Reconcile], Reconcile]: ...
+def reconcile(function: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that brings the world in line with a primary.
+
+    It is given the primary as the cache has it, after the managed workflow, and returns an `Update` or `None`. What it raises is
+    retried as the manifest says.
+    """
+    return _single(Interface.RECONCILER, function, controller)
+
+
+@overload
+def cleanup(function: Cleanup, /) -> Cleanup: ...
+@overload
+def cleanup(*, controller: str | None = None) -> Callable[[Cleanup], Cleanup]: ...
+def cleanup(function: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that tidies up before a primary goes. To have one makes the controller use a finalizer.
+
+    It is given a primary that is marked for deletion, after the clean-up of the managed workflow. Once it returns `None` the primary
+    goes; `KeepFinalizer()` says that it may not go yet. What it raises is retried as the manifest says.
+    """
+    return _single(Interface.CLEANER, function, controller)
+
+
+@overload
+def handle_error(function: HandleError, /) -> HandleError: ...
+@overload
+def handle_error(*, controller: str | None = None) -> Callable[[HandleError], HandleError]: ...
+def handle_error(function: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that decides what a failed run leaves behind.
+
+    It is given the primary and a `Failure`, if it takes both, after a failure of `reconcile` or of the managed workflow. It returns
+    `Handled(…)`, or `None` as if it were not there.
+    """
+    return _single(Interface.ERROR_HANDLER, function, controller)
+
+
+@overload
+def desired(function: Desired, /) -> Desired: ...
+@overload
+def desired(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Desired], Desired]: ...
+def desired(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that says what a dependent should look like. Without a name it is that of the function, with `-` for `_`.
+
+    It is given the primary, and returns the object. The namespace defaults to the primary's; owner references are added by the daemon.
+    """
+    return _named(Interface.DEPENDENT, name, controller)
+
+
+@overload
+def match(function: Match, /) -> Match: ...
+@overload
+def match(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Match], Match]: ...
+def match(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks a function that compares a dependent in its own way. Its name is what the manifest says after `export:`.
+
+    It is given the actual object, the desired one and the primary, or as many of these as it takes. It returns `None` or `True` if they
+    match, otherwise a text on what differs. The text is logged, so no secrets in it.
+    """
+    return _named(Interface.MATCHER, name, controller)
+
+
+@overload
+def condition(function: Met, /) -> Met: ...
+@overload
+def condition(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Met], Met]: ...
+def condition(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks a function that decides a condition of a workflow. Its name is what the manifest says after `export:`.
+
+    It is given the primary and, if it takes both, the name of the dependent, whose objects are those of the source of that name. It
+    returns a bool, or a `Condition` to add a detail.
+    """
+    return _named(Interface.CONDITION, name, controller)
+
+
+def _single(interface: Interface, function: Any, controller: str | None) -> Any:
+    def register(function: Any) -> Any:
+        return _add(interface, None, controller, function)
+
+    return register if function is None else register(function)
+
+
+def _named(interface: Interface, name: Any, controller: str | None) -> Any:
+    def register(function: Any) -> Any:
+        own = name if isinstance(name, str) else function.__name__.replace("_", "-")
+        return _add(interface, own, controller, function)
+
+    return register(name) if callable(name) else register
+
+
+def _add(interface: Interface, name: str | None, controller: str | None, function: Any) -> Any:
+    registered.append(Registered(interface, name, controller, function, _takes(interface, function)))
+    return function
+
+
+def _takes(interface: Interface, function: Any) -> int:
+    """Returns how many arguments a function wants. A `TypeError` says if it can't be called with what it is given."""
+    given = interface.given
+    who = f"{function.__module__}.{function.__qualname__}"
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise TypeError(f"{who} is async or a generator; Capstan calls ordinary functions (`def`, `return`)")
+    signature = inspect.signature(function)
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        count = len(given)
+    else:
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        count = min(sum(kind in positional for kind in kinds), len(given))
+    try:
+        signature.bind(*given[:count])
+    except TypeError as error:
+        raise TypeError(f"{who}{signature} can't serve as {interface.wit}, which is given ({', '.join(given)}): {error}") from None
+    return count
+
+
+def _of(interface: Interface, controller: str) -> list[Registered]:
+    return [entry for entry in registered if entry.interface is interface and entry.controller in (None, controller)]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names)) or "none"

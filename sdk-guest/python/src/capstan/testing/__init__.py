@@ -1,0 +1,166 @@
+"""Stands in for the daemon in unit tests, with values: no cluster and no component is needed.
+
+    def test_a_page_with_replicas_is_good():
+        run = Run(PAGE, secondaries={"deployment": {"status": {"readyReplicas": 1}}})
+        with run:
+            assert webpage(PAGE) == Update(status={"areWeGood": True})
+        assert run.logs == [Line("info", "reconciled", {"page": "hello"})]
+
+A decorated function is an ordinary function, and is called as one. `run.desired("service")` and the like call what is registered, by its
+name and over JSON, as the daemon does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime, timezone
+
+from capstan import _calls, _json
+from capstan._daemon import answered_by
+from capstan._json import Object
+from capstan.answers import Condition, Handled, KeepFinalizer, Update
+from capstan.context import Retry, RunInfo
+from capstan.errors import CallError, Failure
+from capstan.log import Handler
+from capstan.memo import Lifetime
+from capstan.operations import Verb
+from capstan.recorder import Event
+from capstan.testing._answers import Answers, Line, Write
+from capstan.testing._objects import Objects, Several
+from capstan.workflow import NodeResult, WorkflowResult
+
+__all__ = ["Line", "Run", "Write"]
+
+_NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+
+
+class Run:
+    """A run of a controller: what the daemon knows before, what was asked of it meanwhile.
+
+    primary: the primary of the run. controller: the controller's name. secondaries: for each source the objects that belong to the
+    primary, one or several. unrelated: for each source those that do not. primaries: the other primaries. indexes: for each index and
+    key the names of objects. config: the plugin's `config`. settings: the settings in force. retry, primary_deleted,
+    final_state_unknown, next_imminent, time_left (in seconds): see `capstan.context`. memos: for each lifetime the values that are kept.
+    now: the time, which stands still. workflows: what becomes of each workflow when it is run; `None` is the managed one. last_results:
+    the same, for those that have run before. dependents: what becomes of standalone dependents. refuse: for each verb the error that
+    its calls meet.
+    """
+
+    writes: list[Write]
+    """What was written, in order."""
+    logs: list[Line]
+    """The lines of the log, those of Python's `logging` too."""
+    events: list[Event]
+    """The Kubernetes Events that were recorded."""
+    memos: dict[Lifetime, Object]
+    """The values that are kept now."""
+
+    def __init__(
+        self,
+        primary: Object | None = None,
+        *,
+        controller: str = "test",
+        secondaries: Several | None = None,
+        unrelated: Several | None = None,
+        primaries: Sequence[Object] = (),
+        indexes: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+        config: Object | None = None,
+        settings: Object | None = None,
+        retry: Retry | None = None,
+        primary_deleted: bool = False,
+        final_state_unknown: bool = False,
+        next_imminent: bool = False,
+        time_left: float = 5.0,
+        memos: Mapping[Lifetime, Object] | None = None,
+        now: datetime = _NOON,
+        workflows: Mapping[str | None, WorkflowResult] | None = None,
+        last_results: Mapping[str | None, WorkflowResult] | None = None,
+        dependents: Sequence[NodeResult] = (),
+        refuse: Mapping[Verb, CallError] | None = None,
+    ) -> None:
+        known = list(primaries) if primary is None else [primary, *primaries]
+        self.primary = primary
+        self.writes = []
+        self.logs = []
+        self.events = []
+        self.memos = {lifetime: dict((memos or {}).get(lifetime, {})) for lifetime in ("run", "primary", "plugin")}
+        self._answers = Answers(
+            info=RunInfo(controller, retry, primary_deleted, final_state_unknown),
+            is_next_imminent=next_imminent,
+            time_left=time_left,
+            configured=config or {},
+            in_force=settings or _settings(controller),
+            objects=Objects(secondaries or {}, unrelated or {}, known, indexes or {}),
+            primary=primary,
+            clock=now,
+            workflows=dict(workflows or {}),
+            last_results=dict(last_results or {}),
+            dependents={node.name: node for node in dependents},
+            refusals=dict(refuse or {}),
+            writes=self.writes,
+            logs=self.logs,
+            events=self.events,
+            memos=self.memos,
+        )
+        self._entered: list[ExitStack] = []
+
+    def __enter__(self) -> Run:
+        undo = ExitStack()
+        undo.enter_context(answered_by(self._answers))
+        root = logging.getLogger()
+        if not any(isinstance(handler, Handler) for handler in root.handlers):
+            handler = Handler()
+            undo.callback(root.setLevel, root.level)
+            undo.callback(root.removeHandler, handler)
+            root.addHandler(handler)
+            root.setLevel(1)
+        self._entered.append(undo)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._entered.pop().close()
+
+    def reconcile(self, primary: Object | None = None) -> Update:
+        """Calls the function with `@reconcile`."""
+        with self:
+            return _calls.reconcile(self._primary(primary))
+
+    def cleanup(self, primary: Object | None = None) -> KeepFinalizer | None:
+        """Calls the function with `@cleanup`."""
+        with self:
+            return _calls.cleanup(self._primary(primary))
+
+    def handle_error(self, failure: Failure, primary: Object | None = None) -> Handled | None:
+        """Calls the function with `@handle_error`."""
+        with self:
+            return _calls.handle_error(self._primary(primary), failure)
+
+    def desired(self, name: str, primary: Object | None = None) -> Object:
+        """Calls the function with `@desired(name)`."""
+        with self:
+            desired: Object = _json.read(_calls.desired(name, self._primary(primary)))
+            return desired
+
+    def match(self, name: str, actual: Object, desired: Object, primary: Object | None = None) -> str | None:
+        """Calls the function with `@match(name)`; returns what differs."""
+        documents = _json.write(actual, "actual"), _json.write(desired, "desired")
+        with self:
+            return _calls.match(name, *documents, self._primary(primary))
+
+    def is_met(self, name: str, dependent: str = "", primary: Object | None = None) -> Condition:
+        """Calls the function with `@condition(name)`."""
+        with self:
+            return _calls.is_met(name, dependent, self._primary(primary))
+
+    def _primary(self, primary: Object | None) -> str:
+        given = primary if primary is not None else self.primary
+        if given is None:
+            raise ValueError("this run has no primary: Run(primary)")
+        return _json.write(given, "the primary")
+
+
+def _settings(controller: str) -> Object:
+    daemon = {"identity": "test", "namespace": "default", "version": "0.1.0"}
+    return {"controller": {"name": controller}, "daemon": daemon}

@@ -1,0 +1,225 @@
+"""What the daemon gets: answers and failures of an author's functions, in the types of the contract."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import unittest
+from datetime import datetime, timedelta, timezone
+
+from support import PAGE, Bound
+
+from capstan import (
+    CallError,
+    Condition,
+    Error,
+    Failure,
+    Handled,
+    KeepFinalizer,
+    Retry,
+    Update,
+    cleanup,
+    condition,
+    desired,
+    handle_error,
+    match,
+    reconcile,
+    secondary,
+)
+from capstan.errors import DependentFailure
+
+PRIMARY = json.dumps(PAGE)
+
+
+@dataclasses.dataclass
+class Status:
+    good: bool
+    since: datetime
+
+
+class Exports(Bound):
+    def setUp(self) -> None:
+        super().setUp()
+        context = self.wit("imports.context")
+        self.answer("context", "run", return_value=context.RunInfo("test", None, False, False))
+        self.log = self.answer("log", "write")
+
+    def failure(self, call) -> str:
+        """Returns the text of a call that fails."""
+        with self.assertRaises(sys.modules["componentize_py_types"].Err) as raised:
+            call()
+        return raised.exception.value
+
+    def test_an_update_is_a_document(self) -> None:
+        wit = self.wit("exports.reconciler")
+        table = [
+            (None, wit.PrimaryUpdate_Nothing(), None),
+            (Update(reschedule=1.5), wit.PrimaryUpdate_Nothing(), 1500),
+            (Update(reschedule=timedelta(days=100)), wit.PrimaryUpdate_Nothing(), 2**32 - 1),
+            (Update(status={}), wit.PrimaryUpdate_Status('{"status":{}}'), None),
+            (Update(status={"ä": 1}), wit.PrimaryUpdate_Status('{"status":{"ä":1}}'), None),
+            (
+                Update(status={"a": 1}, only_at="7"),
+                wit.PrimaryUpdate_Status('{"status":{"a":1},"metadata":{"resourceVersion":"7"}}'),
+                None,
+            ),
+            (Update(object={"spec": None}), wit.PrimaryUpdate_Object('{"spec":null}'), None),
+            (
+                Update(object={"spec": 1, "status": 2}, status={"a": 1}),
+                wit.PrimaryUpdate_ObjectAndStatus('{"spec":1,"status":{"a":1}}'),
+                None,
+            ),
+            (
+                Update(status=Status(True, datetime(2026, 1, 31, 13, tzinfo=timezone(timedelta(hours=1))))),
+                wit.PrimaryUpdate_Status('{"status":{"good":true,"since":"2026-01-31T12:00:00Z"}}'),
+                None,
+            ),
+        ]
+        answers = iter(answer for answer, _, _ in table)
+        reconcile(lambda page: next(answers))
+        for answer, update, after in table:
+            with self.subTest(answer):
+                self.assertEqual(self.exported("reconciler", "Reconciler").reconcile(PRIMARY), wit.UpdateControl(update, after))
+
+    def test_a_cleanup_ends_unless_it_says_otherwise(self) -> None:
+        wit = self.wit("exports.cleaner")
+        table = [
+            (None, wit.DeleteControl_RemoveFinalizer()),
+            (KeepFinalizer(), wit.DeleteControl_KeepFinalizer(None)),
+            (KeepFinalizer(after=2), wit.DeleteControl_KeepFinalizer(2000)),
+        ]
+        answers = iter(answer for answer, _ in table)
+        cleanup(lambda page: next(answers))
+        for answer, expected in table:
+            with self.subTest(answer):
+                self.assertEqual(self.exported("cleaner", "Cleaner").cleanup(PRIMARY), expected)
+
+    def test_an_error_handler_is_told_all_and_decides_how_to_go_on(self) -> None:
+        wit, types = self.wit("exports.error_handler"), self.wit("imports.types")
+        table = [
+            (None, wit.ErrorControl_Unhandled()),
+            (Handled(), wit.ErrorControl_Handled(wit.ErrorHandling(None, wit.NextStep_Retry()))),
+            (
+                Handled(status={"a": 1}, retry=False),
+                wit.ErrorControl_Handled(wit.ErrorHandling('{"status":{"a":1}}', wit.NextStep_Stop())),
+            ),
+            (Handled(reschedule=2), wit.ErrorControl_Handled(wit.ErrorHandling(None, wit.NextStep_RescheduleMs(2000)))),
+        ]
+        seen, answers = [], iter(answer for answer, _ in table)
+
+        @handle_error
+        def handler(page, failure):
+            seen.append(failure)
+            return next(answers)
+
+        failed = wit.FailureInfo(wit.FailureOrigin.OUT_OF_MEMORY, "too much", [wit.DependentFailure("a", "b")], types.RetryInfo(2, True))
+        for answer, expected in table:
+            with self.subTest(answer):
+                self.assertEqual(self.exported("error_handler", "ErrorHandler").handle_error(PRIMARY, failed), expected)
+        self.assertEqual(seen[0], Failure("out-of-memory", "too much", Retry(2, True), [DependentFailure("a", "b")]))
+
+    def test_desired_matches_and_conditions_are_found_by_name(self) -> None:
+        types, wit = self.wit("imports.types"), self.wit("exports.condition")
+
+        @desired("service")
+        def service(page):
+            return {"name": page["metadata"]["name"]}
+
+        self.assertEqual(self.exported("dependent", "Dependent").desired("service", PRIMARY), '{"name":"hello"}')
+        table = [
+            (None, types.MatchResult_Matches()),
+            (True, types.MatchResult_Matches()),
+            ("data", types.MatchResult_Differs("data")),
+            (False, types.MatchResult_Differs("it says so")),
+        ]
+        matches = iter(answer for answer, _ in table)
+        match("own")(lambda actual, wanted: next(matches))
+        for answer, expected in table:
+            with self.subTest(answer):
+                self.assertEqual(self.exported("matcher", "Matcher").match("own", "{}", "{}", PRIMARY), expected)
+        condition("there")(lambda page, dependent: Condition(False, [dependent]))
+        condition("exposed")(lambda page: True)
+        is_met = self.exported("condition", "Condition").is_met
+        self.assertEqual(is_met("there", "service", PRIMARY), wit.ConditionResult(False, '["service"]'))
+        self.assertEqual(is_met("exposed", "service", PRIMARY), wit.ConditionResult(True, None))
+
+    def test_a_controller_without_cleanup_and_error_handler_has_nothing_to_say(self) -> None:
+        wit = self.wit("exports.error_handler")
+        cleanup(controller="other")(lambda page: KeepFinalizer())
+        handle_error(controller="other")(lambda page: Handled())
+        self.assertEqual(self.exported("cleaner", "Cleaner").cleanup(PRIMARY), self.wit("exports.cleaner").DeleteControl_RemoveFinalizer())
+        failed = wit.FailureInfo(wit.FailureOrigin.OTHER, "", [], self.wit("imports.types").RetryInfo(0, False))
+        handled = self.exported("error_handler", "ErrorHandler").handle_error(PRIMARY, failed)
+        self.assertEqual(handled, wit.ErrorControl_Unhandled())
+
+    def test_whatever_is_raised_becomes_a_text(self) -> None:
+        class Unspeakable(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError
+
+        table = [
+            (ValueError("no"), "ValueError: no"),
+            (KeyError("html"), "KeyError: 'html'"),
+            (Error("no page"), "no page"),
+            (CallError("denied", "not permitted"), "not permitted"),
+            (SystemExit(3), "SystemExit: 3"),
+            (KeyboardInterrupt(), "KeyboardInterrupt"),
+            (ValueError("half \ud800"), "ValueError: half \\ud800"),
+            (Unspeakable(), type(Unspeakable()).__qualname__),
+            (ModuleNotFoundError("x"), "ModuleNotFoundError: x (a component has what is imported at the top of a file, and nothing else)"),
+        ]
+        raised = iter(failure for failure, _ in table)
+
+        @reconcile
+        def fail(page):
+            raise next(raised)
+
+        for failure, text in table:
+            with self.subTest(text):
+                self.assertEqual(self.failure(lambda: self.exported("reconciler", "Reconciler").reconcile(PRIMARY)), text)
+
+    def test_a_failure_arrives_with_its_stack(self) -> None:
+        @reconcile
+        def fail(page):
+            try:
+                page["nothing"]
+            except KeyError as error:
+                raise ValueError("no") from error
+
+        self.failure(lambda: self.exported("reconciler", "Reconciler").reconcile(PRIMARY))
+        [((level, message, [stack]), _)] = self.log.call_args_list
+        self.assertEqual((level.name, message, stack.name), ("ERROR", "ValueError: no", "stack"))
+        for line in ('page["nothing"]', "KeyError: 'nothing'", 'raise ValueError("no") from error', "ValueError: no"):
+            self.assertIn(line, stack.value)
+        self.assertNotIn("_calls.py", stack.value)
+        self.assertNotIn("_wit", stack.value)
+
+    def test_an_answer_of_another_kind_says_what_would_be_right(self) -> None:
+        reconcile(lambda page: {"a": 1})
+        cleanup(lambda page: True)
+        condition("c")(lambda page: None)
+        desired("none")(lambda page: None)
+        desired("set")(lambda page: {"a": {1}})
+        desired("nan")(lambda page: {"a": float("nan")})
+        desired("half")(lambda page: {"a": "\ud800"})
+        table = [
+            (lambda: self.exported("reconciler", "Reconciler").reconcile(PRIMARY), "returns {'a': 1}, not an Update or None"),
+            (lambda: self.exported("cleaner", "Cleaner").cleanup(PRIMARY), "returns True, not KeepFinalizer() or None"),
+            (lambda: self.exported("condition", "Condition").is_met("c", "", PRIMARY), "returns None, not a bool or a Condition"),
+            (lambda: self.exported("dependent", "Dependent").desired("none", PRIMARY), "returns is None, not an object (a dict)"),
+            (lambda: self.exported("dependent", "Dependent").desired("set", PRIMARY), "returns is not JSON: a set is neither dict, list"),
+            (lambda: self.exported("dependent", "Dependent").desired("nan", PRIMARY), "returns is not JSON: Out of range float values"),
+            (lambda: self.exported("dependent", "Dependent").desired("half", PRIMARY), "returns is not JSON: 'utf-8' codec can't encode"),
+        ]
+        for call, text in table:
+            with self.subTest(text):
+                self.assertIn(text, self.failure(call))
+
+    def test_nobody_answers_outside_a_call(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, "not while it is imported.*capstan.testing.Run"):
+            secondary("a")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,316 @@
+"""What stands in for the daemon in unit tests."""
+
+from __future__ import annotations
+
+import logging
+import unittest
+from datetime import datetime, timezone
+from typing import Any
+
+from support import PAGE, Registering
+
+from capstan import (
+    CallError,
+    Condition,
+    Error,
+    Failure,
+    Handled,
+    KeepFinalizer,
+    ObjectRef,
+    Retry,
+    Update,
+    cache,
+    cleanup,
+    condition,
+    config,
+    context,
+    desired,
+    handle_error,
+    info,
+    match,
+    memo,
+    operations,
+    reconcile,
+    recorder,
+    secondaries,
+    secondary,
+    system,
+    workflow,
+)
+from capstan.testing import Line, Run, Write
+from capstan.workflow import NodeResult, WorkflowResult
+
+
+def config_map(name: str, app: str = "web", **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "web", "labels": {"app": app}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}, **more}
+
+
+def caches() -> Run:
+    """Four config maps, three of them the primary's, and two primaries."""
+    return Run(
+        PAGE,
+        secondaries={"configs": [config_map("b"), config_map("a"), config_map("c", "db")], "deployment": {"kind": "Deployment"}},
+        unrelated={"configs": config_map("theme")},
+        primaries=[{"metadata": {"name": "other"}}],
+        indexes={"by-theme": {"dark": ["theme"]}},
+    )
+
+
+class TheCaches(unittest.TestCase):
+    def test_they_answer_by_place_and_selection(self) -> None:
+        configs = cache.source("configs")
+        table = [
+            (configs.related(), "a b c"),
+            (configs.everywhere(), "a b c theme"),
+            (configs.related(labels="app=web"), "a b"),
+            (cache.kind("v1", "ConfigMap").in_namespace("web", labels="app!=web"), "c"),
+            (configs.everywhere(labels="app in (db, x), !old"), "c"),
+            (configs.everywhere(labels="app notin (db,x),app"), "a b theme"),
+            (configs.everywhere(labels="tier!=front"), "a b c theme"),
+            (configs.everywhere(labels="tier"), ""),
+            (configs.indexed("by-theme", "dark"), "theme"),
+            (configs.indexed("by-theme", "light"), ""),
+            (cache.primaries().everywhere(), "other hello"),
+            (cache.source("nothing").everywhere(), ""),
+        ]
+        for query, names in table:
+            with self.subTest(query), caches():
+                self.assertEqual(" ".join(object["metadata"]["name"] for object in query), names)
+
+    def test_one_object_is_found_by_relation_or_name(self) -> None:
+        with caches():
+            self.assertEqual((secondary("deployment"), secondary("nothing")), ({"kind": "Deployment"}, None))
+            self.assertEqual(len(secondaries("configs", labels="app")), 3)
+            configs = cache.source("configs")
+            self.assertEqual(configs.named("theme", namespace="web"), config_map("theme"))
+            self.assertIsNone(configs.named("theme"))
+            page = configs.related().page(limit=2)
+            self.assertEqual((len(page.items), configs.related().page(after=page.next).next), (2, None))
+
+    def test_a_wrong_question_says_what_is_wrong(self) -> None:
+        table = [
+            (lambda: secondary("configs"), "ambiguous", "3 objects belong to the primary"),
+            (lambda: list(cache.primaries().related()), "misplaced", "primaries are not related to the primary"),
+            (lambda: secondaries("configs", labels="a b"), "invalid", "`a b` is no label selector"),
+        ]
+        for ask, reason, text in table:
+            with self.subTest(text), caches(), self.assertRaises(CallError) as raised:
+                ask()
+            self.assertEqual((raised.exception.reason, str(raised.exception)), (reason, text))
+
+    def test_fields_are_cut_to_what_was_asked_for(self) -> None:
+        with Run(secondaries={"configs": config_map("a")}):
+            [object] = secondaries("configs", fields=["/metadata/labels/app", "/nothing"])
+        metadata = {"name": "a", "namespace": "web", "labels": {"app": "web"}}
+        self.assertEqual(object, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+    def test_what_is_read_is_a_copy(self) -> None:
+        with caches():
+            secondary("deployment")["kind"] = "changed"
+            self.assertEqual(secondary("deployment"), {"kind": "Deployment"})
+
+
+class Writes(unittest.TestCase):
+    def test_they_are_noted_and_seen_by_later_reads(self) -> None:
+        target = ObjectRef("v1", "ConfigMap", "a", "web")
+        new = config_map("a", "new")
+        with Run(secondaries={"configs": config_map("a", "old")}) as run:
+            operations.apply(new)
+            self.assertEqual(secondary("configs"), new)
+            self.assertEqual(operations.merge_patch(target, {"data": {"a": None, "c": "d"}})["data"], {"c": "d"})
+            operations.json_patch(new, [{"op": "add", "path": "/data/e", "value": "f"}], mode="plain")
+            self.assertEqual(secondary("configs")["data"], {"c": "d", "e": "f"})
+            operations.remove(target)
+            self.assertIsNone(secondary("configs"))
+            operations.create(new)
+            with self.assertRaises(CallError) as raised:
+                operations.create(new)
+            operations.update(new, subresource="status")
+        self.assertEqual((raised.exception.reason, raised.exception.code), ("conflict", 409))
+        self.assertEqual(
+            run.writes,
+            [
+                Write("apply", target, new),
+                Write("merge-patch", target, {"data": {"a": None, "c": "d"}}),
+                Write("json-patch", target, [{"op": "add", "path": "/data/e", "value": "f"}], mode="plain"),
+                Write("remove", target),
+                Write("create", target, new),
+                Write("create", target, new),
+                Write("update", target, new, subresource="status"),
+            ],
+        )
+
+    def test_refused_ones_fail_and_are_not_noted(self) -> None:
+        with Run(refuse={"apply": CallError("denied", "not in the manifest")}) as run:
+            with self.assertRaisesRegex(CallError, "not in the manifest"):
+                operations.apply(config_map("a"))
+        self.assertEqual(run.writes, [])
+
+    def test_finalizers_are_those_of_the_primary(self) -> None:
+        with Run(PAGE) as run:
+            self.assertEqual(operations.add_finalizer("x/y")["metadata"]["finalizers"], ["x/y"])
+            self.assertEqual(operations.remove_finalizer("x/y")["metadata"]["finalizers"], [])
+        self.assertEqual([write.body for write in run.writes], ["x/y", "x/y"])
+        with Run(), self.assertRaises(CallError):
+            operations.add_finalizer()
+
+    def test_a_json_patch_does_what_the_standard_says(self) -> None:
+        table = [
+            ([{"op": "add", "path": "/data/l/1", "value": 9}], {"l": [1, 9, 2]}),
+            ([{"op": "add", "path": "/data/l/-", "value": 9}], {"l": [1, 2, 9]}),
+            ([{"op": "remove", "path": "/data/l/0"}], {"l": [2]}),
+            ([{"op": "replace", "path": "/data/l", "value": 3}], {"l": 3}),
+            ([{"op": "move", "from": "/data/l", "path": "/data/a~1b"}], {"a/b": [1, 2]}),
+            ([{"op": "copy", "from": "/data/l/0", "path": "/data/l/0"}], {"l": [1, 1, 2]}),
+            ([{"op": "test", "path": "/data/l/0", "value": 1}], {"l": [1, 2]}),
+        ]
+        for patch, data in table:
+            with self.subTest(patch), Run(secondaries={"a": config_map("a", data={"l": [1, 2]})}):
+                self.assertEqual(operations.json_patch(config_map("a"), patch)["data"], data)
+        wrong = [
+            {"op": "test", "path": "/data/a", "value": 1},
+            {"op": "remove", "path": "/data/x"},
+            {"op": "add", "path": "/data/a/b/c", "value": 1},
+            {"op": "put", "path": "/data"},
+        ]
+        for operation in wrong:
+            with self.subTest(operation), Run(secondaries={"a": config_map("a")}), self.assertRaises(CallError) as raised:
+                operations.json_patch(config_map("a"), [operation])
+            self.assertEqual(raised.exception.reason, "invalid")
+
+    def test_comparing_tolerates_additions_and_what_is_ignored(self) -> None:
+        actual = {"a": 1, "b": [1], "status": {"c": 3}}
+        table = [
+            ("generic", {"a": 1}, [], None),
+            ("generic", {"a": 2}, [], "/a: found 1, wanted 2"),
+            ("generic", {"b": [2]}, [], "/b/0: found 1, wanted 2"),
+            ("generic", {"a": 2}, ["/a"], None),
+            ("applied", {"x": 1}, [], "/x: found None, wanted 1"),
+            ("equality", {"a": 1}, ["/b", "/status"], None),
+            ("equality", {"a": 1, "b": [1]}, [], "/status: found None, wanted {'c': 3}"),
+            ("status-only", {"a": 2, "status": {"c": 3}}, [], None),
+            ("status-only", {"status": {"c": 4}}, [], "/status/c: found 3, wanted 4"),
+        ]
+        for by, wanted, ignore, differs in table:
+            with self.subTest(by=by, wanted=wanted), Run():
+                self.assertEqual(operations.compare(actual, wanted, by=by, ignore=ignore), differs)
+
+
+class TheRest(unittest.TestCase):
+    def test_the_run_is_as_the_test_says(self) -> None:
+        run = Run(
+            controller="pages",
+            retry=Retry(2, last=True),
+            next_imminent=True,
+            primary_deleted=True,
+            config={"title": "x"},
+            time_left=2,
+            now=datetime(2026, 2, 1, tzinfo=timezone.utc),
+        )
+        with run:
+            current = context.run()
+            self.assertEqual((current.controller, current.primary_deleted, context.retry()), ("pages", True, Retry(2, True)))
+            self.assertEqual((context.next_imminent(), context.time_left(), config.get()), (True, 2.0, {"title": "x"}))
+            self.assertEqual(context.settings()["controller"], {"name": "pages"})
+            self.assertEqual((system.timestamp(), system.now()), ("2026-02-01T00:00:00Z", datetime(2026, 2, 1, tzinfo=timezone.utc)))
+            self.assertNotEqual(system.uuid(), system.uuid())
+            self.assertEqual(len(system.random_bytes(3)), 3)
+        with self.assertRaisesRegex(RuntimeError, "there is nobody to ask"):
+            context.retry()
+
+    def test_memos_last_from_call_to_call(self) -> None:
+        with Run(memos={"primary": {"seen": 2}}) as first:
+            memo.primary["seen"] += 1
+            memo.run["passing"] = True
+            del memo.run["passing"]
+        with Run(memos=first.memos):
+            self.assertEqual((memo.primary["seen"], memo.run.get("seen"), "seen" in memo.plugin), (3, None, False))
+            with self.assertRaises(KeyError):
+                memo.run["seen"]
+
+    def test_workflows_answer_what_the_test_says(self) -> None:
+        pod = NodeResult("pod")
+        preview, managed = WorkflowResult([pod]), WorkflowResult([], complete=False)
+        with Run(workflows={"preview": preview, None: managed}, dependents=[pod]):
+            self.assertIsNone(workflow.last_result())
+            self.assertEqual((workflow.reconcile(), workflow.cleanup("preview")), (managed, preview))
+            self.assertEqual((workflow.last_result(), workflow.last_result("preview")), (managed, preview))
+            self.assertEqual((workflow.reconcile_dependent("pod"), workflow.remove_dependent("pod")), (pod, pod))
+            with self.assertRaisesRegex(CallError, "the test has no workflow other"):
+                workflow.reconcile("other")
+        with Run(last_results={None: preview}):
+            self.assertEqual(workflow.last_result(), preview)
+
+    def test_lines_and_events_are_noted(self) -> None:
+        before = list(logging.getLogger().handlers)
+        with Run() as run:
+            info("published", page="hello", replicas=1 + 1)
+            logging.getLogger("theme").warning("no %s", "colours", extra={"colour": "red"})
+            try:
+                raise ValueError("no")
+            except ValueError:
+                logging.exception("failed")
+            recorder.normal("Published", "it is online")
+            recorder.warning("NoTheme", "later", key="theme")
+        self.assertEqual(logging.getLogger().handlers, before)
+        self.assertEqual(
+            run.logs[:2],
+            [
+                Line("info", "published", {"page": "hello", "replicas": "2"}),
+                Line("warn", "no colours", {"colour": "red", "logger": "theme"}),
+            ],
+        )
+        [failed] = run.logs[2:]
+        self.assertTrue(failed.fields["stack"].endswith("ValueError: no"), failed)
+        self.assertEqual([(event.reason, event.key) for event in run.events], [("Published", None), ("NoTheme", "theme")])
+
+
+class Calls(Registering):
+    def test_what_is_registered_is_called_by_name_and_over_json(self) -> None:
+        @reconcile
+        def publish(page):
+            page["spec"]["html"] = "changed"
+            return Update(status={"of": context.run().controller})
+
+        @cleanup
+        def tidy(page):
+            return KeepFinalizer()
+
+        @handle_error
+        def handle(page, failure):
+            return Handled(status={"error": failure.message})
+
+        @desired
+        def service(page):
+            return {"ports": (80,)}
+
+        @match
+        def same(actual, wanted, page):
+            return operations.compare(actual, wanted)
+
+        @condition
+        def ready(page, dependent):
+            return Condition(True, dependent)
+
+        run = Run(PAGE, controller="pages")
+        self.assertEqual(run.reconcile(), Update(status={"of": "pages"}))
+        self.assertEqual(run.cleanup(), KeepFinalizer())
+        self.assertEqual(run.handle_error(Failure("workflow", "no", Retry())), Handled(status={"error": "no"}))
+        self.assertEqual(run.desired("service"), {"ports": [80]})
+        self.assertEqual((run.match("same", {"a": 1}, {"a": 1}), run.match("same", {}, {"a": 1})), (None, "/a: found None, wanted 1"))
+        self.assertEqual(run.is_met("ready", "service"), Condition(True, "service"))
+        self.assertEqual(PAGE["spec"]["html"], "<html></html>")
+        with self.assertRaisesRegex(Error, "no desired state for `x`; it has: service"):
+            run.desired("x")
+        with run:
+            run.desired("service")
+            self.assertEqual(context.run().controller, "pages", "a call within a run does not end it")
+            logging.getLogger("a").warning("once")
+        self.assertEqual(run.logs, [Line("warn", "once", {"logger": "a"})])
+        with self.assertRaisesRegex(ValueError, "this run has no primary"):
+            Run().reconcile()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,479 @@
+//! Builds the container image: the daemon as one static binary, and around it, by buildah, an OCI archive.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::{self, Display, Formatter};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf, absolute};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use object::Endianness;
+use object::read::elf::{ElfFile64, ProgramHeader};
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+use crate::builds;
+use crate::plugins;
+use crate::ui::{self, Task, Ui, cyan, size};
+use crate::workspace::Workspace;
+
+/// The oldest buildah that is known to do, and the one that is installed: major and minor.
+const BUILDAH: (u32, u32) = (1, 28);
+
+/// `cargo xtask image`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask image                                        what ships
+  cargo xtask image --tag registry.example/capstan:0.1.0 --output capstan.tar
+  cargo xtask image --binary-only                          the binary alone, for `docker build .`
+
+An OCI archive can be given to skopeo copy oci-archive:FILE docker://…, podman load, ctr images import.
+buildah writes it, without a daemon; on a Debian where you are root and it is missing, it is installed.")]
+pub(crate) struct Args {
+    /// Cargo's profile for the daemon.
+    #[arg(long, value_enum, default_value_t = Profile::Release)]
+    profile: Profile,
+    /// The name of the image; without it capstan:VERSION.
+    #[arg(long, value_name = "NAME:TAG", conflicts_with = "binary_only")]
+    tag: Option<String>,
+    /// Where the archive is written; without it <target>/image/capstan-PROFILE.tar.
+    #[arg(long, value_name = "FILE", conflicts_with = "binary_only")]
+    output: Option<PathBuf>,
+    /// Build no image, only the binary that the Dockerfile copies.
+    #[arg(long)]
+    binary_only: bool,
+}
+
+/// How the daemon is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Profile {
+    /// Quickly, as for tests.
+    Dev,
+    /// As for benchmarks.
+    Perf,
+    /// As it ships.
+    Release,
+}
+
+/// An image that has been written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// The OCI archive.
+    pub(crate) archive: PathBuf,
+    /// The name that it has in the archive.
+    pub(crate) tag: String,
+    /// The digest of its manifest, by which it is pulled.
+    pub(crate) digest: String,
+    /// The size of the archive.
+    pub(crate) size: u64,
+}
+
+/// A machine that images are built on and for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Machine {
+    X86,
+    Arm,
+}
+
+/// The binary, where the Dockerfile expects it. Nobody else puts another one there until this is dropped.
+struct Staged {
+    path: PathBuf,
+    machine: Machine,
+    _lock: File,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the machine is not one that images are built on, when a build fails, or when buildah can't be had.
+pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
+    let mut staged = None;
+    ui.doing("binary", |task| {
+        let binary = staged.insert(stage(task, workspace, args.profile)?);
+        Ok(format!(
+            "{}, static, {}",
+            binary.machine.target(),
+            size(binary.path.metadata()?.len())
+        ))
+    })?;
+    let staged = staged.context("a binary that has been built")?;
+    if args.binary_only {
+        ui::uncut(format!("    {}", staged.path.display()));
+        let tag = format!("capstan:{VERSION}");
+        let command = format!("docker build --build-arg VERSION={VERSION} --tag {tag} .");
+        ui::uncut(format!("    {}", cyan(&command)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut image = None;
+    ui.doing("image", |task| {
+        let output = args.output.clone();
+        let output = output.unwrap_or_else(|| archive(workspace, args.profile));
+        let image = image.insert(write(
+            task,
+            workspace,
+            &staged,
+            args.tag.as_deref(),
+            &output,
+        )?);
+        Ok(format!("{}, {}", image.tag, size(image.size)))
+    })?;
+    let image = image.context("an image that has been written")?;
+    ui::uncut(format!("    {}", image.archive.display()));
+    ui::uncut(format!("    {}", image.digest));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the image that tests run.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn for_tests(task: &mut Task, workspace: &Workspace) -> Result<Image> {
+    let staged = stage(task, workspace, Profile::Dev)?;
+    let output = archive(workspace, Profile::Dev);
+    write(task, workspace, &staged, None, &output)
+}
+
+fn archive(workspace: &Workspace, profile: Profile) -> PathBuf {
+    let name = format!("image/capstan-{profile}.tar");
+    workspace.target.join(name)
+}
+
+// === the binary ===
+
+/// The version of all packages of the workspace, and so of the image.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Builds the daemon and puts it where the Dockerfile expects it: below the root, which is what builders are given, also
+/// where cargo builds elsewhere.
+fn stage(task: &mut Task, workspace: &Workspace, profile: Profile) -> Result<Staged> {
+    let machine = Machine::this()?;
+    let built = compile(task, workspace, profile, machine)?;
+    let folder = workspace.root.join("target/image").join(machine.docker());
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let lock = File::create(folder.join("lock"))?;
+    lock.lock().context("lock the folder of the binary")?;
+    let path = folder.join("capstan");
+    let copy = || -> io::Result<()> {
+        let part = tempfile::NamedTempFile::new_in(&folder)?;
+        fs::copy(&built, part.path())?;
+        // Whatever the umask is: another user runs it, and the image's digest has it in it.
+        fs::set_permissions(part.path(), Permissions::from_mode(0o755))?;
+        part.persist(&path)?;
+        Ok(())
+    };
+    copy().with_context(|| format!("copy {} to {}", built.display(), path.display()))?;
+    Ok(Staged {
+        path,
+        machine,
+        _lock: lock,
+    })
+}
+
+/// Builds the daemon against musl, which leaves one file that needs nothing of the system but its kernel.
+fn compile(
+    task: &mut Task,
+    workspace: &Workspace,
+    profile: Profile,
+    machine: Machine,
+) -> Result<PathBuf> {
+    let target = machine.target();
+    plugins::ensure_target(task, workspace, target)?;
+    let mut command = workspace.cargo();
+    // Alone, not with the whole workspace: nothing else is built for this target, so there is nothing to share.
+    command.args(["build", "-p", "capstan", "--bin", "capstan"]);
+    command.args(["--target", target, "--profile", &profile.to_string()]);
+    command.args(["--config", &without_places(workspace, target)?]);
+    builds::must(task, command, "the build of the daemon")?;
+    let folder = workspace.target.join(target).join(profile.folder());
+    let binary = folder.join("capstan");
+    let bytes = fs::read(&binary).with_context(|| format!("read {}", binary.display()))?;
+    if let Some(interpreter) = interpreter(&bytes)? {
+        bail!(
+            "{} is not static: it needs {interpreter}, which the image does not have",
+            binary.display()
+        );
+    }
+    Ok(binary)
+}
+
+/// Returns the setting that keeps the places of this machine out of the binary, so that another machine builds the same.
+fn without_places(workspace: &Workspace, target: &str) -> Result<String> {
+    let home = env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(env::home_dir()?.join(".cargo")));
+    // Of several that fit, rustc takes the last.
+    let places = [
+        (Some(&workspace.root), "/capstan"),
+        (Some(&workspace.target), "/target"),
+        (home.as_ref(), "/cargo"),
+    ];
+    let flags = places.into_iter().filter_map(|(from, to)| {
+        Some(format!(
+            "--remap-path-prefix={}={to}",
+            from?.to_str()?.trim_end_matches('/')
+        ))
+    });
+    // JSON's lists of strings are TOML's.
+    let flags = serde_json::to_string(&flags.collect::<Vec<_>>())?;
+    Ok(format!("target.{target}.rustflags={flags}"))
+}
+
+/// Returns the program that a binary asks to be loaded by; none if it is static.
+fn interpreter(binary: &[u8]) -> Result<Option<String>> {
+    let file = ElfFile64::<Endianness>::parse(binary).context("read the binary that was built")?;
+    let endian = file.endian();
+    for header in file.elf_program_headers() {
+        if let Some(name) = header.interpreter(endian, binary)? {
+            return Ok(Some(String::from_utf8_lossy(name).into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+// === the archive ===
+
+/// Builds the image out of the Dockerfile and writes it to an OCI archive. The same binary gives the same digest.
+fn write(
+    task: &mut Task,
+    workspace: &Workspace,
+    staged: &Staged,
+    tag: Option<&str>,
+    output: &Path,
+) -> Result<Image> {
+    ensure_buildah(task)?;
+    let archive = absolute(output)?;
+    let folder = archive.parent().context("a file is in a folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    // There, so that the archive needs only be renamed: a build that is stopped would leave half of one.
+    let scratch = tempfile::Builder::new()
+        .prefix(".image-")
+        .tempdir_in(folder)?;
+    let note = |name: &str| scratch.path().join(name);
+    let image = note("image");
+    builds::must(
+        task,
+        bud(&scratch, workspace, staged.machine, &image),
+        "buildah bud",
+    )?;
+
+    let tag = tag.map_or_else(|| format!("capstan:{VERSION}"), str::to_owned);
+    let part = note("archive");
+    let mut push = buildah(&scratch);
+    push.arg("push").arg("--digestfile").arg(note("digest"));
+    push.arg(fs::read_to_string(&image)?.trim());
+    push.arg(format!("oci-archive:{}:{tag}", part.display()));
+    builds::must(task, push, "buildah push")?;
+    fs::rename(&part, &archive).with_context(|| format!("write {}", archive.display()))?;
+    Ok(Image {
+        size: archive.metadata()?.len(),
+        digest: fs::read_to_string(note("digest"))?.trim().to_owned(),
+        archive,
+        tag,
+    })
+}
+
+/// Returns the build of the image, whose id is written to `image`.
+fn bud(scratch: &TempDir, workspace: &Workspace, machine: Machine, image: &Path) -> Command {
+    // The usual variable for the time that reproducible builds are given.
+    let time = env::var_os("SOURCE_DATE_EPOCH").unwrap_or_else(|| OsString::from("0"));
+    let architecture = machine.docker();
+    let mut command = buildah(scratch);
+    command.current_dir(&workspace.root).arg("bud");
+    command.args(["--isolation", "chroot", "--format", "oci"]);
+    command.args(["--platform", &format!("linux/{architecture}")]);
+    command.args(["--build-arg", &format!("TARGETARCH={architecture}")]);
+    command.args(["--build-arg", &format!("VERSION={VERSION}")]);
+    // Neither says which buildah it was, or when the binary was put there.
+    command.args(["--identity-label=false", "--omit-history", "--layers=false"]);
+    command.arg("--timestamp").arg(time);
+    command.arg("--iidfile").arg(image).arg(".");
+    command
+}
+
+/// Returns buildah, which keeps what it does in `scratch`: without a daemon, and without overlay file systems, which not
+/// every container that builds may mount.
+fn buildah(scratch: &TempDir) -> Command {
+    let mut command = Command::new("buildah");
+    command.args(["--storage-driver", "vfs"]);
+    command.arg("--root").arg(scratch.path().join("root"));
+    command.arg("--runroot").arg(scratch.path().join("run"));
+    command
+}
+
+// === buildah ===
+
+/// Makes sure that there is a buildah that does.
+fn ensure_buildah(task: &mut Task) -> Result<()> {
+    let (major, minor) = BUILDAH;
+    match Command::new("buildah").arg("--version").output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            let said = said.trim();
+            if version(said).is_none_or(|version| version < BUILDAH) {
+                bail!("buildah {major}.{minor} or newer is needed, and this is {said:?}");
+            }
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => install(task).with_context(|| {
+            format!(
+                "the image is written by buildah, which is missing: install buildah {major}.{minor} or newer \
+                 (apt-get install buildah, dnf install buildah, …), or build the binary alone with --binary-only, \
+                 and the image by docker"
+            )
+        }),
+        Err(error) => Err(error).context("start buildah"),
+    }
+}
+
+/// Installs it where that is possible without asking anybody.
+fn install(task: &mut Task) -> Result<()> {
+    let apt = |words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        // Another apt-get may be at work.
+        command.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
+        command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    if apt(&["--version"]).output().is_err() {
+        bail!("there is no apt-get to install it by");
+    }
+    if !geteuid().is_root() {
+        bail!("apt-get installs it for root only");
+    }
+    let (major, minor) = BUILDAH;
+    let package = format!("buildah={major}.{minor}.*");
+    task.announce(&format!("buildah is missing: apt-get installs {package}"));
+    builds::must(task, apt(&["update"]), "apt-get update")?;
+    let words = ["install", "-y", "--no-install-recommends", &package];
+    builds::must(task, apt(&words), &format!("apt-get install {package}"))
+}
+
+/// Returns major and minor out of `buildah version 1.28.2 (image-spec …)`.
+fn version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.strip_prefix("buildah version ")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+// === impl Profile ===
+
+impl Profile {
+    /// Returns the name of the folder that cargo builds it in.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Perf => "perf",
+            Self::Release => "release",
+        }
+    }
+}
+
+impl Display for Profile {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Dev => "dev",
+            Self::Perf => "perf",
+            Self::Release => "release",
+        })
+    }
+}
+
+// === impl Machine ===
+
+impl Machine {
+    fn this() -> Result<Self> {
+        match (env::consts::OS, env::consts::ARCH) {
+            ("linux", "x86_64") => Ok(Self::X86),
+            ("linux", "aarch64") => Ok(Self::Arm),
+            (system, machine) => bail!(
+                "images are built on Linux on x86_64 or aarch64, for the same machine; this is {system} on {machine}"
+            ),
+        }
+    }
+
+    /// Returns its name among Rust's targets.
+    fn target(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64-unknown-linux-musl",
+            Self::Arm => "aarch64-unknown-linux-musl",
+        }
+    }
+
+    /// Returns its name among images.
+    fn docker(self) -> &'static str {
+        match self {
+            Self::X86 => "amd64",
+            Self::Arm => "arm64",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_buildah_says_has_its_version() {
+        let table = [
+            (
+                "buildah version 1.28.2 (image-spec 1.1.0-rc2, runtime-spec 1.0.2-dev)",
+                Some((1, 28)),
+            ),
+            ("buildah version 2.0.0", Some((2, 0))),
+            ("buildah version 1.40-dev", None),
+            ("podman version 4.3.1", None),
+        ];
+        for (said, expected) in table {
+            assert_eq!(version(said), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_binary_that_needs_a_loader_is_told_from_a_static_one() {
+        // A file with two program headers of 56 bytes each: one to load, and one that may name a loader.
+        let elf = |kind: u32| {
+            let mut bytes = vec![0; 64 + 2 * 56];
+            let mut set = |at: usize, value: &[u8]| {
+                bytes[at..at + value.len()].copy_from_slice(value);
+            };
+            set(0, b"\x7fELF\x02\x01\x01");
+            set(16, &[3, 0, 62, 0, 1]);
+            set(32, &64_u64.to_le_bytes());
+            set(52, &[64, 0, 56, 0, 2, 0, 64]);
+            set(64, &1_u32.to_le_bytes());
+            let (at, length) = (bytes.len() as u64, 8_u64);
+            let mut set = |at: usize, value: &[u8]| {
+                bytes[at..at + value.len()].copy_from_slice(value);
+            };
+            set(120, &kind.to_le_bytes());
+            set(128, &at.to_le_bytes());
+            set(152, &length.to_le_bytes());
+            bytes.extend(b"/lib/ld\0");
+            bytes
+        };
+        let (load, interpret) = (1, 3);
+        assert_eq!(interpreter(&elf(load)).unwrap(), None);
+        let found = interpreter(&elf(interpret)).unwrap();
+        assert_eq!(found.as_deref(), Some("/lib/ld"));
+        assert!(interpreter(b"#!/bin/sh").is_err());
+    }
+
+    #[test]
+    fn places_of_this_machine_are_mapped_for_the_one_target() {
+        let workspace = Workspace {
+            root: "/w".into(),
+            target: "/w/\"t\"".into(),
+            packages: Vec::new(),
+        };
+        let setting = without_places(&workspace, "x").unwrap();
+        let start = r#"target.x.rustflags=["--remap-path-prefix=/w=/capstan","--remap-path-prefix=/w/\"t\"=/target","--remap-path-prefix="#;
+        assert!(
+            setting.starts_with(start) && setting.ends_with("=/cargo\"]"),
+            "{setting}"
+        );
+    }
+}
