@@ -4,6 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     capstan::main(capstan::args::Cli::parse())
 }
