@@ -7,7 +7,7 @@
 )]
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
@@ -25,6 +25,12 @@ impl Stopwatch {
     pub(crate) fn spent(self) -> Duration {
         self.0.elapsed()
     }
+}
+
+/// Returns the wall clock in microseconds since 1970, which is what the daemon's log counts by.
+pub(crate) fn wall() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Lets time pass.

@@ -25,6 +25,15 @@ const TAIL: usize = 2000;
 /// Kills a process when its own standard input ends, which it does however this program ends.
 const WATCH: &str = "trap '' INT TERM HUP; read -r _; kill -KILL \"$1\" 2>/dev/null";
 
+/// How much a daemon writes to its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// What is wrong, for people.
+    Wrong,
+    /// Also what components log, and which versions of them come into force: for [`crate::diary`].
+    Diary,
+}
+
 /// A running daemon. Dropping it kills it.
 pub(crate) struct Daemon {
     child: Child,
@@ -41,14 +50,23 @@ impl Daemon {
     /// # Errors
     /// When the binary can't be started.
     pub(crate) fn start(stage: &Stage, manifest: &Path) -> Result<Self> {
+        Self::start_to_talk(stage, manifest, Talk::Wrong)
+    }
+
+    /// Starts a daemon with this manifest that writes so much to its log.
+    ///
+    /// # Errors
+    /// When the binary can't be started.
+    pub(crate) fn start_to_talk(stage: &Stage, manifest: &Path, talk: Talk) -> Result<Self> {
         let address = free_address()?;
         let log = manifest.with_extension("log");
         let mut command = stage.capstan("run", manifest);
         command
-            .args(["--log-format", "text", "--listen", &address.to_string()])
+            .args(["--log-format", talk.format()])
+            .args(["--listen", &address.to_string()])
             .arg("--kubeconfig")
             .arg(stage.kubeconfig())
-            .env("RUST_LOG", "warn")
+            .env("RUST_LOG", talk.filter())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?);
@@ -110,6 +128,31 @@ impl Daemon {
         self.metric("capstan_reconciliations_success_total")
     }
 
+    /// Returns how many runs have begun.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn started(&self) -> Result<f64> {
+        self.metric("capstan_reconciliations_started_total")
+    }
+
+    /// Returns how long its runs have taken so far, all together, in seconds.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn time_of_runs(&self) -> Result<f64> {
+        self.metric("capstan_reconciliations_execution_duration_seconds_sum")
+    }
+
+    /// Returns the most memory that an instance of its component has had, in MiB.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn instance_peak(&self) -> Result<f64> {
+        let bytes = self.metric("capstan_plugin_instance_memory_peak_bytes")?;
+        Ok(bytes / f64::from(1 << 20))
+    }
+
     /// Returns how many runs have failed.
     ///
     /// # Errors
@@ -142,6 +185,16 @@ impl Daemon {
         usage::peak(self.child.id())
     }
 
+    /// Returns its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the file of its log.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// Ends it as an operator does, by SIGTERM, and waits for that.
     ///
     /// # Errors
@@ -158,7 +211,10 @@ impl Daemon {
     }
 
     /// Fails if it has ended.
-    fn check(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// With the end of its log, if it has.
+    pub(crate) fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("the daemon ended with {status}: {}", self.tail()),
@@ -180,6 +236,22 @@ impl Daemon {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let from = log.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
         log.get(from..).unwrap_or_default().to_owned()
+    }
+}
+
+impl Talk {
+    fn format(self) -> &'static str {
+        match self {
+            Self::Wrong => "text",
+            Self::Diary => "json",
+        }
+    }
+
+    fn filter(self) -> &'static str {
+        match self {
+            Self::Wrong => "warn",
+            Self::Diary => "warn,guest=info,capstan::fleet=info",
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::measure::Sizes;
 use crate::subject::Subject;
 
 /// Where figures come from.
@@ -24,14 +25,14 @@ pub(crate) struct Setting {
     rounds: usize,
     pages: usize,
     deployments: usize,
+    swaps: usize,
 }
 
 /// How it was measured.
 pub(crate) struct Manner {
     pub(crate) kubernetes: String,
     pub(crate) rounds: usize,
-    pub(crate) pages: usize,
-    pub(crate) deployments: usize,
+    pub(crate) sizes: Sizes,
 }
 
 impl Setting {
@@ -43,8 +44,12 @@ impl Setting {
         let Manner {
             kubernetes,
             rounds,
-            pages,
-            deployments,
+            sizes:
+                Sizes {
+                    pages,
+                    deployments,
+                    swaps,
+                },
         } = manner;
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Ok(Self {
@@ -58,6 +63,7 @@ impl Setting {
             rounds,
             pages,
             deployments,
+            swaps,
         })
     }
 

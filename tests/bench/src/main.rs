@@ -1,7 +1,7 @@
 //! Measures the daemon on a real API server: what starting, creating, changing and doing nothing cost it.
 //!
-//! In reading order: [`measure`] says what is measured, [`stage`] where, [`daemon`] and [`usage`] on whom, [`objects`] and
-//! [`load`] with what, [`report`] how it is told. `docs/performance.md` has figures, and how to read them.
+//! In reading order: [`measure`] says what is measured, [`stage`] where, [`daemon`], [`diary`] and [`usage`] on whom,
+//! [`objects`] and [`load`] with what, [`report`] how it is told. `docs/performance.md` has figures, and how to read them.
 
 #![expect(
     clippy::print_stdout,
@@ -17,6 +17,7 @@ use clap::{Parser, ValueEnum};
 
 mod clock;
 mod daemon;
+mod diary;
 mod load;
 mod machine;
 mod measure;
@@ -27,7 +28,7 @@ mod subject;
 mod usage;
 
 use machine::{Manner, Setting};
-use measure::{Measure, Round, Sizes};
+use measure::{Measure, Round, Sizes, Told};
 use report::Report;
 use subject::Subject;
 
@@ -35,16 +36,17 @@ use subject::Subject;
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 #[command(after_help = "\
-Measures: check, idle, create, restart, drift, change, noop, cache.
+Measures: check, idle, create, restart, drift, change, noop, cache, swap, swaps, languages.
 
 Examples:
-  cargo xtask bench --only processes          all measures, once: 4 minutes
+  cargo xtask bench --only processes          all measures, once: 15 minutes
   cargo run --profile perf -p bench -- -n 3   three times, from least to most
   cargo run --profile perf -p bench -- create restart -o json
+  cargo xtask plugins                         builds the components in all languages, for `languages`
 
 Let nothing else run meanwhile. `CPU of others` says how much did.")]
 struct Args {
-    /// Only measures whose name contains one of these.
+    /// Only the measures of these names; where there is none of a name, those whose name contains it.
     measures: Vec<String>,
     /// How often everything is measured, each time on a new control plane.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
@@ -64,6 +66,9 @@ struct Args {
     /// How many Deployments `cache` has; targets are set for 10,000.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     deployments: usize,
+    /// How often `swaps` replaces a component; targets are set for 1,000. `swap` does it 40 times at most.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    swaps: usize,
 }
 
 /// How figures are printed.
@@ -91,8 +96,9 @@ fn main() -> Result<()> {
     let sizes = Sizes {
         pages: args.pages,
         deployments: args.deployments,
+        swaps: args.swaps,
     };
-    let (mut figures, mut kubernetes) = (Vec::new(), String::new());
+    let (mut told, mut kubernetes) = (Told::default(), String::new());
     for number in 1..=args.rounds {
         let tell = |what: &str| {
             if talkative {
@@ -105,20 +111,19 @@ fn main() -> Result<()> {
             wanted,
             sizes,
             tell: &tell,
-            figures: Vec::new(),
+            told: Told::default(),
             kubernetes: String::new(),
         };
         round.run()?;
-        figures.append(&mut round.figures);
+        told.append(round.told);
         kubernetes = round.kubernetes;
     }
     let manner = Manner {
         kubernetes,
         rounds: args.rounds,
-        pages: args.pages,
-        deployments: args.deployments,
+        sizes,
     };
-    let report = Report::new(Setting::of(&subject, manner)?, sizes, figures);
+    let report = Report::new(Setting::of(&subject, manner)?, sizes, told);
     match args.output {
         Output::Table => print!("{}", report.table()),
         Output::Json => println!("{}", report.json()?),
@@ -126,11 +131,18 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns the measures whose name contains one of the words; all, if there is none.
+/// Returns the measures that are meant by one of the words, by the whole name or else by a part of it; all, if there is none.
 fn wanted(words: &[String]) -> Vec<Measure> {
-    let is_meant = |measure: &Measure| {
-        words.is_empty() || words.iter().any(|word| measure.name().contains(word))
+    let is_name = |word: &String| Measure::ALL.iter().any(|measure| measure.name() == word);
+    let means = |word: &String, measure: &Measure| {
+        if is_name(word) {
+            measure.name() == word
+        } else {
+            measure.name().contains(word)
+        }
     };
+    let is_meant =
+        |measure: &Measure| words.is_empty() || words.iter().any(|word| means(word, measure));
     Measure::ALL.into_iter().filter(is_meant).collect()
 }
 
@@ -146,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_are_chosen_by_a_part_of_their_name() {
+    fn measures_are_chosen_by_their_name_or_a_part_of_it() {
         let words = |words: &[&str]| {
             wanted(
                 &words
@@ -161,5 +173,7 @@ mod tests {
             [Measure::Create, Measure::Restart, Measure::Noop]
         );
         assert_eq!(words(&["queue"]), []);
+        assert_eq!(words(&["swap"]), [Measure::Swap]);
+        assert_eq!(words(&["swa"]), [Measure::Swap, Measure::Swaps]);
     }
 }

@@ -14,7 +14,12 @@ use crate::usage;
 mod cache;
 mod check;
 mod idle;
+mod languages;
 mod pages;
+mod probes;
+mod spread;
+mod swap;
+mod swaps;
 
 /// After the end of what is measured, what it has set off is waited for and counted too.
 const AFTERMATH: Duration = Duration::from_secs(5);
@@ -38,6 +43,12 @@ pub(crate) enum Measure {
     Noop,
     /// A daemon is started beside many objects that it does not own.
     Cache,
+    /// What runs is replaced while many events come.
+    Swap,
+    /// A component is replaced again and again.
+    Swaps,
+    /// The sample in each language.
+    Languages,
 }
 
 /// One number.
@@ -54,12 +65,23 @@ pub(crate) struct Figure {
 }
 
 /// How much of everything there is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
     /// Pages.
     pub(crate) pages: usize,
     /// Deployments that nobody owns.
     pub(crate) deployments: usize,
+    /// How often a component is replaced.
+    pub(crate) swaps: usize,
+}
+
+/// What has come out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Told {
+    /// The numbers.
+    pub(crate) figures: Vec<Figure>,
+    /// What has to be known beside them.
+    pub(crate) remarks: Vec<String>,
 }
 
 /// What one round works with.
@@ -73,7 +95,7 @@ pub(crate) struct Round<'a> {
     /// Is told what goes on.
     pub(crate) tell: &'a dyn Fn(&str),
     /// What has come out so far.
-    pub(crate) figures: Vec<Figure>,
+    pub(crate) told: Told,
     /// The version of Kubernetes, once a control plane has run.
     pub(crate) kubernetes: String,
 }
@@ -96,7 +118,7 @@ pub(crate) struct Span<'a> {
 
 impl Measure {
     /// All, in the order in which they are taken.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Check,
         Self::Idle,
         Self::Create,
@@ -105,6 +127,9 @@ impl Measure {
         Self::Change,
         Self::Noop,
         Self::Cache,
+        Self::Swap,
+        Self::Swaps,
+        Self::Languages,
     ];
 
     /// Returns its word on the command line.
@@ -118,13 +143,22 @@ impl Measure {
             Self::Change => "change",
             Self::Noop => "noop",
             Self::Cache => "cache",
+            Self::Swap => "swap",
+            Self::Swaps => "swaps",
+            Self::Languages => "languages",
         }
     }
 
     /// Says what is measured, in half a line.
     pub(crate) fn about(self, sizes: Sizes) -> String {
-        let Sizes { pages, deployments } = sizes;
-        let (pages, deployments) = (report::count(pages), report::count(deployments));
+        let half = report::count(languages::pages(sizes));
+        let once = report::count(swap::swaps(sizes));
+        let Sizes {
+            pages,
+            deployments,
+            swaps,
+        } = sizes;
+        let [pages, deployments, swaps] = [pages, deployments, swaps].map(report::count);
         match self {
             Self::Check => "`capstan check` of the sample with a warm code cache".to_owned(),
             Self::Idle => "no objects, 10 s after the start".to_owned(),
@@ -136,6 +170,34 @@ impl Measure {
             Self::Cache => {
                 format!("start beside {deployments} Deployments of 6 KB that are not its own")
             }
+            Self::Swap => {
+                format!("{once} times, while events of {pages} primaries come at 200 a second")
+            }
+            Self::Swaps => {
+                format!("a component is replaced {swaps} times, each time 8 primaries run")
+            }
+            Self::Languages => {
+                format!("the sample in each language, with {half} pages")
+            }
+        }
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Adds what another round has told.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.figures.extend(other.figures);
+        for remark in other.remarks {
+            self.remark(remark);
+        }
+    }
+
+    /// Says something that has to be known beside the figures; once is enough.
+    fn remark(&mut self, text: String) {
+        if !self.remarks.contains(&text) {
+            self.remarks.push(text);
         }
     }
 }
@@ -148,15 +210,26 @@ impl Round<'_> {
     /// # Errors
     /// When something does not happen within its limit.
     pub(crate) fn run(&mut self) -> Result<()> {
-        if self.wanted.iter().any(|measure| *measure != Measure::Cache) {
+        use Measure::{Cache, Languages, Swap, Swaps};
+        let apart = [Cache, Swap, Swaps, Languages];
+        if self.wanted.iter().any(|measure| !apart.contains(measure)) {
             let stage = self.set()?;
             check::measure(self, &stage)?;
             idle::measure(self, &stage)?;
             pages::measure(self, &stage)?;
         }
-        if self.wants(&[Measure::Cache]) {
+        if self.wants(&[Cache]) {
             let stage = self.set()?;
             cache::measure(self, &stage)?;
+        }
+        if self.wants(&[Swap, Swaps]) {
+            let stage = self.set()?;
+            swap::measure(self, &stage)?;
+            swaps::measure(self, &stage)?;
+        }
+        if self.wants(&[Languages]) {
+            let stage = self.set()?;
+            languages::measure(self, &stage)?;
         }
         Ok(())
     }
@@ -170,7 +243,7 @@ impl Round<'_> {
     fn note(&mut self, measure: Measure, name: impl Into<String>, unit: &'static str, value: f64) {
         if self.wanted.contains(&measure) {
             let name = name.into();
-            self.figures.push(Figure {
+            self.told.figures.push(Figure {
                 measure,
                 name,
                 unit,
@@ -253,12 +326,32 @@ impl<'a> Span<'a> {
     ) -> Result<()> {
         let cpu = daemon.cpu()? - self.daemon;
         let server = self.stage.server_cpu()? - self.server;
-        let own = usage::own_cpu()? - self.own;
-        let others = usage::machine_cpu()? - self.machine - own - server - cpu;
         round.note(measure, "operator CPU", "s", cpu);
         round.note(measure, "server CPU", "s", server);
-        round.note(measure, "CPU of others", "s", others.max(0.0));
+        round.note(measure, "CPU of others", "s", self.others(daemon)?);
         Ok(())
+    }
+
+    /// Returns the CPU time of what is neither daemon nor server nor we.
+    ///
+    /// # Errors
+    /// When a process has ended.
+    pub(crate) fn others(&self, daemon: &Daemon) -> Result<f64> {
+        let cpu = daemon.cpu()? - self.daemon;
+        let server = self.stage.server_cpu()? - self.server;
+        let own = usage::own_cpu()? - self.own;
+        let others = usage::machine_cpu()? - self.machine - own - server - cpu;
+        Ok(others.max(0.0))
+    }
+
+    /// Returns how many writes the daemon has asked of the API server.
+    ///
+    /// # Errors
+    /// When the audit log can't be read.
+    pub(crate) fn writes(&self) -> Result<f64> {
+        let requests = self.stage.requests(self.mark)?;
+        let writes = requests.iter().filter(|(name, _)| !is_read(name));
+        Ok(number(writes.map(|(_, count)| count).sum()))
     }
 
     /// Notes what the daemon has asked of the API server: writes, and all the rest.
@@ -267,11 +360,6 @@ impl<'a> Span<'a> {
     /// When the audit log can't be read.
     pub(crate) fn requests(&self, round: &mut Round<'_>, measure: Measure) -> Result<()> {
         let requests = self.stage.requests(self.mark)?;
-        let is_read = |name: &str| {
-            ["get ", "list ", "watch "]
-                .iter()
-                .any(|verb| name.starts_with(verb))
-        };
         let sum = |reads: bool| -> usize {
             let counted = requests.iter().filter(|(name, _)| is_read(name) == reads);
             counted.map(|(_, count)| count).sum()
@@ -283,6 +371,13 @@ impl<'a> Span<'a> {
         round.note(measure, "reads", "", number(sum(true)));
         Ok(())
     }
+}
+
+/// Whether a request, as `get configmaps`, changes nothing.
+fn is_read(request: &str) -> bool {
+    ["get ", "list ", "watch "]
+        .iter()
+        .any(|verb| request.starts_with(verb))
 }
 
 /// Returns a count as a figure.

@@ -1,4 +1,5 @@
-//! Decides what the objects are that a daemon is measured with: pages of 2 KB, and Deployments of 6 KB that it does not own.
+//! Decides what the objects are that a daemon is measured with: pages of 2 KB, Deployments of 6 KB that it does not own, and
+//! probes that say who has answered them.
 
 use serde_json::{Value, json};
 
@@ -50,6 +51,39 @@ pub(crate) fn html(number: usize, edition: usize) -> String {
         "<p class=\"text\">The quick brown fox jumps over the lazy dog, and over the fence.</p>\n";
     let body: String = text.chars().cycle().take(room).collect();
     [&head, body.as_str(), tail].concat()
+}
+
+/// Returns the path of the probes of a namespace.
+pub(crate) fn probes_path(namespace: &str) -> String {
+    format!("/apis/test.capstan.dev/v1/namespaces/{namespace}/probes")
+}
+
+/// Returns the name of a probe.
+pub(crate) fn probe_name(number: usize) -> String {
+    format!("probe-{number:04}")
+}
+
+/// Returns a probe that has not heard of an event yet.
+pub(crate) fn probe(number: usize) -> Value {
+    json!({
+        "apiVersion": "test.capstan.dev/v1",
+        "kind": "Probe",
+        "metadata": { "name": probe_name(number) },
+        "spec": probe_spec(0),
+    })
+}
+
+/// Returns the spec of a probe that hears of an event. Its condition answers in the log, with the number of the event as the
+/// name of a sight: what the daemon's configuration is, and how this version of the component fails, see [`crate::diary`].
+/// The dependent under the condition never comes about, so a run writes nothing.
+pub(crate) fn probe_spec(event: usize) -> Value {
+    let steps = json!([
+        { "see": ["config"] },
+        { "failTimes": 1, "mayFail": true, "as": event.to_string() },
+    ]);
+    let nothing =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "none" } });
+    json!({ "conditions": { "answer": { "met": false, "do": steps } }, "dependents": { "answer": nothing } })
 }
 
 /// Returns a Deployment as companies have them: two containers with probes, resources, environment and volumes. With the

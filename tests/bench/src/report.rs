@@ -3,7 +3,12 @@
 use serde::Serialize;
 
 use crate::machine::Setting;
-use crate::measure::{Figure, Measure, Sizes};
+use crate::measure::{Figure, Measure, Sizes, Told};
+
+mod matrix;
+
+/// The least width of the names.
+const NAME: usize = 26;
 
 /// What a figure should be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -38,15 +43,20 @@ pub(crate) struct Row {
 pub(crate) struct Report {
     setting: Setting,
     figures: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remarks: Vec<String>,
     #[serde(skip)]
     sizes: Sizes,
 }
+
+/// What there must be nothing of while components are swapped.
+const NOTHING: [&str; 3] = [": lost runs", ": doubled runs", ": writes"];
 
 // === impl Target ===
 
 impl Target {
     /// Returns the target of a figure, if it has one. Those of `create` are set for 1,000 pages, that of `cache` for
-    /// 10,000 Deployments.
+    /// 10,000 Deployments, that of `swaps` for 1,000 swaps.
     fn of(measure: Measure, name: &str) -> Option<Self> {
         let target = match (measure, name) {
             (Measure::Idle, "Pss") => Self::AtMost(20.0),
@@ -61,6 +71,9 @@ impl Target {
             (Measure::Cache, "start to synced") => Self::AtMost(1.0),
             (Measure::Cache, "Pss above idle") => Self::AtMost(60.0),
             (Measure::Cache, "peak RSS / Pss") => Self::AtMost(1.3),
+            (Measure::Swap, name) if name.ends_with(": more at a swap") => Self::AtMost(5.0),
+            (Measure::Swap, name) if ends_with_one_of(name, &NOTHING) => Self::Exactly(0.0),
+            (Measure::Swaps, "growth of Pss since the first tenth") => Self::AtMost(5.0),
             _ => return None,
         };
         Some(target)
@@ -79,10 +92,11 @@ impl Target {
 
 impl Report {
     /// Puts the rounds side by side.
-    pub(crate) fn new(setting: Setting, sizes: Sizes, figures: Vec<Figure>) -> Self {
+    pub(crate) fn new(setting: Setting, sizes: Sizes, told: Told) -> Self {
         Self {
             setting,
-            figures: rows(figures),
+            figures: rows(told.figures),
+            remarks: told.remarks,
             sizes,
         }
     }
@@ -99,23 +113,37 @@ impl Report {
     pub(crate) fn table(&self) -> String {
         let mut text = self.setting.lines().join("\n");
         text.push('\n');
-        let mut last = None;
-        for row in &self.figures {
-            if last != Some(row.measure) {
-                last = Some(row.measure);
-                write_line(
-                    &mut text,
-                    &format!(
-                        "\n{}: {}",
-                        row.measure.name(),
-                        row.measure.about(self.sizes)
-                    ),
-                );
+        for rows in self
+            .figures
+            .chunk_by(|one, next| one.measure == next.measure)
+        {
+            let Some(Row { measure, .. }) = rows.first() else {
+                continue;
+            };
+            let head = format!("\n{}: {}", measure.name(), measure.about(self.sizes));
+            write_line(&mut text, &head);
+            if *measure == Measure::Languages {
+                text.push_str(&matrix::of(rows));
+                continue;
             }
-            write_line(&mut text, row.line().trim_end());
+            let names = rows.iter().map(|row| row.name.chars().count());
+            let width = names.max().unwrap_or_default().max(NAME);
+            for row in rows {
+                write_line(&mut text, row.line(width).trim_end());
+            }
+        }
+        if !self.remarks.is_empty() {
+            write_line(&mut text, "");
+        }
+        for remark in &self.remarks {
+            write_line(&mut text, remark);
         }
         text
     }
+}
+
+fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
+    ends.iter().any(|end| text.ends_with(end))
 }
 
 fn write_line(text: &mut String, line: &str) {
@@ -160,7 +188,8 @@ fn rows(figures: Vec<Figure>) -> Vec<Row> {
 }
 
 impl Row {
-    fn line(&self) -> String {
+    /// Returns the least and the most value; one, if they read the same.
+    fn range(&self) -> String {
         let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = self
             .values
@@ -168,12 +197,16 @@ impl Row {
             .copied()
             .fold(f64::NEG_INFINITY, f64::max);
         let (least, most) = (amount(least, self.unit), amount(most, self.unit));
-        let range = if least == most {
+        if least == most {
             least
         } else {
             format!("{least} – {most}")
-        };
-        let told = format!("  {:<26} {range:>17} {:<4}", self.name, self.unit);
+        }
+    }
+
+    fn line(&self, width: usize) -> String {
+        let range = self.range();
+        let told = format!("  {:<width$} {range:>17} {:<4}", self.name, self.unit);
         let Some(target) = self.target else {
             return told;
         };
@@ -251,7 +284,7 @@ mod tests {
         ]);
         let lines: Vec<String> = rows
             .iter()
-            .map(|row| row.line().trim_end().to_owned())
+            .map(|row| row.line(NAME).trim_end().to_owned())
             .collect();
         assert_eq!(
             lines,

@@ -1,4 +1,4 @@
-//! Decides where is measured: a control plane of its own, the sample operator, and a warm cache of compiled code.
+//! Decides where is measured: a control plane of its own with the kinds of sample and probe, and a warm cache of compiled code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use cluster::{ADMIN, Api, Audit, AuditScope, Cluster, Mark, Options, Query, User};
 use serde_json::{Value, json};
 
-use crate::clock::{Patience, Stopwatch};
+use crate::clock::{Patience, Stopwatch, wall};
 use crate::subject::Subject;
 use crate::usage;
 
@@ -21,7 +21,7 @@ const GROUP: &str = "system:masters";
 /// How long the API server may take to serve a new kind.
 const SERVED: Patience = Patience::new(20, 30);
 
-/// A control plane with the sample's kind, and the daemon's files.
+/// A control plane with the kinds that are needed, and the daemon's files.
 pub(crate) struct Stage {
     cluster: Cluster,
     kubeconfig: PathBuf,
@@ -40,7 +40,7 @@ impl Stage {
         let options = Options {
             extras: BTreeSet::new(),
             audit: AuditScope::Users(BTreeSet::from([USER.to_owned()])),
-            manifests: vec![Subject::crd()],
+            manifests: Subject::crds(),
             ..Options::default()
         };
         let cluster = Cluster::start(&options.with_user(user.clone()))?;
@@ -54,10 +54,14 @@ impl Stage {
             capstan: subject.capstan().to_owned(),
         };
         stage.check(&stage.manifest("warm", &Subject::manifest()?)?)?;
-        let kind = "/apis/sample.capstan.dev/v1/webpages?limit=1";
-        SERVED.until("the API server to serve WebPages", || {
-            Ok(stage.api().find(kind)?)
-        })?;
+        for kind in [
+            "sample.capstan.dev/v1/webpages",
+            "test.capstan.dev/v1/probes",
+        ] {
+            SERVED.until(&format!("the API server to serve {kind}"), || {
+                Ok(stage.api().find(&format!("/apis/{kind}?limit=1"))?)
+            })?;
+        }
         Ok(stage)
     }
 
@@ -104,11 +108,40 @@ impl Stage {
         Ok(path)
     }
 
+    /// Puts a file beside the manifests in place of another, or for the first time: whoever looks sees one or the other,
+    /// whole. Returns the wall clock just before, as [`wall`] has it.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<i64> {
+        let (draft, path) = (self.folder.join("draft"), self.folder.join(name));
+        let write = || -> std::io::Result<i64> {
+            fs::write(&draft, bytes)?;
+            let before = wall();
+            fs::rename(&draft, &path)?;
+            Ok(before)
+        };
+        write().with_context(|| format!("write {}", path.display()))
+    }
+
+    /// Forgets all compiled code: each component is compiled once more.
+    ///
+    /// # Errors
+    /// When it can't be removed.
+    pub(crate) fn forget_code(&self) -> Result<()> {
+        let folder = self.code();
+        fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))
+    }
+
+    fn code(&self) -> PathBuf {
+        self.folder.join("code")
+    }
+
     /// Returns a command of the daemon's binary for a manifest.
     pub(crate) fn capstan(&self, command: &str, manifest: &Path) -> Command {
         let mut capstan = Command::new(&self.capstan);
         capstan.arg(command).arg("--manifest").arg(manifest);
-        capstan.arg("--code-cache").arg(self.folder.join("code"));
+        capstan.arg("--code-cache").arg(self.code());
         capstan
     }
 

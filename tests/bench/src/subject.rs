@@ -1,4 +1,4 @@
-//! Decides what is measured: which daemon, and which component and manifest it runs.
+//! Decides what is measured: which daemon, and which components and manifest it runs.
 
 use std::env;
 use std::fs;
@@ -8,24 +8,43 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+/// The lines of the sample's manifest below which settings of its plugin can be added.
+const PLUGIN: &str = "  plugins:\n    webpage:\n";
 /// The line of the sample's manifest below which settings of its controller can be added.
 const CONTROLLER: &str = "      plugin: webpage\n";
+
+/// A language that the sample is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// Compiled to WebAssembly.
+    Rust,
+    /// `CPython` inside of the component.
+    Python,
+    /// `QuickJS` inside of the component.
+    JavaScript,
+    /// Compiled, with Go's runtime.
+    Go,
+}
 
 /// What is measured.
 pub(crate) struct Subject {
     capstan: PathBuf,
     component: PathBuf,
+    /// The component that does what its primary says.
+    probe: PathBuf,
+    /// Where components in all languages are put.
+    plugins: PathBuf,
     /// The release, if it has been built: its size is what users get.
     release: Option<PathBuf>,
 }
 
 impl Subject {
-    /// Builds the daemon and the sample's component, so that what is measured is what the sources say.
+    /// Builds the daemon and the components in Rust, so that what is measured is what the sources say.
     ///
     /// # Errors
     /// When a build fails.
     pub(crate) fn build() -> Result<Self> {
-        let target = target()?;
+        let capstan = target()?.join("perf/capstan");
         cargo(&["--profile", "perf", "-p", "capstan"])?;
         cargo(&[
             "--profile",
@@ -34,11 +53,10 @@ impl Subject {
             "wasm32-wasip2",
             "-p",
             "webpage",
+            "-p",
+            "probe",
         ])?;
-        Self::of(
-            target.join("perf/capstan"),
-            target.join("wasm32-wasip2/plugin/webpage.wasm"),
-        )
+        Self::of(capstan)
     }
 
     /// Takes what has been built before.
@@ -46,23 +64,25 @@ impl Subject {
     /// # Errors
     /// When something is missing.
     pub(crate) fn built(capstan: Option<PathBuf>) -> Result<Self> {
-        let target = target()?;
-        Self::of(
-            capstan.unwrap_or_else(|| target.join("perf/capstan")),
-            target.join("wasm32-wasip2/plugin/webpage.wasm"),
-        )
+        let perf = target()?.join("perf/capstan");
+        Self::of(capstan.unwrap_or(perf))
     }
 
-    fn of(capstan: PathBuf, component: PathBuf) -> Result<Self> {
-        for file in [&capstan, &component] {
+    fn of(capstan: PathBuf) -> Result<Self> {
+        let target = target()?;
+        let built = target.join("wasm32-wasip2/plugin");
+        let (component, probe) = (built.join("webpage.wasm"), built.join("probe.wasm"));
+        for file in [&capstan, &component, &probe] {
             if !file.is_file() {
                 bail!("{} is missing: leave out --no-build", file.display());
             }
         }
-        let release = target()?.join("release/capstan");
+        let release = target.join("release/capstan");
         Ok(Self {
             capstan,
             component,
+            probe,
+            plugins: target.join("plugins"),
             release: Some(release).filter(|file| file.is_file()),
         })
     }
@@ -77,9 +97,26 @@ impl Subject {
         &self.component
     }
 
-    /// Returns the sample's custom resource definition.
-    pub(crate) fn crd() -> PathBuf {
-        repository().join("plugins/webpage/crd.yaml")
+    /// Returns the component that does what its primary says.
+    pub(crate) fn probe(&self) -> &Path {
+        &self.probe
+    }
+
+    /// Returns where the sample's component in a language is; only the one in Rust is always there.
+    pub(crate) fn component_in(&self, language: Language) -> PathBuf {
+        match language {
+            Language::Rust => self.component.clone(),
+            Language::Python => self.plugins.join("webpage-python.wasm"),
+            Language::JavaScript => self.plugins.join("webpage-javascript.wasm"),
+            Language::Go => self.plugins.join("webpage-go.wasm"),
+        }
+    }
+
+    /// Returns the custom resource definitions of sample and probe.
+    pub(crate) fn crds() -> Vec<PathBuf> {
+        let kinds = ["webpage", "probe"];
+        let file = |name| repository().join(format!("plugins/{name}/crd.yaml"));
+        kinds.map(file).to_vec()
     }
 
     /// Returns the sample's manifest as it is delivered.
@@ -96,11 +133,24 @@ impl Subject {
     /// # Errors
     /// When the manifest has no place for it.
     pub(crate) fn manifest_with(setting: &str) -> Result<String> {
-        let manifest = Self::manifest()?;
-        let (before, after) = manifest
-            .split_once(CONTROLLER)
-            .context("the sample's manifest has another shape")?;
-        Ok(format!("{before}{CONTROLLER}      {setting}\n{after}"))
+        after(&Self::manifest()?, CONTROLLER, setting)
+    }
+
+    /// Returns the sample's manifest for another component, with settings of the plugin and of the controller.
+    ///
+    /// # Errors
+    /// When the manifest has no place for one of them.
+    pub(crate) fn manifest_for(
+        component: &str,
+        plugin: &str,
+        controller: &[&str],
+    ) -> Result<String> {
+        let manifest = Self::manifest()?.replacen("webpage.wasm", component, 1);
+        let mut manifest = after(&manifest, PLUGIN, plugin)?;
+        for setting in controller {
+            manifest = after(&manifest, CONTROLLER, setting)?;
+        }
+        Ok(manifest)
     }
 
     /// Returns the size of the release in MiB, if there is one.
@@ -121,6 +171,31 @@ impl Subject {
         let output = output.with_context(|| format!("run {}", self.capstan.display()))?;
         Ok(serde_json::from_slice(&output.stdout).unwrap_or_default())
     }
+}
+
+// === impl Language ===
+
+impl Language {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Rust, Self::Python, Self::JavaScript, Self::Go];
+
+    /// Returns its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "Rust",
+            Self::Python => "Python",
+            Self::JavaScript => "JavaScript",
+            Self::Go => "Go",
+        }
+    }
+}
+
+/// Adds a setting after a line of a manifest, as deep as that.
+fn after(manifest: &str, line: &str, setting: &str) -> Result<String> {
+    let (before, after) = manifest
+        .split_once(line)
+        .context("the sample's manifest has another shape")?;
+    Ok(format!("{before}{line}      {setting}\n{after}"))
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {

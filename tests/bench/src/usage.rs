@@ -6,6 +6,10 @@ use anyhow::{Context, Result};
 
 /// The kernel counts CPU time for user space in hundredths of a second on every platform (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
+/// Where a process's own times are in `stat`, counted from after its name.
+const OWN: usize = 11;
+/// Where those of its children are.
+const WAITED_FOR: usize = 13;
 
 /// Returns user and system time of a process, all its threads together, in seconds.
 ///
@@ -21,6 +25,38 @@ pub(crate) fn cpu(pid: u32) -> Result<f64> {
 /// When the kernel writes it in another way than expected.
 pub(crate) fn own_cpu() -> Result<f64> {
     cpu_of(&read("/proc/self/stat")?)
+}
+
+/// Returns user and system time of this program's children that have ended and been waited for, with theirs, in seconds.
+///
+/// # Errors
+/// When the kernel writes it in another way than expected.
+pub(crate) fn children_cpu() -> Result<f64> {
+    ticks_of(&read("/proc/self/stat")?, WAITED_FOR)
+}
+
+/// Returns how many mappings of memory a process has.
+///
+/// # Errors
+/// When there is no such process.
+pub(crate) fn mappings(pid: u32) -> Result<usize> {
+    Ok(read(&format!("/proc/{pid}/maps"))?.lines().count())
+}
+
+/// Returns how many files a process has open.
+///
+/// # Errors
+/// When there is no such process.
+pub(crate) fn open_files(pid: u32) -> Result<usize> {
+    entries(&format!("/proc/{pid}/fd"))
+}
+
+/// Returns how many threads a process has.
+///
+/// # Errors
+/// When there is no such process.
+pub(crate) fn threads(pid: u32) -> Result<usize> {
+    entries(&format!("/proc/{pid}/task"))
 }
 
 /// Returns how long the machine's cores have been busy since it started, taken together, in seconds; with the time that
@@ -52,10 +88,23 @@ fn read(path: &str) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("read {path}"))
 }
 
+fn entries(path: &str) -> Result<usize> {
+    let folder = fs::read_dir(path).with_context(|| format!("read {path}"))?;
+    Ok(folder.count())
+}
+
 fn cpu_of(stat: &str) -> Result<f64> {
+    ticks_of(stat, OWN)
+}
+
+/// Returns the two times, user and system, that begin at this field after the name.
+fn ticks_of(stat: &str, field: usize) -> Result<f64> {
     // The second field is the name in brackets, which may contain anything.
     let fields = stat.rsplit_once(')').map(|(_, rest)| rest);
-    let mut numbers = fields.into_iter().flat_map(str::split_whitespace).skip(11);
+    let mut numbers = fields
+        .into_iter()
+        .flat_map(str::split_whitespace)
+        .skip(field);
     let mut next = || numbers.next()?.parse::<f64>().ok();
     let ticks = next().and_then(|user| Some(user + next()?));
     Ok(ticks.context("CPU time in stat")? / TICKS_PER_SECOND)
@@ -94,6 +143,8 @@ mod tests {
     fn cpu_time_is_read_whatever_the_name_of_the_process() {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 100 0 0 0 150 25 0 0 20 0 4 0 1000 0 0";
         assert_eq!(cpu_of(stat).ok(), Some(1.75));
+        let stat = "7 (a) S 1 7 7 0 -1 4194304 100 0 0 0 150 25 30 20 20 0 4 0 1000 0 0";
+        assert_eq!(ticks_of(stat, WAITED_FOR).ok(), Some(0.5));
     }
 
     #[test]
@@ -118,5 +169,11 @@ mod tests {
         let memory = (pss(pid).unwrap(), peak(pid).unwrap());
         assert!(memory.0 > 0.1 && memory.1 > 0.1, "{memory:?}");
         assert!(machine_cpu().unwrap() >= own_cpu().unwrap());
+        let counts = (
+            mappings(pid).unwrap(),
+            open_files(pid).unwrap(),
+            threads(pid).unwrap(),
+        );
+        assert!(counts.0 > 1 && counts.1 > 1 && counts.2 >= 1, "{counts:?}");
     }
 }

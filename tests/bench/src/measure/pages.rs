@@ -16,9 +16,9 @@ use crate::stage::Stage;
 use crate::subject::Subject;
 
 /// How often the daemon's own count is read at a start, which lasts for tenths of a second, and at most for how long.
-const START: Patience = Patience::new(10, 60);
+pub(super) const START: Patience = Patience::new(10, 60);
 /// How often it is read while the daemon works for seconds: reading costs it something.
-const WORK: Patience = Patience::new(100, 180);
+pub(super) const WORK: Patience = Patience::new(100, 180);
 /// How often all objects are listed, which costs the server something.
 const LIST: Patience = Patience::new(100, 180);
 /// How long pages are looked at again and again.
@@ -189,7 +189,7 @@ fn noop(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
 }
 
 /// Waits until the daemon has ended as many runs well as there are pages.
-fn until_reconciled(
+pub(super) fn until_reconciled(
     patience: Patience,
     span: &Span<'_>,
     daemon: &Daemon,
@@ -203,7 +203,7 @@ fn until_reconciled(
 }
 
 /// Waits until there are so many objects and all are as `wanted` says. Returns when the list was asked for that showed it.
-fn until_all(
+pub(super) fn until_all(
     stage: &Stage,
     span: &Span<'_>,
     path: &str,
@@ -219,7 +219,7 @@ fn until_all(
 }
 
 /// Whether a page's status says that it is published, as its spec is now.
-fn is_good(page: &Value) -> bool {
+pub(super) fn is_good(page: &Value) -> bool {
     let seen = page.pointer("/status/observedGeneration");
     let good = page.pointer("/status/areWeGood") == Some(&Value::Bool(true));
     good && seen.is_some() && seen == page.pointer("/metadata/generation")
