@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::guest::Guest;
-use capstan_core::manifest::{self, OnSwap, Operator};
-use capstan_core::rollout::Wanted;
+use capstan_core::manifest::{self, OnSwap, Operator, Permission};
+use capstan_core::rollout::{self, Wanted};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -126,12 +126,21 @@ struct Running {
 /// What is to be loaded of an operator.
 struct Rollout {
     operator: Operator,
-    /// Each with the version whose last runs have to end first.
-    attempts: Vec<(Unit, Attempt, WeakPlugin)>,
+    changes: Vec<Change>,
     engine: Engine,
     cache: CodeCache,
     /// How long these runs may take.
     drain: Duration,
+}
+
+/// A plugin that is to become another.
+struct Change {
+    unit: Unit,
+    attempt: Attempt,
+    /// The ways to write that the version in force can ask for; none if there is none.
+    writes: Option<BTreeSet<Permission>>,
+    /// The version before that one, whose last runs have to end first.
+    before: WeakPlugin,
 }
 
 /// What was loaded for an operator.
@@ -325,13 +334,18 @@ impl Fleet {
                 let controllers = attempt.controllers.keys();
                 self.board.loading(&unit, &attempt.plugin, controllers);
                 let before = in_force.map(|version| version.before.clone());
-                changed.push((unit, attempt, before.unwrap_or_default()));
+                changed.push(Change {
+                    writes: in_force.map(|version| version.plugin.writes()),
+                    before: before.unwrap_or_default(),
+                    unit,
+                    attempt,
+                });
             }
             if !changed.is_empty() {
                 self.loading.insert(Arc::clone(&operator.name), false);
                 rollouts.push(Rollout {
                     operator: operator.clone(),
-                    attempts: changed,
+                    changes: changed,
                     engine: self.engine.clone(),
                     cache: self.cache.clone(),
                     drain: self.neighbours.drain,
@@ -547,16 +561,19 @@ impl Fleet {
 // === loading ===
 
 async fn load(rollout: Rollout) -> Loaded {
-    let loads = rollout
-        .attempts
-        .iter()
-        .map(async |(unit, attempt, before)| {
-            let loaded = load_one(&rollout, unit, attempt).await;
-            if loaded.is_ok() {
-                wait_for_last_but_one(unit, before, rollout.drain).await;
-            }
-            (unit.clone(), attempt.clone(), loaded)
-        });
+    let loads = rollout.changes.iter().map(async |change| {
+        let Change {
+            unit,
+            attempt,
+            before,
+            ..
+        } = change;
+        let loaded = load_one(&rollout, change).await;
+        if loaded.is_ok() {
+            wait_for_last_but_one(unit, before, rollout.drain).await;
+        }
+        (unit.clone(), attempt.clone(), loaded)
+    });
     Loaded {
         operator: Arc::clone(&rollout.operator.name),
         units: join_all(loads).await,
@@ -572,7 +589,8 @@ async fn wait_for_last_but_one(unit: &Unit, before: &WeakPlugin, limit: Duration
     }
 }
 
-async fn load_one(rollout: &Rollout, unit: &Unit, attempt: &Attempt) -> Result<Plugin, Refusal> {
+async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal> {
+    let Change { unit, attempt, .. } = change;
     let Rollout {
         operator,
         engine,
@@ -591,6 +609,7 @@ async fn load_one(rollout: &Rollout, unit: &Unit, attempt: &Attempt) -> Result<P
         let message = format!("{} has changed while it was read", path.display());
         return Err(Refusal::new("read", message));
     }
+    change.check(&plugin)?;
     for (name, spec) in &attempt.controllers {
         let declared = Declared {
             spec: spec.clone(),
@@ -601,6 +620,31 @@ async fn load_one(rollout: &Rollout, unit: &Unit, attempt: &Attempt) -> Result<P
         checked.map_err(|error| Refusal::new("check", format!("controller {name}: {error}")))?;
     }
     Ok(plugin)
+}
+
+impl Change {
+    /// Refuses a new version all of whose new writes would be refused.
+    fn check(&self, plugin: &Plugin) -> Result<(), Refusal> {
+        let Some(before) = &self.writes else {
+            return Ok(());
+        };
+        let declared = &self.attempt.plugin;
+        let lacking = rollout::ungranted(before, &plugin.writes(), &declared.capabilities);
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let verbs: Vec<_> = lacking
+            .iter()
+            .map(|verb| format!("`{}`", verb.word()))
+            .collect();
+        let message = format!(
+            "check {}: it can ask for {}, which the version in force can't, and the manifest permits that on no kind; add it to spec.plugins.{}.capabilities.kubernetes",
+            declared.component.display(),
+            verbs.join(", "),
+            self.unit.plugin
+        );
+        Err(Refusal::new("check", message))
+    }
 }
 
 /// Waits until a file has not changed for a moment; not for ever.

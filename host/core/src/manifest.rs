@@ -434,6 +434,20 @@ impl Default for MappingKeys {
     }
 }
 
+impl Permission {
+    /// Returns the word that a manifest has for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Create => "create",
+            Self::Apply => "apply",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 impl Capabilities {
     /// Whether the manifest permits `verb` on `gvk`.
     pub fn permit(&self, gvk: &Gvk, verb: Permission) -> bool {

@@ -2,11 +2,13 @@
 //!
 //! A manifest that can't be read, or that collides with another, changes nothing: what its file said last goes on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::manifest::{self, Controller, MappingKeys, Namespaces, Operator, Source};
+use crate::manifest::{
+    self, Capabilities, Controller, MappingKeys, Namespaces, Operator, Permission, Source,
+};
 use crate::object::Gvk;
 
 /// A file of manifests as it was found.
@@ -65,6 +67,23 @@ pub struct Shape<'a> {
     pub spec: &'a Controller,
     /// Whether it uses its finalizer (`DI-2`).
     pub finalizer: bool,
+}
+
+/// Returns the ways to write that a new version of a component can ask for and the one before could not, if none of them is
+/// permitted on any kind: then all that is new about it would be refused. Where one is permitted nothing is said, because
+/// some languages bring along more than they use.
+pub fn ungranted(
+    before: &BTreeSet<Permission>,
+    now: &BTreeSet<Permission>,
+    capabilities: &Capabilities,
+) -> BTreeSet<Permission> {
+    let new: BTreeSet<Permission> = now.difference(before).copied().collect();
+    let granted = capabilities.kubernetes.values().flatten();
+    if granted.copied().any(|verb| new.contains(&verb)) {
+        BTreeSet::new()
+    } else {
+        new
+    }
 }
 
 // === impl Wanted ===
@@ -352,6 +371,34 @@ mod tests {
         ];
         for (before, after) in rewatch {
             assert_eq!(step(before, &after), Step::Rewatch, "{before} -> {after}");
+        }
+    }
+
+    #[test]
+    fn a_version_asks_in_vain_if_nothing_of_what_is_new_in_it_is_permitted() {
+        use Permission::{Apply, Create, Delete};
+        let granting = |verbs: &[Permission]| Capabilities {
+            kubernetes: BTreeMap::from([(
+                Gvk::parse("v1", "ConfigMap").unwrap(),
+                verbs.iter().copied().collect(),
+            )]),
+        };
+        let table: [(&[Permission], &[Permission], &[Permission], &[Permission]); 5] = [
+            (&[], &[], &[], &[]),
+            (&[], &[Apply], &[], &[Apply]),
+            (&[Apply], &[Apply], &[], &[]),
+            (&[], &[Apply, Create], &[Apply], &[]),
+            (
+                &[Apply],
+                &[Apply, Create, Delete],
+                &[Apply],
+                &[Create, Delete],
+            ),
+        ];
+        for (before, now, permitted, expected) in table {
+            let set = |verbs: &[Permission]| verbs.iter().copied().collect::<BTreeSet<_>>();
+            let found = ungranted(&set(before), &set(now), &granting(permitted));
+            assert_eq!(found, set(expected), "{before:?} {now:?} {permitted:?}");
         }
     }
 

@@ -123,14 +123,7 @@ impl Facts {
     }
 
     fn denied(&self, permission: Permission, gvk: &Gvk) -> CallError {
-        let verb = match permission {
-            Permission::Get => "get",
-            Permission::Create => "create",
-            Permission::Apply => "apply",
-            Permission::Update => "update",
-            Permission::Patch => "patch",
-            Permission::Delete => "delete",
-        };
+        let verb = permission.word();
         let plugin = &self.name;
         let message = format!(
             "the manifest does not permit `{verb}` on {gvk}; add it to spec.plugins.{plugin}.capabilities.kubernetes"

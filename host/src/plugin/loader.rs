@@ -1,6 +1,6 @@
 //! From a file to a plugin: is it a component, does the daemon offer what it imports, does it export what the manifest needs?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::guest::Failure;
-use capstan_core::manifest::{Condition, Controller, Dependent, Instances, Matching, Operator};
+use capstan_core::manifest::{
+    Condition, Controller, Dependent, Instances, Matching, Operator, Permission,
+};
 use parking_lot::Mutex;
 use rayon::ThreadPoolBuilder;
 use tokio::runtime::Handle;
@@ -562,6 +564,38 @@ fn names(found: &[&str]) -> String {
 }
 
 // === imports and exports ===
+
+impl Plugin {
+    /// Returns the ways in which it can ask to write: what it imports of `operations`, as the manifest would permit it.
+    pub fn writes(&self) -> BTreeSet<Permission> {
+        let component = self.inner.pre.component();
+        let engine = component.engine();
+        let ty = component.component_type();
+        let mut writes = BTreeSet::new();
+        for (name, import) in ty.imports(engine) {
+            let ComponentItem::ComponentInstance(instance) = import.ty else {
+                continue;
+            };
+            if parts(name).is_some_and(|(_, interface, _)| interface == "operations") {
+                let functions = functions(&instance, engine);
+                writes.extend(functions.iter().filter_map(|function| permission(function)));
+            }
+        }
+        writes
+    }
+}
+
+/// Returns what a function of `operations` needs; none if that is nothing that a manifest can give.
+fn permission(function: &str) -> Option<Permission> {
+    match function {
+        "create" => Some(Permission::Create),
+        "apply" => Some(Permission::Apply),
+        "update" => Some(Permission::Update),
+        "edit" | "json-patch" | "merge-patch" => Some(Permission::Patch),
+        "remove" => Some(Permission::Delete),
+        _ => None,
+    }
+}
 
 /// Compares what a component imports with what the linker has, and says all that is missing at once.
 fn check_imports(component: &Component, linker: &Linker<State>, path: &Path) -> Result<(), Error> {

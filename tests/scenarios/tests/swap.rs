@@ -1165,6 +1165,45 @@ fn an_operator_that_comes_back_waits_for_its_last_runs() {
 }
 
 #[test]
+fn a_new_version_that_needs_a_permission_which_is_not_given_leaves_the_last_good_one_at_work() {
+    let place = Place::new("ungranted");
+    // One controller without dependents: the sample writes the status, the other one applies objects by itself.
+    let page = "{ apiVersion: sample.capstan.dev/v1, kind: WebPage }";
+    let manifest = |fields: &str| beside(&place.manifest("webpage", page, fields, ""), "webpage");
+    let folder = web_folder(&manifest(""));
+    let daemon = folder.daemon(&place);
+    folder.put(
+        "webpage.wasm",
+        fs::read(component("webpage-lowlevel")).unwrap(),
+    );
+    let row = daemon.await_plugin("webpage", "outdated", 1);
+    let problem = row["problem"]["message"].as_str().unwrap();
+    for text in [
+        "`apply`",
+        "permits that on no kind",
+        "spec.plugins.webpage.capabilities.kubernetes",
+    ] {
+        assert!(problem.contains(text), "{text:?} is not in: {problem}");
+    }
+    place.create(
+        "sample.capstan.dev/v1",
+        "WebPage",
+        &place.pages(),
+        "page",
+        html("1"),
+    );
+    place.await_object(&place.pages(), "page", "its status", |page| {
+        page["status"]["areWeGood"] == true
+    });
+    // With the permission it takes over.
+    folder.put(
+        "operator.yaml",
+        manifest("capabilities:\n  kubernetes: [{ apiVersion: v1, kind: ConfigMap, verbs: [apply, delete] }]\n"),
+    );
+    daemon.await_plugin("webpage", "active", 2);
+}
+
+#[test]
 fn a_folder_that_goes_away_leaves_all_at_work() {
     let (place, folder) = (Place::new("away"), Folder::new());
     fs::create_dir(folder.path("manifests")).unwrap();
