@@ -143,10 +143,16 @@ impl Files {
     pub async fn changed(&self) {
         let Shared { changed, state, .. } = &*self.shared;
         loop {
-            let complete = state.lock().complete_at();
-            tokio::select! {
-                () = changed.notified() => {}
-                () = until(complete) => state.lock().close_old(Instant::now()),
+            let (heard, complete) = {
+                let state = state.lock();
+                (state.changed, state.complete_at())
+            };
+            // Else a change would be lost that was heard of by a wait that was dropped.
+            if !heard {
+                tokio::select! {
+                    () = changed.notified() => {}
+                    () = until(complete) => state.lock().close_old(Instant::now()),
+                }
             }
             let settled = async { while timeout(SETTLE, changed.notified()).await.is_ok() {} };
             // What changes all the time is looked at all the same.
@@ -402,6 +408,26 @@ mod tests {
         fs::remove_file(at.join("a.wasm")).unwrap();
         place.is_told().await;
         write(&at.join("a.wasm"), "4");
+        place.is_told().await;
+    }
+
+    #[tokio::test]
+    async fn a_change_is_told_of_although_the_wait_for_it_was_dropped() {
+        let place = place(
+            |at| write(&at.join("a.wasm"), "1"),
+            |at, list| list.add_file(&at.join("a.wasm")),
+        );
+        let heard = || place.files.shared.state.lock().changed;
+        write(&place.folder.path().join("a.wasm"), "2");
+        let begun = Instant::now();
+        while !heard() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(10),
+                "nothing is heard"
+            );
+            // Dropped in the moment in which it waits for more.
+            assert!(timeout(SETTLE / 10, place.files.changed()).await.is_err());
+        }
         place.is_told().await;
     }
 
