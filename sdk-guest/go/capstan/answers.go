@@ -34,24 +34,24 @@ type Deletion struct {
 	RescheduleAfter time.Duration
 }
 
-// Failure is what failed.
+// Failure is what failed. As JSON, in a status for example, it has the words of the contract.
 type Failure struct {
 	// Origin says where it comes from.
-	Origin Origin
+	Origin Origin `json:"origin"`
 	// Message is the text of the failure.
-	Message string
+	Message string `json:"message"`
 	// Dependents are those that failed; none unless the origin is the workflow.
-	Dependents []DependentFailure
+	Dependents []DependentFailure `json:"dependents,omitempty"`
 	// Retry is the retry state.
-	Retry Retry
+	Retry Retry `json:"retry"`
 }
 
 // DependentFailure is a dependent that failed.
 type DependentFailure struct {
 	// Name is the dependent's.
-	Name string
+	Name string `json:"name"`
 	// Message is the text of its failure.
-	Message string
+	Message string `json:"message"`
 }
 
 // Origin says where a failure comes from.

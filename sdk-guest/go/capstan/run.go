@@ -24,21 +24,21 @@ func On(daemon Daemon) Run {
 // RunInfo is what is known about a run from its start.
 type RunInfo struct {
 	// Controller is the controller's name.
-	Controller string
+	Controller string `json:"controller"`
 	// Retry is the retry state; nil on a fresh run.
-	Retry *Retry
+	Retry *Retry `json:"retry,omitempty"`
 	// PrimaryDeleted says, in all-events mode, that the primary is gone and the object the last one known.
-	PrimaryDeleted bool
+	PrimaryDeleted bool `json:"primaryDeleted"`
 	// FinalStateUnknown says, in all-events mode, that there may have been later versions.
-	FinalStateUnknown bool
+	FinalStateUnknown bool `json:"finalStateUnknown"`
 }
 
 // Retry says how often the primary has failed in a row.
 type Retry struct {
 	// Attempt is the number of retries so far; 0 at the first failure.
-	Attempt int
+	Attempt int `json:"attempt"`
 	// Last is true if no retry follows a failure of this run.
-	Last bool
+	Last bool `json:"last"`
 }
 
 // Info returns what is known about the run from its start.

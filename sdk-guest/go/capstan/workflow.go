@@ -39,33 +39,33 @@ func (d Dependent) Reconcile() (NodeResult, error) { return d.daemon.RunDependen
 // Remove deletes it.
 func (d Dependent) Remove() (NodeResult, error) { return d.daemon.RunDependent(Back, d.name) }
 
-// WorkflowResult is what became of a workflow.
+// WorkflowResult is what became of a workflow. As JSON, in a status for example, it has the words of the contract.
 type WorkflowResult struct {
 	// Nodes are those that were reached, in the order of the graph.
-	Nodes []NodeResult
+	Nodes []NodeResult `json:"nodes,omitempty"`
 	// Complete is true if no node failed and, after reconciling, no ready postcondition is unmet; after cleaning up, all delete
 	// postconditions are met.
-	Complete bool
+	Complete bool `json:"complete"`
 }
 
 // NodeResult is what became of a node.
 type NodeResult struct {
 	// Name is the dependent's.
-	Name string
+	Name string `json:"name"`
 	// Done is what was done, one entry per object; none if it failed or was inactive.
-	Done []ObjectResult
+	Done []ObjectResult `json:"done,omitempty"`
 	// Conditions are those that were evaluated.
-	Conditions []ConditionOutcome
+	Conditions []ConditionOutcome `json:"conditions,omitempty"`
 	// Failed is the text of its failure; empty if it did not fail.
-	Failed string
+	Failed string `json:"failed,omitempty"`
 }
 
 // ObjectResult is what was done with an object.
 type ObjectResult struct {
 	// Key is its name.
-	Key string
+	Key string `json:"key"`
 	// Operation is what was done.
-	Operation Operation
+	Operation Operation `json:"operation"`
 }
 
 // Operation is what can be done with an object.
@@ -82,11 +82,11 @@ const (
 // ConditionOutcome is what a condition said.
 type ConditionOutcome struct {
 	// Role is what the condition is for.
-	Role ConditionRole
+	Role ConditionRole `json:"role"`
 	// Met says whether it is met.
-	Met bool
+	Met bool `json:"met"`
 	// Detail is what it gave as such; nil if nothing.
-	Detail json.RawMessage
+	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
 // ConditionRole is what a condition is for.
@@ -95,7 +95,7 @@ type ConditionRole string
 // The roles.
 const (
 	Activation            ConditionRole = "activation"
-	ReconcilePrecondition ConditionRole = "reconcilePrecondition"
-	ReadyPostcondition    ConditionRole = "readyPostcondition"
-	DeletePostcondition   ConditionRole = "deletePostcondition"
+	ReconcilePrecondition ConditionRole = "reconcile-precondition"
+	ReadyPostcondition    ConditionRole = "ready-postcondition"
+	DeletePostcondition   ConditionRole = "delete-postcondition"
 )

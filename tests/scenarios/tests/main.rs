@@ -19,6 +19,7 @@ mod base;
 mod chart;
 mod dependents;
 mod image;
+mod languages;
 mod lifecycle;
 mod operations;
 mod swap;

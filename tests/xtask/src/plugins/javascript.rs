@@ -320,11 +320,15 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the test files of a package.
+/// Returns the test files of a package, which may have none.
 fn test_files(package: &Path) -> Result<Vec<PathBuf>> {
-    let all = files(&package.join("test"))?.into_iter();
+    let folder = package.join("test");
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let all = files(&folder)?.into_iter();
     let tests = all.filter(|path| path.to_string_lossy().ends_with(".test.js"));
-    Ok(tests.map(|path| package.join("test").join(path)).collect())
+    Ok(tests.map(|path| folder.join(path)).collect())
 }
 
 /// Writes a file at once: a daemon may be reading it, and never sees half of it.

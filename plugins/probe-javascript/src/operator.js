@@ -1,0 +1,151 @@
+// Asks the daemon for all that a component may ask for, and puts the answers into the status: for tests of the SDK alone.
+
+import { CallError, config, equal, operator, secondaries, secondary } from "capstan";
+import { cache, context, log, memo, operations, recorder, system, workflow } from "capstan";
+
+const WORD = "Grüße 👋";
+
+export default operator({
+  reconcile(probe) {
+    const { name, namespace, generation, resourceVersion, finalizers } = probe.metadata;
+    if (memo.primary.get("done") === generation) return;
+    fail(probe, "reconcile");
+    if (probe.spec.again) {
+      const runs = (memo.primary.get("runs") ?? 0) + 1;
+      memo.primary.set("runs", runs);
+      const object = { metadata: { annotations: { runs: `${runs}` }, finalizers } };
+      return runs === 3 ? { status: { runs }, object, onlyAt: resourceVersion } : { reschedule: "10ms" };
+    }
+    memo.primary.set("done", generation);
+    log.info("asked", { word: WORD, generation });
+    recorder.normal("Asked", WORD, { key: "k", action: "ask", component: "prober", labels: { a: "b" }, annotations: { c: WORD } });
+    recorder.warning("Odd", "nobody knows why");
+    const made = `${name}-${generation}`;
+    const status = { operations: writes(probe, made), cache: reads(probe, made), memo: memories(), workflow: workflows() };
+    operations.remove({ apiVersion: "v1", kind: "ConfigMap", namespace, name: `${made}-two` }, { propagation: "background", graceSeconds: 0 });
+    return { status: { ...status, run: surroundings(), chance: chance() } };
+  },
+
+  cleanup() {
+    const calls = (memo.primary.get("cleanups") ?? 0) + 1;
+    memo.primary.set("cleanups", calls);
+    log.info("tidied", { calls });
+    if (calls === 1) return { keepFinalizer: true, reschedule: "10ms" };
+  },
+
+  handleError: (probe, failure) => ({ status: { failure }, retry: !probe.spec.stop }),
+
+  desired: {
+    first(probe) {
+      fail(probe, "first");
+      const metadata = { name: `${probe.metadata.name}-first`, annotations: { note: probe.spec.note } };
+      return { apiVersion: "v1", kind: "ConfigMap", metadata, data: { text: probe.spec.text } };
+    },
+    extra: (probe) => {
+      const metadata = { name: `${probe.metadata.name}-extra` };
+      return { apiVersion: "v1", kind: "ConfigMap", metadata, data: memo.run.get("word") };
+    },
+  },
+
+  match: { "same-data": (actual, wanted) => equal(actual.data, wanted.data) || `data, ${WORD}` },
+
+  conditions: {
+    wanted: (probe) => probe.spec.wanted ?? true,
+    ready: (probe, dependent) => ({ met: true, detail: { dependent, data: secondary(dependent).data, note: probe.spec.note } }),
+  },
+});
+
+function writes({ apiVersion, kind, metadata: { namespace, name, uid } }, made) {
+  const map = (end, data) => {
+    const metadata = { namespace, name: `${made}-${end}`, labels: { made }, ownerReferences: [{ apiVersion, kind, name, uid }] };
+    return { apiVersion: "v1", kind: "ConfigMap", metadata, data };
+  };
+  operations.create(map("two", {}), { mode: "cache-only" });
+  const created = operations.create(map("one", { v: "1" }));
+  const applied = operations.apply(map("one", { v: "2" }));
+  const updated = operations.update({ ...applied, data: { v: "3" } });
+  const edited = operations.edit({ ...updated, data: { v: "4" } });
+  const merged = operations.mergePatch(edited, { data: { v: "5" } });
+  const patched = operations.jsonPatch(merged, [{ op: "replace", path: "/data/v", value: "6" }], { mode: "force-filter" });
+  const same = operations.compare("generic", patched, { data: { v: "6" } });
+  return {
+    written: [created, applied, updated, edited, merged, patched].map(({ data }) => data.v),
+    conflict: refusal(() => operations.update(created, { mode: "optimistic" })),
+    denied: refusal(() => operations.remove({ apiVersion: "v1", kind: "Secret", namespace, name: "safe" })),
+    same: same === true ? undefined : same,
+    differs: operations.compare("generic", patched, { data: { v: WORD } }, { ignore: ["/metadata"] }),
+  };
+}
+
+function reads({ metadata: { namespace }, spec: { text } }, made) {
+  const maps = { apiVersion: "v1", kind: "ConfigMap" };
+  const { items: [item], next } = cache.page(maps, { namespace, labels: `made=${made}`, fields: ["/data"], limit: 1 });
+  const names = (objects) => objects.map(({ metadata }) => metadata.name);
+  return {
+    one: secondary("first").data,
+    named: cache.get(maps, { namespace, name: `${made}-one` }).data,
+    nobody: cache.get(maps, { namespace, name: "nobody" }),
+    related: names(secondaries("maps", { labels: `made in (${made})` })),
+    page: { data: item.data, labels: item.metadata.labels, more: next !== undefined },
+    primaries: names(cache.list(cache.primaries)),
+    indexed: names(cache.list(cache.primaries, { index: "by-text", key: text })),
+    missing: refusal(() => cache.one("nowhere")),
+  };
+}
+
+function memories() {
+  memo.run.set("word", { word: WORD });
+  memo.plugin.set("word", { word: WORD });
+  memo.plugin.set("gone", WORD);
+  memo.plugin.delete("gone");
+  const full = refusal(() => memo.primary.set("long", "x".repeat(5000)));
+  const told = { run: memo.run.get("word"), primary: memo.primary.get("done"), plugin: memo.plugin.get("word") };
+  return { ...told, gone: memo.plugin.get("gone"), full };
+}
+
+const workflows = () => ({
+  managed: workflow.lastResult(),
+  dependent: workflow.reconcileDependent("extra"),
+  flow: workflow.reconcile("flow"),
+  last: workflow.lastResult("flow"),
+  removed: workflow.removeDependent("extra"),
+  unknown: refusal(() => workflow.cleanup("unknown")),
+});
+
+const surroundings = () => ({
+  info: context.run(),
+  config: config(),
+  settings: context.settings().controller.workflow.dependents.first.config,
+});
+
+/** Returns what is another each time. */
+const chance = () => ({
+  now: system.now(),
+  nowMs: system.nowMs(),
+  uuid: system.uuid(),
+  bytes: system.randomBytes(8).length,
+  leftMs: context.timeLeft(),
+  imminent: context.nextImminent(),
+  clockMs: Date.now(),
+  dice: `${Math.random()}`,
+});
+
+function fail({ metadata: { namespace }, spec }, where) {
+  const how = spec.fail?.[where];
+  if (how === "error" || (how === "once" && !context.run().retry)) throw new Error(`${where} has failed: ${WORD}`);
+  if (how === "denied") operations.remove({ apiVersion: "v1", kind: "Secret", namespace, name: "safe" });
+  if (how === "explode") explode();
+}
+
+function explode() {
+  throw new RangeError(`exploded: ${WORD}`);
+}
+
+function refusal(call) {
+  try {
+    return `not refused: ${call()}`;
+  } catch (error) {
+    if (!(error instanceof CallError)) throw error;
+    return { reason: error.reason, code: error.code ?? 0, message: error.message };
+  }
+}

@@ -1,0 +1,159 @@
+"""Asks the daemon for all that a component may ask for, and puts the answers into the status: for tests of the SDK alone."""
+
+import random
+import time
+from dataclasses import asdict
+
+from capstan import CallError, Condition, Error, Handled, KeepFinalizer, ObjectRef, Update
+from capstan import cache, config, context, info, memo, operations, recorder, secondaries, secondary, system, workflow
+from capstan import cleanup, condition, desired, handle_error, match, reconcile
+
+WORD = "Grüße 👋"
+
+
+@reconcile
+def ask(probe):
+    metadata, runs = probe["metadata"], memo.primary.get("runs", 0) + 1
+    if memo.primary.get("done") == metadata["generation"]:
+        return None
+    fail(probe, "reconcile")
+    if probe["spec"].get("again"):
+        memo.primary["runs"] = runs
+        own = {"metadata": {"annotations": {"runs": str(runs)}, "finalizers": metadata["finalizers"]}}
+        return Update(status={"runs": runs}, object=own, only_at=metadata["resourceVersion"]) if runs == 3 else Update(reschedule=0.01)
+    memo.primary["done"] = metadata["generation"]
+    info("asked", word=WORD, generation=metadata["generation"])
+    recorder.normal("Asked", WORD, key="k", action="ask", component="prober", labels={"a": "b"}, annotations={"c": WORD})
+    recorder.warning("Odd", "nobody knows why")
+    name = f"{metadata['name']}-{metadata['generation']}"
+    status = {"operations": writes(probe, name), "cache": reads(probe, name), "memo": memories(), "workflow": workflows()}
+    operations.remove(ObjectRef("v1", "ConfigMap", f"{name}-two", metadata["namespace"]), propagation="background", grace_seconds=0)
+    return Update(status=status | {"run": surroundings(), "chance": chance()})
+
+
+def writes(probe, name):
+    owner = {"apiVersion": probe["apiVersion"], "kind": probe["kind"], "name": probe["metadata"]["name"], "uid": probe["metadata"]["uid"]}
+    metadata = {"namespace": probe["metadata"]["namespace"], "labels": {"made": name}, "ownerReferences": [owner]}
+    one, two = ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata | {"name": f"{name}-{end}"}} for end in ("one", "two"))
+    operations.create(two, mode="cache-only")
+    created = operations.create(one | {"data": {"v": "1"}})
+    applied = operations.apply(one | {"data": {"v": "2"}})
+    updated = operations.update(applied | {"data": {"v": "3"}})
+    edited = operations.edit(updated | {"data": {"v": "4"}})
+    merged = operations.merge_patch(edited, {"data": {"v": "5"}})
+    patched = operations.json_patch(merged, [{"op": "replace", "path": "/data/v", "value": "6"}], mode="force-filter")
+    return {
+        "written": [each["data"]["v"] for each in (created, applied, updated, edited, merged, patched)],
+        "conflict": refusal(lambda: operations.update(created, mode="optimistic")),
+        "denied": refusal(lambda: operations.remove(ObjectRef("v1", "Secret", "safe", metadata["namespace"]))),
+        "same": operations.compare(patched, {"data": {"v": "6"}}),
+        "differs": operations.compare(patched, {"data": {"v": WORD}}, by="generic", ignore=["/metadata"]),
+    }
+
+
+def reads(probe, name):
+    maps, namespace = cache.kind("v1", "ConfigMap"), probe["metadata"]["namespace"]
+    page = maps.in_namespace(namespace, labels=f"made={name}", fields=["/data"]).page(limit=1)
+    return {
+        "one": secondary("first")["data"],
+        "named": maps.named(f"{name}-one", namespace)["data"],
+        "nobody": maps.named("nobody", namespace),
+        "related": [map["metadata"]["name"] for map in secondaries("maps", labels=f"made in ({name})")],
+        "page": {"data": page.items[0]["data"], "labels": page.items[0]["metadata"].get("labels"), "more": page.next is not None},
+        "primaries": [other["metadata"]["name"] for other in cache.primaries().everywhere()],
+        "indexed": [other["metadata"]["name"] for other in cache.primaries().indexed("by-text", probe["spec"]["text"])],
+        "missing": refusal(lambda: cache.source("nowhere").one()),
+    }
+
+
+def memories():
+    memo.run["word"] = memo.plugin["word"] = memo.plugin["gone"] = {"word": WORD}
+    del memo.plugin["gone"]
+    full = refusal(lambda: memo.primary.__setitem__("long", "x" * 5000))
+    told = {"run": memo.run["word"], "primary": memo.primary["done"], "plugin": memo.plugin["word"]}
+    return told | {"gone": memo.plugin.get("gone"), "full": full}
+
+
+def workflows():
+    return {
+        "managed": asdict(workflow.last_result()),
+        "dependent": asdict(workflow.reconcile_dependent("extra")),
+        "flow": asdict(workflow.reconcile("flow")),
+        "last": asdict(workflow.last_result("flow")),
+        "removed": asdict(workflow.remove_dependent("extra")),
+        "unknown": refusal(lambda: workflow.cleanup("unknown")),
+    }
+
+
+def surroundings():
+    run, dependents = context.run(), context.settings()["controller"]["workflow"]["dependents"]
+    info = {"controller": run.controller, "retry": run.retry and asdict(run.retry)}
+    info |= {"primaryDeleted": run.primary_deleted, "finalStateUnknown": run.final_state_unknown}
+    return {"info": info, "config": config.get(), "settings": dependents["first"]["config"]}
+
+
+def chance():
+    """Returns what is another each time."""
+    told = {"now": system.timestamp(), "nowMs": system.now().timestamp() * 1000, "uuid": system.uuid(), "bytes": len(system.random_bytes(8))}
+    told |= {"leftMs": context.time_left() * 1000, "imminent": context.next_imminent()}
+    return told | {"clockMs": time.time() * 1000, "dice": str(random.random())}
+
+
+@cleanup
+def tidy(probe):
+    memo.primary["cleanups"] = calls = memo.primary.get("cleanups", 0) + 1
+    info("tidied", calls=calls)
+    return KeepFinalizer(after=0.01) if calls == 1 else None
+
+
+@handle_error
+def tell(probe, failure):
+    return Handled(status={"failure": asdict(failure)}, retry=not probe["spec"].get("stop"))
+
+
+@desired
+def first(probe):
+    fail(probe, "first")
+    metadata = {"name": f"{probe['metadata']['name']}-first", "annotations": {"note": probe["spec"]["note"]}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": probe["spec"]["text"]}}
+
+
+@desired
+def extra(probe):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{probe['metadata']['name']}-extra"}, "data": memo.run["word"]}
+
+
+@match("same-data")
+def same_data(actual, wanted):
+    return None if actual["data"] == wanted["data"] else f"data, {WORD}"
+
+
+@condition
+def wanted(probe):
+    return probe["spec"].get("wanted", True)
+
+
+@condition
+def ready(probe, dependent):
+    return Condition(True, {"dependent": dependent, "data": secondary(dependent)["data"], "note": probe["spec"]["note"]})
+
+
+def fail(probe, where):
+    how = probe["spec"].get("fail", {}).get(where)
+    if how == "error" or how == "once" and context.retry() is None:
+        raise Error(f"{where} has failed: {WORD}")
+    if how == "denied":
+        operations.remove(ObjectRef("v1", "Secret", "safe", probe["metadata"]["namespace"]))
+    if how == "explode":
+        explode()
+
+
+def explode():
+    raise ValueError(f"exploded: {WORD}")
+
+
+def refusal(call):
+    try:
+        return f"not refused: {call()}"
+    except CallError as error:
+        return {"reason": error.reason, "code": error.code or 0, "message": str(error)}

@@ -1,0 +1,515 @@
+//! The SDKs of Python, JavaScript and Go, inside WebAssembly: the same sample, the same questions, and the same outcome.
+
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cluster::wait;
+use scenarios::{Daemon, Place, SOON, capstan, component, repository};
+use serde_json::{Value, json};
+
+/// How long the compilation of a component may take, where several wait for a few cores.
+const COMPILING: Duration = Duration::from_mins(10);
+
+/// What the probes say wherever a text may be: two bytes and four bytes for a character.
+const WORD: &str = "Grüße 👋";
+
+/// Waits until the components of a manifest are compiled, so that its daemon is ready soon, and starts that.
+pub(crate) fn daemon(place: &Place, manifest: &str) -> Daemon {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, said) = (folder.path().join("m.yaml"), folder.path().join("said"));
+    fs::write(&file, manifest).unwrap();
+    let mut check = Command::new(capstan())
+        .args(["check", "-m"])
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    let ended = wait::until(COMPILING, "the components to be compiled", || {
+        check.try_wait().unwrap()
+    });
+    drop(check.kill());
+    let said = fs::read_to_string(said).unwrap();
+    assert!(ended.unwrap().success(), "{said}");
+    place.daemon(manifest)
+}
+
+// === what an author may ask for ===
+
+fn manifest(place: &Place, component_name: &str) -> String {
+    let (path, namespace) = (component(component_name), place.namespace.name());
+    let path = path.display();
+    format!(
+        r"
+apiVersion: capstan.dev/v1alpha1
+kind: Operator
+metadata: {{ name: {namespace} }}
+spec:
+  plugins:
+    probe:
+      component: {{ path: {path} }}
+      limits: {{ timeout: 20s }}
+      config: {{ word: {WORD}, numbers: [1, 2.5] }}
+      capabilities:
+        kubernetes:
+          - {{ apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply, update, patch, delete] }}
+  controllers:
+    {namespace}:
+      plugin: probe
+      primary: {{ apiVersion: test.capstan.dev/v1, kind: Probe }}
+      namespaces: [{namespace}]
+      finalizer: probes.test.capstan.dev/finalizer
+      retry: {{ initialInterval: 50ms, multiplier: 1, maxAttempts: 2 }}
+      indexes: {{ by-text: {{ pointer: /spec/text }} }}
+      sources:
+        maps: {{ informer: {{ apiVersion: v1, kind: ConfigMap }} }}
+      workflow:
+        dependents:
+          first:
+            apiVersion: v1
+            kind: ConfigMap
+            source: maps
+            match: {{ export: same-data }}
+            reconcilePrecondition: {{ export: wanted }}
+            readyPostcondition: {{ export: ready }}
+            config: {{ theme: dark }}
+      standalone:
+        flow:
+          dependents:
+            extra: {{ apiVersion: v1, kind: ConfigMap, source: maps }}
+"
+    )
+}
+
+/// A probe that is asked, and what it is expected to say.
+struct Asked<'a> {
+    namespace: &'a str,
+    generation: u64,
+    text: &'a str,
+    note: &'a str,
+    /// What was done with the managed dependent.
+    done: &'a str,
+    retry: Option<Value>,
+}
+
+impl Asked<'_> {
+    /// Returns the whole status but for what is another each time.
+    fn status(&self) -> Value {
+        let Self {
+            namespace,
+            generation,
+            text,
+            note,
+            done,
+            retry,
+        } = self;
+        let made = format!("p-{generation}");
+        let refused = |reason: &str, code: u16, message: &str| json!({ "reason": reason, "code": code, "message": message });
+        let stale = format!(
+            "update v1 ConfigMap {namespace}/{made}-one: Operation cannot be fulfilled on configmaps \"{made}-one\": \
+             the object has been modified; please apply your changes to the latest version and try again (HTTP 409)"
+        );
+        let node = |name: &str, done: &str| json!({ "name": name, "done": [{ "key": format!("{namespace}/p-{name}"), "operation": done }] });
+        let mut first = node("first", done);
+        let detail = json!({ "dependent": "first", "data": { "text": text }, "note": note });
+        first["conditions"] = json!([
+            { "role": "reconcile-precondition", "met": true },
+            { "role": "ready-postcondition", "met": true, "detail": detail },
+        ]);
+        let flow = |node: Value| json!({ "nodes": [node], "complete": true });
+        bare(&json!({
+            "operations": {
+                "written": ["1", "2", "3", "4", "5", "6"],
+                "conflict": refused("conflict", 409, &stale),
+                "denied": refused("denied", 0, "the manifest does not permit `delete` on v1 Secret; add it to spec.plugins.probe.capabilities.kubernetes"),
+                "differs": format!("/data/v: found \"6\", wanted \"{WORD}\""),
+            },
+            "cache": {
+                "one": { "text": text },
+                "named": { "v": "6" },
+                "related": [format!("{made}-one"), format!("{made}-two")],
+                "page": { "data": { "v": "6" }, "more": true },
+                "primaries": ["p"],
+                "indexed": ["p"],
+                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: extra, first, maps"),
+            },
+            "memo": {
+                "run": { "word": WORD },
+                "primary": generation,
+                "plugin": { "word": WORD },
+                "full": refused("exhausted", 0, "memo \"long\" would make 5011 bytes, 4096 are allowed (limits.memo)"),
+            },
+            "workflow": {
+                "managed": flow(first),
+                "dependent": node("extra", "created"),
+                "flow": flow(node("extra", "unchanged")),
+                "last": flow(node("extra", "unchanged")),
+                "removed": node("extra", "deleted"),
+                "unknown": refused("missing", 0, "no standalone workflow is called \"unknown\"; there are: flow"),
+            },
+            "run": {
+                "info": { "controller": namespace, "retry": retry, "primaryDeleted": false, "finalStateUnknown": false },
+                "config": { "word": WORD, "numbers": [1, 2.5] },
+                "settings": { "theme": "dark" },
+            },
+        }))
+    }
+
+    /// Waits for the status, compares it, and returns what is another each time.
+    fn answers(&self, place: &Place) -> Value {
+        let generation = self.generation;
+        let what = format!("the answers of generation {generation}");
+        let mut probe = place.await_object(&place.probes(), "p", &what, |probe| {
+            probe["status"]["memo"]["primary"] == generation
+        });
+        let chance = probe["status"]["chance"].take();
+        assert_eq!(bare(&probe["status"]), self.status());
+        chance
+    }
+}
+
+/// Returns a document without what languages say differently of nothing: nulls and empty lists.
+fn bare(document: &Value) -> Value {
+    match document {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| (name, bare(value)));
+            let is_something = |value: &Value| !value.is_null() && *value != json!([]);
+            Value::Object(
+                fields
+                    .filter(|(_, value)| is_something(value))
+                    .map(|(name, value)| (name.clone(), value))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => items.iter().map(bare).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => document.clone(),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other processes run in real time"
+)]
+fn now_ms() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs_f64()
+        * 1000.0
+}
+
+/// Time and chance are those of now, and no others than the daemon's.
+fn is_plausible(chance: &Value, begun: f64) {
+    let (number, text) = (
+        |field: &str| chance[field].as_f64().unwrap(),
+        |field: &str| chance[field].as_str().unwrap(),
+    );
+    // Whole milliseconds may be cut off.
+    let lasting = begun.floor()..=now_ms();
+    assert!(lasting.contains(&number("nowMs")), "{chance}");
+    assert!(lasting.contains(&number("clockMs")), "{chance}");
+    let now = text("now");
+    let is_time = now.len() == 20 && now.starts_with("20") && now.ends_with('Z');
+    assert!(is_time && now.as_bytes()[10] == b'T', "{chance}");
+    let uuid = text("uuid");
+    let is_uuid = uuid.len() == 36 && uuid.as_bytes()[14] == b'4' && uuid.matches('-').count() == 4;
+    assert!(is_uuid, "{chance}");
+    assert_eq!(chance["bytes"], 8);
+    assert!(chance["imminent"].is_boolean(), "{chance}");
+    let left = number("leftMs");
+    assert!(left > 0.0 && left <= 20_000.0, "{chance}");
+}
+
+fn the_daemon_is_asked_for_all_that_there_is(component: &str) {
+    let (place, begun) = (Place::new("asks"), now_ms());
+    let daemon = daemon(&place, &manifest(&place, component));
+    place.probe("p", json!({ "text": "a", "note": "b" }));
+    let mut asked = Asked {
+        namespace: place.namespace.name(),
+        generation: 1,
+        text: "a",
+        note: "b",
+        done: "created",
+        retry: None,
+    };
+    let first = asked.answers(&place);
+    let line = await_line(&daemon, "asked");
+    assert_eq!(
+        (&line["level"], &line["call"]),
+        (&json!("INFO"), &json!("reconcile"))
+    );
+    assert_eq!(line["fields"], format!("word=\"{WORD}\" generation=\"1\""));
+    assert_eq!(events(&place), expected_events(place.namespace.name()));
+    place.await_gone(&place.config_maps(), "p-1-two");
+    let one = place.find(&place.config_maps(), "p-1-one").unwrap();
+    assert_eq!(one["data"], json!({ "v": "6" }));
+
+    // The component's own comparison finds a difference in the data, and none in the note.
+    place.merge(&place.probes(), "p", &json!({ "spec": { "text": "c" } }));
+    (asked.generation, asked.text, asked.done) = (2, "c", "updated");
+    let second = asked.answers(&place);
+    await_line(&daemon, &format!("data, {WORD}"));
+    let change = json!({ "spec": { "note": "d", "fail": { "reconcile": "once" } } });
+    place.merge(&place.probes(), "p", &change);
+    (asked.generation, asked.note, asked.done) = (3, "d", "unchanged");
+    asked.retry = Some(json!({ "attempt": 1, "last": false }));
+    let third = asked.answers(&place);
+
+    let all = [first, second, third];
+    for chance in &all {
+        is_plausible(chance, begun);
+    }
+    for field in ["uuid", "dice"] {
+        let values = [&all[0][field], &all[1][field], &all[2][field]];
+        let differ = values[0] != values[1] && values[1] != values[2] && values[0] != values[2];
+        assert!(differ, "{field}: {values:?}");
+    }
+    assert!(daemon.stop().success());
+}
+
+/// Waits for a line of a component's, or about it, with this text in it, and returns it.
+fn await_line(daemon: &Daemon, text: &str) -> Value {
+    serde_json::from_str(&daemon.await_line(text)).unwrap()
+}
+
+/// Waits for both Events, and returns what the component has a say in.
+fn events(place: &Place) -> Value {
+    let path = place.namespace.path("v1", "events");
+    let about = |event: &&Value| event["involvedObject"]["kind"] == "Probe";
+    let events = wait::until_ok(SOON, "the Events", || {
+        let list = place.cluster.api().get(&path).unwrap();
+        let mut events: Vec<Value> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(about)
+            .cloned()
+            .collect();
+        events.sort_by_key(|event| event["reason"].to_string());
+        if events.len() == 2 {
+            Ok(events)
+        } else {
+            Err(list)
+        }
+    });
+    let told = |event: &Value| {
+        json!({
+            "type": event["type"], "reason": event["reason"], "message": event["message"], "action": event["action"],
+            "by": event["reportingComponent"], "labels": event["metadata"]["labels"], "annotations": event["metadata"]["annotations"],
+        })
+    };
+    events.unwrap().iter().map(told).collect()
+}
+
+fn expected_events(controller: &str) -> Value {
+    json!([
+        {
+            "type": "Normal", "reason": "Asked", "message": WORD, "action": "ask",
+            "by": "prober", "labels": { "a": "b" }, "annotations": { "c": WORD },
+        },
+        {
+            "type": "Warning", "reason": "Odd", "message": "nobody knows why", "action": null,
+            "by": controller, "labels": null, "annotations": null,
+        },
+    ])
+}
+
+/// Waits until the primary's failures are at an end, and returns what the error handler was told the last time.
+fn last_failure(place: &Place, name: &str) -> Value {
+    let probe = place.await_object(&place.probes(), name, "the last failure", |probe| {
+        probe["status"]["failure"]["retry"]["last"] == true
+    });
+    bare(&probe["status"]["failure"])
+}
+
+fn a_failure_is_handed_to_the_error_handler(component: &str) {
+    let place = Place::new("fails");
+    let daemon = daemon(&place, &manifest(&place, component));
+    let fails = |name: &str, fail: Value| {
+        place.probe(name, json!({ "text": "a", "note": "b", "fail": fail }));
+        last_failure(&place, name)
+    };
+    let retry = json!({ "attempt": 2, "last": true });
+    let message = format!("reconcile has failed: {WORD}");
+    let expected = json!({ "origin": "reconciler", "message": message, "retry": retry });
+    assert_eq!(fails("error", json!({ "reconcile": "error" })), expected);
+
+    // What nobody catches is told in the daemon's words.
+    let message = "the manifest does not permit `delete` on v1 Secret; add it to spec.plugins.probe.capabilities.kubernetes";
+    let expected = json!({ "origin": "reconciler", "message": message, "retry": retry });
+    assert_eq!(fails("denied", json!({ "reconcile": "denied" })), expected);
+
+    let message = format!("first has failed: {WORD}");
+    let expected = json!({
+        "origin": "workflow", "message": format!("the workflow failed: first: {message}"),
+        "dependents": [{ "name": "first", "message": message }], "retry": retry,
+    });
+    assert_eq!(fails("workflow", json!({ "first": "error" })), expected);
+
+    let spec = json!({ "text": "a", "note": "b", "stop": true, "fail": { "reconcile": "error" } });
+    place.probe("stopped", spec);
+    let stopped = place.await_object(&place.probes(), "stopped", "the failure", |probe| {
+        probe["status"]["failure"].is_object()
+    });
+    daemon.await_quiet();
+    assert_eq!(place.find(&place.probes(), "stopped").unwrap(), stopped);
+    let failure = &stopped["status"]["failure"];
+    assert_eq!(failure["retry"], json!({ "attempt": 0, "last": false }));
+    assert!(daemon.stop().success());
+}
+
+fn a_primary_comes_back_and_goes_when_it_is_told_to(component: &str) {
+    let place = Place::new("again");
+    let daemon = daemon(&place, &manifest(&place, component));
+    let spec = json!({ "text": "a", "note": "b", "again": true, "wanted": false });
+    place.probe("p", spec);
+    let probe = place.await_object(&place.probes(), "p", "three runs", |probe| {
+        probe["status"].is_object()
+    });
+    assert_eq!(probe["status"], json!({ "runs": 3 }));
+    let metadata = &probe["metadata"];
+    assert_eq!(metadata["annotations"], json!({ "runs": "3" }));
+    assert_eq!(
+        metadata["finalizers"],
+        json!(["probes.test.capstan.dev/finalizer"])
+    );
+    assert!(place.find(&place.config_maps(), "p-first").is_none());
+    place.delete(&place.probes(), "p");
+    place.await_gone(&place.probes(), "p");
+    daemon.await_quiet();
+    let tidied = daemon
+        .lines()
+        .into_iter()
+        .filter(|line| line["message"] == "tidied");
+    let calls: Vec<Value> = tidied.map(|mut line| line["fields"].take()).collect();
+    assert_eq!(calls, ["calls=\"1\"", "calls=\"2\""]);
+    assert!(daemon.stop().success());
+}
+
+/// What an exception of an author's function is called.
+struct Exception {
+    component: &'static str,
+    /// The author's file, as seen from the component's folder.
+    file: &'static str,
+    /// The failure that it becomes, and its place in the stack; `LINE` stands for the line that throws it.
+    message: &'static str,
+    frame: &'static str,
+}
+
+fn an_exception_is_told_with_its_text_and_its_stack(exception: &Exception) {
+    let Exception {
+        component,
+        file,
+        message,
+        frame,
+    } = exception;
+    let source = repository().join(format!("plugins/{component}/{file}"));
+    let source = fs::read_to_string(source).unwrap();
+    let line = source.lines().position(|line| line.contains("exploded: "));
+    let line = (line.unwrap() + 1).to_string();
+    let (message, frame) = (message.replace("LINE", &line), frame.replace("LINE", &line));
+    let place = Place::new("explodes");
+    let daemon = daemon(&place, &manifest(&place, component));
+    for (name, call, fail) in [
+        ("p", "reconcile", json!({ "reconcile": "explode" })),
+        ("q", "desired", json!({ "first": "explode" })),
+    ] {
+        place.probe(name, json!({ "text": "a", "note": "b", "fail": fail }));
+        let failure = last_failure(&place, name);
+        let told = if call == "reconcile" {
+            &failure["message"]
+        } else {
+            &failure["dependents"][0]["message"]
+        };
+        assert_eq!(*told, message);
+        let key = format!("{}/{name}", place.namespace.name());
+        let lines = daemon.lines();
+        let stack = lines.iter().find(|line| {
+            let fields = line["fields"].as_str().unwrap_or_default();
+            line["key"] == key && line["call"] == call && fields.contains("stack=")
+        });
+        let stack = stack.unwrap()["fields"]
+            .as_str()
+            .unwrap()
+            .replace("\\\"", "\"");
+        assert!(stack.contains(&frame), "{frame:?} is not in {stack}");
+        assert!(stack.contains(WORD), "{stack}");
+    }
+    assert!(daemon.stop().success());
+}
+
+// === the languages ===
+
+/// The tests of a language: its sample, its probe, and how it tells of an exception.
+macro_rules! language {
+    ($module:ident, $sample:literal, $exception:expr) => {
+        mod $module {
+            use super::Exception;
+            use crate::webpage::{Instances, a_page_lives};
+
+            const EXCEPTION: Exception = $exception;
+
+            #[test]
+            fn a_page_lives_as_the_sample_says() {
+                a_page_lives($sample, Instances::Fresh);
+            }
+
+            #[test]
+            fn a_page_lives_in_a_warm_instance() {
+                a_page_lives($sample, Instances::Warm);
+            }
+
+            #[test]
+            fn the_daemon_is_asked_for_all_that_there_is() {
+                super::the_daemon_is_asked_for_all_that_there_is(EXCEPTION.component);
+            }
+
+            #[test]
+            fn a_failure_is_handed_to_the_error_handler() {
+                super::a_failure_is_handed_to_the_error_handler(EXCEPTION.component);
+            }
+
+            #[test]
+            fn a_primary_comes_back_and_goes_when_it_is_told_to() {
+                super::a_primary_comes_back_and_goes_when_it_is_told_to(EXCEPTION.component);
+            }
+
+            #[test]
+            fn an_exception_is_told_with_its_text_and_its_stack() {
+                super::an_exception_is_told_with_its_text_and_its_stack(&EXCEPTION);
+            }
+        }
+    };
+}
+
+language!(
+    in_python,
+    "webpage-python",
+    Exception {
+        component: "probe-python",
+        file: "probe.py",
+        message: "ValueError: exploded: Grüße 👋",
+        frame: "File \"probe.py\", line LINE, in explode",
+    }
+);
+language!(
+    in_javascript,
+    "webpage-javascript",
+    Exception {
+        component: "probe-javascript",
+        file: "src/operator.js",
+        message: "RangeError: exploded: Grüße 👋",
+        frame: "explode (src/operator.js:LINE)",
+    }
+);
+language!(
+    in_go,
+    "webpage-go",
+    Exception {
+        component: "probe-go",
+        file: "main.go",
+        message: "panic: exploded: Grüße 👋 (in main.explode main.go:LINE)",
+        frame: "main.explode main.go:LINE",
+    }
+);
