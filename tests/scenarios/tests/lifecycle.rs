@@ -109,11 +109,16 @@ fn s114_a_daemon_started_again_reconciles_again() {
 fn a_daemon_killed_in_the_middle_of_its_work_ends_it_when_started_again() {
     const PAGES: usize = 200;
     let place = Place::new("killed");
-    let manifest = place.sample_manifest("webpage");
-    let daemon = place.daemon(&manifest);
+    // One at a time, so that it is in the middle of them for a while.
+    let manifest = place.sample_manifest("webpage").replace(
+        "      plugin: webpage\n",
+        "      plugin: webpage\n      concurrency: 1\n",
+    );
+    assert!(manifest.contains("concurrency: 1"));
     for n in 0..PAGES {
         page(&place, &format!("page-{n}"));
     }
+    let daemon = place.daemon(&manifest);
     let maps = place.config_maps();
     let ours = |map: &Value| {
         map["metadata"]["name"]
