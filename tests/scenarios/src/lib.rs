@@ -444,6 +444,11 @@ impl Daemon {
         self
     }
 
+    /// Returns where it serves its pages.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Returns status and body of a page.
     pub fn get(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();

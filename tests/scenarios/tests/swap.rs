@@ -3,7 +3,7 @@
 use std::fs;
 
 use cluster::{Query, wait};
-use scenarios::{Daemon, Folder, LATER, Place, SOON, Start, component, replace};
+use scenarios::{Daemon, Folder, LATER, Place, SOON, Start, component, replace, run};
 use serde_json::{Value, json};
 
 const PROBE: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
@@ -430,6 +430,50 @@ fn timers_stay_over_a_swap() {
     let after = due().unwrap();
     assert!(after < before, "{after} {before}");
     assert_eq!(daemon.runs(), runs);
+}
+
+// === capstan plugins ===
+
+#[test]
+fn a_running_daemon_can_be_asked_how_its_plugins_are() {
+    let place = Place::new("asked");
+    let folder = web_folder(&web_manifest(&place));
+    let daemon = folder.daemon(&place);
+    let ask = |output| run(&["plugins", "--address", daemon.address(), "-o", output]);
+    let (code, table, _) = ask("table");
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!((code, lines.len()), (0, 2), "{table}");
+    assert_eq!(
+        lines[0][..5],
+        ["OPERATOR", "NAME", "STATE", "VERSION", "DIGEST"]
+    );
+    assert_eq!(lines[1][..4], ["webpage", "webpage", "active", "1"]);
+    folder.put("webpage.wasm", b"no component");
+    daemon.await_plugin("webpage", "outdated", 1);
+    let (code, json, _) = ask("json");
+    assert_eq!(code, 1, "what is wanted is not in force");
+    let said: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(said["plugins"][0]["problem"]["step"], "verify");
+    let (code, table, _) = ask("table");
+    assert_eq!(code, 1);
+    assert!(table.contains("it is not WebAssembly"), "{table}");
+}
+
+#[test]
+fn asking_where_no_daemon_is_says_so() {
+    // Bound for a moment, so that nobody else is there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let (code, _, said) = run(&["plugins", "--address", &address]);
+    assert_eq!(code, 1);
+    assert!(
+        said.contains(&format!("ask the daemon at {address}")),
+        "{said}"
+    );
 }
 
 // === operators that come and go ===
