@@ -18,6 +18,7 @@ use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
 use capstan_core::rollout::{Shape, Step};
+use capstan_core::source::Source;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -207,7 +208,7 @@ impl Handle {
             Arc::ptr_eq(&now.declared, &wanted)
                 && wanted.shape().step(declared.shape()) == Step::InPlace
         });
-        let next = settled.map(|now| successor(&now.controller, &declared, neighbours));
+        let next = settled.map(|now| self.successor(&now.controller, &declared, neighbours));
         match next {
             Some(Ok(controller)) => {
                 self.put(&mut in_force, &declared, controller, neighbours);
@@ -283,6 +284,17 @@ impl Handle {
 
     fn set(&self, phase: Phase) {
         *self.phase.lock() = phase;
+    }
+
+    /// Returns the controller that takes the place of another one and watches the same.
+    fn successor(
+        &self,
+        before: &Controller,
+        declared: &Declared,
+        neighbours: &Neighbours,
+    ) -> Result<Controller, visit::Error> {
+        let sources = Sources::of(before);
+        assemble(declared, self, neighbours, sources, Some(before))
     }
 
     /// Puts a controller in place: runs that begin from now on are its.
@@ -393,7 +405,7 @@ impl Task<'_> {
         let successor = in_force
             .as_ref()
             .filter(|now| now.declared.shape().step(wanted.shape()) == Step::InPlace)
-            .map(|now| successor(&now.controller, &wanted, neighbours));
+            .map(|now| handle.successor(&now.controller, &wanted, neighbours));
         let Some(Ok(controller)) = successor else {
             return false;
         };
@@ -450,7 +462,8 @@ impl Task<'_> {
             handle.memory.retain(|key| primaries.get(key).is_some());
         }
         let before = in_force.as_ref().map(|now| &*now.controller);
-        let controller = assemble(&declared, handle, neighbours, (plan, finalizer), before)?;
+        let sources = Sources::planned(plan, finalizer);
+        let controller = assemble(&declared, handle, neighbours, sources, before)?;
         handle.put(&mut in_force, &declared, controller, neighbours);
         drop(in_force);
         handle.set(Phase::Running);
@@ -677,28 +690,60 @@ fn finalizer_name(spec: &manifest::Controller, kinds: &Kinds) -> Arc<str> {
     spec.finalizer.clone().unwrap_or_else(default)
 }
 
+/// What a controller looks at, and the finalizer that changes of it are looked at for.
+struct Sources {
+    primaries: Arc<Source>,
+    /// By name; one that several dependents share is there under each name.
+    secondaries: BTreeMap<Arc<str>, Arc<Source>>,
+    finalizer: Arc<str>,
+}
+
+impl Sources {
+    fn planned(plan: Plan, finalizer: Arc<str>) -> Self {
+        let Plan {
+            primaries,
+            secondaries,
+            shared,
+        } = plan;
+        let mut secondaries: BTreeMap<_, _> = secondaries
+            .into_iter()
+            .map(|(name, planned)| (name, planned.source))
+            .collect();
+        for (name, holder) in shared {
+            if let Some(source) = secondaries.get(&holder).cloned() {
+                secondaries.insert(name, source);
+            }
+        }
+        Self {
+            primaries: primaries.source,
+            secondaries,
+            finalizer,
+        }
+    }
+
+    /// Returns those of a controller, for one that takes its place and watches the same.
+    fn of(controller: &Controller) -> Self {
+        Self {
+            primaries: Arc::clone(&controller.primaries),
+            secondaries: controller.secondaries.clone(),
+            finalizer: Arc::clone(&controller.finalizer),
+        }
+    }
+}
+
 /// Puts together what the runs need; `before` is the controller whose place it takes.
 fn assemble(
     declared: &Declared,
     handle: &Handle,
     neighbours: &Neighbours,
-    (plan, finalizer): (Plan, Arc<str>),
+    sources: Sources,
     before: Option<&Controller>,
 ) -> Result<Controller, visit::Error> {
-    let Plan {
+    let Sources {
         primaries,
         secondaries,
-        shared,
-    } = plan;
-    let mut secondaries: BTreeMap<_, _> = secondaries
-        .into_iter()
-        .map(|(name, planned)| (name, planned.source))
-        .collect();
-    for (name, holder) in shared {
-        if let Some(source) = secondaries.get(&holder).cloned() {
-            secondaries.insert(name, source);
-        }
-    }
+        finalizer,
+    } = sources;
     let Declared {
         spec,
         plugin,
@@ -707,7 +752,7 @@ fn assemble(
     let flows = Flows::new(spec)?;
     Ok(Controller {
         limits: plugin.limits.clone(),
-        primaries: primaries.source,
+        primaries,
         secondaries,
         workflow: flows.managed,
         standalone: flows.standalone,
@@ -717,36 +762,6 @@ fn assemble(
         queue: handle.queue.clone(),
         memory: Arc::clone(&handle.memory),
         edition: before.map_or(1, |before| before.edition + 1),
-        settings: settings(spec, neighbours),
-        events: events(spec, neighbours),
-        spec: spec.clone(),
-    })
-}
-
-/// Returns the controller that takes the place of another one and keeps its sources.
-fn successor(
-    before: &Controller,
-    declared: &Declared,
-    neighbours: &Neighbours,
-) -> Result<Controller, visit::Error> {
-    let Declared {
-        spec,
-        plugin,
-        guest,
-    } = declared;
-    let flows = Flows::new(spec)?;
-    Ok(Controller {
-        limits: plugin.limits.clone(),
-        primaries: Arc::clone(&before.primaries),
-        secondaries: before.secondaries.clone(),
-        workflow: flows.managed,
-        standalone: flows.standalone,
-        finalizer: Arc::clone(&before.finalizer),
-        guest: Arc::clone(guest),
-        cluster: Arc::clone(&before.cluster),
-        queue: before.queue.clone(),
-        memory: Arc::clone(&before.memory),
-        edition: before.edition + 1,
         settings: settings(spec, neighbours),
         events: events(spec, neighbours),
         spec: spec.clone(),
