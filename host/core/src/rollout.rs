@@ -383,19 +383,19 @@ mod tests {
                 verbs.iter().copied().collect(),
             )]),
         };
-        let table: [(&[Permission], &[Permission], &[Permission], &[Permission]); 5] = [
-            (&[], &[], &[], &[]),
-            (&[], &[Apply], &[], &[Apply]),
-            (&[Apply], &[Apply], &[], &[]),
-            (&[], &[Apply, Create], &[Apply], &[]),
-            (
+        let table: [[&[Permission]; 4]; 5] = [
+            [&[], &[], &[], &[]],
+            [&[], &[Apply], &[], &[Apply]],
+            [&[Apply], &[Apply], &[], &[]],
+            [&[], &[Apply, Create], &[Apply], &[]],
+            [
                 &[Apply],
                 &[Apply, Create, Delete],
                 &[Apply],
                 &[Create, Delete],
-            ),
+            ],
         ];
-        for (before, now, permitted, expected) in table {
+        for [before, now, permitted, expected] in table {
             let set = |verbs: &[Permission]| verbs.iter().copied().collect::<BTreeSet<_>>();
             let found = ungranted(&set(before), &set(now), &granting(permitted));
             assert_eq!(found, set(expected), "{before:?} {now:?} {permitted:?}");
