@@ -152,14 +152,6 @@ impl Declared {
         }
     }
 
-    /// Checks its workflows once more.
-    ///
-    /// # Errors
-    /// If one of them is none, for instance because it has a circle.
-    pub fn check(&self) -> Result<(), visit::Error> {
-        Flows::new(&self.spec).map(drop)
-    }
-
     fn policy(&self) -> Policy {
         let spec = &self.spec;
         Policy {
@@ -198,8 +190,7 @@ impl Handle {
 
     /// Makes it another: at once if what it watches stays, else as soon as what it needs is there. `after` says what follows
     /// once it is.
-    pub fn change(&self, declared: Declared, after: OnSwap, neighbours: &Neighbours) {
-        let mut declared = declared;
+    pub fn change(&self, mut declared: Declared, after: OnSwap, neighbours: &Neighbours) {
         declared.plugin.on_swap = after;
         let declared = Arc::new(declared);
         let mut in_force = self.in_force.write();
@@ -564,6 +555,14 @@ fn next(next: &Next) -> String {
 }
 
 // === bringing up ===
+
+/// Checks the workflows of a controller once more.
+///
+/// # Errors
+/// If one of them is none, for instance because it has a circle.
+pub fn check(spec: &manifest::Controller) -> Result<(), visit::Error> {
+    Flows::new(spec).map(drop)
+}
 
 /// The workflows of a controller.
 struct Flows {

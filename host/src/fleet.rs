@@ -611,12 +611,7 @@ async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal>
     }
     change.check(&plugin)?;
     for (name, spec) in &attempt.controllers {
-        let declared = Declared {
-            spec: spec.clone(),
-            plugin: attempt.plugin.clone(),
-            guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,
-        };
-        let checked = declared.check();
+        let checked = controller::check(spec);
         checked.map_err(|error| Refusal::new("check", format!("controller {name}: {error}")))?;
     }
     Ok(plugin)

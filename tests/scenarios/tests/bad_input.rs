@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cluster::wait;
 use scenarios::proxy::Line;
-use scenarios::{LATER, Place, SOON, Start, component, run};
+use scenarios::{LATER, Place, SOON, Start, component, replace, run};
 use serde_json::{Value, json};
 
 /// Returns what `capstan check` says of a manifest: exit code, and all of its output.
@@ -169,21 +169,6 @@ fn exports_that_the_manifest_needs_are_all_named() {
         &manifest(&component("webpage"), controller),
         &["matcher", "condition", "match"],
     );
-}
-
-fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    assert_eq!(from.len(), to.len());
-    let mut bytes = bytes.to_vec();
-    let mut at = 0;
-    while let Some(found) = bytes[at..]
-        .windows(from.len())
-        .position(|window| window == from)
-    {
-        bytes[at + found..at + found + to.len()].copy_from_slice(to);
-        at += found + to.len();
-    }
-    assert!(at > 0, "nothing to replace");
-    bytes
 }
 
 #[test]
