@@ -7,6 +7,7 @@
     reason = "a benchmark may fail loudly"
 )]
 
+use capstan_core::budget::Budget;
 use capstan_core::dependent::managed_fields::{self, Comparison, Part};
 use capstan_core::dependent::{compare_applied, diff};
 use capstan_core::guest::MatchResult;
@@ -46,8 +47,14 @@ fn case() -> Case {
 fn cached_text_by_managed_fields(bencher: Bencher<'_, '_>) {
     let Case { object, desired } = case();
     bencher.bench(|| {
-        let verdict =
-            compare_applied(black_box(&object), &desired, "webpage", Part::Object).unwrap();
+        let verdict = compare_applied(
+            black_box(&object),
+            &desired,
+            "webpage",
+            Part::Object,
+            &mut Budget::of_run(),
+        )
+        .unwrap();
         assert_eq!(verdict, MatchResult::Matches);
     });
 }
@@ -57,7 +64,7 @@ fn cached_text_by_managed_fields(bencher: Bencher<'_, '_>) {
 fn trees_by_managed_fields(bencher: Bencher<'_, '_>) {
     let Case { object, desired } = case();
     let (actual, fields) = (
-        object.tree().unwrap(),
+        object.tree(&mut Budget::of_run()).unwrap(),
         &*object.share("webpage", None).unwrap().fields,
     );
     let ignore: &[&str] = &[];
@@ -69,7 +76,7 @@ fn trees_by_managed_fields(bencher: Bencher<'_, '_>) {
             part: Part::Object,
             ignore,
         };
-        managed_fields::compare(&comparison).unwrap()
+        managed_fields::compare(&comparison, &mut Budget::of_run()).unwrap()
     });
 }
 
@@ -77,7 +84,7 @@ fn trees_by_managed_fields(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn reading_the_cached_text(bencher: Bencher<'_, '_>) {
     let Case { object, .. } = case();
-    bencher.bench(|| black_box(&object).tree().unwrap());
+    bencher.bench(|| black_box(&object).tree(&mut Budget::of_run()).unwrap());
 }
 
 /// Reading what the component answered.
@@ -90,6 +97,13 @@ fn reading_the_answer(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn trees_by_differences(bencher: Bencher<'_, '_>) {
     let Case { object, desired } = case();
-    let actual = object.tree().unwrap();
-    bencher.bench(|| diff::compare(black_box(&actual), &desired, &GenericMatching::default()));
+    let actual = object.tree(&mut Budget::of_run()).unwrap();
+    bencher.bench(|| {
+        diff::compare(
+            black_box(&actual),
+            &desired,
+            &GenericMatching::default(),
+            &mut Budget::of_run(),
+        )
+    });
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::budget::{self, Budget};
 use crate::cluster::{Deletion, Target, Verb, Write};
 use crate::guest::MatchResult;
 use crate::manifest::{Dependent, GenericMatching, Manage, Matching};
@@ -42,8 +43,8 @@ pub enum Error {
     NotJson {
         /// The dependent's name.
         dependent: String,
-        /// Where it stops being JSON.
-        source: serde_json::Error,
+        /// Where it stops being JSON, or how it is too large.
+        source: budget::Error,
     },
     /// A field of the answer is wrong.
     #[error("dependent {dependent}: {field} is {found}; right would be {right}")]
@@ -117,47 +118,48 @@ pub fn need(manage: &Manage, actual: Option<&Object>) -> Need {
 /// which has to be asked instead (`SSA-6`), this is the usual comparison.
 ///
 /// # Errors
-/// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be understood.
+/// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be understood, or costs too much.
 pub fn compare(
     actual: &Object,
     desired: &Desired,
     dependent: &Dependent,
     manager: &str,
+    budget: &mut Budget,
 ) -> Result<MatchResult, Error> {
-    match &dependent.matching {
-        Matching::Generic(flags) => Ok(diff::compare(&tree(actual)?, desired.tree(), flags)),
+    let usual = GenericMatching::default();
+    let flags = match &dependent.matching {
+        Matching::Generic(flags) => flags,
         Matching::Usual | Matching::Export(_) if dependent.applied() => {
-            compare_applied(actual, desired.tree(), manager, Part::Object)
+            return compare_applied(actual, desired.tree(), manager, Part::Object, budget);
         }
-        Matching::Usual | Matching::Export(_) => Ok(diff::compare(
-            &tree(actual)?,
-            desired.tree(),
-            &GenericMatching::default(),
-        )),
-    }
+        Matching::Usual | Matching::Export(_) => &usual,
+    };
+    let actual = tree(actual, budget)?;
+    Ok(diff::compare(&actual, desired.tree(), flags, budget))
 }
 
 /// Returns whether what `manager` has applied to an object, or to its status, is still `desired` (SSA rules): if it is,
 /// applying `desired` would change nothing.
 ///
 /// # Errors
-/// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be understood.
+/// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be understood, or costs too much.
 pub fn compare_applied(
     actual: &Object,
     desired: &Value,
     manager: &str,
     part: Part,
+    budget: &mut Budget,
 ) -> Result<MatchResult, Error> {
     let fields = share(actual, manager, part)?.map(|share| &*share.fields);
     let ignore: &[&str] = &[];
     let comparison = Comparison {
         fields,
-        actual: &tree(actual)?,
+        actual: &tree(actual, budget)?,
         desired,
         part,
         ignore,
     };
-    managed_fields::compare(&comparison).map_err(|source| Error::Fields {
+    managed_fields::compare(&comparison, budget).map_err(|source| Error::Fields {
         object: actual.key().clone(),
         manager: manager.to_owned(),
         source,
@@ -227,6 +229,7 @@ pub fn update(
     desired: &Desired,
     dependent: &Dependent,
     manager: &Arc<str>,
+    budget: &mut Budget,
 ) -> Result<Write, Error> {
     let manager = manager.clone();
     let verb = if dependent.applied() {
@@ -236,7 +239,7 @@ pub fn update(
         }
     } else {
         Verb::Replace {
-            body: replacement(tree(actual)?, desired.tree()).to_string(),
+            body: replacement(tree(actual, budget)?, desired.tree()).to_string(),
             manager,
         }
     };
@@ -305,8 +308,8 @@ fn replacement(mut actual: Value, desired: &Value) -> Value {
     Value::Object(tree)
 }
 
-fn tree(object: &Object) -> Result<Value, Error> {
-    object.tree().map_err(|source| Error::Actual {
+fn tree(object: &Object, budget: &mut Budget) -> Result<Value, Error> {
+    object.tree(budget).map_err(|source| Error::Actual {
         object: object.key().clone(),
         source,
     })
@@ -351,7 +354,7 @@ mod tests {
             primary: &primary,
             primary_gvk: &gvk,
         };
-        Desired::parse(&answer.to_string(), &origin).unwrap()
+        Desired::parse(&answer.to_string(), &origin, &mut Budget::of_run()).unwrap()
     }
 
     /// Returns the method and the body of a write by `web` to the object `web/a`.
@@ -437,7 +440,14 @@ mod tests {
                 "ownerReferences": [theirs]}});
         let plain = dependent("v1", "ConfigMap");
         let wanted = desired(&plain, &answer);
-        let write = update(&object(&plain, &actual), &wanted, &plain, &manager).unwrap();
+        let write = update(
+            &object(&plain, &actual),
+            &wanted,
+            &plain,
+            &manager,
+            &mut Budget::of_run(),
+        )
+        .unwrap();
         let owner = wanted.tree()["metadata"]["ownerReferences"][0].clone();
         let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"new": "1"}, "binaryData": {}, "status": {"s": 1},
             "metadata": {"name": "a", "namespace": "web", "resourceVersion": "7",
@@ -450,7 +460,14 @@ mod tests {
             create_only: true,
             ..plain
         };
-        let write = update(&object(&applied, &actual), &wanted, &applied, &manager).unwrap();
+        let write = update(
+            &object(&applied, &actual),
+            &wanted,
+            &applied,
+            &manager,
+            &mut Budget::of_run(),
+        )
+        .unwrap();
         assert_eq!(sent(write, &applied), ("apply", wanted.tree().clone()));
     }
 
@@ -503,7 +520,7 @@ mod tests {
                 MatchResult::Differs(text.to_owned())
             });
             assert_eq!(
-                compare(&object(&dependent, &body), &desired, &dependent, "web").unwrap(),
+                compare(&object(&dependent, &body), &desired, &dependent, "web", &mut Budget::of_run()).unwrap(),
                 expected
             );
         }

@@ -1,6 +1,6 @@
 //! The decisions of Capstan. Nothing here talks to an API server or to a component; both are given as traits.
 //!
-//! In reading order: [`object`] has the shared nouns. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
+//! In reading order: [`object`] has the shared nouns, [`budget`] bounds what work on documents costs. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
 //! operator declares. [`cache`] keeps the objects of one informer, [`filter`] says which changes matter and [`mapper`] to
 //! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
@@ -13,7 +13,9 @@
 //! again, decides, walks the workflow, calls the guest, writes, and says how it ended; the queue decides when to run
 //! again.
 
+pub mod budget;
 pub mod cache;
+pub mod cel;
 pub mod cluster;
 pub mod dependent;
 pub mod dispatcher;
@@ -23,6 +25,7 @@ pub mod manifest;
 pub mod mapper;
 pub mod object;
 pub mod operations;
+pub mod patch;
 pub mod queue;
 pub mod rbac;
 pub mod reconciler;

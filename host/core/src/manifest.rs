@@ -27,7 +27,7 @@ mod together;
 mod tree;
 mod units;
 
-pub use expression::compile;
+pub use expression::{compile, variables};
 pub use order::{Cycle, order};
 pub use parse::parse;
 pub use problem::{Broken, Errors, Problem};

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::budget::{self, Budget};
+
 /// The name of an object whose kind is clear from the place (`ID-1`): neither kind nor uid take part, so a deleted and
 /// re-created object keeps its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -129,6 +131,9 @@ pub enum Error {
     /// Not JSON, or a field of the header has another type.
     #[error("not a Kubernetes object: {0}")]
     Json(#[from] serde_json::Error),
+    /// Too large or too deep for what is to be done with it.
+    #[error("too large an object: {0}")]
+    Tree(#[from] budget::Error),
     /// No name.
     #[error("an object without metadata.name")]
     Nameless,
@@ -322,9 +327,10 @@ impl Object {
     /// Returns the whole body as a tree: for comparisons, never to keep.
     ///
     /// # Errors
-    /// Never for an object that was parsed; kept as a result so that nothing can panic.
-    pub fn tree(&self) -> Result<serde_json::Value, Error> {
-        Ok(serde_json::from_str(&self.0.json)?)
+    /// [`Error::Tree`] for an object that costs more than the budget has, or is deeper than any tree may be: the API server takes
+    /// custom resources of thousands of levels.
+    pub fn tree(&self, budget: &mut Budget) -> Result<serde_json::Value, Error> {
+        Ok(budget.read(&self.0.json)?)
     }
 
     /// Returns labels and annotations, read out of the body each time.

@@ -1,12 +1,14 @@
 //! Decides how a write that a guest asks for is carried out: whether it is needed, and what its event causes (RO rules).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use json_patch::PatchOperation;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::budget::{self, Budget};
 use crate::cluster::{self, Cluster, Deletion, Reason, Target, Verb, Write};
 use crate::dependent::managed_fields::Part;
 use crate::dependent::{self, diff, managed_fields};
@@ -16,6 +18,7 @@ use crate::guest::{
 };
 use crate::manifest::GenericMatching;
 use crate::object::{Gvk, Object, ObjectRef, Scope};
+use crate::patch::{self, Operation, Patch};
 use crate::queue::{self, Queue};
 use crate::source::{Notice, Source, What};
 
@@ -32,6 +35,8 @@ pub struct Desk<'a> {
     pub manager: &'a Arc<str>,
     /// Is told of events that were held back.
     pub queue: &'a Queue,
+    /// What the run may still spend on documents.
+    pub budget: &'a Mutex<Budget>,
 }
 
 /// A write after its document has been read.
@@ -49,7 +54,8 @@ enum Body {
     Apply(Value),
     Update(Value),
     Edit(Value),
-    JsonPatch(json_patch::Patch),
+    /// With its text, which is sent as it is.
+    JsonPatch(Patch, String),
     MergePatch(Value),
 }
 
@@ -62,10 +68,10 @@ pub async fn write(
     primary: &Object,
     request: WriteRequest,
 ) -> Result<String, CallError> {
-    let request = read(request)?;
+    let request = read(request, &mut desk.budget.lock())?;
     check_target(desk, &request.target)?;
     let source = source(desk, &request, primary)?;
-    let actual = actual(&request, source)?;
+    let actual = actual(&request, source, &mut desk.budget.lock())?;
     if let (Some(by), Some((actual, tree))) = (request.compare, &actual)
         && matches(desk, &request, by, actual.as_ref(), tree)
     {
@@ -156,7 +162,11 @@ pub fn compare(
         desired,
         ignore,
     } = question;
-    let (actual, desired) = (json(actual, "actual")?, json(desired, "desired")?);
+    let budget = &mut *desk.budget.lock();
+    let (actual, desired) = (
+        json(actual, "actual", budget)?,
+        json(desired, "desired", budget)?,
+    );
     let ignored = GenericMatching {
         ignore: ignore.iter().map(|p| p.as_str().into()).collect(),
         ..Default::default()
@@ -166,9 +176,9 @@ pub fn compare(
             CallReason::Invalid,
             "by-verb needs a write; name a comparison",
         )),
-        Comparison::Generic => Ok(diff::compare(&actual, &desired, &ignored)),
-        Comparison::StatusOnly => Ok(diff::compare_status(&actual, &desired, ignore)),
-        Comparison::Equality => Ok(diff::compare_all(&actual, &desired, ignore)),
+        Comparison::Generic => Ok(diff::compare(&actual, &desired, &ignored, budget)),
+        Comparison::StatusOnly => Ok(diff::compare_status(&actual, &desired, ignore, budget)),
+        Comparison::Equality => Ok(diff::compare_all(&actual, &desired, ignore, budget)),
         Comparison::Applied => {
             let target = named(&desired)?;
             let cached = cached(desk, primary, &target).ok_or_else(|| {
@@ -187,7 +197,7 @@ pub fn compare(
                 part,
                 ignore,
             };
-            managed_fields::compare(&question)
+            managed_fields::compare(&question, budget)
                 .map_err(|e| CallError::new(CallReason::Other, e.to_string()))
         }
     }
@@ -199,27 +209,36 @@ pub fn is_applied(
     document: &Value,
     manager: &str,
     subresource: Option<&str>,
+    budget: &mut Budget,
 ) -> bool {
-    let Ok(tree) = actual.tree() else {
+    let Some(part) = part(subresource) else {
         return false;
     };
-    is_applied_in(actual, &tree, document, manager, subresource)
+    let verdict = dependent::compare_applied(actual, document, manager, part, budget);
+    matches!(verdict, Ok(MatchResult::Matches))
+}
+
+/// Returns the part of an object that a subresource is, if it is one of those that are compared.
+fn part(subresource: Option<&str>) -> Option<Part> {
+    match subresource {
+        None => Some(Part::Object),
+        Some("status") => Some(Part::Status),
+        Some(_) => None,
+    }
 }
 
 /// The same, for another body of the object.
 fn is_applied_in(
+    desk: &Desk<'_>,
     owned: &Object,
     actual: &Value,
     desired: &Value,
-    manager: &str,
     subresource: Option<&str>,
 ) -> bool {
-    let part = match subresource {
-        None => Part::Object,
-        Some("status") => Part::Status,
-        Some(_) => return false,
+    let Some(part) = part(subresource) else {
+        return false;
     };
-    let Ok(share) = dependent::share(owned, manager, part) else {
+    let Ok(share) = dependent::share(owned, desk.manager, part) else {
         return false;
     };
     let fields = share.map(|share| &*share.fields);
@@ -231,7 +250,8 @@ fn is_applied_in(
         part,
         ignore,
     };
-    matches!(managed_fields::compare(&question), Ok(MatchResult::Matches))
+    let verdict = managed_fields::compare(&question, &mut desk.budget.lock());
+    matches!(verdict, Ok(MatchResult::Matches))
 }
 
 /// Says of an API server's refusal what the contract calls it.
@@ -252,28 +272,27 @@ pub fn refused(error: cluster::Error) -> CallError {
 
 // === reading a request ===
 
-fn read(request: WriteRequest) -> Result<Request, CallError> {
+fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request, CallError> {
     let WriteRequest { verb, options } = request;
     let (target, verb) = match verb {
         WriteVerb::Create(text) => {
-            document(&text).map(|(target, tree)| (target, Body::Create(tree)))?
+            document(&text, budget).map(|(target, tree)| (target, Body::Create(tree)))?
         }
         WriteVerb::Apply(text) => {
-            document(&text).map(|(target, tree)| (target, Body::Apply(tree)))?
+            document(&text, budget).map(|(target, tree)| (target, Body::Apply(tree)))?
         }
         WriteVerb::Update(text) => {
-            document(&text).map(|(target, tree)| (target, Body::Update(tree)))?
+            document(&text, budget).map(|(target, tree)| (target, Body::Update(tree)))?
         }
         WriteVerb::Edit(text) => {
-            document(&text).map(|(target, tree)| (target, Body::Edit(tree)))?
+            document(&text, budget).map(|(target, tree)| (target, Body::Edit(tree)))?
         }
         WriteVerb::JsonPatch(target, text) => {
-            let patch = serde_json::from_str(&text)
-                .map_err(|e| invalid(format!("not a JSON patch: {e}")))?;
-            (target, Body::JsonPatch(patch))
+            let patch = Patch::read(&text, budget).map_err(|e| invalid(e.to_string()))?;
+            (target, Body::JsonPatch(patch, text))
         }
         WriteVerb::MergePatch(target, text) => {
-            (target, Body::MergePatch(json(&text, "the patch")?))
+            (target, Body::MergePatch(json(&text, "the patch", budget)?))
         }
     };
     let subresource = options.subresource.as_deref().map(Into::into);
@@ -323,7 +342,7 @@ fn treatment(
         Body::Apply(_) => Comparison::Applied,
         Body::Update(_) => Comparison::Generic,
         // Patches are compared by what they would lead to.
-        Body::Create(_) | Body::Edit(_) | Body::JsonPatch(_) | Body::MergePatch(_) => {
+        Body::Create(_) | Body::Edit(_) | Body::JsonPatch(..) | Body::MergePatch(_) => {
             Comparison::Equality
         }
     };
@@ -339,8 +358,8 @@ fn treatment(
     ))
 }
 
-fn document(text: &str) -> Result<(ObjectTarget, Value), CallError> {
-    let tree = json(text, "the object")?;
+fn document(text: &str, budget: &mut Budget) -> Result<(ObjectTarget, Value), CallError> {
+    let tree = json(text, "the object", budget)?;
     Ok((named(&tree)?, tree))
 }
 
@@ -362,8 +381,14 @@ fn named(tree: &Value) -> Result<ObjectTarget, CallError> {
     Ok(ObjectTarget { gvk, key })
 }
 
-fn json(text: &str, what: &str) -> Result<Value, CallError> {
-    serde_json::from_str(text).map_err(|e| invalid(format!("{what} is not JSON: {e}")))
+fn json(text: &str, what: &str, budget: &mut Budget) -> Result<Value, CallError> {
+    budget.read(text).map_err(|error| match error {
+        budget::Error::Json(error) => invalid(format!("{what} is not JSON: {error}")),
+        budget::Error::Exceeded(error) => CallError::new(
+            CallReason::Exhausted,
+            format!("{what} is too large: {error}"),
+        ),
+    })
 }
 
 fn invalid(message: impl Into<String>) -> CallError {
@@ -397,9 +422,9 @@ impl Body {
             | Self::MergePatch(tree) => tree
                 .pointer("/metadata/resourceVersion")
                 .is_some_and(Value::is_string),
-            Self::JsonPatch(patch) => patch.iter().any(|step| {
-                matches!(step, PatchOperation::Test(test) if test.path.as_str() == "/metadata/resourceVersion")
-            }),
+            Self::JsonPatch(patch, _) => patch.0.iter().any(
+                |step| matches!(step, Operation::Test { path, .. } if *path == version_path()),
+            ),
         }
     }
 }
@@ -475,13 +500,17 @@ fn cached(desk: &Desk<'_>, primary: &Object, target: &ObjectTarget) -> Option<Ob
 /// The object to compare with: given, or cached.
 type Actual = (Option<Object>, Value);
 
-fn actual(request: &Request, source: Option<&Arc<Source>>) -> Result<Option<Actual>, CallError> {
+fn actual(
+    request: &Request,
+    source: Option<&Arc<Source>>,
+    budget: &mut Budget,
+) -> Result<Option<Actual>, CallError> {
     let cached = source.and_then(|source| source.get(&request.target.key));
     let tree = match (&request.options.actual, &cached) {
-        (Some(text), _) => json(text, "actual")?,
+        (Some(text), _) => json(text, "actual", budget)?,
         (None, Some(object)) => object
-            .tree()
-            .map_err(|e| CallError::new(CallReason::Other, e.to_string()))?,
+            .tree(budget)
+            .map_err(|e| CallError::new(CallReason::Exhausted, e.to_string()))?,
         (None, None) => return Ok(None),
     };
     Ok(Some((cached, tree)))
@@ -496,32 +525,38 @@ fn matches(
     cached: Option<&Object>,
     actual: &Value,
 ) -> bool {
-    let desired = match &request.verb {
+    let led_to = match &request.verb {
         Body::Create(_) => return false,
-        Body::Apply(tree) | Body::Update(tree) | Body::Edit(tree) => tree.clone(),
-        Body::JsonPatch(patch) => {
-            let mut tree = actual.clone();
-            if json_patch::patch(&mut tree, patch).is_err() {
-                return false;
-            }
-            tree
-        }
+        Body::Apply(tree) | Body::Update(tree) | Body::Edit(tree) => Cow::Borrowed(tree),
+        // What can't be carried out here within bounds is left to the API server, which has its own.
+        Body::JsonPatch(patch, _) => match patch.apply(actual.clone(), &mut desk.budget.lock()) {
+            Ok(tree) => Cow::Owned(tree),
+            Err(_) => return false,
+        },
         Body::MergePatch(patch) => {
             let mut tree = actual.clone();
-            json_patch::merge(&mut tree, patch);
-            tree
+            if patch::merge(&mut tree, patch, &mut desk.budget.lock()).is_err() {
+                return false;
+            }
+            Cow::Owned(tree)
         }
     };
+    let desired = &*led_to;
     let verdict = match by {
         Comparison::Applied => {
             let subresource = request.target.subresource.as_deref();
-            return cached.is_some_and(|object| {
-                is_applied_in(object, actual, &desired, desk.manager, subresource)
-            });
+            return cached
+                .is_some_and(|object| is_applied_in(desk, object, actual, desired, subresource));
         }
-        Comparison::StatusOnly => diff::compare_status(actual, &desired, &[] as &[&str]),
-        Comparison::Generic => diff::compare(actual, &desired, &GenericMatching::default()),
-        Comparison::Equality | Comparison::ByVerb => return *actual == desired,
+        Comparison::StatusOnly => {
+            let ignore: &[&str] = &[];
+            diff::compare_status(actual, desired, ignore, &mut desk.budget.lock())
+        }
+        Comparison::Generic => {
+            let flags = GenericMatching::default();
+            diff::compare(actual, desired, &flags, &mut desk.budget.lock())
+        }
+        Comparison::Equality | Comparison::ByVerb => return actual == desired,
     };
     verdict == MatchResult::Matches
 }
@@ -550,8 +585,8 @@ fn compose(
             body: tree.to_string(),
             manager,
         },
-        Body::JsonPatch(patch) => Verb::JsonPatch {
-            body: text(patch)?,
+        Body::JsonPatch(_, text) => Verb::JsonPatch {
+            body: text.clone(),
             manager,
         },
         Body::Edit(tree) => {
@@ -562,7 +597,8 @@ fn compose(
                 )
             };
             let actual = actual.ok_or_else(missing)?;
-            let mut patch = json_patch::diff(actual, tree);
+            let mut patch = patch::diff(actual, tree, &mut desk.budget.lock())
+                .map_err(|e| CallError::new(CallReason::Exhausted, format!("the edit: {e}")))?;
             if patch.0.is_empty() {
                 return Ok(None);
             }
@@ -570,7 +606,7 @@ fn compose(
                 pin(&mut patch, tree);
             }
             Verb::JsonPatch {
-                body: text(&patch)?,
+                body: patch.text(),
                 manager,
             }
         }
@@ -582,20 +618,16 @@ fn compose(
 }
 
 /// Lets a patch fail unless the object is in the version that the document names.
-fn pin(patch: &mut json_patch::Patch, document: &Value) {
-    let pointer = jsonptr::PointerBuf::from_tokens(["metadata", "resourceVersion"]);
-    patch.0.retain(|step| *step.path() != *pointer);
+fn pin(patch: &mut Patch, document: &Value) {
+    let path = version_path();
+    patch.0.retain(|step| step.path() != &path);
     let value = document
         .pointer("/metadata/resourceVersion")
         .cloned()
         .unwrap_or_default();
-    let test = json_patch::TestOperation {
-        path: pointer,
-        value,
-    };
-    patch.0.insert(0, PatchOperation::Test(test));
+    patch.0.insert(0, Operation::Test { path, value });
 }
 
-fn text(patch: &json_patch::Patch) -> Result<String, CallError> {
-    serde_json::to_string(patch).map_err(|e| invalid(e.to_string()))
+fn version_path() -> patch::Path {
+    patch::Path::of(["metadata", "resourceVersion"])
 }

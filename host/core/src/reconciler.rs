@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::budget::Budget;
 use crate::cluster::{self, Cluster, Reason};
 use crate::guest::{
     Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin, Guest,
@@ -21,6 +23,7 @@ use crate::workflow::Mode;
 pub mod context;
 pub mod decision;
 pub mod finalizer;
+mod mask;
 pub mod memory;
 pub mod outcome;
 pub mod visit;
@@ -135,14 +138,19 @@ async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateCont
         .reconcile(run.primary.json())
         .await
         .map_err(Failed::of_guest)?;
-    let planned = outcome::writes(&control.update, &run.primary, &controller.manner())
-        .map_err(Failed::of_guest)?;
+    let planned = outcome::writes(
+        &control.update,
+        &run.primary,
+        &controller.manner(),
+        &mut run.budget.lock(),
+    )
+    .map_err(Failed::of_guest)?;
     let mut written = None;
     for mut write in planned {
         if let Some(version) = written {
             write.now_upon(version);
         }
-        let done = controller.write_primary(write).await;
+        let done = controller.write_primary(write, &run.budget).await;
         written = done.map_err(|error| Failed::of_write(&error))?;
     }
     Ok(control)
@@ -193,7 +201,12 @@ async fn handle(
 async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
     let controller = &run.controller;
     let update = crate::guest::PrimaryUpdate::Status(status);
-    let planned = match outcome::writes(&update, &run.primary, &controller.manner()) {
+    let planned = match outcome::writes(
+        &update,
+        &run.primary,
+        &controller.manner(),
+        &mut run.budget.lock(),
+    ) {
         Ok(planned) => planned,
         Err(failure) => {
             tracing::error!(error = %failure.message, "the error handler's status can't be written");
@@ -201,7 +214,7 @@ async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
         }
     };
     for write in planned {
-        match controller.write_primary(write).await {
+        match controller.write_primary(write, &run.budget).await {
             Ok(_) => {}
             Err(error) if error.is_conflict() && !retry.last => {
                 tracing::debug!(%error, "error status not written");
@@ -305,13 +318,14 @@ impl Controller {
     }
 
     /// Returns what writes need to know.
-    pub(crate) fn desk(&self) -> Desk<'_> {
+    pub(crate) fn desk<'a>(&'a self, budget: &'a Mutex<Budget>) -> Desk<'a> {
         Desk {
             cluster: &*self.cluster,
             primaries: &self.primaries,
             secondaries: &self.secondaries,
             manager: &self.spec.field_manager,
             queue: &self.queue,
+            budget,
         }
     }
 
@@ -320,6 +334,7 @@ impl Controller {
     async fn write_primary(
         &self,
         planned: outcome::Planned,
+        budget: &Mutex<Budget>,
     ) -> Result<Option<Version>, cluster::Error> {
         let outcome::Planned { write, applied } = planned;
         let key = write.target.key.clone();
@@ -340,6 +355,7 @@ impl Controller {
                 applied,
                 &self.spec.field_manager,
                 write.target.subresource.as_deref(),
+                &mut budget.lock(),
             ) {
                 self.memory.keep_verdict(&key, &slot, known);
                 return Ok(None);

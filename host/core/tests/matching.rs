@@ -12,6 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
+use capstan_core::budget::Budget;
 use capstan_core::dependent::compare_applied;
 use capstan_core::dependent::managed_fields::Part;
 use capstan_core::guest::MatchResult;
@@ -58,7 +59,14 @@ impl Case {
     }
 
     fn verdict(&self, desired: &Value) -> MatchResult {
-        compare_applied(&self.object(), desired, &self.manager, self.part()).unwrap()
+        compare_applied(
+            &self.object(),
+            desired,
+            &self.manager,
+            self.part(),
+            &mut Budget::of_run(),
+        )
+        .unwrap()
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "a test may fail loudly"
 )]
 
+use capstan_core::budget::Budget;
 use capstan_core::dependent::diff;
 use capstan_core::dependent::managed_fields::{Comparison, Part, compare};
 use capstan_core::guest::MatchResult;
@@ -147,13 +148,16 @@ impl Applied {
         let Self {
             desired, actual, ..
         } = self;
-        compare(&Comparison {
-            fields: Some(&fields),
-            actual,
-            desired,
-            part: Part::Object,
-            ignore,
-        })
+        compare(
+            &Comparison {
+                fields: Some(&fields),
+                actual,
+                desired,
+                part: Part::Object,
+                ignore,
+            },
+            &mut Budget::of_run(),
+        )
         .unwrap()
     }
 }
@@ -204,7 +208,7 @@ proptest! {
     #[test]
     fn what_is_pruned_to_ours_contains_what_is_wanted(applied in applied()) {
         // A match by managed fields is one by differences too, where lists are embedded in order.
-        let verdict = diff::compare(&applied.actual, &applied.desired, &GenericMatching::default());
+        let verdict = diff::compare(&applied.actual, &applied.desired, &GenericMatching::default(), &mut Budget::of_run());
         prop_assert_eq!(verdict, MatchResult::Matches);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use capstan_core::budget::Budget;
 use capstan_core::cluster::{Cluster, Error, Target, Verb, Write};
 use capstan_core::guest::Event;
 use capstan_core::object::{Gvk, Object, ObjectRef};
@@ -102,7 +103,7 @@ impl Writer {
             Some(old) => {
                 // ER-5: upon the version that was read.
                 let count = old
-                    .tree()
+                    .tree(&mut Budget::of_run())
                     .ok()
                     .and_then(|tree| tree.get("count")?.as_u64())
                     .unwrap_or(1);

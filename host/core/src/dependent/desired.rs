@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Error;
 use super::sanitize::Storage;
+use crate::budget::Budget;
 use crate::manifest::Dependent;
 use crate::object::{Gvk, Object, ObjectRef, Scope};
 
@@ -46,8 +47,8 @@ impl Desired {
     /// # Errors
     /// [`Error`] for an answer that is no object, contradicts the manifest, lacks a name, or can't be tied to its
     /// primary. No text holds anything out of the object but its kind, name and namespace.
-    pub fn parse(answer: &str, origin: &Origin<'_>) -> Result<Self, Error> {
-        let tree = serde_json::from_str(answer).map_err(|source| Error::NotJson {
+    pub fn parse(answer: &str, origin: &Origin<'_>, budget: &mut Budget) -> Result<Self, Error> {
+        let tree = budget.read(answer).map_err(|source| Error::NotJson {
             dependent: origin.name.to_owned(),
             source,
         })?;
@@ -356,8 +357,8 @@ mod tests {
             primary,
             primary_gvk,
         };
-        let desired =
-            Desired::parse(&answer.to_string(), &origin).map_err(|error| error.to_string())?;
+        let desired = Desired::parse(&answer.to_string(), &origin, &mut Budget::of_run())
+            .map_err(|error| error.to_string())?;
         assert_eq!(
             json!(&*desired.key().name),
             desired.tree()["metadata"]["name"]
@@ -528,7 +529,7 @@ mod tests {
             primary,
             primary_gvk,
         };
-        let error = Desired::parse("{\"data\": hunter2", &origin)
+        let error = Desired::parse("{\"data\": hunter2", &origin, &mut Budget::of_run())
             .unwrap_err()
             .to_string();
         assert_eq!(

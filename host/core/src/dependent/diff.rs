@@ -3,8 +3,9 @@
 
 use serde_json::{Map, Value};
 
-use super::difference::{Differences, Secrecy, Step};
+use super::difference::{Differences, Secrecy, Step, Stop, Walked};
 use super::sanitize::{self, Kind};
+use crate::budget::{Budget, OPERATION};
 use crate::guest::MatchResult;
 use crate::manifest::GenericMatching;
 
@@ -20,13 +21,20 @@ enum Manner {
 /// Returns whether `actual` has all that `desired` says (`GM-1`), as strictly as `flags` demand (`GM-2`).
 ///
 /// ```
+/// # use capstan_core::budget::Budget;
 /// # use capstan_core::dependent::diff::compare;
 /// # use capstan_core::guest::MatchResult;
 /// # use serde_json::json;
 /// let (actual, desired) = (json!({"data": {"a": "1", "b": "2"}}), json!({"data": {"a": "1"}}));
-/// assert_eq!(compare(&actual, &desired, &Default::default()), MatchResult::Matches);
+/// let mut budget = Budget::of_run();
+/// assert_eq!(compare(&actual, &desired, &Default::default(), &mut budget), MatchResult::Matches);
 /// ```
-pub fn compare(actual: &Value, desired: &Value, flags: &GenericMatching) -> MatchResult {
+pub fn compare(
+    actual: &Value,
+    desired: &Value,
+    flags: &GenericMatching,
+    budget: &mut Budget,
+) -> MatchResult {
     let GenericMatching {
         ignore,
         strict_metadata,
@@ -42,75 +50,103 @@ pub fn compare(actual: &Value, desired: &Value, flags: &GenericMatching) -> Matc
     } else {
         Manner::Tolerant
     };
-    let mut walk = Walk::new(actual, desired, ignore);
-    for name in top_level(actual, desired) {
-        let (found, wanted) = (actual.get(name), desired.get(name));
-        walk.below(Step::Key(name), |walk| match name {
-            "apiVersion" | "kind" | "status" => {}
-            "metadata" => {
-                for name in ["labels", "annotations"] {
+    Walk::run(actual, desired, ignore, budget, |walk| {
+        for name in top_level(actual, desired) {
+            let (found, wanted) = (actual.get(name), desired.get(name));
+            walk.below(Step::Key(name), |walk| match name {
+                "apiVersion" | "kind" | "status" => Ok(()),
+                "metadata" => ["labels", "annotations"].into_iter().try_for_each(|name| {
                     let (found, wanted) = (field(found, name), field(wanted, name));
-                    walk.below(Step::Key(name), |walk| walk.compare(found, wanted, tags));
-                }
-            }
-            _ => walk.compare(found, wanted, manner),
-        });
-    }
-    walk.differences.verdict()
+                    walk.below(Step::Key(name), |walk| walk.compare(found, wanted, tags))
+                }),
+                _ => walk.compare(found, wanted, manner),
+            })?;
+        }
+        Ok(())
+    })
 }
 
 /// Returns whether the status of `actual` has all that the status of `desired` says (`GM-4`). Differences under the
 /// JSON pointers `ignore` do not count.
-pub fn compare_status<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P]) -> MatchResult {
-    let mut walk = Walk::new(actual, desired, ignore);
+pub fn compare_status<P: AsRef<str>>(
+    actual: &Value,
+    desired: &Value,
+    ignore: &[P],
+    budget: &mut Budget,
+) -> MatchResult {
     let (found, wanted) = (actual.get("status"), desired.get("status"));
-    walk.below(Step::Key("status"), |walk| {
-        walk.compare(found, wanted, Manner::Tolerant);
-    });
-    walk.differences.verdict()
+    Walk::run(actual, desired, ignore, budget, |walk| {
+        walk.below(Step::Key("status"), |walk| {
+            walk.compare(found, wanted, Manner::Tolerant)
+        })
+    })
 }
 
 /// Returns whether both objects are equal but for what is under the JSON pointers `ignore`.
-pub fn compare_all<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P]) -> MatchResult {
-    let mut walk = Walk::new(actual, desired, ignore);
-    walk.compare(Some(actual), Some(desired), Manner::Exact);
-    walk.differences.verdict()
+pub fn compare_all<P: AsRef<str>>(
+    actual: &Value,
+    desired: &Value,
+    ignore: &[P],
+    budget: &mut Budget,
+) -> MatchResult {
+    Walk::run(actual, desired, ignore, budget, |walk| {
+        walk.compare(Some(actual), Some(desired), Manner::Exact)
+    })
 }
 
 /// A walk through both trees at once.
-struct Walk<'a> {
+struct Walk<'a, 'b> {
     kind: Kind<'a>,
-    differences: Differences<'a>,
+    differences: Differences<'a, 'b>,
 }
 
-impl<'a> Walk<'a> {
-    fn new<P: AsRef<str>>(actual: &'a Value, desired: &'a Value, ignore: &[P]) -> Self {
+impl<'a> Walk<'a, '_> {
+    /// Walks, within the part of the budget that one comparison may take.
+    fn run<P: AsRef<str>>(
+        actual: &'a Value,
+        desired: &'a Value,
+        ignore: &[P],
+        budget: &mut Budget,
+        walk: impl FnOnce(&mut Walk<'a, '_>) -> Walked,
+    ) -> MatchResult {
         let kind = Kind::of([desired, actual]);
         let secrecy = if kind.is_secret() {
             Secrecy::Secret
         } else {
             Secrecy::Open
         };
-        Self {
-            kind,
-            differences: Differences::new(secrecy, ignore),
-        }
+        budget.within(OPERATION, |budget| {
+            let mut begun = Walk {
+                kind,
+                differences: Differences::new(secrecy, ignore, budget),
+            };
+            let walked = walk(&mut begun);
+            begun.differences.verdict(walked)
+        })
     }
 
     /// Compares two values. Null is as good as missing, but to want null is to want nothing there.
-    fn compare(&mut self, found: Option<&'a Value>, wanted: Option<&'a Value>, manner: Manner) {
+    fn compare(
+        &mut self,
+        found: Option<&'a Value>,
+        wanted: Option<&'a Value>,
+        manner: Manner,
+    ) -> Walked {
         match (found.filter(|found| !found.is_null()), wanted) {
-            (None, None | Some(Value::Null)) => {}
-            (Some(_), None) if manner == Manner::Tolerant => {}
+            (None, None | Some(Value::Null)) => Ok(()),
+            (Some(_), None) if manner == Manner::Tolerant => Ok(()),
             (Some(Value::Object(found)), Some(Value::Object(wanted))) => {
-                self.maps(found, wanted, manner);
+                self.maps(found, wanted, manner)
             }
             (Some(Value::Array(found)), Some(Value::Array(wanted))) => {
-                self.lists(found, wanted, manner);
+                self.lists(found, wanted, manner)
             }
-            (Some(found), Some(wanted)) if sanitize::same_scalar(found, wanted) => {}
+            (Some(found), Some(wanted)) if sanitize::same_scalar(found, wanted) => Ok(()),
             (Some(found), Some(wanted))
-                if sanitize::respelled(self.kind, self.differences.path(), found, wanted) => {}
+                if sanitize::respelled(self.kind, self.differences.path(), found, wanted) =>
+            {
+                Ok(())
+            }
             (found, wanted) => self.differences.values(found, wanted),
         }
     }
@@ -120,28 +156,35 @@ impl<'a> Walk<'a> {
         found: &'a Map<String, Value>,
         wanted: &'a Map<String, Value>,
         manner: Manner,
-    ) {
+    ) -> Walked {
         for (name, wanted) in wanted {
             self.below(Step::Key(name), |walk| {
-                walk.compare(found.get(name), Some(wanted), manner);
-            });
+                walk.compare(found.get(name), Some(wanted), manner)
+            })?;
         }
         if manner == Manner::Exact {
             for (name, found) in found {
                 if !wanted.contains_key(name) {
                     self.below(Step::Key(name), |walk| {
-                        walk.compare(Some(found), None, manner);
-                    });
+                        walk.compare(Some(found), None, manner)
+                    })?;
                 }
             }
         }
+        Ok(())
     }
 
     /// Compares two lists. Tolerance means that what is wanted is found in the same order, with anything between
     /// (quirk 11: however the difference could be expressed as a patch).
-    fn lists(&mut self, found: &'a [Value], wanted: &'a [Value], manner: Manner) {
-        if manner == Manner::Tolerant && self.embeds(found, wanted) {
-            return;
+    fn lists(&mut self, found: &'a [Value], wanted: &'a [Value], manner: Manner) -> Walked {
+        if manner == Manner::Tolerant {
+            if self.embeds(found, wanted)? {
+                return Ok(());
+            }
+            if self.differences.is_trial() {
+                // What differs where is asked by nobody; to look for it at each level would double the work at each.
+                return Err(Stop::Differs);
+            }
         }
         let length = match manner {
             Manner::Tolerant => wanted.len(),
@@ -149,29 +192,35 @@ impl<'a> Walk<'a> {
         };
         for index in 0..length {
             self.below(Step::Index(index), |walk| {
-                walk.compare(found.get(index), wanted.get(index), manner);
-            });
+                walk.compare(found.get(index), wanted.get(index), manner)
+            })?;
         }
+        Ok(())
     }
 
     /// Whether each wanted element is found, in this order. Taking the first that fits never spoils a later one.
-    fn embeds(&mut self, found: &'a [Value], wanted: &'a [Value]) -> bool {
+    fn embeds(&mut self, found: &'a [Value], wanted: &'a [Value]) -> Result<bool, Stop> {
         let mut rest = found.iter().enumerate();
-        wanted.iter().all(|wanted| {
-            rest.any(|(index, found)| {
-                let trial = self.differences.begin_trial();
-                self.below(Step::Index(index), |walk| {
-                    walk.compare(Some(found), Some(wanted), Manner::Tolerant);
+        'wanted: for wanted in wanted {
+            for (index, found) in rest.by_ref() {
+                self.differences.begin_trial();
+                let walked = self.below(Step::Index(index), |walk| {
+                    walk.compare(Some(found), Some(wanted), Manner::Tolerant)
                 });
-                self.differences.end_trial(trial)
-            })
-        })
+                if self.differences.end_trial(walked)? {
+                    continue 'wanted;
+                }
+            }
+            return Ok(false);
+        }
+        Ok(true)
     }
 
-    fn below(&mut self, step: Step<'a>, compare: impl FnOnce(&mut Self)) {
-        self.differences.enter(step);
-        compare(self);
+    fn below(&mut self, step: Step<'a>, compare: impl FnOnce(&mut Self) -> Walked) -> Walked {
+        self.differences.enter(step)?;
+        let walked = compare(self);
         self.differences.leave();
+        walked
     }
 }
 
@@ -195,6 +244,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::budget::RUN;
+
+    fn compare(actual: &Value, desired: &Value, flags: &GenericMatching) -> MatchResult {
+        super::compare(actual, desired, flags, &mut Budget::of_run())
+    }
+
+    fn compare_status<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P]) -> MatchResult {
+        super::compare_status(actual, desired, ignore, &mut Budget::of_run())
+    }
+
+    fn compare_all<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P]) -> MatchResult {
+        super::compare_all(actual, desired, ignore, &mut Budget::of_run())
+    }
 
     fn text(verdict: MatchResult) -> Option<String> {
         match verdict {
@@ -375,5 +437,65 @@ mod tests {
             );
             assert_eq!(verdict == MatchResult::Matches, matches, "{version}");
         }
+    }
+
+    /// Returns a value inside of so many lists.
+    fn nested(levels: usize, value: Value) -> Value {
+        (0..levels).fold(value, |inner, _| json!([inner]))
+    }
+
+    #[test]
+    fn what_a_comparison_costs_grows_with_the_documents_and_no_faster() {
+        let wide = |value: Value| Value::Array(vec![value; 10_000]);
+        let nulls: Map<_, _> = (0..3_000)
+            .map(|n| (n.to_string(), Value::Null))
+            .chain([("z".to_owned(), json!(1))])
+            .collect();
+        for (about, actual, desired, steps) in [
+            ("deep", nested(120, json!(1)), nested(120, json!(2)), 20_000),
+            (
+                "deep, the same",
+                nested(120, json!(1)),
+                nested(120, json!(1)),
+                1_000,
+            ),
+            ("wide", wide(json!([1])), wide(json!([2])), 100_000),
+            (
+                "wide, all but the last",
+                wide(json!([1])),
+                json!([[1], [2]]),
+                100_000,
+            ),
+            // Each element is tried with all that is wanted: nothing but the budget ends it.
+            (
+                "square",
+                wide(json!({})),
+                json!([Value::Object(nulls)]),
+                OPERATION,
+            ),
+        ] {
+            let object = |list| json!({ "spec": list });
+            let mut budget = Budget::of_run();
+            let flags = GenericMatching::default();
+            super::compare(&object(actual), &object(desired), &flags, &mut budget);
+            let spent = RUN - budget.left();
+            assert!(spent <= steps, "{about}: {spent} steps");
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_to_compare_differs() {
+        let (actual, desired) = (json!({"spec": vec![1; 100]}), json!({"spec": vec![1; 100]}));
+        let flags = GenericMatching::default();
+        assert_eq!(
+            text(super::compare(
+                &actual,
+                &desired,
+                &flags,
+                &mut Budget::of(50)
+            ))
+            .as_deref(),
+            Some("too large to compare: it takes more than 50 steps")
+        );
     }
 }

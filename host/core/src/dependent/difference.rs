@@ -1,13 +1,20 @@
 //! Collects what differs between two trees and says it in a few words, never with the contents of a Secret (SSA-7).
 
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
 use serde_json::Value;
 
+use crate::budget::{self, Budget, Exceeded};
 use crate::guest::MatchResult;
 
 /// So many differences are told; the rest is counted.
 const TOLD: usize = 3;
-/// A longer value is cut.
+/// A longer value is cut, after so many characters.
 const VALUE: usize = 60;
+
+/// The same for a path.
+const PATH: usize = 300;
 
 /// A step down into a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,27 +26,57 @@ pub(super) enum Step<'a> {
 }
 
 /// What was found to differ so far, and where the walk stands.
-pub(super) struct Differences<'a> {
+pub(super) struct Differences<'a, 'b> {
+    /// What the walk may still cost.
+    budget: &'b mut Budget,
     /// The way from the root to where the walk stands.
     path: Vec<Step<'a>>,
     /// Under these paths differences do not count.
-    ignored: Vec<Vec<String>>,
+    ignored: Ignored,
+    /// What is ignored at each place of the way, the root first.
+    places: Vec<Place>,
     /// Whether values may be told.
     secrecy: Secrecy,
     /// The first few, in words.
     told: Vec<String>,
     /// All of them.
     count: usize,
-    /// How many trials are going on; differences are only counted then.
+    /// How many trials are going on; the first difference ends one.
     trials: usize,
 }
 
-/// A comparison whose outcome is wanted, not its differences.
+/// Why a walk ends before it has seen everything.
 #[derive(Clone, Copy, Debug)]
-#[must_use]
-pub(super) struct Trial {
-    /// The count before.
-    count: usize,
+pub(super) enum Stop {
+    /// A difference was found, and nobody wants to know of more.
+    Differs,
+    /// It would cost too much.
+    Exceeded(Exceeded),
+}
+
+/// How a walk has ended.
+pub(super) type Walked = Result<(), Stop>;
+
+/// Paths under which differences do not count, as a tree of their steps.
+struct Ignored(Vec<Node>);
+
+/// A step on such a path.
+#[derive(Default)]
+struct Node {
+    below: BTreeMap<String, usize>,
+    /// Whether a path ends here.
+    ends: bool,
+}
+
+/// Where a place stands to what is ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// On the way to something ignored: at this node.
+    Above(usize),
+    /// Ignored.
+    Ignored,
+    /// Neither.
+    Beside,
 }
 
 /// Whether values may be told.
@@ -51,16 +88,69 @@ pub(super) enum Secrecy {
     Secret,
 }
 
-impl<'a> Differences<'a> {
+impl From<Exceeded> for Stop {
+    fn from(exceeded: Exceeded) -> Self {
+        Self::Exceeded(exceeded)
+    }
+}
+
+impl Ignored {
+    fn new<P: AsRef<str>>(pointers: &[P]) -> Self {
+        let mut nodes = vec![Node::default()];
+        for pointer in pointers {
+            let mut at = 0;
+            for name in segments(pointer.as_ref()) {
+                let next = nodes.len();
+                at = nodes
+                    .get_mut(at)
+                    .map_or(0, |node| *node.below.entry(name).or_insert(next));
+                if at == next {
+                    nodes.push(Node::default());
+                }
+            }
+            if let Some(node) = nodes.get_mut(at) {
+                node.ends = true;
+            }
+        }
+        Self(nodes)
+    }
+
+    fn place(&self, at: usize) -> Place {
+        match self.0.get(at) {
+            Some(node) if node.ends => Place::Ignored,
+            Some(node) if node.below.is_empty() => Place::Beside,
+            Some(_) => Place::Above(at),
+            None => Place::Beside,
+        }
+    }
+
+    fn below(&self, place: Place, step: Step<'_>) -> Place {
+        let Place::Above(at) = place else {
+            return place;
+        };
+        let next = self.0.get(at).and_then(|node| match step {
+            Step::Key(name) => node.below.get(name),
+            Step::Index(index) => node.below.get(&index.to_string()),
+        });
+        next.map_or(Place::Beside, |&next| self.place(next))
+    }
+}
+
+impl<'a, 'b> Differences<'a, 'b> {
     /// Returns an empty collection. `ignore` are JSON pointers under which differences do not count.
-    pub(super) fn new<P: AsRef<str>>(secrecy: Secrecy, ignore: &[P]) -> Self {
-        let ignored = ignore
-            .iter()
-            .map(|pointer| segments(pointer.as_ref()))
-            .collect();
+    pub(super) fn new<P: AsRef<str>>(
+        secrecy: Secrecy,
+        ignore: &[P],
+        budget: &'b mut Budget,
+    ) -> Self {
+        let ignored = Ignored::new(ignore);
+        let mut places = Vec::with_capacity(16);
+        places.push(ignored.place(0));
         Self {
+            budget,
             path: Vec::with_capacity(16),
             ignored,
+            places,
             secrecy,
             told: Vec::new(),
             count: 0,
@@ -68,14 +158,37 @@ impl<'a> Differences<'a> {
         }
     }
 
-    /// Steps down.
-    pub(super) fn enter(&mut self, step: Step<'a>) {
+    /// Steps down, which costs a step of the budget.
+    ///
+    /// # Errors
+    /// If that is spent; then the walk stands where it stood.
+    pub(super) fn enter(&mut self, step: Step<'a>) -> Walked {
+        self.pay(1)?;
+        self.places.push(self.ignored.below(self.here(), step));
         self.path.push(step);
+        Ok(())
     }
 
     /// Steps up again.
     pub(super) fn leave(&mut self) {
         self.path.pop();
+        self.places.pop();
+    }
+
+    /// Pays for work that is no step down.
+    ///
+    /// # Errors
+    /// If the budget is spent.
+    pub(super) fn pay(&mut self, steps: usize) -> Walked {
+        Ok(self.budget.step(u64::try_from(steps).unwrap_or(u64::MAX))?)
+    }
+
+    /// Reads a document that is part of what is compared.
+    ///
+    /// # Errors
+    /// If it is no JSON, or too large.
+    pub(super) fn read(&mut self, text: &str) -> Result<Value, budget::Error> {
+        self.budget.read(text)
     }
 
     /// Where the walk stands.
@@ -83,19 +196,8 @@ impl<'a> Differences<'a> {
         &self.path
     }
 
-    /// Whether differences at this place do not count.
-    pub(super) fn ignored_here(&self) -> bool {
-        self.ignored.iter().any(|ignored| {
-            ignored.len() <= self.path.len()
-                && ignored
-                    .iter()
-                    .zip(&self.path)
-                    .all(|(name, step)| step.is(name))
-        })
-    }
-
-    /// Whether two values differ at this place.
-    pub(super) fn values(&mut self, found: Option<&Value>, wanted: Option<&Value>) {
+    /// Notes that two values differ at this place.
+    pub(super) fn values(&mut self, found: Option<&Value>, wanted: Option<&Value>) -> Walked {
         self.tell(|secrecy| match (secrecy, found, wanted) {
             (Secrecy::Secret, Some(_), Some(_)) => "differs".to_owned(),
             (Secrecy::Secret, None, Some(_)) => "is missing".to_owned(),
@@ -104,30 +206,42 @@ impl<'a> Differences<'a> {
                 format!("found {}, wanted {}", word(found), short(wanted))
             }
             (Secrecy::Open, _, None) => format!("found {}, no longer wanted", word(found)),
-        });
+        })
     }
 
     /// Notes a difference that is not one of values.
-    pub(super) fn note(&mut self, text: &str) {
-        self.tell(|_| text.to_owned());
+    pub(super) fn note(&mut self, text: &str) -> Walked {
+        self.tell(|_| text.to_owned())
     }
 
-    /// Begins a comparison whose differences are not to be kept.
-    pub(super) fn begin_trial(&mut self) -> Trial {
+    /// Begins a comparison whose differences are not to be kept: the first one ends it.
+    pub(super) fn begin_trial(&mut self) {
         self.trials += 1;
-        Trial { count: self.count }
+    }
+
+    /// Whether a trial is going on.
+    pub(super) fn is_trial(&self) -> bool {
+        self.trials > 0
     }
 
     /// Ends a trial, and returns whether nothing differed.
-    pub(super) fn end_trial(&mut self, trial: Trial) -> bool {
-        let differed = self.count > trial.count;
-        self.count = trial.count;
+    ///
+    /// # Errors
+    /// If the budget is spent.
+    pub(super) fn end_trial(&mut self, walked: Walked) -> Result<bool, Stop> {
         self.trials -= 1;
-        !differed
+        match walked {
+            Ok(()) => Ok(true),
+            Err(Stop::Differs) => Ok(false),
+            Err(exceeded @ Stop::Exceeded(_)) => Err(exceeded),
+        }
     }
 
-    /// Returns the verdict: that nothing differs, or what does.
-    pub(super) fn verdict(self) -> MatchResult {
+    /// Returns the verdict on a walk: that nothing differs, or what does. What is too large to be compared differs.
+    pub(super) fn verdict(self, walked: Walked) -> MatchResult {
+        if let Err(Stop::Exceeded(exceeded)) = walked {
+            return MatchResult::Differs(format!("too large to compare: {exceeded}"));
+        }
         if self.count == 0 {
             return MatchResult::Matches;
         }
@@ -138,62 +252,99 @@ impl<'a> Differences<'a> {
         })
     }
 
-    fn tell(&mut self, text: impl FnOnce(Secrecy) -> String) {
-        if self.ignored_here() {
-            return;
+    fn here(&self) -> Place {
+        self.places.last().copied().unwrap_or(Place::Beside)
+    }
+
+    fn tell(&mut self, text: impl FnOnce(Secrecy) -> String) -> Walked {
+        if self.here() == Place::Ignored {
+            return Ok(());
+        }
+        if self.trials > 0 {
+            return Err(Stop::Differs);
         }
         self.count += 1;
-        if self.trials == 0 && self.told.len() < TOLD {
+        if self.told.len() < TOLD {
             let told = format!("{}: {}", self.pointer(), text(self.secrecy));
             self.told.push(told);
         }
+        Ok(())
     }
 
     fn pointer(&self) -> String {
         if self.path.is_empty() {
             return "the object".to_owned();
         }
-        let mut text = String::new();
+        let mut text = Short::new(PATH);
         for step in &self.path {
-            text.push('/');
-            match step {
-                Step::Key(name) => text.push_str(&name.replace('~', "~0").replace('/', "~1")),
-                Step::Index(index) => text.push_str(&index.to_string()),
-            }
+            // What does not fit is cut.
+            let _cut = match step {
+                Step::Key(name) => write!(text, "/{}", name.replace('~', "~0").replace('/', "~1")),
+                Step::Index(index) => write!(text, "/{index}"),
+            };
         }
-        text
-    }
-}
-
-impl Step<'_> {
-    fn is(self, segment: &str) -> bool {
-        match self {
-            Self::Key(name) => name == segment,
-            Self::Index(index) => segment.parse() == Ok(index),
-        }
+        text.finish()
     }
 }
 
 /// Returns the names in a JSON pointer; the empty one has none.
-fn segments(pointer: &str) -> Vec<String> {
+fn segments(pointer: &str) -> impl Iterator<Item = String> {
     let names = pointer.strip_prefix('/').map(|rest| rest.split('/'));
     names
         .into_iter()
         .flatten()
         .map(|name| name.replace("~1", "/").replace("~0", "~"))
-        .collect()
 }
 
 fn word(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".to_owned(), short)
 }
 
-/// Returns the JSON text of a value, cut if it is long.
+/// Returns the JSON text of a value, cut if it is long; no more than that is made of it.
 fn short(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(VALUE) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
+    let mut text = Short::new(VALUE);
+    // An error says that it is cut.
+    let _cut = write!(text, "{value}");
+    text.finish()
+}
+
+/// A text of so many characters at most.
+struct Short {
+    text: String,
+    left: usize,
+    cut: bool,
+}
+
+impl Short {
+    fn new(most: usize) -> Self {
+        Self {
+            text: String::new(),
+            left: most,
+            cut: false,
+        }
+    }
+
+    fn finish(mut self) -> String {
+        if self.cut {
+            self.text.push('…');
+        }
+        self.text
+    }
+}
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.cut {
+            return Err(fmt::Error);
+        }
+        let Some((end, _)) = text.char_indices().nth(self.left) else {
+            self.left -= text.chars().count();
+            self.text.push_str(text);
+            return Ok(());
+        };
+        self.text.push_str(text.get(..end).unwrap_or_default());
+        self.cut = true;
+        Err(fmt::Error)
     }
 }
 
@@ -203,60 +354,83 @@ mod tests {
 
     use super::*;
 
+    /// Returns the verdict after `act`.
+    fn verdict(
+        secrecy: Secrecy,
+        act: impl for<'a> FnOnce(&mut Differences<'a, '_>) -> Walked,
+    ) -> MatchResult {
+        let mut budget = Budget::of(1000);
+        let mut differences = Differences::new::<&str>(secrecy, &[], &mut budget);
+        let walked = act(&mut differences);
+        differences.verdict(walked)
+    }
+
     #[test]
     fn three_differences_are_told_and_the_rest_is_counted() {
-        let mut differences = Differences::new::<&str>(Secrecy::Open, &[]);
-        for index in 0..5 {
-            differences.enter(Step::Key("a/b"));
-            differences.enter(Step::Index(index));
-            differences.values(Some(&json!(1)), None);
-            differences.leave();
-            differences.leave();
-        }
+        let verdict = verdict(Secrecy::Open, |differences| {
+            for index in 0..5 {
+                differences.enter(Step::Key("a/b"))?;
+                differences.enter(Step::Index(index))?;
+                differences.values(Some(&json!(1)), None)?;
+                differences.leave();
+                differences.leave();
+            }
+            Ok(())
+        });
         let text = "/a~1b/0: found 1, no longer wanted; /a~1b/1: found 1, no longer wanted; \
                     /a~1b/2: found 1, no longer wanted; and 2 more";
-        assert_eq!(differences.verdict(), MatchResult::Differs(text.to_owned()));
+        assert_eq!(verdict, MatchResult::Differs(text.to_owned()));
     }
 
     #[test]
     fn values_of_a_secret_are_never_told() {
         // SSA-7
-        let mut differences = Differences::new::<&str>(Secrecy::Secret, &[]);
-        differences.enter(Step::Key("password"));
-        let (old, new) = (json!("hunter2"), json!("hunter3"));
-        differences.values(Some(&old), Some(&new));
-        differences.values(None, Some(&new));
-        differences.values(Some(&old), None);
+        let verdict = verdict(Secrecy::Secret, |differences| {
+            differences.enter(Step::Key("password"))?;
+            let (old, new) = (json!("hunter2"), json!("hunter3"));
+            differences.values(Some(&old), Some(&new))?;
+            differences.values(None, Some(&new))?;
+            differences.values(Some(&old), None)
+        });
         let text = "/password: differs; /password: is missing; /password: is no longer wanted";
-        assert_eq!(differences.verdict(), MatchResult::Differs(text.to_owned()));
+        assert_eq!(verdict, MatchResult::Differs(text.to_owned()));
     }
 
     #[test]
     fn a_long_value_is_cut_between_characters() {
-        let mut differences = Differences::new::<&str>(Secrecy::Open, &[]);
-        differences.values(Some(&json!("ü".repeat(100))), Some(&json!(1)));
+        let verdict = verdict(Secrecy::Open, |differences| {
+            differences.values(Some(&json!("ü".repeat(100))), Some(&json!(1)))
+        });
         let text = format!("the object: found \"{}…, wanted 1", "ü".repeat(59));
-        assert_eq!(differences.verdict(), MatchResult::Differs(text));
+        assert_eq!(verdict, MatchResult::Differs(text));
+    }
+
+    #[test]
+    fn what_costs_too_much_to_compare_differs() {
+        let verdict = verdict(Secrecy::Open, |differences| differences.pay(1001));
+        let text = "too large to compare: it takes more than 1000 steps";
+        assert_eq!(verdict, MatchResult::Differs(text.to_owned()));
     }
 
     #[test]
     #[rustfmt::skip]
     fn what_is_ignored_covers_all_below_it_and_nothing_beside() {
-        let mut differences = Differences::new(Secrecy::Open, &["/spec/a~1b/0"]);
-        for (steps, counts) in [
-            (vec![Step::Key("spec"), Step::Key("a/b"), Step::Index(0)], false),
-            (vec![Step::Key("spec"), Step::Key("a/b"), Step::Index(0), Step::Key("x")], false),
-            (vec![Step::Key("spec"), Step::Key("a/b"), Step::Index(1)], true),
-            (vec![Step::Key("spec"), Step::Key("a/bc")], true),
-            (vec![Step::Key("spec")], true),
+        for (steps, ignored) in [
+            (vec![Step::Key("spec"), Step::Key("a/b"), Step::Index(0)], true),
+            (vec![Step::Key("spec"), Step::Key("a/b"), Step::Index(0), Step::Key("x")], true),
+            (vec![Step::Key("spec"), Step::Key("a/b"), Step::Index(1)], false),
+            (vec![Step::Key("spec"), Step::Key("a/bc")], false),
+            (vec![Step::Key("spec"), Step::Key("n"), Step::Key("m")], true),
+            (vec![Step::Key("spec")], false),
         ] {
-            differences.path = steps;
-            assert_eq!(
-                !differences.ignored_here(),
-                counts,
-                "{:?}",
-                differences.path
-            );
+            let mut budget = Budget::of(1000);
+            let ignore = ["/spec/a~1b/0", "/spec/n", "/spec/n/m/deeper"];
+            let mut differences = Differences::new(Secrecy::Open, &ignore, &mut budget);
+            for step in &steps {
+                differences.enter(*step).unwrap();
+            }
+            differences.note("differs").unwrap();
+            assert_eq!(differences.count == 0, ignored, "{steps:?}");
         }
     }
 }

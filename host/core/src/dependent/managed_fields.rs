@@ -6,14 +6,16 @@
 //! nothing.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Write as _};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::difference::{Differences, Secrecy, Step};
+use super::difference::{Differences, Secrecy, Step, Stop, Walked};
 use super::sanitize::{self, Difference, Extent, Kind, Storage};
+use crate::budget::{Budget, OPERATION};
 use crate::guest::MatchResult;
 
 /// What is compared.
@@ -46,17 +48,20 @@ pub enum Part {
 /// If `fields` is no `fieldsV1` document.
 ///
 /// ```
+/// # use capstan_core::budget::Budget;
 /// # use capstan_core::dependent::managed_fields::{Comparison, Part, compare};
 /// # use capstan_core::guest::MatchResult;
 /// # use serde_json::json;
 /// let (actual, desired) = (json!({"data": {"ours": "a", "theirs": "b"}}), json!({"data": {"ours": "c"}}));
 /// let fields = Some(r#"{"f:data":{"f:ours":{}}}"#);
 /// let ignore: &[&str] = &[];
-/// let verdict = compare(&Comparison { fields, actual: &actual, desired: &desired, part: Part::Object, ignore });
+/// let comparison = Comparison { fields, actual: &actual, desired: &desired, part: Part::Object, ignore };
+/// let verdict = compare(&comparison, &mut Budget::of_run());
 /// assert_eq!(verdict.unwrap(), MatchResult::Differs(r#"/data/ours: found "a", wanted "c""#.to_owned()));
 /// ```
 pub fn compare<P: AsRef<str>>(
     comparison: &Comparison<'_, P>,
+    budget: &mut Budget,
 ) -> Result<MatchResult, serde_json::Error> {
     let Comparison {
         fields,
@@ -65,25 +70,30 @@ pub fn compare<P: AsRef<str>>(
         part,
         ignore,
     } = *comparison;
-    let set: Option<Set<'_>> = fields.map(serde_json::from_str).transpose()?;
+    let set = fields.map(Set::read).transpose()?;
     let kind = Kind::of([desired, actual]);
     let secrecy = if kind.is_secret() {
         Secrecy::Secret
     } else {
         Secrecy::Open
     };
-    let mut walk = Walk {
-        kind,
-        differences: Differences::new(secrecy, ignore),
-    };
-    match (part, &set) {
-        (Part::Object, None) => walk
+    Ok(budget.within(OPERATION, |budget| {
+        let mut walk = Walk {
+            kind,
+            differences: Differences::new(secrecy, ignore, budget),
+        };
+        let walked = walk
             .differences
-            .note("nothing of it has been applied by us yet"),
-        (Part::Object, Some(set)) => walk.object(set, actual, desired),
-        (Part::Status, set) => walk.status(set.as_ref(), actual, desired),
-    }
-    Ok(walk.differences.verdict())
+            .pay(fields.map_or(0, str::len))
+            .and_then(|()| match (part, &set) {
+                (Part::Object, None) => walk
+                    .differences
+                    .note("nothing of it has been applied by us yet"),
+                (Part::Object, Some(set)) => walk.object(set, actual, desired),
+                (Part::Status, set) => walk.status(set.as_ref(), actual, desired),
+            });
+        walk.differences.verdict(walked)
+    }))
 }
 
 // === the recorded fields ===
@@ -93,12 +103,12 @@ pub fn compare<P: AsRef<str>>(
 struct Set<'a> {
     /// Whether the value itself is owned, beside some of its parts: the member `.`.
     itself: bool,
-    /// The parts.
+    /// The parts, sorted by name.
     parts: Vec<(Name<'a>, Set<'a>)>,
 }
 
 /// What a part is called.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name<'a> {
     /// `f:` a field of a map.
     Field(Cow<'a, str>),
@@ -118,7 +128,12 @@ const NOTHING: &Set<'_> = &Set {
     parts: Vec::new(),
 };
 
-impl Set<'_> {
+impl<'a> Set<'a> {
+    /// Reads a `fieldsV1` document.
+    fn read(text: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
     /// Whether all of the value is owned.
     fn is_whole(&self) -> bool {
         self.parts.is_empty() && !self.itself
@@ -132,8 +147,12 @@ impl Set<'_> {
     }
 
     fn field(&self, wanted: &str) -> Option<&Self> {
-        self.fields()
-            .find_map(|(name, set)| (name == wanted).then_some(set))
+        let is_before =
+            |(name, _): &(Name<'_>, Self)| matches!(name, Name::Field(name) if **name < *wanted);
+        match self.parts.get(self.parts.partition_point(is_before)) {
+            Some((Name::Field(name), set)) if **name == *wanted => Some(set),
+            Some(_) | None => None,
+        }
     }
 }
 
@@ -159,6 +178,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Set<'a> {
                         }
                     }
                 }
+                // As the API server writes them; but nothing relies on that.
+                set.parts.sort_by(|(one, _), (other, _)| one.cmp(other));
                 Ok(set)
             }
         }
@@ -206,18 +227,18 @@ impl<'a> Name<'a> {
 // === the walk ===
 
 /// A walk through the recorded fields and both trees at once.
-struct Walk<'a> {
+struct Walk<'a, 'b> {
     kind: Kind<'a>,
-    differences: Differences<'a>,
+    differences: Differences<'a, 'b>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Walk<'a, '_> {
     /// Compares an object (`SSA-3` says which of its fields count).
-    fn object(&mut self, set: &'a Set<'a>, found: &'a Value, wanted: &'a Value) {
+    fn object(&mut self, set: &'a Set<'a>, found: &'a Value, wanted: &'a Value) -> Walked {
         for (name, owned) in set.fields() {
             self.below(Step::Key(name), |walk| {
-                walk.owned(owned, found.get(name), wanted.get(name));
-            });
+                walk.owned(owned, found.get(name), wanted.get(name))
+            })?;
         }
         for (name, value) in wanted
             .as_object()
@@ -226,15 +247,16 @@ impl<'a> Walk<'a> {
             .filter(|(name, _)| set.field(name).is_none())
         {
             self.below(Step::Key(name), |walk| match (name.as_str(), value) {
-                ("apiVersion" | "kind" | "status", _) | (_, Value::Null) => {}
+                ("apiVersion" | "kind" | "status", _) | (_, Value::Null) => Ok(()),
                 ("metadata", Value::Object(wanted)) => walk.map(NOTHING, found.get(name), wanted),
                 _ => walk.unowned(found.get(name), value),
-            });
+            })?;
         }
+        Ok(())
     }
 
     /// Compares the status alone. Without a share, no status is as wanted.
-    fn status(&mut self, set: Option<&'a Set<'a>>, found: &'a Value, wanted: &'a Value) {
+    fn status(&mut self, set: Option<&'a Set<'a>>, found: &'a Value, wanted: &'a Value) -> Walked {
         let (found, wanted) = (
             found.get("status"),
             wanted.get("status").filter(|status| !status.is_null()),
@@ -243,13 +265,18 @@ impl<'a> Walk<'a> {
             match (set.and_then(|set| set.field("status")), wanted) {
                 (Some(set), wanted) => walk.owned(set, found, wanted),
                 (None, Some(wanted)) => walk.unowned(found, wanted),
-                (None, None) => {}
+                (None, None) => Ok(()),
             }
-        });
+        })
     }
 
     /// Compares a field that is owned, or some of it (`SSA-2`).
-    fn owned(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: Option<&'a Value>) {
+    fn owned(
+        &mut self,
+        set: &'a Set<'a>,
+        found: Option<&'a Value>,
+        wanted: Option<&'a Value>,
+    ) -> Walked {
         let Some(wanted) = wanted else {
             // SSA-5: applying gives it up. Even if it is missing already, for the claim on it goes.
             return self.differences.values(found, None);
@@ -261,9 +288,9 @@ impl<'a> Walk<'a> {
             (Some((Name::Keyed(_), _)), Value::Array(wanted)) => self.keyed(set, found, wanted),
             (Some((Name::Member(_), _)), Value::Array(wanted)) => self.members(set, found, wanted),
             (Some((Name::Field(_), _)) | None, Value::Object(wanted)) => {
-                self.map(set, found, wanted);
+                self.map(set, found, wanted)
             }
-            (None, Value::Array(wanted)) if wanted.is_empty() => {}
+            (None, Value::Array(wanted)) if wanted.is_empty() => Ok(()),
             (Some((Name::Unknown, _)), _) => self
                 .differences
                 .note("is recorded in a way that is not understood"),
@@ -272,7 +299,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Compares the owned fields of a map.
-    fn map(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: &'a Map<String, Value>) {
+    fn map(
+        &mut self,
+        set: &'a Set<'a>,
+        found: Option<&'a Value>,
+        wanted: &'a Map<String, Value>,
+    ) -> Walked {
         let found = match found {
             None | Some(Value::Null) => None,
             Some(Value::Object(found)) => Some(found),
@@ -283,11 +315,11 @@ impl<'a> Walk<'a> {
             let value = wanted.get(name);
             met += usize::from(value.is_some_and(|value| self.counts(name, value)));
             let found = found.and_then(|found| found.get(name));
-            self.below(Step::Key(name), |walk| walk.owned(owned, found, value));
+            self.below(Step::Key(name), |walk| walk.owned(owned, found, value))?;
         }
         if set.fields().count() < set.parts.len() {
             self.differences
-                .note("is recorded in a way that is not understood");
+                .note("is recorded in a way that is not understood")?;
         }
         let counted = wanted
             .iter()
@@ -296,21 +328,23 @@ impl<'a> Walk<'a> {
             for (name, value) in wanted {
                 if self.counts(name, value) && set.field(name).is_none() {
                     let found = found.and_then(|found| found.get(name));
-                    self.below(Step::Key(name), |walk| walk.unowned(found, value));
+                    self.below(Step::Key(name), |walk| walk.unowned(found, value))?;
                 }
             }
         }
+        Ok(())
     }
 
     /// Compares the owned elements of a keyed list, in the order that they have in the actual list.
-    fn keyed(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: &'a [Value]) {
+    fn keyed(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: &'a [Value]) -> Walked {
         let found = found
             .and_then(Value::as_array)
             .map(Vec::as_slice)
             .unwrap_or_default();
         let mut placed = Vec::with_capacity(set.parts.len());
+        let mut places = Places::default();
         for (name, owned) in &set.parts {
-            match place(name, found) {
+            match places.of(name, found, &mut self.differences)? {
                 Ok(element) => placed.push((element, owned)),
                 // Quirk 10: a difference, not an error.
                 Err(problem) => return self.differences.note(&problem),
@@ -330,35 +364,40 @@ impl<'a> Walk<'a> {
             self.below(Step::Index(position), |walk| match wanted.as_object() {
                 Some(wanted) if !owned.is_whole() => walk.map(owned, Some(found), wanted),
                 Some(_) | None => walk.same(Some(found), Some(wanted), Extent::Within),
-            });
+            })?;
         }
+        Ok(())
     }
 
     /// Compares the owned members of a set, which has no order.
-    fn members(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: &'a [Value]) {
+    fn members(
+        &mut self,
+        set: &'a Set<'a>,
+        found: Option<&'a Value>,
+        wanted: &'a [Value],
+    ) -> Walked {
         let found = found
             .and_then(Value::as_array)
             .map(Vec::as_slice)
             .unwrap_or_default();
+        self.differences
+            .pay(found.len() + wanted.len() + set.parts.len())?;
+        let (there, asked) = (Members::of(found), Members::of(wanted));
         for (name, _) in &set.parts {
             let Name::Member(text) = name else {
                 return self
                     .differences
                     .note("is recorded in a way that is not understood");
             };
-            let Ok(member) = serde_json::from_str::<Value>(text) else {
+            let Ok(member) = self.differences.read(text) else {
                 return self
                     .differences
                     .note("is recorded in a way that is not understood");
             };
-            let is_in = |list: &[Value]| {
-                list.iter()
-                    .any(|other| sanitize::same_scalar(other, &member))
-            };
-            match (is_in(found), is_in(wanted)) {
+            match (there.contains(&member), asked.contains(&member)) {
                 (true, true) => {}
-                (_, false) => self.differences.values(Some(&member), None),
-                (false, true) => self.differences.values(None, Some(&member)),
+                (_, false) => self.differences.values(Some(&member), None)?,
+                (false, true) => self.differences.values(None, Some(&member))?,
             }
         }
         if set.parts.len() != wanted.len() {
@@ -367,25 +406,32 @@ impl<'a> Walk<'a> {
                 set.parts.len(),
                 wanted.len()
             );
-            self.differences.note(&text);
+            self.differences.note(&text)?;
         }
+        Ok(())
     }
 
     /// Compares what is owned as a whole (`SSA-4`).
-    fn same(&mut self, found: Option<&'a Value>, wanted: Option<&'a Value>, extent: Extent) {
+    fn same(
+        &mut self,
+        found: Option<&'a Value>,
+        wanted: Option<&'a Value>,
+        extent: Extent,
+    ) -> Walked {
         let (found, wanted) = (self.present(found), self.present(wanted));
         match (found, wanted) {
             (Some(Value::Object(a)), Some(Value::Object(b))) if !b.is_empty() || a.is_empty() => {
-                self.same_maps(a, b);
+                self.same_maps(a, b)
             }
             (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() => {
                 for (index, (a, b)) in a.iter().zip(b).enumerate() {
                     self.below(Step::Index(index), |walk| {
-                        walk.same(Some(a), Some(b), Extent::Within);
-                    });
+                        walk.same(Some(a), Some(b), Extent::Within)
+                    })?;
                 }
+                Ok(())
             }
-            (Some(a), Some(b)) if sanitize::same_scalar(a, b) => {}
+            (Some(a), Some(b)) if sanitize::same_scalar(a, b) => Ok(()),
             _ => {
                 let difference = Difference {
                     path: self.differences.path(),
@@ -393,35 +439,41 @@ impl<'a> Walk<'a> {
                     found,
                     wanted,
                 };
-                if !sanitize::excused(self.kind, &difference) {
-                    self.differences.values(found, wanted);
+                if sanitize::excused(self.kind, &difference) {
+                    return Ok(());
                 }
+                self.differences.values(found, wanted)
             }
         }
     }
 
-    fn same_maps(&mut self, found: &'a Map<String, Value>, wanted: &'a Map<String, Value>) {
+    fn same_maps(
+        &mut self,
+        found: &'a Map<String, Value>,
+        wanted: &'a Map<String, Value>,
+    ) -> Walked {
         let mut met = 0;
         for (name, wanted) in wanted {
             let found = found.get(name);
             met += usize::from(found.is_some());
             self.below(Step::Key(name), |walk| {
-                walk.same(found, Some(wanted), Extent::Within);
-            });
+                walk.same(found, Some(wanted), Extent::Within)
+            })?;
         }
         if met < found.len() {
             for (name, found) in found {
                 if !wanted.contains_key(name) {
                     self.below(Step::Key(name), |walk| {
-                        walk.same(Some(found), None, Extent::Within);
-                    });
+                        walk.same(Some(found), None, Extent::Within)
+                    })?;
                 }
             }
         }
+        Ok(())
     }
 
     /// Notes a value that is wanted but not owned: it has never been applied, or somebody took it over.
-    fn unowned(&mut self, found: Option<&Value>, wanted: &Value) {
+    fn unowned(&mut self, found: Option<&Value>, wanted: &Value) -> Walked {
         match found {
             Some(found) if found == wanted => self.differences.note("is as wanted, but not by us"),
             found => self.differences.values(found, Some(wanted)),
@@ -443,10 +495,11 @@ impl<'a> Walk<'a> {
             .filter(|_| !null || self.kind.storage_at(self.differences.path()) == Storage::Verbatim)
     }
 
-    fn below(&mut self, step: Step<'a>, compare: impl FnOnce(&mut Self)) {
-        self.differences.enter(step);
-        compare(self);
+    fn below(&mut self, step: Step<'a>, compare: impl FnOnce(&mut Self) -> Walked) -> Walked {
+        self.differences.enter(step)?;
+        let walked = compare(self);
         self.differences.leave();
+        walked
     }
 }
 
@@ -467,27 +520,118 @@ fn is_own_metadata(name: &str) -> bool {
     )
 }
 
-/// Returns the one element of a list that has the key fields of `name`.
-fn place<'a>(name: &Name<'_>, list: &'a [Value]) -> Result<(usize, &'a Value), String> {
-    let Name::Keyed(text) = name else {
-        return Err("is recorded in a way that is not understood".to_owned());
-    };
-    let Ok(keys) = serde_json::from_str::<Map<String, Value>>(text) else {
-        return Err("is recorded in a way that is not understood".to_owned());
-    };
-    let has_keys = |element: &Value| {
-        keys.iter()
-            .all(|(name, key)| element.get(name) == Some(key))
-    };
-    let mut hits = list
-        .iter()
-        .enumerate()
-        .filter(|(_, element)| has_keys(element));
-    match (hits.next(), hits.next()) {
-        (Some(hit), None) => Ok(hit),
-        (None, _) => Err(format!("the element {text} is missing")),
-        (Some(_), Some(_)) => Err(format!("the element {text} is there more than once")),
+/// Where the elements of a list are, by the values of their key fields: made once for each choice of these.
+#[derive(Default)]
+struct Places(BTreeMap<Vec<String>, BTreeMap<String, Spot>>);
+
+/// Where an element is.
+#[derive(Clone, Copy)]
+enum Spot {
+    Once(usize),
+    Several,
+}
+
+impl Places {
+    /// Returns the one element that has the key fields of `name`; or what is wrong.
+    fn of<'v>(
+        &mut self,
+        name: &Name<'_>,
+        list: &'v [Value],
+        differences: &mut Differences<'_, '_>,
+    ) -> Result<Result<(usize, &'v Value), String>, Stop> {
+        let unknown = || Ok(Err("is recorded in a way that is not understood".to_owned()));
+        let Name::Keyed(text) = name else {
+            return unknown();
+        };
+        let Ok(Value::Object(keys)) = differences.read(text) else {
+            return unknown();
+        };
+        let names: Vec<_> = keys.keys().cloned().collect();
+        if !self.0.contains_key(&names) {
+            differences.pay(list.len().saturating_mul(1 + names.len()))?;
+        }
+        let spots = self
+            .0
+            .entry(names)
+            .or_insert_with_key(|names| spots(list, names));
+        let values: Vec<_> = keys.values().collect();
+        Ok(match spots.get(&Self::key(&values)) {
+            Some(Spot::Once(index)) => list
+                .get(*index)
+                .map(|element| (*index, element))
+                .ok_or_else(|| format!("the element {text} is missing")),
+            None => Err(format!("the element {text} is missing")),
+            Some(Spot::Several) => Err(format!("the element {text} is there more than once")),
+        })
     }
+
+    fn key(values: &[&Value]) -> String {
+        let mut key = String::new();
+        for value in values {
+            // JSON has no raw line breaks, so nothing else reads the same.
+            let _infallible = writeln!(key, "{value}");
+        }
+        key
+    }
+}
+
+/// Returns where the elements are that have all of these fields.
+fn spots(list: &[Value], names: &[String]) -> BTreeMap<String, Spot> {
+    let mut spots = BTreeMap::new();
+    for (index, element) in list.iter().enumerate() {
+        let values: Option<Vec<_>> = names.iter().map(|name| element.get(name)).collect();
+        if let Some(values) = values {
+            spots
+                .entry(Places::key(&values))
+                .and_modify(|spot| *spot = Spot::Several)
+                .or_insert(Spot::Once(index));
+        }
+    }
+    spots
+}
+
+/// The scalars of a list, to be looked up as [`sanitize::same_scalar`] compares them.
+#[derive(Default)]
+struct Members {
+    exact: BTreeSet<String>,
+    /// All numbers, as bits of a float.
+    numbers: BTreeSet<u64>,
+    /// Those that are written as floats.
+    floats: BTreeSet<u64>,
+}
+
+impl Members {
+    fn of(list: &[Value]) -> Self {
+        let mut members = Self::default();
+        for value in list {
+            members.exact.insert(value.to_string());
+            if let Some((bits, float)) = bits(value) {
+                members.numbers.insert(bits);
+                if float {
+                    members.floats.insert(bits);
+                }
+            }
+        }
+        members
+    }
+
+    fn contains(&self, value: &Value) -> bool {
+        let like = || match bits(value) {
+            Some((bits, true)) => self.numbers.contains(&bits),
+            Some((bits, false)) => self.floats.contains(&bits),
+            None => false,
+        };
+        self.exact.contains(&value.to_string()) || like()
+    }
+}
+
+/// Returns a number as the bits of a float, and whether it is written as one.
+fn bits(value: &Value) -> Option<(u64, bool)> {
+    let Value::Number(number) = value else {
+        return None;
+    };
+    // The two zeros are one number.
+    Some(((number.as_f64()? + 0.0).to_bits(), number.is_f64()))
 }
 
 #[cfg(test)]
@@ -512,7 +656,7 @@ mod tests {
             part,
             ignore,
         };
-        match compare(&comparison).unwrap() {
+        match compare(&comparison, &mut Budget::of_run()).unwrap() {
             MatchResult::Matches => None,
             MatchResult::Differs(text) => Some(text),
         }
@@ -694,7 +838,10 @@ mod tests {
                 part: Part::Object,
                 ignore,
             };
-            assert!(compare(&comparison).is_err(), "{fields}");
+            assert!(
+                compare(&comparison, &mut Budget::of_run()).is_err(),
+                "{fields}"
+            );
         }
     }
 
@@ -882,5 +1029,61 @@ mod tests {
                 "/data/password: differs; /data/more: is missing; /stringData: is no longer wanted"
             )
         );
+    }
+
+    #[test]
+    fn what_a_comparison_costs_grows_with_the_documents_and_no_faster() {
+        const COUNT: usize = 20_000;
+        let each =
+            |part: &dyn Fn(usize) -> (String, Value)| Value::Object((0..COUNT).map(part).collect());
+        let list =
+            |element: &dyn Fn(usize) -> Value| Value::Array((0..COUNT).map(element).collect());
+        let fields = each(&|n| (format!("f:k{n}"), json!({})));
+        let keyed = each(&|n| (format!(r#"k:{{"name":"n{n}"}}"#), json!({"f:name": {}})));
+        let members = each(&|n| (format!("v:{n}"), json!({})));
+        for (about, fields, actual, desired) in [
+            (
+                "all other fields",
+                fields.clone(),
+                each(&|n| (format!("k{n}"), json!(1))),
+                each(&|n| (format!("x{n}"), json!(1))),
+            ),
+            (
+                "all other values",
+                fields,
+                each(&|n| (format!("k{n}"), json!(1))),
+                each(&|n| (format!("k{n}"), json!(2))),
+            ),
+            (
+                "keyed",
+                keyed,
+                list(&|n| json!({"name": format!("n{n}")})),
+                list(&|n| json!({"name": format!("n{n}")})),
+            ),
+            ("members", members, list(&|n| json!(n)), list(&|n| json!(n))),
+        ] {
+            let text = json!({"f:spec": fields}).to_string();
+            let object = |spec| json!({"apiVersion": "sample.dev/v1", "spec": spec});
+            let mut budget = Budget::of_run();
+            let comparison = Comparison {
+                fields: Some(&text),
+                actual: &object(actual),
+                desired: &object(desired),
+                part: Part::Object,
+                ignore: &[] as &[&str],
+            };
+            let verdict = compare(&comparison, &mut budget).unwrap();
+            let spent = crate::budget::RUN - budget.left();
+            let bound = u64::try_from(text.len() + 10 * COUNT).unwrap();
+            assert!(
+                spent <= bound,
+                "{about}: {spent} of {bound} steps, {verdict:?}"
+            );
+            assert_eq!(
+                verdict == MatchResult::Matches,
+                matches!(about, "keyed" | "members"),
+                "{about}: {verdict:?}"
+            );
+        }
     }
 }

@@ -1,29 +1,15 @@
-//! CEL expressions: compiles one, if it is short and flat enough and knows the variables that it names.
+//! CEL expressions: compiles one, if it is short and flat enough and knows the variables and functions that it names.
 
-use cel::Program;
-use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use ::cel::Program;
+use ::cel::common::ast::{EntryExpr, Expr, IdedExpr};
+
+use crate::cel;
 
 use super::problem::{Broken, either, similar};
 use super::stack::with_room;
 
-/// The names of CEL's own types, which stand in expressions as variables do.
-const TYPES: [&str; 12] = [
-    "bool",
-    "bytes",
-    "double",
-    "duration",
-    "dyn",
-    "int",
-    "list",
-    "map",
-    "null_type",
-    "string",
-    "timestamp",
-    "uint",
-];
-
-/// The most characters of an expression, and levels of its tree: a list in a list has two, `a + b + c` three. The
-/// evaluator needs about 50 KB of stack for a level in a debug build, of the 2 MB that a task has.
+/// The most characters of an expression, and levels of its tree: a list in a list has two, `a + b + c` three. Evaluating
+/// one recurses once for each level, on the stack of a task.
 const LONGEST: usize = 4096;
 const DEEPEST: usize = 24;
 
@@ -61,19 +47,21 @@ fn compile_here(text: &str, variables: &[&str]) -> Result<Program, Broken> {
         let message = format!("an expression is at most {DEEPEST} levels deep");
         return Err(Broken { offset: 0, message });
     }
+    if let Some((id, name)) = unknown_function(program.expression()) {
+        return Err(Broken {
+            offset: start(&program, id),
+            message: format!("unknown function `{name}`"),
+        });
+    }
     let mut unknown = Vec::new();
     names(program.expression(), &mut Vec::new(), &mut |id, name| {
-        if !variables.contains(&name) && !TYPES.contains(&name) {
+        if !variables.contains(&name) && !cel::is_type(name) {
             unknown.push((id, name.to_owned()));
         }
     });
     let Some((id, name)) = unknown.into_iter().next() else {
         return Ok(program);
     };
-    let start = program
-        .source_info()
-        .offset_for(id)
-        .map_or(0, |(start, _)| start);
     let known = either(variables);
     let message = match similar(&name, variables) {
         Some(near) => {
@@ -82,9 +70,45 @@ fn compile_here(text: &str, variables: &[&str]) -> Result<Program, Broken> {
         None => format!("unknown variable `{name}`; known are {known}"),
     };
     Err(Broken {
-        offset: usize::try_from(start).unwrap_or(0),
+        offset: start(&program, id),
         message,
     })
+}
+
+/// Returns where a node begins, in characters.
+fn start(program: &Program, id: u64) -> usize {
+    let offsets = program.source_info().offset_for(id);
+    offsets.map_or(0, |(start, _)| usize::try_from(start).unwrap_or(0))
+}
+
+/// Returns those of `variables` that an expression reads.
+pub fn variables<'n>(program: &Program, variables: &[&'n str]) -> Vec<&'n str> {
+    let mut used = Vec::new();
+    names(program.expression(), &mut Vec::new(), &mut |_, name| {
+        used.push(name.to_owned());
+    });
+    let read = variables.iter().copied();
+    read.filter(|name| used.iter().any(|used| used == name))
+        .collect()
+}
+
+/// Returns a function that nothing can evaluate, if an expression calls one.
+fn unknown_function(node: &IdedExpr) -> Option<(u64, String)> {
+    let name = match &node.expr {
+        Expr::Call(call) if !cel::is_function(&call.func_name) => Some(call.func_name.clone()),
+        Expr::Struct(new) => Some(new.type_name.clone()),
+        Expr::List(list) if !list.optional_indices.is_empty() => Some("?".to_owned()),
+        Expr::Call(_)
+        | Expr::Comprehension(_)
+        | Expr::Ident(_)
+        | Expr::List(_)
+        | Expr::Literal(_)
+        | Expr::Map(_)
+        | Expr::Select(_)
+        | Expr::Unspecified => None,
+    };
+    name.map(|name| (node.id, name))
+        .or_else(|| children(node).into_iter().find_map(unknown_function))
 }
 
 /// Returns the number of characters before a line and column, both from 1.
@@ -177,6 +201,7 @@ fn names<'e>(node: &'e IdedExpr, bound: &mut Vec<&'e str>, found: &mut dyn FnMut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
 
     const VARIABLES: [&str; 2] = ["primary", "dependent"];
 
@@ -241,7 +266,6 @@ mod tests {
 
     #[test]
     fn what_is_accepted_can_be_evaluated_on_the_stack_of_a_task() {
-        let context = cel::Context::default();
         for (opening, inner, closing) in [
             ("[", "1", "]"),
             ("{1:", "1", "}"),
@@ -256,7 +280,7 @@ mod tests {
             // The first is the innermost alone. Others may be errors, such as an index into nothing.
             let ran: Vec<bool> = programs
                 .iter()
-                .map(|one| one.execute(&context).is_ok())
+                .map(|one| cel::evaluate(one.expression(), &[], &mut Budget::of_run()).is_ok())
                 .collect();
             assert!(
                 ran.first().is_some_and(|first| *first),

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::budget::{Budget, Exceeded};
 use crate::cluster::Deletion;
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
@@ -17,6 +18,7 @@ use crate::guest::{
 use crate::manifest::Selector;
 use crate::object::{Object, ObjectRef};
 use crate::operations;
+use crate::reconciler::mask::Mask;
 use crate::reconciler::{Controller, visit};
 use crate::source::Source;
 
@@ -29,6 +31,8 @@ pub struct Context {
     pub(crate) primary: Object,
     info: RunInfo,
     requests: AtomicU32,
+    /// What the run may still spend on documents.
+    pub(crate) budget: Mutex<Budget>,
     kept: Mutex<Kept>,
 }
 
@@ -50,6 +54,7 @@ impl Context {
             primary,
             info,
             requests: AtomicU32::new(0),
+            budget: Mutex::new(Budget::of_run()),
             kept: Mutex::default(),
         };
         Arc::new_cyclic(make)
@@ -70,7 +75,7 @@ impl Context {
         if let Some(tree) = &self.kept.lock().tree {
             return Ok(Arc::clone(tree));
         }
-        let tree = Arc::new(self.primary.tree()?);
+        let tree = Arc::new(self.primary.tree(&mut self.budget.lock())?);
         self.kept.lock().tree = Some(Arc::clone(&tree));
         Ok(tree)
     }
@@ -107,6 +112,14 @@ impl Context {
     }
 
     fn page(&self, mut objects: Vec<Object>, query: &Query) -> Result<Page, CallError> {
+        let budget = &mut *self.budget.lock();
+        let mask = Mask::of(&query.fields)?;
+        // What is looked at is paid for, whatever is left of it.
+        let each = 1 + query.labels.as_ref().map_or(0, String::len) / 8;
+        let work = objects.len().saturating_mul(each);
+        budget
+            .step(u64::try_from(work).unwrap_or(u64::MAX))
+            .map_err(too_much)?;
         if let Some(selector) = &query.labels {
             let selector = Selector::parse(selector)
                 .map_err(|e| CallError::new(CallReason::Invalid, format!("labels: {e}")))?;
@@ -136,8 +149,9 @@ impl Context {
         objects.truncate(end);
         let items = objects
             .iter()
-            .map(|object| mask(object, &query.fields))
-            .collect::<Result<_, _>>()?;
+            .map(|object| mask.apply(object, budget))
+            .collect::<Result<_, _>>()
+            .map_err(too_much)?;
         Ok(Page { items, next })
     }
 
@@ -280,8 +294,10 @@ impl Run for Context {
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
-        async move { operations::write(&self.controller.desk(), &self.primary, request).await }
-            .boxed()
+        async move {
+            operations::write(&self.controller.desk(&self.budget), &self.primary, request).await
+        }
+        .boxed()
     }
 
     fn remove(
@@ -289,7 +305,7 @@ impl Run for Context {
         target: ObjectTarget,
         deletion: Deletion,
     ) -> BoxFuture<'_, Result<(), CallError>> {
-        async move { operations::remove(&self.controller.desk(), target, deletion).await }.boxed()
+        async move { operations::remove(&self.controller.desk(&self.budget), target, deletion).await }.boxed()
     }
 
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
@@ -326,7 +342,11 @@ impl Run for Context {
     }
 
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError> {
-        operations::compare(&self.controller.desk(), &self.primary, &question)
+        operations::compare(
+            &self.controller.desk(&self.budget),
+            &self.primary,
+            &question,
+        )
     }
 
     fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
@@ -402,6 +422,10 @@ pub(crate) fn keep(
     Ok(())
 }
 
+fn too_much(exceeded: Exceeded) -> CallError {
+    CallError::new(CallReason::Exhausted, format!("this run: {exceeded}"))
+}
+
 /// Returns the key that a `next` names.
 fn cursor(next: &str) -> ObjectRef {
     match next.split_once('/') {
@@ -418,80 +442,9 @@ fn describe(place: &Place) -> String {
     }
 }
 
-/// Returns an object, or only the fields that were asked for beside apiVersion, kind, namespace and name.
-fn mask(object: &Object, fields: &[String]) -> Result<String, CallError> {
-    if fields.is_empty() {
-        return Ok(object.json().to_owned());
-    }
-    let tree = object
-        .tree()
-        .map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
-    let mut masked = Value::Object(serde_json::Map::new());
-    let always = [
-        "/apiVersion",
-        "/kind",
-        "/metadata/namespace",
-        "/metadata/name",
-    ];
-    for pointer in always.into_iter().chain(fields.iter().map(String::as_str)) {
-        if !pointer.is_empty() && !pointer.starts_with('/') {
-            return Err(CallError::new(
-                CallReason::Invalid,
-                format!("fields: {pointer:?} is not a JSON pointer"),
-            ));
-        }
-        graft(&mut masked, &tree, pointer);
-    }
-    Ok(masked.to_string())
-}
-
-/// Copies what stands at a pointer; of a list the whole, wherever in it the pointer leads.
-fn graft(into: &mut Value, tree: &Value, pointer: &str) {
-    let (mut place, mut from) = (into, tree);
-    for step in pointer.split('/').skip(1) {
-        let Value::Object(map) = from else { break };
-        let step = step.replace("~1", "/").replace("~0", "~");
-        let Some(found) = map.get(&step) else { return };
-        if !place.is_object() {
-            *place = Value::Object(serde_json::Map::new());
-        }
-        let Some(map) = place.as_object_mut() else {
-            return;
-        };
-        (place, from) = (map.entry(step).or_insert(Value::Null), found);
-    }
-    *place = from.clone();
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn fields_are_copied_and_lists_stay_whole() {
-        let tree =
-            json!({ "spec": { "a": 1, "list": [{ "x": 1 }, { "x": 2 }] }, "data": { "k/1": "v" } });
-        for (pointers, masked) in [
-            (&["/spec/a"][..], json!({ "spec": { "a": 1 } })),
-            (
-                &["/spec/list/1/x", "/spec/list"][..],
-                json!({ "spec": { "list": [{ "x": 1 }, { "x": 2 }] } }),
-            ),
-            (
-                &["/data/k~11", "/nothing/here"][..],
-                json!({ "data": { "k/1": "v" } }),
-            ),
-            (&[""][..], tree.clone()),
-        ] {
-            let mut found = json!({});
-            for pointer in pointers {
-                graft(&mut found, &tree, pointer);
-            }
-            assert_eq!(found, masked, "{pointers:?}");
-        }
-    }
 
     #[test]
     fn memos_are_bounded_in_bytes() {

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::budget::{self, Budget};
 use crate::cluster::{Target, Verb, Write};
 use crate::guest::{Failure, PrimaryUpdate};
 use crate::object::{Gvk, Object, Version};
+use crate::patch::{self, Patch};
 
 /// How a controller writes to its primaries.
 #[derive(Clone, Debug)]
@@ -59,21 +61,26 @@ pub fn writes(
     update: &PrimaryUpdate,
     primary: &Object,
     manner: &Manner,
+    budget: &mut Budget,
 ) -> Result<Vec<Planned>, Failure> {
     match update {
         PrimaryUpdate::Nothing => Ok(Vec::new()),
         PrimaryUpdate::Object(text) => {
-            let document = document(text, "object", primary, manner)?;
-            Ok(object(document, primary, manner)?.into_iter().collect())
+            let document = document(text, "object", primary, manner, budget)?;
+            Ok(object(document, primary, manner, budget)?
+                .into_iter()
+                .collect())
         }
         PrimaryUpdate::Status(text) => {
-            let document = document(text, "status", primary, manner)?;
-            Ok(status(&document, primary, manner)?.into_iter().collect())
+            let document = document(text, "status", primary, manner, budget)?;
+            Ok(status(&document, primary, manner, budget)?
+                .into_iter()
+                .collect())
         }
         PrimaryUpdate::ObjectAndStatus(text) => {
-            let document = document(text, "object-and-status", primary, manner)?;
-            let status = status(&document, primary, manner)?;
-            Ok(object(document, primary, manner)?
+            let document = document(text, "object-and-status", primary, manner, budget)?;
+            let status = status(&document, primary, manner, budget)?;
+            Ok(object(document, primary, manner, budget)?
                 .into_iter()
                 .chain(status)
                 .collect())
@@ -92,11 +99,14 @@ fn document(
     case: &str,
     primary: &Object,
     manner: &Manner,
+    budget: &mut Budget,
 ) -> Result<Map<String, Value>, Failure> {
     let wrong =
         |found: String| Failure::other(format!("the answer of `reconcile` ({case}) {found}"));
-    let value: Value =
-        serde_json::from_str(text).map_err(|e| wrong(format!("is not JSON: {e}")))?;
+    let value = budget.read(text).map_err(|error| match error {
+        budget::Error::Json(error) => wrong(format!("is not JSON: {error}")),
+        budget::Error::Exceeded(error) => wrong(format!("is too large: {error}")),
+    })?;
     let Value::Object(mut document) = value else {
         return Err(wrong("is not a JSON object".to_owned()));
     };
@@ -154,11 +164,12 @@ fn object(
     mut document: Map<String, Value>,
     primary: &Object,
     manner: &Manner,
+    budget: &mut Budget,
 ) -> Result<Option<Planned>, Failure> {
     let target = Target::object(manner.gvk.clone(), primary.key().clone());
     document.remove("status");
     if !manner.apply {
-        let mut before = tree(primary)?;
+        let mut before = tree(primary, budget)?;
         before.remove("status");
         // An explicit null removes a field.
         let Some(Value::Object(document)) = without_nulls(Value::Object(document)) else {
@@ -169,7 +180,8 @@ fn object(
             .get("metadata")
             .and_then(|meta| meta.get("resourceVersion"))
             .cloned();
-        return Ok(patch(target, before, document, version, manner));
+        let difference = difference(before, document, version, budget)?;
+        return Ok(patched(target, &difference, manner));
     }
     if let Some(Value::Object(meta)) = document.get_mut("metadata") {
         meta.remove("managedFields");
@@ -190,18 +202,20 @@ fn status(
     document: &Map<String, Value>,
     primary: &Object,
     manner: &Manner,
+    budget: &mut Budget,
 ) -> Result<Option<Planned>, Failure> {
     let target = Target::status(manner.gvk.clone(), primary.key().clone());
     let status = document.get("status").cloned().unwrap_or(Value::Null);
     if !manner.apply {
         // UC-4: no optimistic locking; an explicit null removes a field.
-        let mut before = tree(primary)?;
+        let mut before = tree(primary, budget)?;
         before.retain(|name, _| name == "status");
         let mut after = Map::new();
         if let Some(status) = without_nulls(status) {
             after.insert("status".to_owned(), status);
         }
-        return Ok(patch(target, before, after, None, manner));
+        let difference = difference(before, after, None, budget)?;
+        return Ok(patched(target, &difference, manner));
     }
     let mut body = Map::new();
     for name in ["apiVersion", "kind"] {
@@ -245,27 +259,31 @@ fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Pla
     }
 }
 
-/// Returns the JSON patch from one document to another; none if there is no difference.
-fn patch(
-    target: Target,
+/// Returns the patch from one document to another, which fails unless the object is in the version that is named.
+fn difference(
     before: Map<String, Value>,
     after: Map<String, Value>,
     version: Option<Value>,
-    manner: &Manner,
-) -> Option<Planned> {
-    let difference = json_patch::diff(&Value::Object(before), &Value::Object(after));
-    if difference.0.is_empty() {
+    budget: &mut Budget,
+) -> Result<Patch, Failure> {
+    let (before, after) = (Value::Object(before), Value::Object(after));
+    let mut patch = patch::diff(&before, &after, budget).map_err(|error| {
+        Failure::other(format!("comparing the primary with the answer: {error}"))
+    })?;
+    if let Some(value) = version.filter(|_| !patch.0.is_empty()) {
+        let path = patch::Path::of(["metadata", "resourceVersion"]);
+        patch.0.insert(0, patch::Operation::Test { path, value });
+    }
+    Ok(patch)
+}
+
+/// Returns the write that sends a patch; none if it is empty.
+fn patched(target: Target, patch: &Patch, manner: &Manner) -> Option<Planned> {
+    if patch.0.is_empty() {
         return None;
     }
-    let mut steps = serde_json::to_value(&difference).unwrap_or_default();
-    if let (Value::Array(steps), Some(version)) = (&mut steps, version) {
-        steps.insert(
-            0,
-            json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }),
-        );
-    }
     let verb = Verb::JsonPatch {
-        body: steps.to_string(),
+        body: patch.text(),
         manager: Arc::clone(&manner.manager),
     };
     Some(Planned {
@@ -288,8 +306,8 @@ fn without_nulls(value: Value) -> Option<Value> {
     }
 }
 
-fn tree(object: &Object) -> Result<Map<String, Value>, Failure> {
-    match object.tree() {
+fn tree(object: &Object, budget: &mut Budget) -> Result<Map<String, Value>, Failure> {
+    match object.tree(budget) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(Failure::other("the cached primary is not a JSON object")),
         Err(error) => Err(Failure::other(error.to_string())),
@@ -320,7 +338,7 @@ mod tests {
     }
 
     fn bodies(update: &PrimaryUpdate, apply: bool) -> Vec<(Option<String>, String)> {
-        let planned = writes(update, &primary(), &manner(apply)).unwrap();
+        let planned = writes(update, &primary(), &manner(apply), &mut Budget::of_run()).unwrap();
         let body = |verb| match verb {
             Verb::Apply { body, .. } | Verb::JsonPatch { body, .. } => body,
             verb @ (Verb::Create { .. }
@@ -411,6 +429,7 @@ mod tests {
                 &PrimaryUpdate::Status(text.to_owned()),
                 &primary(),
                 &manner(true),
+                &mut Budget::of_run(),
             )
             .unwrap_err();
             assert_eq!(failure.message, message);

@@ -432,7 +432,7 @@ impl Visitor<'_> {
                     None
                 };
                 expression
-                    .met(&primary, dependent.as_ref())
+                    .met(&primary, dependent.as_ref(), &mut self.run.budget.lock())
                     .map_err(|e| e.to_string())?
             }
             Check::Ready(kind) => {
@@ -503,7 +503,8 @@ impl Visitor<'_> {
                     MatchResult::Matches => return Ok((Operation::Unchanged, Some(actual))),
                     MatchResult::Differs(what) => {
                         tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
-                        let write = dependent::update(&actual, desired, spec, manager)
+                        let budget = &mut self.run.budget.lock();
+                        let write = dependent::update(&actual, desired, spec, manager, budget)
                             .map_err(|e| e.to_string())?;
                         (Operation::Updated, write)
                     }
@@ -597,7 +598,7 @@ impl Visitor<'_> {
     ) -> Result<Option<serde_json::Value>, String> {
         let actual = self.actual(name, node).await?;
         actual
-            .map(|object| object.tree())
+            .map(|object| object.tree(&mut self.run.budget.lock()))
             .transpose()
             .map_err(|e| e.to_string())
     }
@@ -605,7 +606,9 @@ impl Visitor<'_> {
     /// `KD-4`: the name that the manifest gives, in the primary's namespace.
     fn named(&self, name: &Expression, spec: &Dependent) -> Result<ObjectRef, String> {
         let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-        let name = name.text(&primary, None).map_err(|e| e.to_string())?;
+        let name = name
+            .text(&primary, None, &mut self.run.budget.lock())
+            .map_err(|e| e.to_string())?;
         let namespace = self
             .run
             .primary
@@ -652,7 +655,8 @@ impl Visitor<'_> {
             primary,
             primary_gvk,
         };
-        let desired = Desired::parse(answer, &origin).map_err(|e| e.to_string())?;
+        let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock())
+            .map_err(|e| e.to_string())?;
         self.run.keep_key(name, desired.key());
         Ok(desired)
     }
@@ -666,7 +670,9 @@ impl Visitor<'_> {
     ) -> Result<MatchResult, String> {
         let Matching::Export(export) = &spec.matching else {
             let manager = &self.run.controller.spec.field_manager;
-            return dependent::compare(actual, desired, spec, manager).map_err(|e| e.to_string());
+            let budget = &mut self.run.budget.lock();
+            return dependent::compare(actual, desired, spec, manager, budget)
+                .map_err(|e| e.to_string());
         };
         let (wanted, primary) = (desired.json(), self.run.primary.json());
         let question = MatchQuestion {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::budget::Budget;
 use crate::guest::ConditionResult;
 use crate::manifest::{Condition, ReadyKind};
 
@@ -48,11 +49,12 @@ impl Check {
         &self,
         primary: &Value,
         dependent: Option<&Value>,
+        budget: &mut Budget,
     ) -> Result<Option<ConditionResult>, Error> {
         match self {
             Self::Ready(kind) => Ok(Some(ready(*kind, dependent))),
             Self::Gone => Ok(Some(gone(dependent))),
-            Self::Cel(expression) => expression.met(primary, dependent).map(Some),
+            Self::Cel(expression) => expression.met(primary, dependent, budget).map(Some),
             Self::Export(_) => Ok(None),
         }
     }
@@ -429,7 +431,7 @@ mod tests {
             assert_eq!(
                 Check::new(&condition)
                     .unwrap()
-                    .judge(&primary, Some(&dependent)),
+                    .judge(&primary, Some(&dependent), &mut Budget::of_run()),
                 Ok(expected),
                 "{condition:?}"
             );

@@ -1,15 +1,14 @@
 //! Decides what a CEL expression over the primary and a dependent says.
 
-use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use cel::common::ast::{EntryExpr, Expr};
-use cel::objects::{Map as CelMap, ValueType};
-use cel::{Context, Env, ExecutionError, IdedExpr, Program};
+use ::cel::Program;
 use serde_json::Value;
 
 use super::condition::{met, unmet};
+use crate::budget::{Budget, OPERATION};
+use crate::cel;
 use crate::guest::ConditionResult;
 use crate::manifest;
 
@@ -56,9 +55,6 @@ pub enum Error {
 /// What an expression can speak about.
 const VARIABLES: [&str; 2] = ["primary", "dependent"];
 
-/// The functions of CEL, made once.
-static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
-
 impl Expression {
     /// Compiles an expression.
     ///
@@ -71,11 +67,7 @@ impl Expression {
             expression: expression.clone(),
             problem: broken.to_string(),
         })?;
-        let names = free_names(program.expression());
-        let variables = VARIABLES
-            .into_iter()
-            .filter(|name| names.contains(name))
-            .collect();
+        let variables = manifest::variables(&program, &VARIABLES);
         Ok(Self {
             text: expression,
             program: Arc::new(program),
@@ -93,7 +85,7 @@ impl Expression {
         self.variables.contains(&"dependent")
     }
 
-    /// Evaluates a condition; `dependent` is null in it if the object does not exist. Where the expression needs a field
+    /// Evaluates a condition, which the budget pays for; `dependent` is null in it if the object does not exist. Where the expression needs a field
     /// that is not there, so that it has no value, the condition is unmet, with that as the reason:
     /// `primary.spec.exposed` is met only if the field is there and true, and `dependent.status.phase == "Bound"` only if
     /// the dependent is there.
@@ -102,29 +94,27 @@ impl Expression {
     /// [`Error::Failed`] if it fails otherwise, [`Error::Type`] if its value is no boolean.
     ///
     /// ```
+    /// # use capstan_core::budget::Budget;
     /// # use capstan_core::workflow::condition::Expression;
     /// # use serde_json::json;
     /// let exposed = Expression::parse("primary.spec.exposed").unwrap();
-    /// assert!(exposed.met(&json!({"spec": {"exposed": true}}), None).unwrap().met);
-    /// assert!(!exposed.met(&json!({"spec": {}}), None).unwrap().met);
-    /// assert!(exposed.met(&json!({"spec": {"exposed": "yes"}}), None).is_err());
+    /// let mut met = |primary| exposed.met(&primary, None, &mut Budget::of_run());
+    /// assert!(met(json!({"spec": {"exposed": true}})).unwrap().met);
+    /// assert!(!met(json!({"spec": {}})).unwrap().met);
+    /// assert!(met(json!({"spec": {"exposed": "yes"}})).is_err());
     /// ```
     pub fn met(
         &self,
         primary: &Value,
         dependent: Option<&Value>,
+        budget: &mut Budget,
     ) -> Result<ConditionResult, Error> {
-        match self.evaluate(primary, dependent) {
+        match self.evaluate(primary, dependent, budget) {
             Ok(cel::Value::Bool(true)) => Ok(met()),
             Ok(cel::Value::Bool(false)) => Ok(unmet("it is false")),
-            Ok(other) => Err(self.mistyped(other.type_of(), "a boolean")),
-            Err(ExecutionError::NoSuchKey(key)) => Ok(unmet(&format!("there is no field {key:?}"))),
-            // A field of null: what CEL says of any operation that a type does not have.
-            Err(ExecutionError::NoSuchOverload(error))
-                if matches!(error.function(), "_._" | "_[_]")
-                    && error.argument_types().first().is_some_and(|t| is_null(t)) =>
-            {
-                Ok(unmet("it needs a field of something that is not there"))
+            Ok(other) => Err(self.mistyped(&other, "a boolean")),
+            Err(missing @ (cel::Error::NoField(_) | cel::Error::OfNull)) => {
+                Ok(unmet(&missing.to_string()))
             }
             Err(error) => Err(self.failed(&error, [Some(primary), dependent])),
         }
@@ -136,46 +126,51 @@ impl Expression {
     /// [`Error::Failed`] if it fails, [`Error::Type`] if its value is no string.
     ///
     /// ```
+    /// # use capstan_core::budget::Budget;
     /// # use capstan_core::workflow::condition::Expression;
     /// # use serde_json::json;
     /// let name = Expression::parse("primary.metadata.name + '-config'").unwrap();
-    /// assert_eq!(name.text(&json!({"metadata": {"name": "a"}}), None).unwrap(), "a-config");
+    /// let primary = json!({"metadata": {"name": "a"}});
+    /// assert_eq!(name.text(&primary, None, &mut Budget::of_run()).unwrap(), "a-config");
     /// ```
-    pub fn text(&self, primary: &Value, dependent: Option<&Value>) -> Result<String, Error> {
-        match self.evaluate(primary, dependent) {
-            Ok(cel::Value::String(text)) => Ok(text.to_string()),
-            Ok(other) => Err(self.mistyped(other.type_of(), "a string")),
+    pub fn text(
+        &self,
+        primary: &Value,
+        dependent: Option<&Value>,
+        budget: &mut Budget,
+    ) -> Result<String, Error> {
+        match self.evaluate(primary, dependent, budget) {
+            Ok(cel::Value::Text(text)) => Ok(text.into_owned()),
+            Ok(other) => Err(self.mistyped(&other, "a string")),
             Err(error) => Err(self.failed(&error, [Some(primary), dependent])),
         }
     }
 
-    fn evaluate(
-        &self,
-        primary: &Value,
-        dependent: Option<&Value>,
-    ) -> Result<cel::Value, ExecutionError> {
-        let mut context = Context::with_env(ENV.clone());
-        for name in &self.variables {
-            let value = if *name == "primary" {
-                Some(primary)
-            } else {
-                dependent
-            };
-            context.add_variable_from_value(*name, value.map_or(cel::Value::Null, convert));
-        }
-        self.program.execute(&context)
+    fn evaluate<'v>(
+        &'v self,
+        primary: &'v Value,
+        dependent: Option<&'v Value>,
+        budget: &mut Budget,
+    ) -> Result<cel::Value<'v>, cel::Error> {
+        let objects = [
+            ("primary", primary),
+            ("dependent", dependent.unwrap_or(&Value::Null)),
+        ];
+        budget.within(OPERATION, |budget| {
+            cel::evaluate(self.program.expression(), &objects, budget)
+        })
     }
 
-    fn mistyped(&self, found: ValueType, right: &'static str) -> Error {
+    fn mistyped(&self, found: &cel::Value<'_>, right: &'static str) -> Error {
         Error::Type {
             expression: self.text.clone(),
-            found: found.to_string(),
+            found: found.type_name().to_owned(),
             right,
         }
     }
 
     /// The text of an error may hold values, so it is kept back where a Secret takes part (`SSA-7`).
-    fn failed(&self, error: &ExecutionError, objects: [Option<&Value>; 2]) -> Error {
+    fn failed(&self, error: &cel::Error, objects: [Option<&Value>; 2]) -> Error {
         let secret = objects
             .iter()
             .flatten()
@@ -204,77 +199,6 @@ impl PartialEq for Expression {
     }
 }
 
-fn is_null(type_name: &str) -> bool {
-    type_name.starts_with("null")
-}
-
-/// Returns a JSON value as CEL has it: whole numbers are `int`, so that they can be calculated with.
-fn convert(value: &Value) -> cel::Value {
-    match value {
-        Value::Null => cel::Value::Null,
-        Value::Bool(truth) => cel::Value::Bool(*truth),
-        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(int), _) => cel::Value::Int(int),
-            (None, Some(uint)) => cel::Value::UInt(uint),
-            (None, None) => cel::Value::Float(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
-        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(convert).collect())),
-        Value::Object(fields) => {
-            let fields = fields
-                .iter()
-                .map(|(name, value)| (Arc::new(name.clone()).into(), convert(value)));
-            cel::Value::Map(CelMap {
-                map: Arc::new(fields.collect::<HashMap<_, _>>()),
-            })
-        }
-    }
-}
-
-/// Returns the names that an expression uses and no macro in it binds.
-fn free_names(expression: &IdedExpr) -> BTreeSet<&str> {
-    let (mut used, mut bound) = (BTreeSet::new(), BTreeSet::new());
-    let mut rest = vec![expression];
-    while let Some(expression) = rest.pop() {
-        match &expression.expr {
-            Expr::Unspecified | Expr::Literal(_) => {}
-            Expr::Ident(name) => {
-                used.insert(name.as_str());
-            }
-            Expr::Select(select) => rest.push(&select.operand),
-            Expr::Call(call) => rest.extend(call.target.as_deref().into_iter().chain(&call.args)),
-            Expr::List(list) => rest.extend(&list.elements),
-            Expr::Map(map) => map
-                .entries
-                .iter()
-                .for_each(|entry| rest.extend(parts(&entry.expr))),
-            Expr::Struct(fields) => fields
-                .entries
-                .iter()
-                .for_each(|entry| rest.extend(parts(&entry.expr))),
-            Expr::Comprehension(fold) => {
-                bound.extend([fold.iter_var.as_str(), fold.accu_var.as_str()]);
-                bound.extend(fold.iter_var2.as_deref());
-                rest.extend([
-                    &fold.iter_range,
-                    &fold.accu_init,
-                    &fold.loop_cond,
-                    &fold.loop_step,
-                    &fold.result,
-                ]);
-            }
-        }
-    }
-    used.difference(&bound).copied().collect()
-}
-
-fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
-    match entry {
-        EntryExpr::StructField(field) => vec![&field.value],
-        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -288,7 +212,7 @@ mod tests {
     ) -> Result<ConditionResult, String> {
         let expression = Expression::parse(expression).map_err(|error| error.to_string())?;
         expression
-            .met(primary, dependent)
+            .met(primary, dependent, &mut Budget::of_run())
             .map_err(|error| error.to_string())
     }
 
@@ -366,8 +290,9 @@ mod tests {
             ("primary.spec.replicas", "the value of CEL expression \"primary.spec.replicas\" is of type int; a boolean is needed"),
             ("primary.spec", "the value of CEL expression \"primary.spec\" is of type map; a boolean is needed"),
             ("null", "the value of CEL expression \"null\" is of type null; a boolean is needed"),
-            ("1 / 0 == 1", "CEL expression \"1 / 0 == 1\" failed: Division by zero of Int(1)"),
-            ("nothing(primary)", "CEL expression \"nothing(primary)\" failed: Undeclared reference to 'nothing'"),
+            ("1 / 0 == 1", "CEL expression \"1 / 0 == 1\" failed: division by zero"),
+            ("nothing(primary)", "CEL expression \"nothing(primary)\": unknown function `nothing`, at character 8"),
+            ("primary.spec.name + 1 == 2", "CEL expression \"primary.spec.name + 1 == 2\" failed: + can't be applied to string and int"),
         ] {
             assert_eq!(met_by(expression, &primary, None), Err(text.to_owned()));
         }
@@ -391,7 +316,7 @@ mod tests {
         let text = |expression: &str| {
             Expression::parse(expression)
                 .unwrap()
-                .text(&primary, None)
+                .text(&primary, None, &mut Budget::of_run())
                 .map_err(|error| error.to_string())
         };
         assert_eq!(
@@ -401,7 +326,7 @@ mod tests {
         let error =
             "the value of CEL expression \"primary.spec.n\" is of type int; a string is needed";
         assert_eq!(text("primary.spec.n"), Err(error.to_owned()));
-        let error = "CEL expression \"primary.spec.m\" failed: No such key: m";
+        let error = "CEL expression \"primary.spec.m\" failed: there is no field \"m\"";
         assert_eq!(text("primary.spec.m"), Err(error.to_owned()));
     }
 

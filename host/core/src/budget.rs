@@ -1,0 +1,204 @@
+//! Bounds what work on documents may cost: whoever reads, walks, compares or changes one takes a [`Budget`] and pays for it.
+//!
+//! What it costs depends on the documents alone, never on the clock, so a busy machine does not change a verdict. A tree is made
+//! in one place, [`Budget::read`], and is never deeper than [`LEVELS`] nor heavier than [`WEIGHT`]: so cloning, dropping, printing
+//! and comparing one, which recurse, are safe and cost no more than it paid when it was read.
+
+use serde_json::Value;
+
+/// The most levels of a document. Whatever makes one keeps to it.
+pub const LEVELS: usize = 128;
+
+/// The most memory that one document may take as a tree, in bytes, as [`weight`] estimates it.
+pub const WEIGHT: usize = 64 << 20;
+
+/// Steps that one run may take: some hundred milliseconds. An object of 1.5 MiB, the largest there is, has 750,000 nodes at most.
+pub const RUN: u64 = 20_000_000;
+
+/// Steps that one operation on documents may take, such as one comparison.
+pub const OPERATION: u64 = 5_000_000;
+
+/// Bytes of text that count as one step, for what goes through a text from its beginning to its end.
+const BYTES: u64 = 16;
+
+/// What work on documents may still cost. A step is about a node that is looked at.
+///
+/// ```
+/// # use capstan_core::budget::{Budget, Exceeded};
+/// let mut budget = Budget::of(100);
+/// assert_eq!(budget.step(99), Ok(()));
+/// assert_eq!(budget.step(2), Err(Exceeded::Steps(100)));
+/// assert_eq!(budget.step(1), Err(Exceeded::Steps(100)), "what is spent stays spent");
+/// ```
+#[derive(Debug)]
+pub struct Budget {
+    left: u64,
+    limit: u64,
+}
+
+/// Work on documents would cost more than it may. Trying again does not help until the documents are smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Exceeded {
+    /// So many steps were allowed.
+    #[error("it takes more than {0} steps")]
+    Steps(u64),
+    /// So many levels are allowed.
+    #[error("it is more than {0} levels deep")]
+    Levels(usize),
+    /// A document of so many bytes of memory is allowed.
+    #[error("it takes more than {0} bytes of memory")]
+    Weight(usize),
+}
+
+/// Why a text is not taken as a document.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is not JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// It costs too much.
+    #[error(transparent)]
+    Exceeded(#[from] Exceeded),
+}
+
+impl Budget {
+    /// Returns a budget of so many steps.
+    pub fn of(steps: u64) -> Self {
+        Self {
+            left: steps,
+            limit: steps,
+        }
+    }
+
+    /// Returns the budget of a run.
+    pub fn of_run() -> Self {
+        Self::of(RUN)
+    }
+
+    /// Pays for so many steps.
+    ///
+    /// # Errors
+    /// [`Exceeded::Steps`] if there are not so many left; then none is.
+    #[inline]
+    pub fn step(&mut self, steps: u64) -> Result<(), Exceeded> {
+        let left = self.left.checked_sub(steps);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ()).ok_or(Exceeded::Steps(self.limit))
+    }
+
+    /// Pays for going through `bytes` of text.
+    ///
+    /// # Errors
+    /// As [`Budget::step`].
+    pub fn text(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        self.step(1 + u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES)
+    }
+
+    /// Does one thing within a part of the budget, so that it leaves something for others.
+    pub fn within<T>(&mut self, steps: u64, act: impl FnOnce(&mut Self) -> T) -> T {
+        let mut part = if steps <= self.left {
+            Self::of(steps)
+        } else {
+            Self { ..*self }
+        };
+        let before = part.left;
+        let done = act(&mut part);
+        self.left -= before - part.left;
+        done
+    }
+
+    /// Returns how many steps are left.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Reads a document. This is the only place where one is made of a text.
+    ///
+    /// # Errors
+    /// [`Error`]; a document that is too deep is [`Error::Exceeded`].
+    pub fn read(&mut self, text: &str) -> Result<Value, Error> {
+        self.text(text.len())?;
+        if weight(text) > WEIGHT {
+            return Err(Exceeded::Weight(WEIGHT).into());
+        }
+        serde_json::from_str(text).map_err(|error| {
+            if error.to_string().starts_with("recursion limit exceeded") {
+                Error::Exceeded(Exceeded::Levels(LEVELS))
+            } else {
+                Error::Json(error)
+            }
+        })
+    }
+}
+
+/// Estimates how many bytes of memory a JSON text takes as a tree, without making it. A map takes some 640 bytes however little is
+/// in it, a list 128, an element 32.
+///
+/// ```
+/// # use capstan_core::budget::weight;
+/// assert_eq!(weight(r#"{"a":"[,{","b":[]}"#), 18 + 640 + 32 + 128);
+/// ```
+pub fn weight(json: &str) -> usize {
+    let (mut weight, mut quoted, mut escaped) = (json.len(), false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' if !quoted => weight += 640,
+            b'[' if !quoted => weight += 128,
+            b',' if !quoted => weight += 32,
+            _ => {}
+        }
+    }
+    weight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_neither_too_deep_nor_too_heavy_nor_read_for_nothing() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let said = |steps: u64, text: &str| {
+            let read = Budget::of(steps).read(text);
+            read.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(said(1000, &nested(LEVELS - 1)), Ok(()));
+        for levels in [LEVELS, 10_000] {
+            let text = "it is more than 128 levels deep";
+            assert_eq!(said(10_000, &nested(levels)), Err(text.to_owned()));
+        }
+        let heavy = format!("[{}{{}}]", "{},".repeat(100_000));
+        let text = "it takes more than 67108864 bytes of memory";
+        assert_eq!(said(RUN, &heavy), Err(text.to_owned()));
+        let long = format!("{:?}", "x".repeat(1000));
+        assert_eq!(
+            said(10, &long),
+            Err("it takes more than 10 steps".to_owned())
+        );
+        assert_eq!(
+            said(1000, "{"),
+            Err("EOF while parsing an object at line 1 column 1".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_part_that_is_spent_leaves_the_rest() {
+        let mut budget = Budget::of(100);
+        let spent = budget.within(30, |part| part.step(40));
+        assert_eq!(
+            (spent, budget.left()),
+            (Err(Exceeded::Steps(30)), 70),
+            "what fails costs all of the part"
+        );
+        assert_eq!(budget.within(30, |part| part.step(10)), Ok(()));
+        assert_eq!(budget.left(), 60);
+        assert_eq!(
+            budget.within(100, |part| part.step(61)),
+            Err(Exceeded::Steps(100)),
+            "the whole is not enough"
+        );
+    }
+}

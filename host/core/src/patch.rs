@@ -1,0 +1,679 @@
+//! Decides what a JSON patch or a merge patch makes of a document, and which patch leads from one document to another, within bounds.
+//!
+//! The API server bounds what a patch may copy, and so does this: a patch of a kilobyte may ask for gigabytes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::budget::{self, Budget, Exceeded, LEVELS, WEIGHT};
+
+/// Operations of a patch that is carried out here. The API server takes ten times as many.
+pub const OPERATIONS: usize = 1000;
+
+/// Bytes of memory that the copies of one patch may take.
+const COPIES: usize = WEIGHT / 4;
+
+/// From this length on, a difference of a map or list is not told field by field if that is longer than its value.
+const LONG: usize = 64 << 10;
+
+/// A JSON patch (RFC 6902).
+///
+/// ```
+/// # use capstan_core::budget::Budget;
+/// # use capstan_core::patch::Patch;
+/// # use serde_json::json;
+/// let mut budget = Budget::of_run();
+/// let patch = Patch::read(r#"[{"op": "add", "path": "/a", "value": 1}]"#, &mut budget).unwrap();
+/// assert_eq!(patch.apply(json!({}), &mut budget).unwrap(), json!({"a": 1}));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Patch(pub Vec<Operation>);
+
+/// A step of a patch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum Operation {
+    /// Sets a field, or inserts an element.
+    Add {
+        /// Where.
+        path: Path,
+        /// What.
+        value: Value,
+    },
+    /// Removes what is there.
+    Remove {
+        /// Where.
+        path: Path,
+    },
+    /// Puts something in the place of what is there.
+    Replace {
+        /// Where.
+        path: Path,
+        /// What.
+        value: Value,
+    },
+    /// Removes something and adds it elsewhere.
+    Move {
+        /// Where it is.
+        from: Path,
+        /// Where it goes.
+        path: Path,
+    },
+    /// Adds something a second time.
+    Copy {
+        /// Where it is.
+        from: Path,
+        /// Where it goes.
+        path: Path,
+    },
+    /// Fails unless something is there.
+    Test {
+        /// Where.
+        path: Path,
+        /// What.
+        value: Value,
+    },
+}
+
+/// A place in a document: the steps of a JSON pointer (RFC 6901).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Path(Vec<String>);
+
+/// Why a patch can't be carried out. Not worth retrying.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is not a JSON patch.
+    #[error("not a JSON patch: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A text is not a pointer.
+    #[error("{0:?} is not a JSON pointer such as \"/spec/replicas\"")]
+    Pointer(String),
+    /// There is nothing at this place, or nothing that could take what is to be put there.
+    #[error("there is no {0}")]
+    Missing(Path),
+    /// A test has failed.
+    #[error("there is something else at {0}")]
+    Test(Path),
+    /// It costs too much.
+    #[error(transparent)]
+    Exceeded(#[from] Exceeded),
+}
+
+impl From<budget::Error> for Error {
+    fn from(error: budget::Error) -> Self {
+        match error {
+            budget::Error::Json(error) => Self::Malformed(error),
+            budget::Error::Exceeded(exceeded) => Self::Exceeded(exceeded),
+        }
+    }
+}
+
+// === impl Path ===
+
+impl Path {
+    /// Returns the place that these steps lead to.
+    pub fn of<S: Into<String>>(steps: impl IntoIterator<Item = S>) -> Self {
+        Self(steps.into_iter().map(Into::into).collect())
+    }
+
+    /// Returns the steps to it.
+    pub fn steps(&self) -> &[String] {
+        &self.0
+    }
+
+    fn find<'v>(&self, document: &'v Value) -> Option<&'v Value> {
+        self.0.iter().try_fold(document, |value, step| match value {
+            Value::Object(map) => map.get(step),
+            Value::Array(list) => list.get(index(step)?),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        })
+    }
+
+    /// Returns the map or list that the last step leads out of, and that step.
+    fn parent<'v, 's>(
+        &'s self,
+        document: &'v mut Value,
+    ) -> Result<(&'v mut Value, &'s str), Error> {
+        let missing = || Error::Missing(self.clone());
+        let (last, way) = self.0.split_last().ok_or_else(missing)?;
+        let parent = way.iter().try_fold(document, |value, step| match value {
+            Value::Object(map) => map.get_mut(step),
+            Value::Array(list) => list.get_mut(index(step)?),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        });
+        Ok((parent.ok_or_else(missing)?, last))
+    }
+}
+
+impl TryFrom<String> for Path {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        let steps = match text.strip_prefix('/') {
+            Some(rest) => rest.split('/').map(unescape).collect::<Option<_>>(),
+            None => text.is_empty().then(Vec::new),
+        };
+        steps.map(Self).ok_or(Error::Pointer(text))
+    }
+}
+
+impl From<Path> for String {
+    fn from(path: Path) -> Self {
+        path.to_string()
+    }
+}
+
+impl fmt::Display for Path {
+    /// Writes it as a JSON pointer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
+    }
+}
+
+fn unescape(step: &str) -> Option<String> {
+    let mut rest = step.split('~').skip(1);
+    rest.all(|rest| rest.starts_with(['0', '1']))
+        .then(|| step.replace("~1", "/").replace("~0", "~"))
+}
+
+fn index(step: &str) -> Option<usize> {
+    let plain = step == "0" || !step.starts_with(['0', '+']);
+    step.parse().ok().filter(|_| plain)
+}
+
+impl Operation {
+    /// Returns the place that it changes or tests.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Add { path, .. }
+            | Self::Remove { path }
+            | Self::Replace { path, .. }
+            | Self::Move { path, .. }
+            | Self::Copy { path, .. }
+            | Self::Test { path, .. } => path,
+        }
+    }
+}
+
+// === impl Patch ===
+
+impl Patch {
+    /// Reads a patch.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`], [`Error::Exceeded`].
+    pub fn read(text: &str, budget: &mut Budget) -> Result<Self, Error> {
+        Ok(serde_json::from_value(budget.read(text)?)?)
+    }
+
+    /// Returns it as JSON.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Returns what it makes of a document.
+    ///
+    /// # Errors
+    /// [`Error`]: then nothing is left of the document.
+    pub fn apply(&self, mut document: Value, budget: &mut Budget) -> Result<Value, Error> {
+        if self.0.len() > OPERATIONS {
+            return Err(Exceeded::Steps(u64::try_from(OPERATIONS).unwrap_or(u64::MAX)).into());
+        }
+        let mut copied = 0;
+        for operation in &self.0 {
+            match operation {
+                Operation::Add { path, value } => {
+                    let value = Size::of(value, budget)?.copy(value, path)?;
+                    add(&mut document, path, value, budget)?;
+                }
+                Operation::Remove { path } => drop(remove(&mut document, path, budget)?),
+                Operation::Replace { path, value } => {
+                    let value = Size::of(value, budget)?.copy(value, path)?;
+                    replace(&mut document, path, value)?;
+                }
+                Operation::Move { from, path } => {
+                    let value = remove(&mut document, from, budget)?;
+                    Size::of(&value, budget)?.fits(path)?;
+                    add(&mut document, path, value, budget)?;
+                }
+                Operation::Copy { from, path } => {
+                    let value = from
+                        .find(&document)
+                        .ok_or_else(|| Error::Missing(from.clone()))?;
+                    let size = Size::of(value, budget)?;
+                    copied += size.weight;
+                    if copied > COPIES {
+                        return Err(Exceeded::Weight(COPIES).into());
+                    }
+                    let value = size.copy(value, path)?;
+                    add(&mut document, path, value, budget)?;
+                }
+                Operation::Test { path, value } => match path.find(&document) {
+                    Some(found) if found == value => {}
+                    Some(_) => return Err(Error::Test(path.clone())),
+                    None => return Err(Error::Missing(path.clone())),
+                },
+            }
+        }
+        Ok(document)
+    }
+}
+
+fn add(document: &mut Value, path: &Path, value: Value, budget: &mut Budget) -> Result<(), Error> {
+    if path.0.is_empty() {
+        *document = value;
+        return Ok(());
+    }
+    match path.parent(document)? {
+        (Value::Object(map), name) => drop(map.insert(name.to_owned(), value)),
+        (Value::Array(list), "-") => list.push(value),
+        (Value::Array(list), step) => {
+            let at = index(step).filter(|at| *at <= list.len());
+            let at = at.ok_or_else(|| Error::Missing(path.clone()))?;
+            budget.text(list.len())?;
+            list.insert(at, value);
+        }
+        (_, _) => return Err(Error::Missing(path.clone())),
+    }
+    Ok(())
+}
+
+fn remove(document: &mut Value, path: &Path, budget: &mut Budget) -> Result<Value, Error> {
+    let removed = match path.parent(document)? {
+        (Value::Object(map), name) => map.remove(name),
+        (Value::Array(list), step) => {
+            budget.text(list.len())?;
+            index(step)
+                .filter(|at| *at < list.len())
+                .map(|at| list.remove(at))
+        }
+        (_, _) => None,
+    };
+    removed.ok_or_else(|| Error::Missing(path.clone()))
+}
+
+fn replace(document: &mut Value, path: &Path, value: Value) -> Result<(), Error> {
+    if path.0.is_empty() {
+        *document = value;
+        return Ok(());
+    }
+    let place = match path.parent(document)? {
+        (Value::Object(map), name) => map.get_mut(name),
+        (Value::Array(list), step) => index(step).and_then(|at| list.get_mut(at)),
+        (_, _) => None,
+    };
+    *place.ok_or_else(|| Error::Missing(path.clone()))? = value;
+    Ok(())
+}
+
+/// How large a value is.
+#[derive(Clone, Copy)]
+struct Size {
+    levels: usize,
+    /// Bytes of memory, as [`budget::weight`] has them.
+    weight: usize,
+}
+
+impl Size {
+    fn of(value: &Value, budget: &mut Budget) -> Result<Self, Exceeded> {
+        budget.step(1)?;
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(Self {
+                levels: 0,
+                weight: 8,
+            }),
+            Value::String(text) => {
+                budget.text(text.len())?;
+                Ok(Self {
+                    levels: 0,
+                    weight: text.len(),
+                })
+            }
+            Value::Array(list) => Self::around(list.iter().map(|part| (32, part)), 128, budget),
+            Value::Object(map) => {
+                let parts = map.iter().map(|(name, part)| (32 + name.len(), part));
+                Self::around(parts, 640, budget)
+            }
+        }
+    }
+
+    /// Returns the size of a list or map: its own weight, and for each part its size and that of its name.
+    fn around<'v>(
+        mut parts: impl Iterator<Item = (usize, &'v Value)>,
+        weight: usize,
+        budget: &mut Budget,
+    ) -> Result<Self, Exceeded> {
+        parts.try_fold(Self { levels: 1, weight }, |all, (name, part)| {
+            let part = Self::of(part, budget)?;
+            Ok(Self {
+                levels: all.levels.max(part.levels + 1),
+                weight: all.weight + part.weight + name,
+            })
+        })
+    }
+
+    /// Makes sure that a document with the value at this place is not too deep.
+    fn fits(self, path: &Path) -> Result<(), Exceeded> {
+        if path.0.len() + self.levels > LEVELS {
+            return Err(Exceeded::Levels(LEVELS));
+        }
+        Ok(())
+    }
+
+    fn copy(self, value: &Value, path: &Path) -> Result<Value, Exceeded> {
+        self.fits(path).map(|()| value.clone())
+    }
+}
+
+// === merge patches ===
+
+/// Returns what a merge patch (RFC 7386) makes of a document.
+///
+/// # Errors
+/// [`Exceeded`] if it costs too much.
+pub fn merge(document: &mut Value, patch: &Value, budget: &mut Budget) -> Result<(), Exceeded> {
+    budget.step(1)?;
+    let Value::Object(patch) = patch else {
+        Size::of(patch, budget)?;
+        *document = patch.clone();
+        return Ok(());
+    };
+    if !document.is_object() {
+        *document = Value::Object(Map::new());
+    }
+    if let Value::Object(document) = document {
+        for (name, value) in patch {
+            if value.is_null() {
+                document.remove(name);
+            } else {
+                let place = document.entry(name.as_str()).or_insert(Value::Null);
+                merge(place, value, budget)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+// === differences ===
+
+/// Returns the patch that leads from one document to another; empty if they are equal. It is about as long as `after` at most:
+/// where a difference told field by field would be longer than what is wanted, that is put there as a whole.
+///
+/// # Errors
+/// [`Exceeded`] if it costs too much.
+pub fn diff(before: &Value, after: &Value, budget: &mut Budget) -> Result<Patch, Exceeded> {
+    let mut walk = Walk {
+        way: Vec::new(),
+        way_bytes: 0,
+        found: Vec::new(),
+        bytes: 0,
+        budget,
+    };
+    walk.compare(before, after)?;
+    Ok(Patch(walk.found))
+}
+
+/// A walk through both documents at once.
+struct Walk<'b> {
+    way: Vec<String>,
+    /// Bytes of the way, as a pointer.
+    way_bytes: usize,
+    found: Vec<Operation>,
+    /// Bytes of what was found, as JSON.
+    bytes: usize,
+    budget: &'b mut Budget,
+}
+
+impl Walk<'_> {
+    /// Notes how two values differ, and returns about how many bytes the second has as JSON.
+    fn compare(&mut self, before: &Value, after: &Value) -> Result<usize, Exceeded> {
+        self.budget.step(1)?;
+        let (found, bytes) = (self.found.len(), self.bytes);
+        let size = match (before, after) {
+            (Value::Object(before), Value::Object(after)) => self.maps(before, after)?,
+            (Value::Array(before), Value::Array(after)) => self.lists(before, after)?,
+            (before, after) if before == after => Size::of(after, self.budget)?.weight,
+            (_, after) => {
+                let size = Size::of(after, self.budget)?.weight;
+                self.note(size, |path| Operation::Replace {
+                    path,
+                    value: after.clone(),
+                });
+                size
+            }
+        };
+        // Of the metadata as a whole, most is the API server's.
+
+        let apart = self.way.is_empty() || self.way == ["metadata"];
+        if self.bytes - bytes > LONG.max(size) && !apart {
+            self.found.truncate(found);
+            self.bytes = bytes;
+            self.note(size, |path| Operation::Replace {
+                path,
+                value: after.clone(),
+            });
+        }
+        Ok(size)
+    }
+
+    fn maps(
+        &mut self,
+        before: &Map<String, Value>,
+        after: &Map<String, Value>,
+    ) -> Result<usize, Exceeded> {
+        let mut size = 2;
+        let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+        for name in names {
+            size += name.len() + 4;
+            self.enter(name.clone());
+            size += self.part(before.get(name), after.get(name))?;
+            self.leave();
+        }
+        Ok(size)
+    }
+
+    fn lists(&mut self, before: &[Value], after: &[Value]) -> Result<usize, Exceeded> {
+        let mut size = 2;
+        let common = before.len().min(after.len());
+        for (index, (before, after)) in before.iter().zip(after).enumerate() {
+            self.enter(index.to_string());
+            size += 1 + self.compare(before, after)?;
+            self.leave();
+        }
+        for (index, value) in after.iter().enumerate().skip(common) {
+            self.enter(index.to_string());
+            size += 1 + self.part(None, Some(value))?;
+            self.leave();
+        }
+        // From the end, so that the places before stay.
+        for index in (common..before.len()).rev() {
+            self.enter(index.to_string());
+            self.part(Some(&Value::Null), None)?;
+            self.leave();
+        }
+        Ok(size)
+    }
+
+    fn part(&mut self, before: Option<&Value>, after: Option<&Value>) -> Result<usize, Exceeded> {
+        match (before, after) {
+            (Some(before), Some(after)) => self.compare(before, after),
+            (None, Some(after)) => {
+                let size = Size::of(after, self.budget)?.weight;
+                self.note(size, |path| Operation::Add {
+                    path,
+                    value: after.clone(),
+                });
+                Ok(size)
+            }
+            (Some(_), None) => {
+                self.budget.step(1)?;
+                self.note(0, |path| Operation::Remove { path });
+                Ok(0)
+            }
+            (None, None) => Ok(0),
+        }
+    }
+
+    fn note(&mut self, size: usize, operation: impl FnOnce(Path) -> Operation) {
+        self.bytes += size + self.way_bytes + 32;
+        self.found.push(operation(Path(self.way.clone())));
+    }
+
+    fn enter(&mut self, step: String) {
+        self.way_bytes += step.len() + 1;
+        self.way.push(step);
+    }
+
+    fn leave(&mut self) {
+        if let Some(step) = self.way.pop() {
+            self.way_bytes -= step.len() + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::budget::RUN;
+
+    fn apply(document: Value, patch: &Value) -> Result<Value, String> {
+        let mut budget = Budget::of_run();
+        let patch = Patch::read(&patch.to_string(), &mut budget).map_err(|e| e.to_string())?;
+        let done = patch.apply(document, &mut budget);
+        done.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn a_patch_does_what_the_standard_says() {
+        let document = json!({"a": {"b": [1, 2]}, "x/y": 1, "~": 2});
+        for (patch, expected) in [
+            (json!([{"op": "add", "path": "/a/b/1", "value": 9}]), Ok(json!({"a": {"b": [1, 9, 2]}, "x/y": 1, "~": 2}))),
+            (json!([{"op": "add", "path": "/a/b/-", "value": 9}]), Ok(json!({"a": {"b": [1, 2, 9]}, "x/y": 1, "~": 2}))),
+            (json!([{"op": "add", "path": "", "value": null}]), Ok(json!(null))),
+            (json!([{"op": "remove", "path": "/a/b/0"}]), Ok(json!({"a": {"b": [2]}, "x/y": 1, "~": 2}))),
+            (json!([{"op": "replace", "path": "/x~1y", "value": 3}]), Ok(json!({"a": {"b": [1, 2]}, "x/y": 3, "~": 2}))),
+            (json!([{"op": "move", "from": "/a/b", "path": "/~0"}]), Ok(json!({"a": {}, "x/y": 1, "~": [1, 2]}))),
+            (json!([{"op": "copy", "from": "/a", "path": "/a/c"}]), Ok(json!({"a": {"b": [1, 2], "c": {"b": [1, 2]}}, "x/y": 1, "~": 2}))),
+            (json!([{"op": "test", "path": "/a/b/1", "value": 2}]), Ok(document.clone())),
+            (json!([{"op": "test", "path": "/a/b/1", "value": 3}]), Err("there is something else at /a/b/1")),
+            (json!([{"op": "test", "path": "/q", "value": null}]), Err("there is no /q")),
+            (json!([{"op": "add", "path": "/a/b/3", "value": 9}]), Err("there is no /a/b/3")),
+            (json!([{"op": "add", "path": "/a/b/01", "value": 9}]), Err("there is no /a/b/01")),
+            (json!([{"op": "add", "path": "/q/r", "value": 9}]), Err("there is no /q/r")),
+            (json!([{"op": "replace", "path": "/q", "value": 9}]), Err("there is no /q")),
+            (json!([{"op": "remove", "path": "/q"}]), Err("there is no /q")),
+            (json!([{"op": "move", "from": "/a", "path": "/a/b/0"}]), Err("there is no /a/b/0")),
+            (json!([{"op": "add", "path": "a", "value": 9}]), Err("not a JSON patch: \"a\" is not a JSON pointer such as \"/spec/replicas\"")),
+            (json!([{"op": "add", "path": "/~2", "value": 9}]), Err("not a JSON patch: \"/~2\" is not a JSON pointer such as \"/spec/replicas\"")),
+            (json!([{"op": "add", "path": "/a"}]), Err("not a JSON patch: missing field `value`")),
+            (json!([{"op": "burn", "path": "/a"}]), Err("not a JSON patch: unknown variant `burn`, expected one of `add`, `remove`, `replace`, `move`, `copy`, `test`")),
+            (json!({}), Err("not a JSON patch: invalid type: map, expected a sequence")),
+        ] {
+            assert_eq!(apply(document.clone(), &patch), expected.map_err(str::to_owned), "{patch}");
+        }
+    }
+
+    #[test]
+    fn a_patch_that_would_grow_without_bound_is_refused_while_it_is_small() {
+        let copy = |from: &str, path: String| json!({"op": "copy", "from": from, "path": path});
+        // Each step copies a chain onto its own end, or a map into itself.
+        let deep: Vec<_> = (0..30)
+            .map(|n| copy("/c", format!("/c{}", "/c".repeat(1 << n.min(12)))))
+            .collect();
+        let wide: Vec<_> = (0..40).map(|n| copy("/c", format!("/c/{n}"))).collect();
+        let list: Vec<_> = (0..40).map(|_| copy("/l", "/l/-".to_owned())).collect();
+        let many = vec![json!({"op": "test", "path": "", "value": 1}); OPERATIONS + 1];
+        for (about, patch) in [
+            ("deep", deep),
+            ("wide", wide),
+            ("list", list),
+            ("many", many),
+        ] {
+            let document = json!({"c": {"c": {}}, "l": [[], []]});
+            let said = apply(document, &Value::Array(patch)).unwrap_err();
+            assert!(
+                said.starts_with("it ") || said.starts_with("there is no"),
+                "{about}: {said}"
+            );
+        }
+        let deep = (0..LEVELS - 2).fold(json!(1), |inner, _| json!([inner]));
+        let patch = json!([{"op": "move", "from": "/v", "path": "/a/b/c"}]);
+        let said = apply(json!({"v": deep, "a": {"b": {}}}), &patch);
+        assert_eq!(said, Err("it is more than 128 levels deep".to_owned()));
+        let front = vec![json!({"op": "add", "path": "/l/0", "value": 1}); OPERATIONS];
+        let mut budget = Budget::of(RUN);
+        let patch = Patch::read(&Value::Array(front).to_string(), &mut budget).unwrap();
+        let done = patch.apply(json!({"l": vec![0; 500_000]}), &mut budget);
+        assert!(
+            matches!(done, Err(Error::Exceeded(Exceeded::Steps(RUN)))),
+            "{budget:?}"
+        );
+    }
+
+    #[test]
+    fn a_merge_patch_does_what_the_standard_says() {
+        let mut document = json!({"a": {"b": 1, "c": 2}, "d": [1]});
+        let patch = json!({"a": {"b": null, "e": {"f": null, "g": 1}}, "d": {"h": 1}});
+        merge(&mut document, &patch, &mut Budget::of_run()).unwrap();
+        assert_eq!(
+            document,
+            json!({"a": {"c": 2, "e": {"g": 1}}, "d": {"h": 1}})
+        );
+    }
+
+    #[test]
+    fn a_difference_is_told_field_by_field_unless_the_whole_is_shorter() {
+        let mut budget = Budget::of_run();
+        let (before, after) = (
+            json!({"a": 1, "l": [1, 2, 3], "o": 1}),
+            json!({"a": 2, "l": [1, 4], "n": {}}),
+        );
+        let text = r#"[{"op":"replace","path":"/a","value":2},{"op":"replace","path":"/l/1","value":4},{"op":"remove","path":"/l/2"},{"op":"add","path":"/n","value":{}},{"op":"remove","path":"/o"}]"#;
+        assert_eq!(diff(&before, &after, &mut budget).unwrap().text(), text);
+
+        let long = "k".repeat(100_000);
+        let many = |value: u32| json!({"metadata": {"name": "a"}, "spec": {&long: (0..1000).map(|n| (n.to_string(), json!(value))).collect::<Map<_, _>>()}});
+        let patch = diff(&many(1), &many(2), &mut budget).unwrap();
+        assert_eq!(patch.0.len(), 1);
+        assert!(patch.text().len() < 300_000, "{}", patch.text().len());
+        assert_eq!(patch.apply(many(1), &mut budget).unwrap(), many(2));
+    }
+
+    fn document() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (0..4).prop_map(Value::from),
+            "[a-c/~]{0,2}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-c/~]{0,2}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_difference_leads_from_one_document_to_the_other(before in document(), after in document()) {
+            let mut budget = Budget::of_run();
+            let patch = diff(&before, &after, &mut budget).unwrap();
+            prop_assert_eq!(patch.0.is_empty(), before == after);
+            let read = Patch::read(&patch.text(), &mut budget).unwrap();
+            prop_assert_eq!(read.apply(before, &mut budget).unwrap(), after);
+        }
+    }
+}

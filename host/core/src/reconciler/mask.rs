@@ -1,0 +1,205 @@
+//! Decides which fields of an object a guest gets that asked for some of them only.
+//!
+//! Works on the text, level by level, and passes over what was not asked for: an object may be deeper than any tree that is made.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::budget::{Budget, Exceeded};
+use crate::guest::{CallError, CallReason};
+use crate::object::{Object, Text};
+
+/// What an object is recognised by is always there.
+const ALWAYS: [&str; 4] = [
+    "/apiVersion",
+    "/kind",
+    "/metadata/namespace",
+    "/metadata/name",
+];
+
+/// Pointers that one question may have.
+const FIELDS: usize = 256;
+
+/// The fields that were asked for.
+pub(crate) struct Mask(Option<Level>);
+
+/// What was asked for at one level.
+#[derive(Default)]
+struct Level {
+    /// All of it.
+    whole: bool,
+    /// By name.
+    below: BTreeMap<String, Level>,
+}
+
+impl Mask {
+    /// Reads JSON pointers; none at all ask for everything.
+    ///
+    /// # Errors
+    /// `invalid` for a text that is no pointer, and for too many of them.
+    pub(crate) fn of(fields: &[String]) -> Result<Self, CallError> {
+        let invalid = |message| Err(CallError::new(CallReason::Invalid, message));
+        if fields.is_empty() {
+            return Ok(Self(None));
+        }
+        if fields.len() > FIELDS {
+            let count = fields.len();
+            return invalid(format!(
+                "fields: {count} pointers, at most {FIELDS} are taken"
+            ));
+        }
+        let mut all = Level::default();
+        for pointer in ALWAYS.into_iter().chain(fields.iter().map(String::as_str)) {
+            match pointer.strip_prefix('/') {
+                Some(path) => all.ask(path),
+                None if pointer.is_empty() => return Ok(Self(None)),
+                None => return invalid(format!("fields: {pointer:?} is not a JSON pointer")),
+            }
+        }
+        Ok(Self(Some(all)))
+    }
+
+    /// Returns the object with these fields alone; of a list the whole, wherever in it a pointer leads.
+    ///
+    /// # Errors
+    /// If that costs too much.
+    pub(crate) fn apply(&self, object: &Object, budget: &mut Budget) -> Result<String, Exceeded> {
+        let Some(level) = &self.0 else {
+            budget.text(object.json().len())?;
+            return Ok(object.json().to_owned());
+        };
+        let found = level.take(object.json(), budget)?;
+        Ok(found.unwrap_or_else(|| "{}".to_owned()))
+    }
+}
+
+impl Level {
+    fn ask(&mut self, path: &str) {
+        let mut level = self;
+        for step in path.split('/') {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            level = level.below.entry(step).or_default();
+        }
+        level.whole = true;
+    }
+
+    /// Returns the text of the wanted fields of a map; none if there is none of them.
+    fn take(&self, json: &str, budget: &mut Budget) -> Result<Option<String>, Exceeded> {
+        budget.text(json.len())?;
+        let mut json = serde_json::Deserializer::from_str(json);
+        let Ok(entries) = json.deserialize_map(Entries) else {
+            return Ok(None);
+        };
+        budget.step(u64::try_from(entries.len()).unwrap_or(u64::MAX))?;
+        let mut text = String::from("{");
+        for (name, value) in entries {
+            let Some(below) = self.below.get(&name) else {
+                continue;
+            };
+            let value = value.get();
+            let taken = if below.whole || !value.starts_with('{') {
+                budget.text(value.len())?;
+                value.to_owned()
+            } else if let Some(taken) = below.take(value, budget)? {
+                taken
+            } else {
+                continue;
+            };
+            let gap = if text.len() > 1 { "," } else { "" };
+            let name = serde_json::Value::from(name);
+            // Writing to a string can't fail.
+            let _infallible = write!(text, "{gap}{name}:{taken}");
+        }
+        text.push('}');
+        Ok(Some(text).filter(|text| text.len() > 2))
+    }
+}
+
+/// Reads the entries of a map, their values as text.
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some((name, value)) = map.next_entry::<Text<'de>, &'de RawValue>()? {
+            entries.push((name.0.into_owned(), value));
+        }
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::object::{Gvk, Managers};
+
+    fn masked(object: &Value, fields: &[&str]) -> Result<Value, CallError> {
+        let gvk = Gvk::parse("v1", "Thing").unwrap();
+        let object = Object::parse(&object.to_string(), &gvk, &Managers::default()).unwrap();
+        let fields: Vec<_> = fields.iter().map(|&field| field.to_owned()).collect();
+        let text = Mask::of(&fields)?.apply(&object, &mut Budget::of_run());
+        Ok(serde_json::from_str(&text.unwrap()).unwrap())
+    }
+
+    #[test]
+    fn fields_are_copied_and_lists_stay_whole() {
+        let with = |more: Value| {
+            let mut object =
+                json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}});
+            object
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            object
+        };
+        let spec = json!({"a": 1, "list": [{"x": 1}, {"x": 2}]});
+        let object = with(json!({"spec": spec, "data": {"k/1": "v", "\"": 1}}));
+        for (fields, expected) in [
+            (&["/spec/a"][..], with(json!({"spec": {"a": 1}}))),
+            (&["/spec/a/b"], with(json!({"spec": {"a": 1}}))),
+            (
+                &["/spec/list/1/x", "/spec/list"],
+                with(json!({"spec": {"list": [{"x": 1}, {"x": 2}]}})),
+            ),
+            (&["/spec/a", "/spec"], with(json!({"spec": spec}))),
+            (&["/spec", "/spec/a"], with(json!({"spec": spec}))),
+            (
+                &["/data/k~11", "/nothing/here", "/spec/nothing"],
+                with(json!({"data": {"k/1": "v"}})),
+            ),
+            (&["/data/\""], with(json!({"data": {"\"": 1}}))),
+            (&[""], object.clone()),
+            (&[], object.clone()),
+        ] {
+            assert_eq!(masked(&object, fields), Ok(expected), "{fields:?}");
+        }
+        let said = masked(&object, &["spec"]).unwrap_err().message;
+        assert_eq!(said, "fields: \"spec\" is not a JSON pointer");
+    }
+
+    #[test]
+    fn an_object_that_is_deeper_than_any_tree_is_masked_like_others() {
+        let deep = format!("{}1{}", "[".repeat(9_000), "]".repeat(9_000));
+        let text = format!(
+            r#"{{"apiVersion":"v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{"deep":{deep},"a":1}}}}"#
+        );
+        let gvk = Gvk::parse("v1", "Thing").unwrap();
+        let object = Object::parse(&text, &gvk, &Managers::default()).unwrap();
+        let mask = Mask::of(&["/spec/a".to_owned()]).unwrap();
+        let masked = mask.apply(&object, &mut Budget::of_run()).unwrap();
+        let expected =
+            r#"{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"},"spec":{"a":1}}"#;
+        assert_eq!(masked, expected);
+    }
+}
