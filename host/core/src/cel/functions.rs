@@ -218,7 +218,9 @@ fn contained<'v>(item: &Value<'v>, range: &Value<'v>, budget: &mut Budget) -> Ou
             }
             Ok(Value::Bool(false))
         }
-        Value::Map(fields) if item.is_key() => Ok(Value::Bool(fields.get(item, budget)?.is_some())),
+        Value::Map(fields) if item.is_key() || matches!(item, Value::Double(_)) => {
+            Ok(Value::Bool(fields.get(item, budget)?.is_some()))
+        }
         _ => Err(no_overload("@in", &[item.clone(), range.clone()])),
     }
 }
