@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use parking_lot::RwLock;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 pub mod recorder;
 
@@ -239,7 +240,7 @@ impl ApiServer {
                 (Method::PATCH, path, manager, "application/merge-patch+json")
             }
         };
-        let forced = if matches!(verb, Verb::Apply { .. }) {
+        let forced = if matches!(verb, Verb::Apply { force: true, .. }) {
             "&force=true"
         } else {
             ""
@@ -315,6 +316,34 @@ impl Cluster for ApiServer {
                 Err(error) if error.reason == Reason::Missing => Ok(None),
                 Err(error) => Err(error),
             }
+        }
+        .boxed()
+    }
+
+    fn look<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        async move {
+            fits(&Target::object(gvk.clone(), key.clone()))?;
+            let kind = self.resolve(gvk).await?;
+            let about = About {
+                verb: "look at",
+                gvk,
+                key: Some(key),
+            };
+            let selector = escape(&format!("metadata.name={}", key.name));
+            let path = format!(
+                "{}?fieldSelector={selector}",
+                kind.path(key.namespace.as_deref())
+            );
+            let bytes = self.request(&about, Method::GET, &path, None).await?;
+            let list: Found<'_> = serde_json::from_slice(&bytes).map_err(|e| about.broken(&e))?;
+            let object = |item: &RawValue| Object::parse(item.get(), gvk, &Managers::all());
+            let found = list.items.first().map(|item| object(item)).transpose();
+            let found = found.map_err(|e| about.broken(&e))?;
+            Ok(found.filter(|object| object.key() == key))
         }
         .boxed()
     }
@@ -552,6 +581,12 @@ impl About<'_> {
 #[derive(Default, Deserialize)]
 struct Status {
     message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Found<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

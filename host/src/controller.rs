@@ -62,6 +62,8 @@ pub struct Neighbours {
 
 /// What a controller is made from.
 pub struct Declared {
+    /// The operator that declares it.
+    pub operator: Arc<str>,
     /// What the manifest says of it.
     pub spec: manifest::Controller,
     /// What the manifest says of its plugin.
@@ -744,12 +746,14 @@ fn assemble(
         finalizer,
     } = sources;
     let Declared {
+        operator,
         spec,
         plugin,
         guest,
     } = declared;
     let flows = Flows::new(spec)?;
     Ok(Controller {
+        operator: Arc::clone(operator),
         limits: plugin.limits.clone(),
         primaries,
         secondaries,

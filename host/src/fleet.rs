@@ -410,6 +410,7 @@ impl Fleet {
                 attempt.plugin.on_swap
             };
             let declared = Declared {
+                operator: Arc::clone(&unit.operator),
                 spec: spec.clone(),
                 plugin: attempt.plugin.clone(),
                 guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,

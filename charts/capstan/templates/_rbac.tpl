@@ -97,6 +97,7 @@ in order.
 {{- $manage := list "create" "update" "delete" -}}
 {{- if kindIs "slice" $dependent.manage -}}{{- $manage = $dependent.manage -}}{{- end -}}
 {{- if $dependent.readOnly -}}{{- $manage = list -}}{{- end -}}
+{{- if $dependent.adopt -}}{{- $manage = append $manage "update" -}}{{- end -}}
 {{- $collected := ne (toString $dependent.garbageCollected) "false" -}}
 {{- range $manage -}}
 {{- if or (ne . "delete") $byName (not $collected) (hasKey $unwanted $name) -}}

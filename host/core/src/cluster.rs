@@ -36,12 +36,14 @@ pub enum Verb {
         /// Recorded as the owner of the fields.
         manager: Arc<str>,
     },
-    /// Server-side apply, forced (`RO-1`).
+    /// Server-side apply.
     Apply {
         /// The fields that this manager owns.
         body: String,
         /// The field manager.
         manager: Arc<str>,
+        /// Whether fields are taken from other managers (`RO-1`); without it, theirs are a conflict.
+        force: bool,
     },
     /// PUT.
     Replace {
@@ -136,6 +138,15 @@ pub trait Cluster: Send + Sync + 'static {
         gvk: &'a Gvk,
         key: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<Object>, Error>>;
+
+    /// Returns the same, with the shares of all field managers, by the right to list that whoever watches the kind has.
+    fn look<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        self.get(gvk, key)
+    }
 
     /// Returns whether objects of this kind live in a namespace; none if the kind is not known. Answered from what
     /// discovery has found before, without a request.

@@ -379,8 +379,10 @@ pub struct WriteRequest {
 pub enum WriteVerb {
     /// POST of this object.
     Create(String),
-    /// Server-side apply of this object.
+    /// Server-side apply of this object: by force only if it is the primary's.
     Apply(String),
+    /// Server-side apply of this object, by force.
+    ForceApply(String),
     /// PUT of this object.
     Update(String),
     /// The JSON patch from the cached object to this one.

@@ -276,8 +276,10 @@ pub struct Dependent {
     pub manage: Manage,
     /// Whether deleting it is left to owner references; default true.
     pub garbage_collected: bool,
-    /// Fail rather than take over an object that exists already (`KD-6`); default false.
+    /// Fail if the object exists already, without asking whose it is (`KD-6`); default false.
     pub create_only: bool,
+    /// Take over an object that exists already and is no other primary's; default false.
+    pub adopt: bool,
     /// Whether it is written and compared by server-side apply; none = as `KD-5` says.
     pub server_side_apply: Option<bool>,
     /// How it is compared.

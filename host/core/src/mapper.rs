@@ -83,11 +83,7 @@ impl Mapper {
 
     /// `IM-1`: kind and group decide, the version does not.
     fn is_primary(&self, owner: &Owner) -> bool {
-        let group = owner
-            .api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group);
-        *owner.kind == *self.kind.kind && *group == *self.kind.group
+        owner.is_of(&self.kind)
     }
 
     /// `IM-2`: a type that is absent counts as the right one.

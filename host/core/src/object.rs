@@ -121,9 +121,9 @@ pub enum Change {
     },
 }
 
-/// The field managers whose shares are kept when managedFields are cut off.
-#[derive(Clone, Debug, Default)]
-pub struct Managers(Arc<[Box<str>]>);
+/// The field managers whose shares are kept when managedFields are cut off; none inside = all of them.
+#[derive(Clone, Debug)]
+pub struct Managers(Option<Arc<[Box<str>]>>);
 
 /// Why a text is not an object. Retrying does not help.
 #[derive(Debug, thiserror::Error)]
@@ -180,6 +180,19 @@ impl fmt::Display for ObjectRef {
 pub fn is_path_segment(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:@~!$&'()*+,;=".contains(&b);
     !matches!(text, "" | "." | "..") && text.bytes().all(plain)
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// Whether the owner is of this kind; versions do not count (`IM-1`).
+    pub fn is_of(&self, gvk: &Gvk) -> bool {
+        let group = self
+            .api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        *self.kind == *gvk.kind && *group == *gvk.group
+    }
 }
 
 // === impl Gvk ===
@@ -253,18 +266,32 @@ impl fmt::Display for Version {
 impl Managers {
     /// Returns the set of these names.
     pub fn new<S: Into<Box<str>>>(names: impl IntoIterator<Item = S>) -> Self {
-        Self(names.into_iter().map(Into::into).collect())
+        Self(Some(names.into_iter().map(Into::into).collect()))
+    }
+
+    /// Returns the set of all names.
+    pub fn all() -> Self {
+        Self(None)
     }
 
     /// Returns the set with one name more.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
-        Self(self.0.iter().cloned().chain([name.into()]).collect())
+        let more = |names: &Arc<[Box<str>]>| names.iter().cloned().chain([name.into()]).collect();
+        Self(self.0.as_ref().map(more))
     }
 
     /// Whether this manager is one of ours.
     pub fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|own| &**own == name)
+        let names = self.0.as_ref();
+        names.is_none_or(|names| names.iter().any(|own| &**own == name))
+    }
+}
+
+impl Default for Managers {
+    /// Returns the empty set.
+    fn default() -> Self {
+        Self::new::<&str>([])
     }
 }
 

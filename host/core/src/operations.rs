@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::budget::{self, Budget};
 use crate::cluster::{self, Cluster, Deletion, Reason, Target, Verb, Write};
 use crate::dependent::managed_fields::Part;
-use crate::dependent::{self, diff, managed_fields};
+use crate::dependent::{self, diff, managed_fields, ownership};
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Comparison, MatchResult, ObjectTarget, WriteMode,
     WriteOptions, WriteRequest, WriteVerb,
@@ -52,6 +52,7 @@ struct Request {
 enum Body {
     Create(Value),
     Apply(Value),
+    ForceApply(Value),
     Update(Value),
     Edit(Value),
     /// With its text, which is sent as it is.
@@ -79,7 +80,8 @@ pub async fn write(
             .as_ref()
             .map_or_else(|| tree.to_string(), |object| object.json().to_owned()));
     }
-    let Some(write) = compose(desk, &request, actual.as_ref().map(|(_, tree)| tree))? else {
+    let ours = matches!(request.verb, Body::Apply(_)) && is_ours(desk, &request.target, primary);
+    let Some(write) = compose(desk, &request, actual.as_ref().map(|(_, tree)| tree), ours)? else {
         return Ok(actual.map_or_else(String::new, |(_, tree)| tree.to_string()));
     };
     let filtered = matches!(
@@ -281,6 +283,9 @@ fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request, CallError
         WriteVerb::Apply(text) => {
             document(&text, budget).map(|(target, tree)| (target, Body::Apply(tree)))?
         }
+        WriteVerb::ForceApply(text) => {
+            document(&text, budget).map(|(target, tree)| (target, Body::ForceApply(tree)))?
+        }
         WriteVerb::Update(text) => {
             document(&text, budget).map(|(target, tree)| (target, Body::Update(tree)))?
         }
@@ -339,7 +344,7 @@ fn treatment(
     let status = target.subresource.as_deref() == Some("status");
     let by_verb = match verb {
         Body::Update(_) if status => Comparison::StatusOnly,
-        Body::Apply(_) => Comparison::Applied,
+        Body::Apply(_) | Body::ForceApply(_) => Comparison::Applied,
         Body::Update(_) => Comparison::Generic,
         // Patches are compared by what they would lead to.
         Body::Create(_) | Body::Edit(_) | Body::JsonPatch(..) | Body::MergePatch(_) => {
@@ -417,6 +422,7 @@ impl Body {
         match self {
             Self::Create(tree)
             | Self::Apply(tree)
+            | Self::ForceApply(tree)
             | Self::Update(tree)
             | Self::Edit(tree)
             | Self::MergePatch(tree) => tree
@@ -527,7 +533,9 @@ fn matches(
 ) -> bool {
     let led_to = match &request.verb {
         Body::Create(_) => return false,
-        Body::Apply(tree) | Body::Update(tree) | Body::Edit(tree) => Cow::Borrowed(tree),
+        Body::Apply(tree) | Body::ForceApply(tree) | Body::Update(tree) | Body::Edit(tree) => {
+            Cow::Borrowed(tree)
+        }
         // What can't be carried out here within bounds is left to the API server, which has its own.
         Body::JsonPatch(patch, _) => match patch.apply(actual.clone(), &mut desk.budget.lock()) {
             Ok(tree) => Cow::Owned(tree),
@@ -561,11 +569,28 @@ fn matches(
     verdict == MatchResult::Matches
 }
 
-/// Returns what is sent; none for an edit that changes nothing.
+/// Whether the object that a write concerns is the primary of the run, or belongs to it: by uid, or because it is mapped
+/// to it and we have applied it before. Nobody else's fields in it are worth a conflict.
+fn is_ours(desk: &Desk<'_>, target: &Target, primary: &Object) -> bool {
+    if target.gvk == desk.primaries.spec().gvk && target.key == *primary.key() {
+        return true;
+    }
+    let seen = sources(desk, &target.gvk);
+    seen.into_iter().any(|source| {
+        source.get(&target.key).is_some_and(|object| {
+            let applied = || object.share(desk.manager, None).is_some();
+            ownership::is_for(&object, &primary.header().uid)
+                || (source.relates(&object, primary.key()) && applied())
+        })
+    })
+}
+
+/// Returns what is sent; none for an edit that changes nothing. What is `ours` is applied by force.
 fn compose(
     desk: &Desk<'_>,
     request: &Request,
     actual: Option<&Value>,
+    ours: bool,
 ) -> Result<Option<Write>, CallError> {
     let manager = Arc::clone(desk.manager);
     let verb = match &request.verb {
@@ -573,9 +598,10 @@ fn compose(
             body: tree.to_string(),
             manager,
         },
-        Body::Apply(tree) => Verb::Apply {
+        Body::Apply(tree) | Body::ForceApply(tree) => Verb::Apply {
             body: tree.to_string(),
             manager,
+            force: ours || matches!(request.verb, Body::ForceApply(_)),
         },
         Body::Update(tree) => Verb::Replace {
             body: tree.to_string(),

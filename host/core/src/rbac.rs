@@ -244,7 +244,7 @@ impl Tally<'_> {
             };
             for (wanted, verbs) in [
                 (manage.create, &needs.create),
-                (manage.update, &needs.update),
+                (manage.update || dependent.adopt, &needs.update),
                 (manage.delete && deleted, &needs.delete),
             ] {
                 if wanted {
@@ -500,6 +500,10 @@ mod tests {
             (
                 "kind: Pod, manage: [create], createOnly: true",
                 "* pods: list watch create patch",
+            ),
+            (
+                "kind: Pod, ssa: false, manage: [create], adopt: true",
+                "* pods: list watch create update",
             ),
             ("kind: Pod, ssa: false", "* pods: list watch create update"),
             (

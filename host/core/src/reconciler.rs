@@ -38,6 +38,8 @@ pub use crate::operations::tell;
 
 /// What the runs of one controller need, put together once.
 pub struct Controller {
+    /// The operator that declares it.
+    pub operator: Arc<str>,
     /// What the manifest says.
     pub spec: manifest::Controller,
     /// What its plugin may use up.

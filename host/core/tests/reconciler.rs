@@ -89,7 +89,10 @@ impl Server {
             .lock()
             .get(&(target.gvk.clone(), target.key.clone()))
             .cloned();
+        let held = |body: &str| holds(&serde_json::from_str(body).unwrap(), old.as_ref());
         let tree = match verb {
+            Verb::Create { .. } if old.is_some() => return Err(conflict("it exists")),
+            Verb::Apply { ref body, .. } if !held(body) => return Err(conflict("another one")),
             Verb::Create { body, .. } | Verb::Replace { body, .. } => {
                 serde_json::from_str(&body).unwrap()
             }
@@ -114,6 +117,17 @@ impl Server {
         };
         Ok(Some(self.put(&target.gvk, tree)))
     }
+}
+
+/// Whether an apply is for the object that is there: a uid must be its own, and a version holds for none but itself.
+fn holds(body: &Value, old: Option<&Value>) -> bool {
+    let named = |tree: &Value, field: &str| tree["metadata"][field].as_str().map(str::to_owned);
+    let same = |field| {
+        let (wanted, there) = (named(body, field), old.and_then(|old| named(old, field)));
+        wanted.is_none() || wanted == there
+    };
+    let fresh = old.is_none() && named(body, "uid").is_none();
+    fresh || (same("uid") && same("resourceVersion"))
 }
 
 fn conflict(message: &str) -> Error {
@@ -327,6 +341,7 @@ impl Bench {
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
         let controller = Controller {
+            operator: Arc::clone(&operator.name),
             limits: operator.plugins["p"].limits.clone(),
             primaries: source(spec.primary.clone(), Role::Primary, &pages),
             secondaries: spec
@@ -432,6 +447,44 @@ async fn the_workflow_runs_before_the_reconciler_and_a_second_run_writes_nothing
         )
     );
     assert_eq!(bench.run().await, (DONE, calls, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_exists_already_is_ours_only_by_uid() {
+    const APPLIED: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+    const ADOPTED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true, adopt: true } } }";
+    let owned = |uid: &str| json!({ "ownerReferences": [{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": uid }] });
+    // Neither tells whose it is: a mapping by name, and the cache.
+    let mapped = json!({ "annotations": { "io.javaoperatorsdk/primary-name": "a" } });
+    let written: &[&str] = &["patch ConfigMap a", "patch ConfigMap a"];
+    let refused: &[&str] = &["patch ConfigMap a"];
+    for (fields, metadata, writes) in [
+        (APPLIED, json!({}), refused),
+        (APPLIED, mapped.clone(), refused),
+        (APPLIED, owned("u-2"), refused),
+        (APPLIED, owned("page"), written),
+        (ADOPTED, json!({}), written),
+        (ADOPTED, mapped, written),
+        (ADOPTED, owned("u-2"), refused),
+    ] {
+        for seen in [false, true] {
+            let mut bench = Bench::new(Script::default(), fields);
+            bench.page(json!({ "uid": "page" }));
+            let mut map = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "map" } });
+            json_patch::merge(&mut map, &json!({ "metadata": metadata }));
+            let map = bench
+                .server
+                .put(&Gvk::parse("v1", "ConfigMap").unwrap(), map);
+            let known = seen && metadata == owned("page");
+            if seen {
+                bench.maps.apply(Watch::Applied(map));
+            }
+            let writes = if known { refused } else { writes };
+            let what = format!("{fields} {metadata} {seen}");
+            assert_eq!(bench.run().await.2, strings(writes), "{what}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

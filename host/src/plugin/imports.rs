@@ -212,7 +212,7 @@ impl State {
 fn subject(verb: &WriteVerb) -> Result<(Permission, Gvk), CallError> {
     let (permission, object) = match verb {
         WriteVerb::Create(object) => (Permission::Create, object),
-        WriteVerb::Apply(object) => (Permission::Apply, object),
+        WriteVerb::Apply(object) | WriteVerb::ForceApply(object) => (Permission::Apply, object),
         WriteVerb::Update(object) => (Permission::Update, object),
         WriteVerb::Edit(object) => (Permission::Patch, object),
         WriteVerb::JsonPatch(target, _) | WriteVerb::MergePatch(target, _) => {
@@ -308,6 +308,14 @@ impl operations::Host for State {
         options: Option<operations::WriteOptions>,
     ) -> Reply<String> {
         self.write(WriteVerb::Apply(object), options).await
+    }
+
+    async fn force_apply(
+        &mut self,
+        object: String,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
+        self.write(WriteVerb::ForceApply(object), options).await
     }
 
     async fn update(

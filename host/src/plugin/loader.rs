@@ -589,7 +589,7 @@ impl Plugin {
 fn permission(function: &str) -> Option<Permission> {
     match function {
         "create" => Some(Permission::Create),
-        "apply" => Some(Permission::Apply),
+        "apply" | "force-apply" => Some(Permission::Apply),
         "update" => Some(Permission::Update),
         "edit" | "json-patch" | "merge-patch" => Some(Permission::Patch),
         "remove" => Some(Permission::Delete),

@@ -233,6 +233,7 @@ pub fn read_only(gvk: Gvk) -> Dependent {
         },
         garbage_collected: true,
         create_only: false,
+        adopt: false,
         server_side_apply: None,
         matching: Matching::Usual,
         source: None,

@@ -23,4 +23,5 @@ mod languages;
 mod lifecycle;
 mod operations;
 mod swap;
+mod takeover;
 mod webpage;

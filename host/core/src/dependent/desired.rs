@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::Error;
+use super::ownership::{MARK, Mark};
 use super::sanitize::Storage;
 use crate::budget::Budget;
 use crate::manifest::Dependent;
@@ -33,6 +34,8 @@ pub struct Origin<'a> {
     pub primary: &'a Object,
     /// The kind of the primary.
     pub primary_gvk: &'a Gvk,
+    /// What says for whom it is made.
+    pub mark: &'a Mark,
 }
 
 impl Desired {
@@ -40,7 +43,7 @@ impl Desired {
     ///
     /// * `apiVersion` and `kind` as declared, the namespace of the primary if the kind has one;
     /// * an owner reference if the dependent is created here and garbage collected (`KD-2`), else, if it is created
-    ///   here, the mapping annotations (`KD-3`);
+    ///   here, the mapping annotations (`KD-3`) and the mark that proves whose it is, which no component can set;
     /// * `stringData` of a Secret becomes `data`, because what is only written can't be compared;
     /// * nulls vanish, as they would in the API server, except in custom resources, where null can be a value.
     ///
@@ -177,6 +180,9 @@ impl Origin<'_> {
 
     /// Adds what leads from the dependent to its primary.
     fn tie(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
+        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+            annotations.remove(MARK);
+        }
         match (
             self.dependent.manage.create,
             self.dependent.garbage_collected,
@@ -221,7 +227,7 @@ impl Origin<'_> {
         Ok(())
     }
 
-    /// `KD-3`: annotations that name the primary.
+    /// `KD-3`: annotations that name the primary, and the mark.
     fn annotate(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         let Value::Object(annotations) = annotations else {
@@ -236,6 +242,8 @@ impl Origin<'_> {
             self.primary.key(),
             self.primary_gvk,
         );
+        let mark = serde_json::to_string(self.mark).unwrap_or_default();
+        annotations.insert(MARK.to_owned(), json!(mark));
         annotations.insert(keys.name.to_string(), json!(&*primary.name));
         if let (Some(key), Some(namespace)) = (&keys.namespace, &primary.namespace) {
             annotations.insert(key.to_string(), json!(&**namespace));
@@ -356,6 +364,7 @@ mod tests {
             scope,
             primary,
             primary_gvk,
+            mark: &Mark::new(("web", "pages", "conf"), primary, primary_gvk),
         };
         let desired = Desired::parse(&answer.to_string(), &origin, &mut Budget::of_run())
             .map_err(|error| error.to_string())?;
@@ -416,20 +425,20 @@ mod tests {
             garbage_collected: false,
             ..config_map()
         };
-        let answer =
-            json!({"metadata": {"name": "a", "namespace": "other", "annotations": {"k": "v"}}});
+        let answer = json!({"metadata": {"name": "a", "namespace": "other", "annotations": {"k": "v", MARK: "{}"}}});
+        let mark = r#"{"operator":"web","controller":"pages","dependent":"conf","primary":{"apiVersion":"sample.dev/v1","kind":"WebPage","namespace":"web","name":"page","uid":"u-1"}}"#;
         let name = "io.javaoperatorsdk/primary-name";
         let namespace = "io.javaoperatorsdk/primary-namespace";
         let kind = "io.javaoperatorsdk/primary-type";
         let tree = parse(&answer, &free, Scope::Namespaced).unwrap();
-        let expected =
-            json!({"k": "v", name: "page", namespace: "web", kind: "sample.dev/v1/WebPage"});
+        let expected = json!({"k": "v", name: "page", namespace: "web", kind: "sample.dev/v1/WebPage", MARK: mark});
         assert_eq!(
             tree["metadata"],
             json!({"name": "a", "namespace": "other", "annotations": expected})
         );
         let tree = parse_for(&primary(None), &answer, &free, Scope::Namespaced).unwrap();
-        let expected = json!({"k": "v", name: "page", kind: "sample.dev/v1/WebPage"});
+        let mark = r#"{"operator":"web","controller":"pages","dependent":"conf","primary":{"apiVersion":"sample.dev/v1","kind":"WebPage","name":"page","uid":"u-1"}}"#;
+        let expected = json!({"k": "v", name: "page", kind: "sample.dev/v1/WebPage", MARK: mark});
         assert_eq!(tree["metadata"]["annotations"], expected);
     }
 
@@ -528,6 +537,7 @@ mod tests {
             scope: Scope::Namespaced,
             primary,
             primary_gvk,
+            mark: &Mark::new(("web", "pages", "conf"), primary, primary_gvk),
         };
         let error = Desired::parse("{\"data\": hunter2", &origin, &mut Budget::of_run())
             .unwrap_err()

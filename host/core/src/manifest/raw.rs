@@ -458,9 +458,12 @@ pub(super) struct Dependent {
     /// Its end is left to owner references (`KD-2`).
     #[schemars(extend("default" = true))]
     pub(super) garbage_collected: Maybe<bool>,
-    /// Fail rather than take over an object that exists already (`KD-6`).
+    /// Fail if the object exists already, without asking whose it is (`KD-6`).
     #[schemars(extend("default" = false))]
     pub(super) create_only: Maybe<bool>,
+    /// Take over an object that exists already and is no other primary's; without it, such an object is an error.
+    #[schemars(extend("default" = false))]
+    pub(super) adopt: Maybe<bool>,
     /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
     pub(super) ssa: Maybe<bool>,
     /// How it is compared with what is desired (`SSA-6`).

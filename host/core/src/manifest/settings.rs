@@ -87,6 +87,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "manage": verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect::<Vec<_>>(),
         "garbageCollected": dependent.garbage_collected,
         "createOnly": dependent.create_only,
+        "adopt": dependent.adopt,
         "ssa": dependent.applied(),
         "match": matching(&dependent.matching),
         "source": dependent.source.as_deref(),

@@ -252,6 +252,7 @@ fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Pla
     let verb = Verb::Apply {
         body: document.to_string(),
         manager: Arc::clone(&manner.manager),
+        force: true,
     };
     Planned {
         write: Write { target, verb },

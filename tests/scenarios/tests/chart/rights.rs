@@ -94,6 +94,7 @@ fn manifests() -> Vec<(&'static str, Value)> {
                     "all": pod(json!({})),
                     "create": pod(json!({ "kind": "Service", "manage": ["create"] })),
                     "update": pod(json!({ "kind": "Endpoints", "manage": ["update"] })),
+                    "found": { "apiVersion": "v1", "kind": "Secret", "manage": ["create"], "adopt": true },
                     "once": { "apiVersion": "batch/v1", "kind": "Job", "manage": ["create", "delete"], "createOnly": true },
                     "read": pod(json!({ "kind": "Secret", "readOnly": true })),
                     "plain": pod(json!({ "kind": "ConfigMap" })),
