@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_core::cluster::{Cluster, Deletion, Error, Propagation, Reason, Target, Verb, Write};
+use capstan_core::manifest::ServiceAccount;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use parking_lot::RwLock;
@@ -34,6 +35,22 @@ pub struct ApiServer {
     managers: RwLock<Managers>,
 }
 
+/// Who a request is sent for. There is no request without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The daemon itself.
+    Daemon,
+    /// An operator, in the name of this user.
+    Operator(HeaderValue),
+}
+
+/// The API server, as one identity uses it.
+#[derive(Clone)]
+pub struct Access {
+    api: Arc<ApiServer>,
+    who: Identity,
+}
+
 /// What discovery says of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
@@ -45,8 +62,9 @@ pub struct Kind {
     pub scope: Scope,
 }
 
-/// What a request is about, for messages: `apply v1 ConfigMap default/a`.
+/// What a request is about, for messages: `apply v1 ConfigMap default/a`; and who sends it.
 struct About<'a> {
+    who: &'a Identity,
     verb: &'a str,
     gvk: &'a Gvk,
     key: Option<&'a ObjectRef>,
@@ -86,6 +104,7 @@ impl ApiServer {
             return Ok(kind.clone());
         }
         let about = About {
+            who: &Identity::Daemon,
             verb: "discover",
             gvk,
             key: None,
@@ -130,6 +149,7 @@ impl ApiServer {
     /// Sends a GET and returns the answer as it comes in.
     pub(crate) async fn stream(&self, kind: &Kind, verb: &str, path: &str) -> Result<Body, Error> {
         let about = About {
+            who: &Identity::Daemon,
             verb,
             gvk: &kind.gvk,
             key: None,
@@ -173,6 +193,10 @@ impl ApiServer {
                 .uri(path)
                 .header("user-agent", USER_AGENT);
             request = request.header("accept", "application/json");
+            // This header alone: with the groups left out, the API server fills in those of the service account.
+            if let Identity::Operator(user) = about.who {
+                request = request.header("impersonate-user", user.clone());
+            }
             let payload = match body {
                 Some((kind, text)) => {
                     request = request.header("content-type", kind);
@@ -211,11 +235,12 @@ impl ApiServer {
         Object::parse(text, about.gvk, &managers).map_err(|e| about.broken(&e))
     }
 
-    async fn carry_out(&self, write: Write) -> Result<Option<Object>, Error> {
+    async fn carry_out(&self, who: &Identity, write: Write) -> Result<Option<Object>, Error> {
         let Write { target, verb } = write;
         fits(&target)?;
         let kind = self.resolve(&target.gvk).await?;
         let about = About {
+            who,
             verb: word(&verb),
             gvk: &target.gvk,
             key: Some(&target.key),
@@ -291,9 +316,41 @@ impl ApiServer {
     }
 }
 
-impl Cluster for ApiServer {
+// === impl Identity ===
+
+impl Identity {
+    /// Returns who acts in the name of a service account; the daemon if there is none. `own` is the daemon's namespace.
+    pub fn of(account: Option<&ServiceAccount>, own: &str) -> Self {
+        let Some(ServiceAccount { name, namespace }) = account else {
+            return Self::Daemon;
+        };
+        let namespace = namespace.as_deref().unwrap_or(own);
+        let user = HeaderValue::try_from(format!("system:serviceaccount:{namespace}:{name}"));
+        // What is no name in Kubernetes is nobody's: never the daemon's.
+        Self::Operator(user.unwrap_or(HeaderValue::from_static("system:anonymous")))
+    }
+
+    /// Returns the user whose rights count.
+    fn user(&self) -> &str {
+        match self {
+            Self::Daemon => "the daemon's service account",
+            Self::Operator(user) => user.to_str().unwrap_or_default(),
+        }
+    }
+}
+
+// === impl Access ===
+
+impl Access {
+    /// Returns the API server as `who` uses it.
+    pub fn new(api: Arc<ApiServer>, who: Identity) -> Self {
+        Self { api, who }
+    }
+}
+
+impl Cluster for Access {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
-        self.carry_out(write).boxed()
+        self.api.carry_out(&self.who, write).boxed()
     }
 
     fn get<'a>(
@@ -302,16 +359,18 @@ impl Cluster for ApiServer {
         key: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
+            let Self { api, who } = self;
             let target = Target::object(gvk.clone(), key.clone());
             fits(&target)?;
-            let kind = self.resolve(gvk).await?;
+            let kind = api.resolve(gvk).await?;
             let about = About {
+                who,
                 verb: "get",
                 gvk,
                 key: Some(key),
             };
             let path = kind.object_path(&target);
-            match self.read(&about, Method::GET, &path, None).await {
+            match api.read(&about, Method::GET, &path, None).await {
                 Ok(object) => Ok(Some(object)),
                 Err(error) if error.reason == Reason::Missing => Ok(None),
                 Err(error) => Err(error),
@@ -326,9 +385,11 @@ impl Cluster for ApiServer {
         key: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
+            let Self { api, who } = self;
             fits(&Target::object(gvk.clone(), key.clone()))?;
-            let kind = self.resolve(gvk).await?;
+            let kind = api.resolve(gvk).await?;
             let about = About {
+                who,
                 verb: "look at",
                 gvk,
                 key: Some(key),
@@ -338,7 +399,7 @@ impl Cluster for ApiServer {
                 "{}?fieldSelector={selector}",
                 kind.path(key.namespace.as_deref())
             );
-            let bytes = self.request(&about, Method::GET, &path, None).await?;
+            let bytes = api.request(&about, Method::GET, &path, None).await?;
             let list: Found<'_> = serde_json::from_slice(&bytes).map_err(|e| about.broken(&e))?;
             let object = |item: &RawValue| Object::parse(item.get(), gvk, &Managers::all());
             let found = list.items.first().map(|item| object(item)).transpose();
@@ -349,7 +410,7 @@ impl Cluster for ApiServer {
     }
 
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
-        self.kinds.read().get(gvk).map(|kind| kind.scope)
+        self.api.kinds.read().get(gvk).map(|kind| kind.scope)
     }
 }
 
@@ -511,7 +572,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 impl About<'_> {
     fn error(&self, reason: Reason, code: u16, text: &dyn std::fmt::Display) -> Error {
-        let Self { verb, gvk, key } = self;
+        let Self { verb, gvk, key, .. } = self;
         let message = match key {
             Some(key) => format!("{verb} {gvk} {key}: {text}"),
             None => format!("{verb} {gvk}: {text}"),
@@ -570,10 +631,23 @@ impl About<'_> {
             400..=499 => Reason::Rejected,
             _ => Reason::Unreachable,
         };
+        let cure = match (status.as_u16(), self.who) {
+            (403, Identity::Operator(_)) if text.contains("cannot impersonate") => format!(
+                "; the daemon's own service account lacks the right to impersonate {}",
+                self.who.user()
+            ),
+            (403, Identity::Operator(_)) => {
+                format!(
+                    "; the operator acts as {}, which lacks that right",
+                    self.who.user()
+                )
+            }
+            _ => String::new(),
+        };
         self.error(
             reason,
             status.as_u16(),
-            &format_args!("{text} (HTTP {})", status.as_u16()),
+            &format_args!("{text} (HTTP {}){cure}", status.as_u16()),
         )
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::cluster::{Cluster, Error, Reason};
+use capstan_core::cluster::{Error, Reason};
 use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap};
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Unready;
 use crate::client::recorder::Recorder;
-use crate::client::{ApiServer, Kind};
+use crate::client::{Access, ApiServer, Identity, Kind};
 use crate::informer::pool::{Membership, Pool};
 use crate::informer::{State, Subscriber};
 use crate::metrics::{ControllerRuns, Metrics};
@@ -752,6 +752,7 @@ fn assemble(
         guest,
     } = declared;
     let flows = Flows::new(spec)?;
+    let who = Identity::of(spec.service_account.as_ref(), &neighbours.namespace);
     Ok(Controller {
         operator: Arc::clone(operator),
         limits: plugin.limits.clone(),
@@ -761,24 +762,28 @@ fn assemble(
         standalone: flows.standalone,
         finalizer,
         guest: Arc::clone(guest),
-        cluster: Arc::clone(&neighbours.api) as Arc<dyn Cluster>,
+        cluster: Arc::new(Access::new(Arc::clone(&neighbours.api), who.clone())),
         queue: handle.queue.clone(),
         memory: Arc::clone(&handle.memory),
         edition: before.map_or(1, |before| before.edition + 1),
         settings: settings(spec, neighbours),
-        events: events(spec, neighbours),
+        events: events(spec, neighbours, who),
         spec: spec.clone(),
     })
 }
 
 /// Returns what takes the Kubernetes Events of a controller.
-fn events(spec: &manifest::Controller, neighbours: &Neighbours) -> reconciler::Events {
+fn events(
+    spec: &manifest::Controller,
+    neighbours: &Neighbours,
+    who: Identity,
+) -> reconciler::Events {
     let (recorder, name, gvk) = (
         neighbours.recorder.clone(),
         Arc::clone(&spec.name),
         spec.primary.clone(),
     );
-    Box::new(move |primary, event| recorder.publish(&name, &gvk, primary, event))
+    Box::new(move |primary, event| recorder.publish(&who, (&name, &gvk), primary, event))
 }
 
 /// What `context.settings` answers.

@@ -182,6 +182,17 @@ pub struct Controller {
     pub workflow: Workflow,
     /// Workflows that run when called by name.
     pub standalone: BTreeMap<Arc<str>, Workflow>,
+    /// The service account of its operator; none = the daemon's.
+    pub service_account: Option<ServiceAccount>,
+}
+
+/// A service account, in whose name an operator acts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServiceAccount {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its namespace; none = the daemon's own.
+    pub namespace: Option<Arc<str>>,
 }
 
 /// Which namespaces are watched (`IN-1`).

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::client::ApiServer;
+use crate::client::{Access, ApiServer, Identity};
 
 /// Events waiting to be written; beyond that they are dropped, because what sends them must not wait.
 const WAITING: usize = 256;
@@ -32,6 +32,7 @@ pub struct Writer {
 }
 
 struct Record {
+    who: Identity,
     controller: Arc<str>,
     gvk: Gvk,
     about: Object,
@@ -53,8 +54,15 @@ pub fn recorder(api: Arc<ApiServer>, instance: String) -> (Recorder, Writer) {
 
 impl Recorder {
     /// Takes an event about a primary, or drops it with a warning when too many wait.
-    pub fn publish(&self, controller: &Arc<str>, gvk: &Gvk, about: &Object, event: Event) {
+    pub fn publish(
+        &self,
+        who: &Identity,
+        (controller, gvk): (&Arc<str>, &Gvk),
+        about: &Object,
+        event: Event,
+    ) {
         let record = Record {
+            who: who.clone(),
             controller: Arc::clone(controller),
             gvk: gvk.clone(),
             about: about.clone(),
@@ -95,7 +103,8 @@ impl Writer {
             .unwrap_or_default()
             .to_string();
         let manager: Arc<str> = "capstan".into();
-        let verb = match self.api.get(&gvk, &key).await? {
+        let api = Access::new(Arc::clone(&self.api), record.who.clone());
+        let verb = match api.get(&gvk, &key).await? {
             None => Verb::Create {
                 body: body(record, &key, &now, &self.instance).to_string(),
                 manager,
@@ -117,13 +126,8 @@ impl Writer {
                 }
             }
         };
-        self.api
-            .write(Write {
-                target: Target::object(gvk, key),
-                verb,
-            })
-            .await
-            .map(|_| ())
+        let target = Target::object(gvk, key);
+        api.write(Write { target, verb }).await.map(|_| ())
     }
 }
 

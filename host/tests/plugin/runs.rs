@@ -218,6 +218,7 @@ fn controller(workflow: Workflow) -> Controller {
         sources: BTreeMap::new(),
         workflow,
         standalone: BTreeMap::new(),
+        service_account: None,
     }
 }
 

@@ -18,6 +18,7 @@ mod bad_input;
 mod base;
 mod chart;
 mod dependents;
+mod identity;
 mod image;
 mod languages;
 mod lifecycle;

@@ -21,7 +21,7 @@ use super::read::{Leaf, Located, OrWord, Scalar, Slot};
 use super::units::{Bytes, Factor, LONGEST, Number0, Number1, Time};
 use super::{
     Capabilities, Controller, Instances, Limits, Mapper, MappingKeys, Namespaces, OnSwap, Operator,
-    Origin, Permission, Plugin, RateLimit, Retry, Selector, Source, Warm, Workflow,
+    Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount, Source, Warm, Workflow,
 };
 
 mod dependent;
@@ -184,9 +184,13 @@ impl<'a> Check<'a> {
         let controllers = self.need(&spec.value.controllers, spec.place, "controllers");
         let declared = plugins.map(|plugins| names(&plugins.value));
         let plugins = plugins.map(|named| self.plugins(named)).unwrap_or_default();
-        let (controllers, marks) = controllers
+        let (mut controllers, marks) = controllers
             .map(|named| self.controllers(named, declared.as_ref()))
             .unwrap_or_default();
+        let account = self.service_account(&spec.value.service_account);
+        for controller in controllers.values_mut() {
+            controller.service_account.clone_from(&account);
+        }
         let Located {
             value: Scalar(Name(name)),
             place,
@@ -201,6 +205,15 @@ impl<'a> Check<'a> {
             plugins,
             controllers,
             origin,
+        })
+    }
+
+    fn service_account(&mut self, field: &Maybe<raw::ServiceAccount>) -> Option<ServiceAccount> {
+        let Located { value, place } = located(field)?;
+        let Scalar(Name(name)) = &self.need(&value.name, *place, "name")?.value;
+        Some(ServiceAccount {
+            name: Arc::clone(name),
+            namespace: get(&value.namespace).map(|Scalar(Name(namespace))| Arc::clone(namespace)),
         })
     }
 
@@ -436,6 +449,7 @@ impl<'a> Check<'a> {
             sources,
             workflow,
             standalone,
+            service_account: None,
         })
     }
 

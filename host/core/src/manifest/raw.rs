@@ -94,6 +94,19 @@ pub(super) struct Spec {
     /// The controllers, by name; at least one, each name unique in the daemon (`LC-1`).
     #[schemars(extend("minProperties" = 1))]
     pub(super) controllers: Slot<Named<Controller>>,
+    /// Who the operator is to the API server: what its controllers write, and what they read live, is asked for in the name of
+    /// this service account. Without it, in the daemon's own.
+    pub(super) service_account: Maybe<ServiceAccount>,
+}
+
+/// A service account.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ServiceAccount {
+    /// Its name.
+    pub(super) name: Leaf<Name>,
+    /// Its namespace; without it, the daemon's own.
+    pub(super) namespace: MaybeLeaf<Name>,
 }
 
 /// A component, and what it may use.

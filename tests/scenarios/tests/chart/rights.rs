@@ -51,7 +51,13 @@ fn installed(manifest: &Value, rbac: &Value) -> Vec<Value> {
 
 /// Returns objects by kind and namespace; helm has an order of its own.
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
-    objects.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["namespace"]));
+    let place = |object: &Value| {
+        format!(
+            "{} {}",
+            object["metadata"]["namespace"], object["metadata"]["name"]
+        )
+    };
+    objects.sort_by_key(|object| format!("{} {}", object["kind"], place(object)));
     objects
 }
 
@@ -74,7 +80,26 @@ fn manifests() -> Vec<(&'static str, Value)> {
         { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["create", "apply"] },
     ] } });
     let condition = json!({ "cel": "primary.spec.exposed" });
+    let acting = |account: Value, controller: Value| {
+        let mut manifest = manifest(grants.clone(), controller);
+        manifest["spec"]["serviceAccount"] = account;
+        manifest
+    };
     vec![
+        (
+            "an account",
+            acting(
+                json!({ "name": "pages" }),
+                json!({ "namespaces": ["a", "b"] }),
+            ),
+        ),
+        (
+            "an account elsewhere",
+            acting(
+                json!({ "name": "pages", "namespace": "far" }),
+                json!({ "namespaces": "all" }),
+            ),
+        ),
         ("all", manifest(json!({}), json!({ "namespaces": "all" }))),
         ("own", manifest(json!({}), json!({ "namespaces": "own" }))),
         (
