@@ -379,6 +379,15 @@ impl Bench {
         self.pages.apply(Watch::Applied(page));
     }
 
+    /// Returns the data of a config map on the server.
+    fn data(&self, name: &str) -> Value {
+        let key = (
+            Gvk::parse("v1", "ConfigMap").unwrap(),
+            ObjectRef::namespaced("n", name),
+        );
+        self.server.objects.lock()[&key]["data"].clone()
+    }
+
     /// Runs the page once, and returns how that ended, what was called, and what was written.
     async fn run(&mut self) -> (Finished, Vec<String>, Vec<String>) {
         let key = ObjectRef::namespaced("n", "a");
@@ -483,7 +492,45 @@ async fn what_exists_already_is_ours_only_by_uid() {
             let writes = if known { refused } else { writes };
             let what = format!("{fields} {metadata} {seen}");
             assert_eq!(bench.run().await.2, strings(writes), "{what}");
+            let taken = known || writes.len() == 2;
+            assert_eq!(bench.data("a")["x"] == "y", taken, "{what}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
+    const APPLIED: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+    let kind = Gvk::parse("v1", "ConfigMap").unwrap();
+    let owner =
+        json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);
+    let ours = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "old", "ownerReferences": owner } });
+    let mut theirs = ours.clone();
+    theirs["metadata"]["uid"] = "new".into();
+    let mut again = theirs.clone();
+    theirs["metadata"]["ownerReferences"] = json!([]);
+    again["data"] = json!({ "x": "before" });
+    for (there, writes) in [
+        (Some(theirs), &["patch ConfigMap a"][..]),
+        // Made again, by us.
+        (Some(again), &["patch ConfigMap a", "patch ConfigMap a"]),
+        (None, &["patch ConfigMap a", "patch ConfigMap a"]),
+    ] {
+        let mut bench = Bench::new(Script::default(), APPLIED);
+        bench.page(json!({ "uid": "page" }));
+        let seen = bench.server.put(&kind, ours.clone());
+        bench.maps.apply(Watch::Applied(seen));
+        bench
+            .server
+            .objects
+            .lock()
+            .remove(&(kind.clone(), ObjectRef::namespaced("n", "a")));
+        let left = there
+            .as_ref()
+            .map(|tree| bench.server.put(&kind, tree.clone()));
+        assert_eq!(bench.run().await.2, strings(writes), "{left:?}");
+        assert_eq!(bench.data("a")["x"] == "y", writes.len() == 2, "{left:?}");
     }
 }
 
