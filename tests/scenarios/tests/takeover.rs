@@ -323,4 +323,18 @@ fn a_component_applies_by_force_what_is_its_primarys_or_what_it_says() {
     assert!(message.contains("argocd"), "{refused}");
     assert_eq!(step("always", "forceApply")["refused"], Value::Null);
     await_value(&place, "taken", "ours");
+
+    // What is the primary's is applied by force, so that changes by others are put right.
+    let probe = place.find(&place.probes(), "usual").unwrap();
+    let owner = json!([{ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "name": "usual", "uid": probe["metadata"]["uid"] }]);
+    let mut own = object.clone();
+    own["metadata"]["name"] = "own".into();
+    own["metadata"]["ownerReferences"] = owner;
+    let write = |turn: u32| json!({ "spec": { "turn": turn, "reconcile": { "do": [{ "write": { "verb": "apply", "object": own } }] } } });
+    place.merge(&place.probes(), "usual", &write(1));
+    await_value(&place, "own", "ours");
+    let edit = json!({ "data": { "key": "edited" } });
+    place.merge(&place.config_maps(), "own", &edit);
+    place.merge(&place.probes(), "usual", &write(2));
+    await_value(&place, "own", "ours");
 }
