@@ -12,6 +12,9 @@ use crate::object::{Gvk, Object, ObjectRef, Owner};
 /// The annotation that holds the [`Mark`] of an object.
 pub const MARK: &str = "capstan.dev/made-for";
 
+/// The longest mark that is heeded, in bytes: names are bounded, so ours are shorter.
+const LONGEST: usize = 4096;
+
 /// Says for whom the daemon made an object that no owner reference ties to its primary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
@@ -82,7 +85,11 @@ impl Mark {
     /// Returns the mark of an object; none if it has none that can be read.
     pub fn of(object: &Object) -> Option<Self> {
         let tags = object.tags();
-        serde_json::from_str(&tags.annotations.get(MARK)?.0).ok()
+        let text = &tags.annotations.get(MARK)?.0;
+        if text.len() > LONGEST {
+            return None;
+        }
+        serde_json::from_str(text).ok()
     }
 }
 
