@@ -726,9 +726,7 @@ default events: get create patch
                  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{{ apiVersion: v1, kind: Secret, verbs: [apply] }}] }} }} }}\n  \
                  controllers: {{ {name}: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}, namespaces: [{name}] }} }}"
             );
-            crate::manifest::parse(&text, Path::new("o.yaml"))
-                .unwrap()
-                .remove(0)
+            parse(&text, Path::new("o.yaml")).unwrap().remove(0)
         };
         let alone = |account: &str| rights(&[operator("a", account)], "home", &Kinds::default());
         let all = alone("").daemon;
