@@ -93,6 +93,13 @@ pub struct Run {
     /// The context of the kubeconfig; without it the current one.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+    /// The namespace that the daemon lives in, `own` in manifests; without it that of its pod, or else that of the kubeconfig.
+    #[arg(long, value_name = "NAME", env = "CAPSTAN_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Let components reach what is in the daemon's own namespace, as far as their manifests permit it. Whoever may write a
+    /// config map, secret or pod there can be all that the daemon is.
+    #[arg(long, env = "CAPSTAN_ALLOW_OWN_NAMESPACE")]
+    pub allow_own_namespace: bool,
     /// Where probes, metrics and diagnostics are served; port 0 takes a free one and logs it.
     #[arg(
         long,

@@ -13,6 +13,7 @@ use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap};
 use capstan_core::object::Gvk;
+use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::{self, Flow};
@@ -52,8 +53,8 @@ pub struct Neighbours {
     pub metrics: Arc<Metrics>,
     /// Takes Kubernetes Events.
     pub recorder: Recorder,
-    /// The daemon's own namespace.
-    pub namespace: Arc<str>,
+    /// Where the daemon lives.
+    pub home: Home,
     /// Who the daemon is, in Events and settings.
     pub identity: Arc<str>,
     /// How long runs may take to finish.
@@ -598,7 +599,7 @@ async fn prepare(
         Entry::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
     });
     let finalizer = finalizer_name(&declared.spec, &kinds);
-    let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.namespace);
+    let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.home);
     let mut memberships = enter(&plan, handle, neighbours, entry);
     for membership in &mut memberships {
         let Membership { cache, state, .. } = membership;
@@ -762,6 +763,7 @@ fn assemble(
         standalone: flows.standalone,
         finalizer,
         guest: Arc::clone(guest),
+        permissions: Permissions::new(spec, &plugin.capabilities, neighbours.home.clone()),
         cluster: Arc::new(Access::new(Arc::clone(&neighbours.api), who.clone())),
         queue: handle.queue.clone(),
         memory: Arc::clone(&handle.memory),
@@ -792,7 +794,7 @@ fn settings(spec: &manifest::Controller, neighbours: &Neighbours) -> Value {
         "controller": spec.settings(),
         "daemon": {
             "identity": &*neighbours.identity,
-            "namespace": &*neighbours.namespace,
+            "namespace": &*neighbours.home.own,
             "version": env!("CARGO_PKG_VERSION"),
         },
     })

@@ -15,7 +15,7 @@ mod output;
 mod shelf;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -23,8 +23,7 @@ use capstan_core::guest::{
     Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
     MatchQuestion, MatchResult, Run, Session, UpdateControl,
 };
-use capstan_core::manifest::{Capabilities, Limits};
-use capstan_core::object::Gvk;
+use capstan_core::manifest::Limits;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, OwnedSemaphorePermit, Semaphore};
@@ -83,24 +82,10 @@ pub(crate) struct Facts {
     name: Arc<str>,
     /// What it may use up.
     limits: Limits,
-    /// What it may ask for.
-    capabilities: Capabilities,
     /// Its configuration, as JSON.
     config: String,
-    /// What each controller that uses it declares.
-    controllers: BTreeMap<Arc<str>, Declared>,
     /// Values kept as long as this version is loaded.
     memo: Mutex<Memo>,
-}
-
-/// What a controller declares, as far as permissions go.
-struct Declared {
-    /// The kind of its primaries.
-    primary: Gvk,
-    /// Its finalizer, if it is named.
-    finalizer: Option<Arc<str>>,
-    /// The kinds that it watches: primaries, sources, dependents.
-    watched: BTreeSet<Gvk>,
 }
 
 /// Values under keys, bounded in bytes.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use capstan_core::object::Managers;
+use capstan_core::permission::Home;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,9 @@ use crate::shutdown::{ABORTED, Signals};
 
 /// How long the last events and answers may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// Where a pod finds the namespace that it is in.
+const NAMESPACE_OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -47,6 +51,7 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
     let listener = Server::listen(args.listen).await;
     let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
     let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
+    let home = home(args, namespace);
     let api = Arc::new(ApiServer::new(client, Managers::default()));
     let metrics = Arc::new(Metrics::default());
     let (recorder, writer) = recorder::recorder(Arc::clone(&api), identity());
@@ -60,7 +65,7 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         api,
         metrics: Arc::clone(&metrics),
         recorder,
-        namespace: namespace.into(),
+        home,
         identity: identity().into(),
         drain: args.drain,
     });
@@ -136,6 +141,22 @@ async fn connect(
     tracing::info!(server = %config.cluster_url, %namespace, agent = USER_AGENT, "using cluster");
     let client = kube::Client::try_from(config).context("make a client for the API server")?;
     Ok((client, namespace))
+}
+
+/// Returns where the daemon lives, which is told by the command line or by its pod. Elsewhere nothing of it is in the
+/// cluster, and `own` is the namespace of the kubeconfig.
+fn home(args: &args::Run, of_kubeconfig: String) -> Home {
+    let of_pod = || {
+        let text = std::fs::read_to_string(NAMESPACE_OF_POD).ok()?;
+        Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+    };
+    let lives_in = args.namespace.clone().or_else(of_pod).map(Arc::from);
+    let own = args.namespace.clone().unwrap_or(of_kubeconfig).into();
+    let closed = lives_in.filter(|_| !args.allow_own_namespace);
+    if let Some(namespace) = &closed {
+        tracing::info!(%namespace, "components can't reach the daemon's own namespace");
+    }
+    Home { own, closed }
 }
 
 /// Who the daemon is: the name of its pod or host (`LE-2`).

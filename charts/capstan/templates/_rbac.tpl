@@ -30,7 +30,7 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- end -}}
 {{- $plugin := default dict (get (default dict $operator.manifest.spec.plugins) $controller.plugin) -}}
 {{- range $grant := default list (dig "capabilities" "kubernetes" list $plugin) -}}
-{{- include "capstan.rbac.capability" (dict "tally" $tally "grant" $grant "namespaces" $controller.namespaces) -}}
+{{- include "capstan.rbac.capability" (dict "tally" $tally "grant" $grant "controller" $controller) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -193,7 +193,11 @@ subjects:
 
 {{/* Adds the rules of what a plugin is permitted to the tally. */}}
 {{- define "capstan.rbac.capability" -}}
-{{- $permit := dict "tally" .tally "object" .grant "namespaces" .namespaces -}}
+{{- $namespaces := default .controller.namespaces .grant.namespaces -}}
+{{- $permit := dict "tally" .tally "object" .grant "namespaces" $namespaces -}}
+{{- /* For a kind that lives in no namespace a grant has to say `all`, unless the controller writes that kind anyway. */ -}}
+{{- $reach := or (ne "true" (include "capstan.rbac.isClusterScoped" $permit)) (eq (toString .grant.namespaces) "all") -}}
+{{- if or $reach (eq "true" (include "capstan.rbac.isWritten" (dict "controller" .controller "grant" .grant))) -}}
 {{- $table := .tally.table.capabilities -}}
 {{- $subresources := default list (get (default dict .tally.rbac.subresources) (include "capstan.rbac.kind" .grant)) -}}
 {{- range .grant.verbs -}}
@@ -203,6 +207,20 @@ subjects:
 {{- include "capstan.rbac.permit" (merge (dict "verbs" $verbs "subresource" .) $permit) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a controller writes objects of a kind by itself, its primaries and dependents: true, or nothing. */}}
+{{- define "capstan.rbac.isWritten" -}}
+{{- $kinds := list .controller.primary -}}
+{{- $workflows := concat (list (default dict .controller.workflow)) (values (default dict .controller.standalone)) -}}
+{{- range $workflows -}}{{- $kinds = concat $kinds (values (default dict .dependents)) -}}{{- end -}}
+{{- $grant := .grant -}}
+{{- $found := false -}}
+{{- range $kinds -}}
+{{- if and (eq .apiVersion $grant.apiVersion) (eq .kind $grant.kind) -}}{{- $found = true -}}{{- end -}}
+{{- end -}}
+{{- if $found -}}true{{- end -}}
 {{- end -}}
 
 {{/* Adds verbs on a kind to the tally. */}}

@@ -202,9 +202,8 @@ pub fn share<'a>(
 pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> Write {
     let manager = manager.clone();
     let verb = if dependent.applied() {
-        // An apply that names a version does not match what exists.
         Verb::Apply {
-            body: upon(desired.tree(), &[("resourceVersion", "1")]),
+            body: with_first_version(desired.tree()),
             manager,
             force: false,
         }
@@ -304,6 +303,11 @@ pub fn delete(gvk: Gvk, object: &Object) -> Write {
             ..Deletion::default()
         }),
     }
+}
+
+/// `KD-6`: an apply that names a version conflicts if the object exists.
+pub(crate) fn with_first_version(desired: &Value) -> String {
+    upon(desired, &[("resourceVersion", "1")])
 }
 
 /// Returns the text of a document that holds only for the object that `metadata` describes.

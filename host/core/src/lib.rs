@@ -26,6 +26,7 @@ pub mod mapper;
 pub mod object;
 pub mod operations;
 pub mod patch;
+pub mod permission;
 pub mod queue;
 pub mod rbac;
 pub mod reconciler;

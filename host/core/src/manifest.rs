@@ -124,8 +124,19 @@ pub struct Limits {
 /// What a plugin may ask for; everything else is denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Permitted verbs by kind.
-    pub kubernetes: BTreeMap<Gvk, BTreeSet<Permission>>,
+    /// What it may do with Kubernetes objects; a kind may be there several times, for different namespaces.
+    pub kubernetes: Vec<Grant>,
+}
+
+/// What may be done with objects of a kind, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The kind.
+    pub gvk: Gvk,
+    /// The verbs.
+    pub verbs: BTreeSet<Permission>,
+    /// Where; none = where the controller watches. [`Namespaces::All`] is the whole cluster, with what lives in no namespace.
+    pub namespaces: Option<Namespaces>,
 }
 
 /// A verb that a manifest can permit.
@@ -263,6 +274,8 @@ pub struct MappingKeys {
     pub namespace: Option<Arc<str>>,
     /// Holds the kind as `group/version/Kind`; not looked at if absent; default `io.javaoperatorsdk/primary-type`.
     pub kind: Option<Arc<str>>,
+    /// Whether an object in one namespace may name a primary in another; default false.
+    pub across_namespaces: bool,
 }
 
 /// Dependents and their order (WF rules).
@@ -443,6 +456,7 @@ impl Default for MappingKeys {
             name: "io.javaoperatorsdk/primary-name".into(),
             namespace: Some("io.javaoperatorsdk/primary-namespace".into()),
             kind: Some("io.javaoperatorsdk/primary-type".into()),
+            across_namespaces: false,
         }
     }
 }
@@ -458,15 +472,6 @@ impl Permission {
             Self::Patch => "patch",
             Self::Delete => "delete",
         }
-    }
-}
-
-impl Capabilities {
-    /// Whether the manifest permits `verb` on `gvk`.
-    pub fn permit(&self, gvk: &Gvk, verb: Permission) -> bool {
-        self.kubernetes
-            .get(gvk)
-            .is_some_and(|verbs| verbs.contains(&verb))
     }
 }
 
@@ -503,5 +508,13 @@ impl Controller {
             .values()
             .flat_map(|workflow| &workflow.dependents);
         self.workflow.dependents.iter().chain(standalone)
+    }
+
+    /// Whether the controller writes objects of a kind by itself: its primaries and dependents.
+    pub fn writes(&self, gvk: &Gvk) -> bool {
+        self.primary == *gvk
+            || self
+                .dependents()
+                .any(|(_, dependent)| dependent.gvk == *gvk)
     }
 }

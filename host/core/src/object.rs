@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::budget::{self, Budget};
 
@@ -172,6 +173,20 @@ impl fmt::Display for ObjectRef {
             Some(namespace) => write!(f, "{namespace}/{}", self.name),
             None => f.write_str(&self.name),
         }
+    }
+}
+
+/// Fields of metadata that are the API server's.
+pub const OF_SERVER: [&str; 3] = [
+    "managedFields",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// Takes out of metadata what only the API server may say, so that a document that was read can be sent.
+pub fn clean_metadata(metadata: &mut Map<String, Value>) {
+    for field in OF_SERVER {
+        metadata.remove(field);
     }
 }
 
@@ -356,7 +371,7 @@ impl Object {
     /// # Errors
     /// [`Error::Tree`] for an object that costs more than the budget has, or is deeper than any tree may be: the API server takes
     /// custom resources of thousands of levels.
-    pub fn tree(&self, budget: &mut Budget) -> Result<serde_json::Value, Error> {
+    pub fn tree(&self, budget: &mut Budget) -> Result<Value, Error> {
         Ok(budget.read(&self.0.json)?)
     }
 
@@ -378,6 +393,25 @@ impl Object {
         shares.find(|s| {
             s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource
         })
+    }
+
+    /// Whether an owner reference on the object `key` leads to this one, which is of kind `gvk`. From another namespace it
+    /// leads nowhere, and what is owned from nowhere is deleted.
+    pub fn is_owner(&self, gvk: &Gvk, reference: &Value, key: &ObjectRef) -> bool {
+        let header = self.header();
+        let text = |field| {
+            let text = reference.get(field).and_then(Value::as_str);
+            text.unwrap_or_default()
+        };
+        let group = text("apiVersion")
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        let reachable = header.key.namespace.is_none() || header.key.namespace == key.namespace;
+        reachable
+            && *text("uid") == *header.uid
+            && *text("name") == *header.key.name
+            && *text("kind") == *gvk.kind
+            && *group == *gvk.group
     }
 
     /// Whether two values are the same object in memory.

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
-use crate::manifest::{Controller, Dependent, Namespaces, Operator, Permission, Workflow};
+use crate::manifest::{Controller, Dependent, Grant, Namespaces, Operator, Permission, Workflow};
 use crate::object::Gvk;
 
 /// Where a rule holds.
@@ -167,8 +167,8 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
             };
             tally.controller(controller);
             let plugin = operator.plugins.get(&controller.plugin);
-            for (gvk, permissions) in plugin.iter().flat_map(|p| &p.capabilities.kubernetes) {
-                tally.capability(gvk, permissions, &controller.namespaces);
+            for grant in plugin.iter().flat_map(|p| &p.capabilities.kubernetes) {
+                tally.capability(grant, controller);
             }
         }
     }
@@ -202,7 +202,8 @@ pub fn kind_names(operators: &[Operator]) -> BTreeSet<String> {
             .chain(dependents)
     });
     let plugins = operators.iter().flat_map(|o| o.plugins.values());
-    let permitted = plugins.flat_map(|plugin| plugin.capabilities.kubernetes.keys());
+    let grants = plugins.flat_map(|plugin| &plugin.capabilities.kubernetes);
+    let permitted = grants.map(|grant| &grant.gvk);
     declared.chain(permitted).map(kind_name).collect()
 }
 
@@ -288,15 +289,19 @@ impl Tally<'_> {
         }
     }
 
-    fn capability(
-        &mut self,
-        gvk: &Gvk,
-        permissions: &BTreeSet<Permission>,
-        namespaces: &Namespaces,
-    ) {
+    /// Adds what a grant permits where it holds, which is nowhere for a kind without a namespace unless it says `all`, or the
+    /// controller writes that kind anyway.
+    fn capability(&mut self, grant: &Grant, controller: &Controller) {
+        let Grant { gvk, verbs, .. } = grant;
+        let said = grant.namespaces.as_ref();
+        if self.is_cluster_scoped(gvk) && said != Some(&Namespaces::All) && !controller.writes(gvk)
+        {
+            return;
+        }
+        let namespaces = said.unwrap_or(&controller.namespaces);
         let kinds = self.kinds;
         let subresources = kinds.subresources.get(&kind_name(gvk));
-        for permission in permissions {
+        for permission in verbs {
             let needs = &TABLE.capabilities;
             let verbs = match permission {
                 Permission::Get => &needs.get,

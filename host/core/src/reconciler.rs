@@ -16,6 +16,7 @@ use crate::guest::{
 use crate::manifest;
 use crate::object::{Object, Version};
 use crate::operations::{self, Desk};
+use crate::permission::Permissions;
 use crate::queue::{self, Finished, Queue, Ticket};
 use crate::source::Source;
 use crate::workflow::Mode;
@@ -56,6 +57,8 @@ pub struct Controller {
     pub finalizer: Arc<str>,
     /// The plugin.
     pub guest: Arc<dyn Guest>,
+    /// What the plugin may do.
+    pub permissions: Permissions,
     /// The API server.
     pub cluster: Arc<dyn Cluster>,
     /// The queue that is told of held-back events.
@@ -328,6 +331,9 @@ impl Controller {
             manager: &self.spec.field_manager,
             queue: &self.queue,
             budget,
+            permissions: &self.permissions,
+            declared: &self.spec.sources,
+            finalizer: &self.finalizer,
         }
     }
 

@@ -21,6 +21,7 @@ const ROWS: &[&[&str]] = &[
         "workflow",
         "rollout",
         "rbac",
+        "permission",
     ],
     &["source", "dispatcher"],
     &["operations"],

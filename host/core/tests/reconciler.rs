@@ -27,6 +27,7 @@ use capstan_core::guest::*;
 use capstan_core::manifest::{self, Mapper as Mapping};
 use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::Flow;
@@ -352,6 +353,11 @@ impl Bench {
             standalone: BTreeMap::new(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
+            permissions: Permissions::new(
+                &spec,
+                &operator.plugins["p"].capabilities,
+                Home::default(),
+            ),
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
             queue: queue.clone(),
             memory: Arc::new(Memory::default()),

@@ -32,6 +32,8 @@ pub struct Scope {
     pub gvk: capstan_core::object::Gvk,
     /// The namespace; none = all.
     pub namespace: Option<Arc<str>>,
+    /// Where all namespaces are watched: the one that is left out.
+    pub except: Option<Arc<str>>,
     /// The label selector; none = all.
     pub labels: Option<Arc<str>>,
 }
@@ -170,10 +172,15 @@ impl Feed {
 
     fn path(&self, query: &str) -> String {
         let path = self.kind.path(self.scope.namespace.as_deref());
-        match &self.scope.labels {
-            Some(labels) => format!("{path}?{query}&labelSelector={}", escape(labels)),
-            None => format!("{path}?{query}"),
+        let mut path = format!("{path}?{query}");
+        if let Some(labels) = &self.scope.labels {
+            path = format!("{path}&labelSelector={}", escape(labels));
         }
+        if let Some(except) = &self.scope.except {
+            let fields = format!("metadata.namespace!={except}");
+            path = format!("{path}&fieldSelector={}", escape(&fields));
+        }
+        path
     }
 
     async fn read_events(&self, mut body: Body, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
@@ -319,6 +326,9 @@ impl std::fmt::Display for Scope {
         self.gvk.fmt(f)?;
         if let Some(namespace) = &self.namespace {
             write!(f, " in {namespace}")?;
+        }
+        if let Some(except) = &self.except {
+            write!(f, " outside of {except}")?;
         }
         if let Some(labels) = &self.labels {
             write!(f, " where {labels}")?;

@@ -1,6 +1,6 @@
 //! From a file to a plugin: is it a component, does the daemon offer what it imports, does it export what the manifest needs?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ use super::instance::{self, Call, Indices, Instance, State};
 use super::output::Output;
 use super::shelf::Shelf;
 use super::usage::Counters;
-use super::{Declared, Facts, Loaded, Memo, Plugin, imports};
+use super::{Facts, Loaded, Memo, Plugin, imports};
 
 /// The contract's package.
 const PACKAGE: &str = "capstan:operator";
@@ -310,7 +310,7 @@ impl Plugin {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
         let (pre, exports) = linked(&ready, operator, name, path)?;
-        let loaded = Loaded::new(ready, pre, exports, Facts::of(operator, name, plugin));
+        let loaded = Loaded::new(ready, pre, exports, Facts::of(name, plugin));
         let loaded = loaded.kept(plugin.instances);
         loaded.try_start(path).await?;
         let Compiled { from_cache, .. } = loaded.compiled;
@@ -355,31 +355,11 @@ fn linked(
 }
 
 impl Facts {
-    fn of(operator: &Operator, name: &Arc<str>, plugin: &capstan_core::manifest::Plugin) -> Self {
-        let controllers = users(operator, name).map(|controller| {
-            let sources = controller.sources.values().map(|source| &source.gvk);
-            let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
-            let watched = sources
-                .chain(dependents)
-                .chain([&controller.primary])
-                .cloned()
-                .collect();
-            let (primary, finalizer) = (controller.primary.clone(), controller.finalizer.clone());
-            (
-                Arc::clone(&controller.name),
-                Declared {
-                    primary,
-                    finalizer,
-                    watched,
-                },
-            )
-        });
+    fn of(name: &Arc<str>, plugin: &capstan_core::manifest::Plugin) -> Self {
         Self {
             name: Arc::clone(name),
             limits: plugin.limits.clone(),
-            capabilities: plugin.capabilities.clone(),
             config: plugin.config.to_string(),
-            controllers: controllers.collect::<BTreeMap<_, _>>(),
             memo: Mutex::new(Memo::default()),
         }
     }

@@ -11,7 +11,7 @@ use capstan_core::guest::{
     Place, Query, RetryInfo, Run, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
-    Capabilities, Conditions, Controller, Dependent, Instances, Limits, Manage, MappingKeys,
+    Capabilities, Conditions, Controller, Dependent, Grant, Instances, Limits, Manage, MappingKeys,
     Matching, Namespaces, OnSwap, Operator, Permission, Plugin, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
@@ -176,7 +176,11 @@ impl Run for Script {
 pub fn operator(component: &Path, limits: Limits) -> Operator {
     let verbs = BTreeSet::from([Permission::Apply, Permission::Delete]);
     let capabilities = Capabilities {
-        kubernetes: BTreeMap::from([(gvk("v1", "ConfigMap"), verbs)]),
+        kubernetes: vec![Grant {
+            gvk: gvk("v1", "ConfigMap"),
+            verbs,
+            namespaces: None,
+        }],
     };
     let config = serde_json::json!({ "pageTitle": "hello" });
     let plugin = Plugin {

@@ -20,8 +20,9 @@ use super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::read::{Leaf, Located, OrWord, Scalar, Slot};
 use super::units::{Bytes, Factor, LONGEST, Number0, Number1, Time};
 use super::{
-    Capabilities, Controller, Instances, Limits, Mapper, MappingKeys, Namespaces, OnSwap, Operator,
-    Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount, Source, Warm, Workflow,
+    Capabilities, Controller, Grant, Instances, Limits, Mapper, MappingKeys, Namespaces, OnSwap,
+    Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount, Source, Warm,
+    Workflow,
 };
 
 mod dependent;
@@ -349,7 +350,7 @@ impl<'a> Check<'a> {
     }
 
     fn capabilities(&mut self, capabilities: &Maybe<raw::Capabilities>) -> Capabilities {
-        let mut kubernetes = BTreeMap::new();
+        let mut kubernetes = Vec::<Grant>::new();
         let grants = get(capabilities).and_then(|capabilities| located(&capabilities.kubernetes));
         for grant in grants
             .map(|grants| self.items(&grants.value, grants.place))
@@ -369,16 +370,22 @@ impl<'a> Check<'a> {
                 }
                 self.set(&verbs.value, verbs.place, |verb| permission(*verb))
             });
+            let namespaces = self.namespaces(&grant.namespaces);
             let Some((gvk, verbs)) = gvk.zip(verbs) else {
                 continue;
             };
-            if kubernetes.contains_key(&gvk) {
+            let mut before = kubernetes.iter();
+            if before.any(|grant| grant.gvk == gvk && grant.namespaces == namespaces) {
                 self.fault(
                     *place,
-                    format!("found {gvk} a second time; expected one entry with all its verbs"),
+                    format!("found {gvk} a second time; expected one entry with all its verbs, or other `namespaces`"),
                 );
             }
-            kubernetes.insert(gvk, verbs);
+            kubernetes.push(Grant {
+                gvk,
+                verbs,
+                namespaces,
+            });
         }
         Capabilities { kubernetes }
     }
@@ -644,6 +651,7 @@ fn mapping_keys(raw: &raw::MappingKeys) -> MappingKeys {
         name: get(&raw.name).map_or(defaults.name, |Scalar(Key(key))| Arc::clone(key)),
         namespace: key(&raw.namespace, defaults.namespace),
         kind: key(&raw.kind, defaults.kind),
+        across_namespaces: flag(&raw.across_namespaces, false),
     }
 }
 

@@ -223,7 +223,7 @@ pub(super) struct Memo {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Capabilities {
-    /// What it may do with Kubernetes objects, one entry for each kind.
+    /// What it may do with Kubernetes objects, one entry for each kind, or several for different namespaces.
     #[schemars(extend("default" = []))]
     pub(super) kubernetes: Maybe<Vec<Slot<Grant>>>,
 }
@@ -237,9 +237,13 @@ pub(super) struct Grant {
     /// The kind.
     pub(super) kind: Leaf<KindName>,
     /// What is permitted: `get` reads from the caches beyond what belongs to the primary; the others are the functions of
-    /// `operations`, with `patch` for `edit`, `json-patch` and `merge-patch`, and `delete` for `remove` (`RO-1`).
+    /// `operations`, with `patch` for `edit`, `json-patch` and `merge-patch`, and `delete` for `remove` and for what leads to
+    /// a deletion, such as another's owner reference or finalizer (`RO-1`).
     #[schemars(extend("minItems" = 1))]
     pub(super) verbs: Slot<Vec<Slot<Verb>>>,
+    /// Where; without it, where the controller watches its primaries. A kind that lives in no namespace needs `all`, unless it is
+    /// that of the primary or of a dependent.
+    pub(super) namespaces: Maybe<Namespaces>,
 }
 
 /// What can be permitted.
@@ -398,6 +402,10 @@ pub(super) struct MappingKeys {
     /// The key that holds its kind as `group/version/Kind`; `none` if it is not looked at (`IM-2`).
     #[schemars(extend("default" = "io.javaoperatorsdk/primary-type"))]
     pub(super) kind: Maybe<OrWord<Nothing, Scalar<Key>>>,
+    /// Whether an object in one namespace may name a primary in another. Whoever may write such an object anywhere can then
+    /// attach it to any primary, and wake that.
+    #[schemars(extend("default" = false))]
+    pub(super) across_namespaces: Maybe<bool>,
 }
 
 /// The key under which objects are found.

@@ -132,7 +132,12 @@ fn condition(condition: &Condition) -> Value {
 
 fn mapping(keys: &MappingKeys) -> Value {
     let or_none = |key: &Option<Arc<str>>| key.as_deref().unwrap_or("none").to_owned();
-    json!({ "name": &*keys.name, "namespace": or_none(&keys.namespace), "kind": or_none(&keys.kind) })
+    json!({
+        "name": &*keys.name,
+        "namespace": or_none(&keys.namespace),
+        "kind": or_none(&keys.kind),
+        "acrossNamespaces": keys.across_namespaces,
+    })
 }
 
 fn namespaces(namespaces: &Namespaces) -> Value {

@@ -15,7 +15,7 @@ use crate::guest::{
     CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
     Place, Query, Run, RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
-use crate::manifest::Selector;
+use crate::manifest::{Permission, Selector};
 use crate::object::{Object, ObjectRef};
 use crate::operations;
 use crate::reconciler::mask::Mask;
@@ -207,6 +207,60 @@ impl Context {
         }
     }
 
+    /// Whether a source answers such a question at all: one that the manifest declares any, that of a dependent any about what
+    /// belongs to the primary, and others if `get` is granted.
+    fn answers(&self, source: &Arc<Source>, selection: &Selection) -> bool {
+        *selection == Selection::Related
+            || self.is_declared(source)
+            || self.controller.permissions.reads(&source.spec().gvk)
+    }
+
+    /// Whether the component may see an object that a source holds.
+    fn may_see(&self, source: &Arc<Source>, object: &Object) -> bool {
+        let namespace = object.key().namespace.as_deref();
+        let permissions = &self.controller.permissions;
+        self.is_declared(source)
+            || permissions.may_read(&source.spec().gvk, namespace)
+            || source.relates(object, self.primary.key())
+    }
+
+    fn is_declared(&self, source: &Arc<Source>) -> bool {
+        self.controller.desk(&self.budget).is_declared(source)
+    }
+
+    /// Whether a question that no source answers gets an empty page: one about a kind that may be read and that nobody
+    /// watches.
+    fn check_kind(&self, query: &Query, sources: &[&Arc<Source>]) -> Result<(), CallError> {
+        let gvk = match (&query.place, sources) {
+            (_, [source, ..]) => &source.spec().gvk,
+            (Place::Kind(gvk), []) => gvk,
+            (Place::Source(_) | Place::Primaries, []) => return Ok(()),
+        };
+        let namespace = match &query.selection {
+            Selection::Related => return Ok(()),
+            Selection::Namespaced(namespace) => Some(&**namespace),
+            Selection::Everywhere | Selection::Indexed { .. } => None,
+        };
+        if self.controller.permissions.reads(gvk) {
+            return Ok(());
+        }
+        Err(self.controller.permissions.unreadable(gvk, namespace))
+    }
+
+    /// Whether the component may change a finalizer of the primary: the controller's own, or another one if it may patch and
+    /// delete the primary.
+    fn may_finalize(&self, finalizer: Option<&str>) -> Result<(), CallError> {
+        let controller = &self.controller;
+        if finalizer.is_none_or(|name| *name == *controller.finalizer) {
+            return Ok(());
+        }
+        let (gvk, key) = (&controller.spec.primary, self.primary.key());
+        for verb in [Permission::Patch, Permission::Delete] {
+            controller.permissions.permit(verb, gvk, key)?;
+        }
+        Ok(())
+    }
+
     fn select(&self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
         match selection {
             Selection::Related => Ok(source.related(self.primary.key())),
@@ -244,9 +298,21 @@ impl Run for Context {
                 "primaries are not related to the primary",
             ));
         }
+        let sources = self.places(&query.place)?;
+        let open: Vec<_> = sources
+            .iter()
+            .filter(|source| self.answers(source, &query.selection))
+            .collect();
+        if open.is_empty() {
+            self.check_kind(&query, &sources)?;
+        }
         let mut objects = Vec::new();
-        for source in self.places(&query.place)? {
-            objects.extend(self.select(source, &query.selection)?);
+        for source in open {
+            let mut found = self.select(source, &query.selection)?;
+            if query.selection != Selection::Related && !self.is_declared(source) {
+                found.retain(|object| self.may_see(source, object));
+            }
+            objects.extend(found);
         }
         self.page(objects, &query)
     }
@@ -288,7 +354,7 @@ impl Run for Context {
         }
         let newest = sources
             .iter()
-            .filter_map(|source| source.get(&key))
+            .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
             .max_by_key(Object::version);
         Ok(newest.map(|object| object.json().to_owned()))
     }
@@ -310,6 +376,7 @@ impl Run for Context {
 
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
+            self.may_finalize(finalizer.as_deref())?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
             let done = self
                 .controller
@@ -326,6 +393,7 @@ impl Run for Context {
         finalizer: Option<String>,
     ) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
+            self.may_finalize(finalizer.as_deref())?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
             let done = self
                 .controller

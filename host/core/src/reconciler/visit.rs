@@ -701,6 +701,9 @@ impl Visitor<'_> {
         };
         let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock())
             .map_err(|e| e.to_string())?;
+        let permissions = &self.run.controller.permissions;
+        let reach = permissions.in_reach(&spec.gvk, desired.key());
+        reach.map_err(|denied| denied.message)?;
         self.run.keep_key(name, desired.key());
         Ok(desired)
     }
