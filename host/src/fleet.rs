@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap, Operator, Permission};
+use capstan_core::permission::risk;
 use capstan_core::rollout::{self, Wanted};
 use futures::StreamExt;
 use futures::future::join_all;
@@ -231,6 +232,7 @@ impl Fleet {
             operators,
             problems,
         } = Wanted::after(&self.operators, &files);
+        self.warn_of_risks(&operators);
         self.operators = operators;
         let bad = problems.into_iter().map(|(file, problem)| {
             let mut operators = self.operators.iter();
@@ -244,6 +246,17 @@ impl Fleet {
         self.files.watch(self.watchlist());
         self.make_room();
         self.learn_managers();
+    }
+
+    /// Tells of what new or changed manifests give components beyond what is to be seen.
+    fn warn_of_risks(&self, operators: &[Operator]) {
+        for operator in operators {
+            let before = self.operators.iter().find(|o| o.name == operator.name);
+            let known = before.map(risk::of).unwrap_or_default();
+            for risk in risk::of(operator).difference(&known) {
+                tracing::warn!(operator = %operator.name, "{risk}");
+            }
+        }
     }
 
     fn watchlist(&self) -> Watchlist {

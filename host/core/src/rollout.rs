@@ -347,7 +347,10 @@ mod tests {
                 "rateLimit: { maxReconciliations: 2 }",
                 "maxReconciliationInterval: 1m".to_owned(),
             ),
-            ("", "fieldManager: other, serverSideApply: false".to_owned()),
+            (
+                "",
+                "fieldManager: web-other, serverSideApply: false".to_owned(),
+            ),
             (
                 &dependent(""),
                 dependent(", match: { export: same }, manage: [create], createOnly: true"),

@@ -14,11 +14,14 @@ use serde_json::{Map, Value};
 
 use crate::object::Gvk;
 
-use super::names::{ApiVersion, Finalizer, Key, KindName, Name};
+use super::names::{
+    ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved,
+};
 use super::problem::{Fault, Mark, Place, similar};
 use super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::read::{Leaf, Located, OrWord, Scalar, Slot};
-use super::units::{Bytes, Factor, LONGEST, Number0, Number1, Time};
+use super::tree::Quoted;
+use super::units::{Bytes, Factor, LONGEST, Objects, Requests, Time, Times, Workers};
 use super::{
     Capabilities, Controller, Grant, Instances, Limits, Mapper, MappingKeys, Namespaces, OnSwap,
     Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount, Source, Warm,
@@ -27,11 +30,19 @@ use super::{
 
 mod dependent;
 
+/// The most bytes of log lines or memos that the daemon keeps for a component.
+const MOST_KEPT: u64 = 64 << 20;
+
+/// The longest time that a call may take.
+const LONGEST_CALL: Duration = Duration::from_hours(1);
+
 /// What is known while a document is checked.
 pub(super) struct Check<'a> {
     places: &'a [Place],
     file: &'a Path,
     faults: Vec<Fault>,
+    /// The operator's name, if it has one.
+    operator: Option<Arc<str>>,
 }
 
 /// Returns the value of a field, if it is there and right.
@@ -53,9 +64,15 @@ fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
     get(field).map_or(default, |Scalar(Time(duration))| *duration)
 }
 
-fn count(field: &MaybeLeaf<Number1>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Number1(n))| {
-        usize::try_from(*n).unwrap_or(usize::MAX)
+fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {
+    get(field).map_or(default, |Scalar(Workers(n))| {
+        usize::try_from(*n).unwrap_or(default)
+    })
+}
+
+fn times(field: &MaybeLeaf<Times>, default: usize) -> usize {
+    get(field).map_or(default, |Scalar(Times(n))| {
+        usize::try_from(*n).unwrap_or(default)
     })
 }
 
@@ -76,6 +93,7 @@ impl<'a> Check<'a> {
             places,
             file,
             faults,
+            operator: None,
         }
     }
 
@@ -180,6 +198,7 @@ impl<'a> Check<'a> {
         } = document.read()?;
         let metadata = self.need(&document.metadata, *place, "metadata");
         let name = metadata.and_then(|at| self.need(&at.value.name, at.place, "name"));
+        self.operator = name.map(|name| Arc::clone(&name.value.0.0));
         let spec = self.need(&document.spec, *place, "spec")?;
         let plugins = self.need(&spec.value.plugins, spec.place, "plugins");
         let controllers = self.need(&spec.value.controllers, spec.place, "controllers");
@@ -248,10 +267,37 @@ impl<'a> Check<'a> {
         let mut marks = BTreeMap::new();
         for (name, place, controller) in self.each(&named.value) {
             marks.insert(Arc::clone(name), self.mark(place));
+            self.field_manager(name, place, &controller.value.field_manager);
             let controller = self.controller(name, controller, plugins);
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
         (controllers, marks)
+    }
+
+    /// Finds a field manager under whose name others write: what it owned would be taken from them, or they from it.
+    fn field_manager(
+        &mut self,
+        controller: &Arc<str>,
+        place: usize,
+        field: &MaybeLeaf<FieldManager>,
+    ) {
+        let (manager, place) = match located(field) {
+            Some(Located {
+                value: Scalar(FieldManager(manager)),
+                place,
+            }) => (manager, *place),
+            None => (controller, place),
+        };
+        let names = [controller].into_iter().chain(self.operator.as_ref());
+        let right = names
+            .map(|name| &**name)
+            .chain(["capstan"])
+            .any(|name| is_named_after(manager, name));
+        if is_reserved(manager) {
+            self.fault(place, format!("found the field manager {}, under which others write; expected another `fieldManager`, such as `capstan-{controller}`", Quoted(manager)));
+        } else if !right {
+            self.fault(place, format!("found the field manager {}; expected one that begins with the name of this controller or operator, or with `capstan`, such as `capstan-{controller}`", Quoted(manager)));
+        }
     }
 
     // --- plugins ---
@@ -310,7 +356,7 @@ impl<'a> Check<'a> {
             );
         }
         Instances::Warm(Warm {
-            runs: count(&warm.runs, usual.runs),
+            runs: times(&warm.runs, usual.runs),
             memory: get(&warm.memory).map_or(usual.memory, |Scalar(Bytes(n))| *n),
             idle: time(&warm.idle, usual.idle),
         })
@@ -333,18 +379,47 @@ impl<'a> Check<'a> {
             );
         }
         let memo = get(&limits.memo);
+        let none = None;
+        let of = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>| memo.map_or(&none, field);
+        for field in [
+            &limits.log,
+            of(|memo| &memo.run),
+            of(|memo| &memo.primary),
+            of(|memo| &memo.plugin),
+        ] {
+            if let Some(Located {
+                value: Scalar(Bytes(size)),
+                place,
+            }) = located(field)
+                && *size > MOST_KEPT
+            {
+                let found = format!("found {size} bytes; the daemon keeps at most `64Mi` of these");
+                self.fault(*place, found);
+            }
+        }
+        if let Some(Located {
+            value: Scalar(Time(timeout)),
+            place,
+        }) = located(&limits.timeout)
+            && *timeout > LONGEST_CALL
+        {
+            self.fault(
+                *place,
+                format!("found {timeout:?}; a call ends within an hour, `1h`"),
+            );
+        }
         let of_memo = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>, default| {
             memo.map_or(default, |memo| bytes(field(memo), default))
         };
         Limits {
             memory: get(&limits.memory).map_or(defaults.memory, |Scalar(Bytes(n))| *n),
             timeout: time(&limits.timeout, defaults.timeout),
-            concurrency: count(&limits.concurrency, defaults.concurrency),
+            concurrency: workers(&limits.concurrency, defaults.concurrency),
             memo_run: of_memo(|memo| &memo.run, defaults.memo_run),
             memo_primary: of_memo(|memo| &memo.primary, defaults.memo_primary),
             memo_plugin: of_memo(|memo| &memo.plugin, defaults.memo_plugin),
-            requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Number0(n))| *n),
-            page: get(&limits.page).map_or(defaults.page, |Scalar(Number1(n))| *n),
+            requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Requests(n))| *n),
+            page: get(&limits.page).map_or(defaults.page, |Scalar(Objects(n))| *n),
             log: bytes(&limits.log, defaults.log),
         }
     }
@@ -451,7 +526,7 @@ impl<'a> Check<'a> {
             retry,
             rate_limit,
             max_interval,
-            concurrency: count(&raw.concurrency, 8),
+            concurrency: workers(&raw.concurrency, 8),
             indexes,
             sources,
             workflow,
@@ -505,7 +580,7 @@ impl<'a> Check<'a> {
         let max_attempts = match get(&raw.max_attempts) {
             None => defaults.max_attempts,
             Some(OrWord::Word(_)) => None,
-            Some(OrWord::Value(Scalar(Number1(n)))) => Some(*n),
+            Some(OrWord::Value(Scalar(Times(n)))) => Some(*n),
         };
         let max_interval = match located(&raw.max_interval) {
             // RT-1: the default bound is what five multiplications reach.

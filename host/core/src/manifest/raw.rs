@@ -11,7 +11,7 @@ use super::names::{
     ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer,
 };
 use super::read::{Entries, Leaf, OrWord, Scalar, Slot, Word};
-use super::units::{Bytes, Factor, Number0, Number1, Time};
+use super::units::{Bytes, Factor, Objects, Requests, Time, Times, Workers};
 
 /// A field that may be left out.
 pub(super) type Maybe<T> = Option<Slot<T>>;
@@ -152,7 +152,7 @@ pub(super) enum Bounded {
 pub(super) struct Warm {
     /// It is replaced after so many runs.
     #[schemars(extend("default" = 1000))]
-    pub(super) runs: MaybeLeaf<Number1>,
+    pub(super) runs: MaybeLeaf<Times>,
     /// It is replaced after a run that leaves it with more memory than this; without it, three quarters of `limits.memory`.
     pub(super) memory: MaybeLeaf<Bytes>,
     /// It is dropped when it has not been used for so long.
@@ -189,13 +189,13 @@ pub(super) struct Limits {
     pub(super) timeout: MaybeLeaf<Time>,
     /// Calls at once; nested ones are not counted.
     #[schemars(extend("default" = 8))]
-    pub(super) concurrency: MaybeLeaf<Number1>,
+    pub(super) concurrency: MaybeLeaf<Workers>,
     /// Requests to the API server that one run may ask for.
     #[schemars(extend("default" = 100))]
-    pub(super) requests: MaybeLeaf<Number0>,
+    pub(super) requests: MaybeLeaf<Requests>,
     /// Objects in one answer of the cache.
     #[schemars(extend("default" = 500))]
-    pub(super) page: MaybeLeaf<Number1>,
+    pub(super) page: MaybeLeaf<Objects>,
     /// Log lines of one call; what is beyond is dropped, with one warning.
     #[schemars(extend("default" = "64Ki"))]
     pub(super) log: MaybeLeaf<Bytes>,
@@ -293,7 +293,7 @@ pub(super) struct Controller {
     pub(super) max_reconciliation_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// Runs at once.
     #[schemars(extend("default" = 8))]
-    pub(super) concurrency: MaybeLeaf<Number1>,
+    pub(super) concurrency: MaybeLeaf<Workers>,
     /// Indexes over primaries, by name (`IX-2`).
     #[schemars(extend("default" = {}))]
     pub(super) indexes: Maybe<Named<Index>>,
@@ -332,7 +332,7 @@ pub(super) struct Retry {
     pub(super) multiplier: MaybeLeaf<Factor>,
     /// Retries after the first run, or `unlimited` (`RT-1`).
     #[schemars(extend("default" = 5))]
-    pub(super) max_attempts: Maybe<OrWord<Unlimited, Scalar<Number1>>>,
+    pub(super) max_attempts: Maybe<OrWord<Unlimited, Scalar<Times>>>,
     /// The longest delay, at least `initialInterval`; `none` is no bound; without it, `initialInterval` × `multiplier`⁵ (`RT-1`).
     pub(super) max_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
 }
@@ -342,7 +342,7 @@ pub(super) struct Retry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RateLimit {
     /// At most so many runs of one primary in a window (`RL-1`).
-    pub(super) max_reconciliations: Leaf<Number1>,
+    pub(super) max_reconciliations: Leaf<Times>,
     /// The length of a window, which begins with a run (`RL-1`).
     #[schemars(extend("default" = "10s"))]
     pub(super) within: MaybeLeaf<Time>,

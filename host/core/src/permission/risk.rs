@@ -174,3 +174,72 @@ impl fmt::Display for Risk {
         write!(f, "{field}: {gvk} gives more than it seems to: {why}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::manifest::parse;
+
+    #[test]
+    fn kinds_that_give_rights_are_told_wherever_they_are_declared() {
+        let told = |grant: &str, controller: &str| -> Vec<String> {
+            let text = format!(
+                "{{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: {{ name: o }}, spec: {{ \
+                 plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grant}] }} }} }}, \
+                 controllers: {{ c: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}, {controller} }} }} }} }}"
+            );
+            let operators = parse(&text, Path::new("o.yaml")).unwrap_or_else(|e| panic!("{e}"));
+            let risks = of(&operators[0]).into_iter();
+            risks
+                .map(|risk| format!("{} {}", risk.field, risk.gvk.kind))
+                .collect()
+        };
+        let role = "apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding";
+        let grant = "spec.plugins.p.capabilities.kubernetes";
+        for (granted, controller, expected) in [
+            (String::new(), String::new(), vec![]),
+            (
+                "{ apiVersion: v1, kind: ConfigMap, verbs: [apply] }".to_owned(),
+                String::new(),
+                vec![],
+            ),
+            (
+                "{ apiVersion: v1, kind: Secret, verbs: [get] }".to_owned(),
+                String::new(),
+                vec![format!("{grant} Secret")],
+            ),
+            (format!("{{ {role}, verbs: [get] }}"), String::new(), vec![]),
+            (
+                format!("{{ {role}, verbs: [get, apply] }}"),
+                String::new(),
+                vec![format!("{grant} RoleBinding")],
+            ),
+            (
+                String::new(),
+                "sources: { s: { informer: { apiVersion: v1, kind: Secret } } }".to_owned(),
+                vec!["spec.controllers.c.sources.s Secret".to_owned()],
+            ),
+            (
+                String::new(),
+                format!(
+                    "workflow: {{ dependents: {{ d: {{ {role} }}, e: {{ {role}, readOnly: true }} }} }}"
+                ),
+                vec!["spec.controllers.c: dependent d RoleBinding".to_owned()],
+            ),
+            // Another group's kind of the same name.
+            (
+                "{ apiVersion: b.dev/v1, kind: Secret, verbs: [apply] }".to_owned(),
+                String::new(),
+                vec![],
+            ),
+        ] {
+            assert_eq!(
+                told(&granted, &controller),
+                expected,
+                "{granted} {controller}"
+            );
+        }
+    }
+}
