@@ -5,8 +5,8 @@
 //! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
 //! [`operations`] about what a component asks to be written. [`reconciler`] is one execution, top to bottom. [`rollout`]
-//! decides what a change of the manifests means while all this goes on, and [`rbac`] which rights in the cluster manifests
-//! ask for.
+//! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
+//! ask for, and [`permission`] what a component may make of them.
 //!
 //! The way of one event: an informer applies it to a [`cache`] and hands the change to each [`source`], whose notices
 //! reach the [`queue`]; the [`dispatcher`] takes a ticket and spawns [`reconciler::execute`], which reads the primary

@@ -54,6 +54,9 @@ impl Release {
             &data.argument(),
             "--set",
             "operators.webpage.manifest.spec.controllers.webpage.namespaces=own",
+            // A namespace per test: its pages are beside the daemon.
+            "--set",
+            "allowOwnNamespace=true",
         ];
         helm(self.place.cluster, &[&arguments[..], more].concat())
     }

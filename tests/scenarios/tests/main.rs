@@ -23,6 +23,7 @@ mod image;
 mod languages;
 mod lifecycle;
 mod operations;
+mod permissions;
 mod swap;
 mod takeover;
 mod webpage;

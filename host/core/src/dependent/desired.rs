@@ -459,7 +459,7 @@ mod tests {
             for dependent in [config_map(), free] {
                 let refused = owners(json!([refer("page", "u-1"), foreign]), dependent);
                 assert_eq!(
-                    refused.unwrap_err().to_string(),
+                    refused.unwrap_err(),
                     "dependent conf: metadata.ownerReferences is a reference to something else; right would be nothing, or one to the primary alone, by apiVersion, kind, name and uid"
                 );
             }
@@ -483,9 +483,7 @@ mod tests {
         let answer = json!({"metadata": {"name": "a", "namespace": "other", "annotations": {"k": "v", MARK: "{}"}}});
         let mark = r#"{"operator":"web","controller":"pages","dependent":"conf","primary":{"apiVersion":"sample.dev/v1","kind":"WebPage","namespace":"web","name":"page","uid":"u-1"}}"#;
         assert_eq!(
-            parse(&answer, &near, Scope::Namespaced)
-                .unwrap_err()
-                .to_string(),
+            parse(&answer, &near, Scope::Namespaced).unwrap_err(),
             "dependent conf: metadata.namespace is \"other\"; right would be \"web\" as that of the primary, or any with `mapping: { acrossNamespaces: true }` in the manifest"
         );
         let name = "io.javaoperatorsdk/primary-name";

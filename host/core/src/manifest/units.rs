@@ -165,9 +165,9 @@ macro_rules! numbers {
 // What is beyond is a slip of the pen, or meant to do harm: no machine has room for it.
 numbers!(
     Workers from 1 to 1024,
-    Objects from 1 to 10000,
-    Requests from 0 to 100000,
-    Times from 1 to 1000000,
+    Objects from 1 to 10_000,
+    Requests from 0 to 100_000,
+    Times from 1 to 1_000_000,
 );
 
 fn whole(number: &Number) -> Option<u32> {

@@ -78,6 +78,12 @@ fn manifests() -> Vec<(&'static str, Value)> {
         { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["apply", "delete"] },
         { "apiVersion": "batch/v1", "kind": "Job", "verbs": ["patch"] },
         { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["create", "apply"] },
+        { "apiVersion": "v1", "kind": "Secret", "verbs": ["apply"], "namespaces": ["vault", "b"] },
+        { "apiVersion": "v1", "kind": "Service", "verbs": ["apply"], "namespaces": "own" },
+        { "apiVersion": "v1", "kind": "Pod", "verbs": ["delete"], "namespaces": "all" },
+        { "apiVersion": "v1", "kind": "Node", "verbs": ["patch"] },
+        { "apiVersion": "v1", "kind": "Namespace", "verbs": ["patch"], "namespaces": "all" },
+        { "apiVersion": "v1", "kind": "PersistentVolume", "verbs": ["patch"], "namespaces": ["a"] },
     ] } });
     let condition = json!({ "cel": "primary.spec.exposed" });
     let acting = |account: Value, controller: Value| {
@@ -109,7 +115,18 @@ fn manifests() -> Vec<(&'static str, Value)> {
         ("capabilities", manifest(grants.clone(), json!({}))),
         (
             "capabilities in listed",
-            manifest(grants, json!({ "namespaces": ["a", "b"] })),
+            manifest(grants.clone(), json!({ "namespaces": ["a", "b"] })),
+        ),
+        (
+            "capabilities on what the controller writes",
+            manifest(
+                grants.clone(),
+                json!({
+                    "primary": { "apiVersion": "v1", "kind": "PersistentVolume" },
+                    "namespaces": ["a"],
+                    "standalone": { "s": { "dependents": { "node": pod(json!({ "kind": "Node" })) } } },
+                }),
+            ),
         ),
         (
             "manage",
@@ -206,7 +223,7 @@ fn the_chart_gives_the_rights_that_the_daemon_prints() {
 fn what_users_say_of_kinds_counts_for_both() {
     let grants = json!({ "capabilities": { "kubernetes": [
         { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch", "update"] },
-        { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["delete"] },
+        { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["delete"], "namespaces": "all" },
         { "apiVersion": "v1", "kind": "Pod", "verbs": ["create"] },
     ] } });
     let manifest = manifest(grants, json!({ "namespaces": ["a"] }));
@@ -498,6 +515,7 @@ fn probe(strict: &Strict) {
         { "write": { "verb": "remove", "target": target("made") } },
         // In no cache, so that it is looked for at the API server.
         { "write": { "verb": "removeFinalizer", "finalizer": "other.dev/finalizer" } },
+        { "write": { "verb": "remove", "target": { "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "namespace": namespace, "name": "none" } } },
         event, event,
     ]);
     let spec = json!({
@@ -564,7 +582,7 @@ fn the_daemon_makes_use_of_every_right_and_needs_no_other() {
 
     let grants = json!({ "capabilities": { "kubernetes": [
         { "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["get", "create", "apply", "update", "patch", "delete"] },
-        { "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "verbs": ["patch"] },
+        { "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "verbs": ["patch", "delete"] },
     ] } });
     let controller = json!({
         "namespaces": [strict.namespace.name()],
