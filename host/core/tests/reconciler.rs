@@ -178,7 +178,13 @@ struct Script {
     desired: Result<Value, String>,
     /// What was called.
     calls: Arc<Mutex<Vec<String>>>,
+    /// What `reconcile` asks the daemon first.
+    ask: Option<Ask>,
+    run: Option<Arc<dyn Run>>,
 }
+
+/// Questions to the daemon, and what is noted of the answers.
+type Ask = Arc<dyn Fn(Arc<dyn Run>) -> BoxFuture<'static, Vec<String>> + Send + Sync>;
 
 impl Default for Script {
     fn default() -> Self {
@@ -196,13 +202,18 @@ impl Default for Script {
             handle_error: ErrorControl::Unhandled,
             desired: Ok(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } })),
             calls: Arc::default(),
+            ask: None,
+            run: None,
         }
     }
 }
 
 impl Guest for Script {
-    fn open(&self, _: Arc<dyn Run>) -> Box<dyn Session> {
-        Box::new(self.clone())
+    fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+        Box::new(Self {
+            run: Some(run),
+            ..self.clone()
+        })
     }
 
     fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
@@ -223,7 +234,17 @@ impl Script {
 
 impl Session for Script {
     fn reconcile<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
-        self.call("reconcile".to_owned(), self.reconcile.clone())
+        let answer = self.call("reconcile".to_owned(), self.reconcile.clone());
+        let (Some(ask), Some(run)) = (&self.ask, &self.run) else {
+            return answer;
+        };
+        let asked = ask(Arc::clone(run));
+        async move {
+            let answers = asked.await;
+            self.calls.lock().extend(answers);
+            answer.await
+        }
+        .boxed()
     }
 
     fn cleanup<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
@@ -296,8 +317,13 @@ struct Bench {
 
 impl Bench {
     fn new(script: Script, fields: &str) -> Self {
+        Self::granted(script, "", fields)
+    }
+
+    /// A bench whose plugin has these grants, in YAML flow style.
+    fn granted(script: Script, grants: &str, fields: &str) -> Self {
         let text = format!(
-            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: sample.dev/finalizer\n{}",
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grants}] }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: sample.dev/finalizer\n{}",
             fields
                 .lines()
                 .map(|line| format!("      {line}\n"))
@@ -810,4 +836,231 @@ async fn a_foreign_object_of_the_same_name_is_not_taken_for_the_dependent() {
     );
     bench.maps.apply(Watch::Applied(foreign));
     assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+}
+
+// === what a component may ask ===
+
+fn config_map() -> Gvk {
+    Gvk::parse("v1", "ConfigMap").unwrap()
+}
+
+fn target(namespace: &str, name: &str) -> ObjectTarget {
+    ObjectTarget {
+        gvk: config_map(),
+        key: ObjectRef::namespaced(namespace, name),
+    }
+}
+
+fn document(namespace: &str, name: &str, metadata: Value) -> String {
+    let mut document = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+    document["metadata"]["namespace"] = namespace.into();
+    document["metadata"]["name"] = name.into();
+    document.to_string()
+}
+
+fn plain(verb: WriteVerb) -> WriteRequest {
+    let options = WriteOptions {
+        mode: WriteMode::Plain,
+        ..WriteOptions::default()
+    };
+    WriteRequest { verb, options }
+}
+
+/// Notes the answer to a write, or why there is none.
+async fn written(run: &Arc<dyn Run>, verb: WriteVerb) -> String {
+    match run.write(plain(verb)).await {
+        Ok(answer) => answer,
+        Err(error) => format!("{:?}: {}", error.reason, error.message),
+    }
+}
+
+/// Runs a page once whose component asks; somebody's config maps `a/safe` and `n/safe` are there.
+async fn asked<F>(
+    grants: &str,
+    fields: &str,
+    ask: fn(Arc<dyn Run>) -> F,
+) -> (Vec<String>, Vec<String>)
+where
+    F: Future<Output = Vec<String>> + Send + 'static,
+{
+    let script = Script {
+        ask: Some(Arc::new(move |run| ask(run).boxed())),
+        ..Script::default()
+    };
+    let mut bench = Bench::granted(script, grants, fields);
+    bench.page(json!({ "uid": "u-page" }));
+    for namespace in ["m", "n"] {
+        let metadata =
+            json!({ "namespace": namespace, "name": "safe", "finalizers": ["other.dev/f"] });
+        let map = bench.server.put(
+            &config_map(),
+            json!({ "metadata": metadata, "data": { "k": "v" } }),
+        );
+        bench.maps.apply(Watch::Applied(map));
+    }
+    let (_, calls, writes) = bench.run().await;
+    let answers = calls.into_iter().filter(|call| call != "reconcile");
+    (
+        answers
+            .filter(|call| !call.starts_with("desired"))
+            .collect(),
+        writes,
+    )
+}
+
+const EXPLICITLY: &str = "namespaces: [n]\nworkflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
+
+#[tokio::test(start_paused = true)]
+async fn a_dependents_source_shows_nothing_of_others() {
+    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+        let mut answers = Vec::new();
+        for place in [Place::Source("cm".to_owned()), Place::Kind(config_map())] {
+            for selection in [
+                Selection::Everywhere,
+                Selection::Namespaced("n".to_owned()),
+                Selection::Related,
+            ] {
+                let query = Query {
+                    place: place.clone(),
+                    selection,
+                    labels: None,
+                    fields: Vec::new(),
+                    newest_only: false,
+                    limit: None,
+                    after: None,
+                };
+                answers.push(match run.find_all(query) {
+                    Ok(page) => page.items.len().to_string(),
+                    Err(error) => format!("{:?}", error.reason),
+                });
+            }
+            let named = run.find_named(place, ObjectRef::namespaced("n", "safe"));
+            answers.push(named.unwrap().map_or("none", |_| "found").to_owned());
+        }
+        answers
+    }
+    let get = |more: &str| format!("{{ apiVersion: v1, kind: ConfigMap, verbs: [get]{more} }}");
+    for (grants, expected) in [
+        (String::new(), ["Denied", "Denied", "0", "none"]),
+        (get(""), ["1", "1", "0", "found"]),
+        (get(", namespaces: all"), ["2", "1", "0", "found"]),
+        (get(", namespaces: [m]"), ["1", "0", "0", "none"]),
+    ] {
+        let (answers, _) = asked(&grants, EXPLICITLY, ask).await;
+        assert_eq!(answers, [expected, expected].concat(), "{grants}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
+    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+        let nothing = || "{}".to_owned();
+        let gone = json!({ "apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "none" });
+        let finalizers = r#"[{"op":"remove","path":"/metadata/finalizers"}]"#.to_owned();
+        vec![
+            written(&run, WriteVerb::MergePatch(target("m", "safe"), nothing())).await,
+            written(&run, WriteVerb::MergePatch(target("n", "safe"), nothing())).await,
+            written(&run, WriteVerb::JsonPatch(target("n", "safe"), finalizers)).await,
+            written(
+                &run,
+                WriteVerb::Create(document("n", "new", json!({ "ownerReferences": [gone] }))),
+            )
+            .await,
+            written(
+                &run,
+                WriteVerb::Create(document("n", "new", json!({ "managedFields": [{}] }))),
+            )
+            .await,
+        ]
+    }
+    let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [create, patch] }";
+    let (answers, writes) = asked(grants, EXPLICITLY, ask).await;
+    let field = "spec.plugins.p.capabilities.kubernetes";
+    let delete = format!(
+        "takes `delete`: the manifest does not permit `delete` on v1 ConfigMap; add it to {field}"
+    );
+    assert_eq!(
+        answers,
+        [
+            format!(
+                "Denied: the manifest permits `patch` on v1 ConfigMap, but not in namespace m; add it to `namespaces` of that entry in {field}"
+            ),
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"safe","namespace":"n","resourceVersion":"4","uid":"u-1"}}"#.to_owned(),
+            format!("Denied: v1 ConfigMap n/safe: it changes /metadata/finalizers, which {delete}"),
+            format!("Denied: v1 ConfigMap n/new: it would be owned by Pod gone (uid none), which {delete}"),
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new","namespace":"n","resourceVersion":"5","uid":"u-1"}}"#.to_owned(),
+        ]
+    );
+    assert_eq!(writes, ["patch ConfigMap safe", "create ConfigMap new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_others_takes_patch_and_delete() {
+    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+        let told = |done: Result<String, CallError>| {
+            done.map_or_else(|e| format!("{:?}", e.reason), |_| "done".to_owned())
+        };
+        vec![
+            told(run.add_finalizer(None).await),
+            told(
+                run.add_finalizer(Some("sample.dev/finalizer".to_owned()))
+                    .await,
+            ),
+            told(run.add_finalizer(Some("other.dev/f".to_owned())).await),
+        ]
+    }
+    let grant =
+        |verbs: &str| format!("{{ apiVersion: sample.dev/v1, kind: Page, verbs: [{verbs}] }}");
+    for (grants, expected) in [
+        (String::new(), "Denied"),
+        (grant("patch"), "Denied"),
+        (grant("delete"), "Denied"),
+        (grant("patch, delete"), "done"),
+    ] {
+        let (answers, _) = asked(&grants, "", ask).await;
+        assert_eq!(answers, ["done", "done", expected], "{grants}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_gives_the_primary_an_owner_or_takes_one_is_a_failure() {
+    let gone = json!({ "apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "none" });
+    let other = json!({ "apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "v" });
+    for (manner, metadata, fails) in [
+        ("", json!({ "ownerReferences": [gone] }), true),
+        ("", json!({ "finalizers": ["third.dev/f"] }), true),
+        (
+            "",
+            json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"] }),
+            false,
+        ),
+        ("", json!({ "labels": { "a": "b" } }), false),
+        (
+            "serverSideApply: false",
+            json!({ "labels": { "a": "b" } }),
+            true,
+        ),
+        (
+            "serverSideApply: false",
+            json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"], "labels": { "a": "b" } }),
+            false,
+        ),
+    ] {
+        let object = json!({ "metadata": metadata, "spec": {} }).to_string();
+        let script = Script {
+            reconcile: Ok(UpdateControl {
+                update: PrimaryUpdate::Object(object),
+                reschedule: None,
+            }),
+            ..Script::default()
+        };
+        let mut bench = Bench::new(script, manner);
+        bench.page(json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"] }));
+        let (finished, _, writes) = bench.run().await;
+        assert_eq!(
+            (finished != DONE, writes.is_empty()),
+            (fails, fails),
+            "{manner} {metadata}"
+        );
+    }
 }
