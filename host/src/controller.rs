@@ -753,7 +753,7 @@ fn assemble(
         guest,
     } = declared;
     let flows = Flows::new(spec)?;
-    let who = Identity::of(spec.service_account.as_ref(), &neighbours.namespace);
+    let who = Identity::of(spec.service_account.as_ref(), &neighbours.home.own);
     Ok(Controller {
         operator: Arc::clone(operator),
         limits: plugin.limits.clone(),

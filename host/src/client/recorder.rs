@@ -138,6 +138,7 @@ fn name(record: &Record) -> String {
         gvk,
         about,
         event,
+        ..
     } = record;
     let kind = if event.warning { "Warning" } else { "Normal" };
     let component = event.component.as_deref().unwrap_or(controller);
@@ -175,6 +176,7 @@ fn body(record: &Record, key: &ObjectRef, now: &str, instance: &str) -> Value {
         gvk,
         about,
         event,
+        ..
     } = record;
     let component = event.component.as_deref().unwrap_or(controller);
     json!({
@@ -224,6 +226,7 @@ mod tests {
             about: Object::parse(&text, &gvk, &Managers::default()).unwrap(),
             gvk,
             event,
+            who: Identity::Daemon,
         }
     }
 
