@@ -535,7 +535,7 @@ fn check_permission(
         }
         // Looked at once it is known what is sent.
         Body::Edit(_) => Effect::Harmless,
-        Body::JsonPatch(patch) => ties::of_json_patch(patch).map_err(invalid)?,
+        Body::JsonPatch(patch) => ties::of_patch(patch).map_err(invalid)?,
         Body::MergePatch(patch) => ties::of_merge_patch(patch),
     };
     let is_new = effect == Effect::HarmlessIfNew;
@@ -815,7 +815,7 @@ fn compose(
             let mut patch = patch::diff(actual, tree, &mut desk.budget.lock())
                 .map_err(|e| CallError::new(CallReason::Exhausted, format!("the edit: {e}")))?;
             ties::clean_patch(&mut patch);
-            let effect = ties::of_json_patch(&patch).map_err(invalid)?;
+            let effect = ties::of_patch(&patch).map_err(invalid)?;
             permit_effect(desk, &request.target, effect)?;
             if patch.0.is_empty() {
                 return Ok(None);

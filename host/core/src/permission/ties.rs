@@ -192,7 +192,7 @@ fn named(owner: &Value) -> String {
 ///
 /// # Errors
 /// A patch of fields that are the API server's, or of all metadata at once.
-pub fn of_json_patch(patch: &Patch) -> Result<Effect, String> {
+pub fn of_patch(patch: &Patch) -> Result<Effect, String> {
     let mut effect = Effect::Harmless;
     for step in &patch.0 {
         let paths = match step {
@@ -215,11 +215,10 @@ pub fn of_json_patch(patch: &Patch) -> Result<Effect, String> {
                 }
                 Field::Servers => {
                     return Err(format!(
-                        "a patch of {}, which only the API server may set",
-                        path
+                        "a patch of {path}, which only the API server may set"
                     ));
                 }
-                Field::Ties => effect = Effect::Foreign(format!("it changes {}", path)),
+                Field::Ties => effect = Effect::Foreign(format!("it changes {path}")),
             }
         }
     }
@@ -430,7 +429,7 @@ mod tests {
             ),
         ] {
             let read: Patch = serde_json::from_value(patch.clone()).unwrap();
-            let found = of_json_patch(&read).map(|effect| match effect {
+            let found = of_patch(&read).map(|effect| match effect {
                 Effect::Foreign(what) => what,
                 Effect::Harmless | Effect::HarmlessIfNew => "ok".to_owned(),
             });
