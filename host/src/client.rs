@@ -602,7 +602,7 @@ impl About<'_> {
 
     fn broken(&self, text: &dyn std::fmt::Display) -> Error {
         self.error(
-            Reason::Unreachable,
+            Reason::Unusable,
             0,
             &format_args!("the API server's answer can't be read: {text}"),
         )
@@ -628,6 +628,7 @@ impl About<'_> {
             404 => Reason::Missing,
             409 => Reason::Conflict,
             401 | 403 => Reason::Forbidden,
+            429 => Reason::Busy,
             400..=499 => Reason::Rejected,
             _ => Reason::Unreachable,
         };

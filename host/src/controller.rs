@@ -161,6 +161,7 @@ impl Declared {
             retry: spec.retry.clone(),
             rate_limit: spec.rate_limit.clone(),
             max_interval: spec.max_interval,
+            min_reschedule: Duration::ZERO,
             mode: Mode::Normal,
         }
     }
@@ -544,6 +545,11 @@ fn next(next: &Next) -> String {
     match next {
         Next::AtOnce => "again at once: an event came meanwhile".to_owned(),
         Next::Retry(after) | Next::Resume(after) => format!("retried in {after:?}"),
+        Next::Outage(after) => {
+            format!(
+                "again in {after:?}, or once the API server does its work: no attempt is used up"
+            )
+        }
         Next::Exhausted(Some(after)) => {
             format!("no retries left: again at the next event, or in {after:?}")
         }

@@ -95,7 +95,7 @@ pub enum Propagation {
 }
 
 /// Why the API server did not do it. Worth retrying: all but [`Reason::Invalid`] and, until somebody changes something,
-/// [`Reason::Forbidden`] and [`Reason::UnknownKind`]; the retry policy of the controller decides.
+/// [`Reason::Forbidden`] and [`Reason::UnknownKind`]; the retry policy of the controller decides, except about outages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -118,8 +118,12 @@ pub enum Reason {
     Forbidden,
     /// Any other 4xx.
     Rejected,
+    /// 429: the API server has too much to do.
+    Busy,
     /// No answer, or 5xx.
     Unreachable,
+    /// There is an answer, but it can't be used: it is too long, or not what it should be.
+    Unusable,
     /// The API server does not serve this kind: its CRD is not installed.
     UnknownKind,
     /// What was to be sent is no valid request.
@@ -200,6 +204,11 @@ impl Error {
     /// Whether the version that was written upon is out of date (`FI-4`).
     pub fn is_conflict(&self) -> bool {
         self.reason == Reason::Conflict
+    }
+
+    /// Whether it is the API server that can't do its work now, whatever is asked of it.
+    pub fn is_outage(&self) -> bool {
+        matches!(self.reason, Reason::Busy | Reason::Unreachable)
     }
 }
 

@@ -316,8 +316,9 @@ pub fn refused(error: cluster::Error) -> CallError {
     let reason = match error.reason {
         Reason::Missing | Reason::UnknownKind => CallReason::Missing,
         Reason::Conflict => CallReason::Conflict,
-        Reason::Forbidden | Reason::Rejected => CallReason::Rejected,
+        Reason::Forbidden | Reason::Rejected | Reason::Busy => CallReason::Rejected,
         Reason::Unreachable => CallReason::Unreachable,
+        Reason::Unusable => CallReason::Other,
         Reason::Invalid => CallReason::Invalid,
     };
     CallError {

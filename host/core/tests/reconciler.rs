@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::{Event as Watch, Writer};
@@ -37,7 +38,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 // === the API server ===
 
@@ -49,6 +50,8 @@ struct Server {
     writes: Mutex<Vec<String>>,
     /// Answers to the next writes that are failures.
     failures: Mutex<Vec<Error>>,
+    /// It answers no write.
+    hangs: AtomicBool,
 }
 
 impl Server {
@@ -131,6 +134,14 @@ fn holds(body: &Value, old: Option<&Value>) -> bool {
     fresh || (same("uid") && same("resourceVersion"))
 }
 
+fn unavailable(reason: Reason, code: u16) -> Error {
+    Error {
+        reason,
+        code,
+        message: format!("HTTP {code}"),
+    }
+}
+
 fn conflict(message: &str) -> Error {
     Error {
         reason: Reason::Conflict,
@@ -141,6 +152,9 @@ fn conflict(message: &str) -> Error {
 
 impl Cluster for Server {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        if self.hangs.load(Ordering::Relaxed) {
+            return std::future::pending().boxed();
+        }
         async move { self.carry_out(write) }.boxed()
     }
 
@@ -176,11 +190,13 @@ struct Script {
     cleanup: Result<DeleteControl, Failure>,
     handle_error: ErrorControl,
     desired: Result<Value, String>,
+    /// `reconcile` asks for this write first, and fails if that fails or does not end within a second.
+    asks: Option<WriteRequest>,
+    run: Option<Arc<dyn Run>>,
     /// What was called.
     calls: Arc<Mutex<Vec<String>>>,
     /// What `reconcile` asks the daemon first.
     ask: Option<Ask>,
-    run: Option<Arc<dyn Run>>,
 }
 
 /// Questions to the daemon, and what is noted of the answers.
@@ -201,9 +217,10 @@ impl Default for Script {
             cleanup: Ok(DeleteControl::RemoveFinalizer),
             handle_error: ErrorControl::Unhandled,
             desired: Ok(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } })),
+            asks: None,
+            run: None,
             calls: Arc::default(),
             ask: None,
-            run: None,
         }
     }
 }
@@ -235,13 +252,25 @@ impl Script {
 impl Session for Script {
     fn reconcile<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
         let answer = self.call("reconcile".to_owned(), self.reconcile.clone());
-        let (Some(ask), Some(run)) = (&self.ask, &self.run) else {
-            return answer;
+        let asked = match (&self.ask, &self.run) {
+            (Some(ask), Some(run)) => Some(ask(Arc::clone(run))),
+            _ => None,
         };
-        let asked = ask(Arc::clone(run));
         async move {
-            let answers = asked.await;
-            self.calls.lock().extend(answers);
+            if let Some(asked) = asked {
+                let answers = asked.await;
+                self.calls.lock().extend(answers);
+            }
+            if let (Some(request), Some(run)) = (&self.asks, &self.run) {
+                let asked = timeout(Duration::from_secs(1), run.write(request.clone())).await;
+                let asked = asked.unwrap_or_else(|_| {
+                    Err(CallError::new(CallReason::Other, "the call took too long"))
+                });
+                asked.map_err(|error| Failure {
+                    cause: Cause::Returned,
+                    message: error.message,
+                })?;
+            }
             answer.await
         }
         .boxed()
@@ -1063,4 +1092,124 @@ async fn an_answer_that_gives_the_primary_an_owner_or_takes_one_is_a_failure() {
             "{manner} {metadata}"
         );
     }
+}
+
+const OUTAGE: Finished = Finished::Failed(queue::Failure::Outage);
+const UNHANDLED: Finished = Finished::Failed(queue::Failure::Unhandled);
+
+fn creates() -> Option<WriteRequest> {
+    let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "n" } });
+    Some(WriteRequest {
+        verb: WriteVerb::Create(object.to_string()),
+        options: WriteOptions::default(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_of_the_daemons_writes_an_outage_stops_the_run_waits_for_its_end() {
+    let cleaner = Exports {
+        reconciler: true,
+        cleaner: true,
+        dependent: true,
+        ..Exports::default()
+    };
+    let finalizer = json!({ "finalizers": ["sample.dev/finalizer"] });
+    let deleting = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let table = [
+        ("the finalizer is added", cleaner, json!({}), ""),
+        (
+            "a dependent",
+            Exports {
+                cleaner: false,
+                ..cleaner
+            },
+            json!({}),
+            WORKFLOW,
+        ),
+        ("the status", cleaner, finalizer, ""),
+        ("the finalizer is removed", cleaner, deleting.clone(), ""),
+    ];
+    for (what, exports, metadata, fields) in table {
+        for (error, wanted) in [
+            (unavailable(Reason::Unreachable, 0), OUTAGE),
+            (unavailable(Reason::Unreachable, 503), OUTAGE),
+            (unavailable(Reason::Busy, 429), OUTAGE),
+            (unavailable(Reason::Forbidden, 403), UNHANDLED),
+            (unavailable(Reason::Unusable, 200), UNHANDLED),
+        ] {
+            let reconcile = status(r#"{"status":{"ok":true}}"#);
+            let mut bench = Bench::new(
+                Script {
+                    exports,
+                    reconcile,
+                    ..Script::default()
+                },
+                fields,
+            );
+            bench.page(metadata.clone());
+            bench.server.failures.lock().push(error.clone());
+            assert_eq!(bench.run().await.0, wanted, "{what}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_that_fails_because_of_an_outage_has_not_failed_by_itself() {
+    let script = || Script {
+        asks: creates(),
+        ..Script::default()
+    };
+    for (error, wanted) in [
+        (unavailable(Reason::Unreachable, 503), OUTAGE),
+        (unavailable(Reason::Busy, 429), OUTAGE),
+        (conflict("there is one"), UNHANDLED),
+    ] {
+        let mut bench = Bench::new(script(), "");
+        bench.page(json!({}));
+        bench.server.failures.lock().push(error.clone());
+        assert_eq!(bench.run().await.0, wanted, "{error:?}");
+    }
+    // Its time is up before the API server answers.
+    let mut bench = Bench::new(script(), "");
+    bench.page(json!({}));
+    bench.server.hangs.store(true, Ordering::Relaxed);
+    assert_eq!(bench.run().await.0, OUTAGE);
+    bench.server.hangs.store(false, Ordering::Relaxed);
+    assert_eq!(
+        bench.run().await.0,
+        DONE,
+        "an outage before means nothing to the next run"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_an_outage_an_error_handler_is_never_told_of_a_last_attempt_and_can_t_end_the_retries() {
+    let exports = Exports {
+        reconciler: true,
+        error_handler: true,
+        ..Exports::default()
+    };
+    let handle_error = ErrorControl::Handled {
+        status: None,
+        next: NextStep::Stop,
+    };
+    let mut bench = Bench::new(
+        Script {
+            exports,
+            handle_error,
+            reconcile: status(r#"{"status":{"ok":true}}"#),
+            ..Script::default()
+        },
+        "retry: none\n",
+    );
+    bench.page(json!({}));
+    bench
+        .server
+        .failures
+        .lock()
+        .push(unavailable(Reason::Unreachable, 503));
+    let (finished, calls, _) = bench.run().await;
+    assert_eq!(finished, OUTAGE);
+    let told = "handle-error Update \"HTTP 503\" [] attempt 0 last false";
+    assert_eq!(calls, strings(&["reconcile", told]));
 }

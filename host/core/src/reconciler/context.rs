@@ -1,7 +1,7 @@
 //! Answers what a guest may ask during a run: caches, writes, workflows, memos (CX rules).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
@@ -10,14 +10,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::budget::{Budget, Exceeded};
-use crate::cluster::Deletion;
+use crate::cluster::{self, Cluster, Deletion, Write};
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
     Place, Query, Run, RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use crate::manifest::{Permission, Selector};
-use crate::object::{Object, ObjectRef};
+use crate::object::{Gvk, Object, ObjectRef, Scope};
 use crate::operations;
+use crate::queue;
 use crate::reconciler::mask::Mask;
 use crate::reconciler::{Controller, visit};
 use crate::source::Source;
@@ -33,6 +34,8 @@ pub struct Context {
     requests: AtomicU32,
     /// What the run may still spend on documents.
     pub(crate) budget: Mutex<Budget>,
+    /// Whether the API server was away when it was asked for something in this run.
+    outage: AtomicBool,
     kept: Mutex<Kept>,
 }
 
@@ -55,6 +58,7 @@ impl Context {
             info,
             requests: AtomicU32::new(0),
             budget: Mutex::new(Budget::of_run()),
+            outage: AtomicBool::new(false),
             kept: Mutex::default(),
         };
         Arc::new_cyclic(make)
@@ -78,6 +82,36 @@ impl Context {
         let tree = Arc::new(self.primary.tree(&mut self.budget.lock())?);
         self.kept.lock().tree = Some(Arc::clone(&tree));
         Ok(tree)
+    }
+
+    /// Waits for an answer of the API server, and remembers if it is away; also if the caller's time is up before the answer
+    /// comes.
+    pub(crate) async fn asked<T>(
+        &self,
+        answer: impl Future<Output = Result<T, cluster::Error>>,
+    ) -> Result<T, cluster::Error> {
+        let mut waiting = Waiting {
+            outage: &self.outage,
+            answered: false,
+        };
+        let answer = answer.await;
+        waiting.answered = !matches!(&answer, Err(error) if error.is_outage());
+        answer
+    }
+
+    /// Returns what writes of the guest need to know.
+    fn desk(&self) -> operations::Desk<'_> {
+        self.controller.desk(self, &self.budget)
+    }
+
+    /// Returns which sort of failure it is if the run fails for what the guest says: none of its own if the API server was
+    /// away.
+    pub(crate) fn sort(&self) -> queue::Failure {
+        if self.outage.load(Ordering::Relaxed) {
+            queue::Failure::Outage
+        } else {
+            queue::Failure::Unhandled
+        }
     }
 
     /// Returns what `desired` answered earlier in this run (`CX-3`).
@@ -225,7 +259,7 @@ impl Context {
     }
 
     fn is_declared(&self, source: &Arc<Source>) -> bool {
-        self.controller.desk(&self.budget).is_declared(source)
+        self.desk().is_declared(source)
     }
 
     /// Whether a question that no source answers gets an empty page: one about a kind that may be read and that nobody
@@ -270,6 +304,47 @@ impl Context {
                 .by_index(index, key)
                 .map_err(|e| CallError::new(CallReason::Missing, e.to_string())),
         }
+    }
+}
+
+/// Waits for an answer; one that does not come, or says that there is an outage, is remembered.
+struct Waiting<'a> {
+    outage: &'a AtomicBool,
+    answered: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.outage.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The API server, as calls of the guest have it.
+impl Cluster for Context {
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, cluster::Error>> {
+        self.asked(self.controller.cluster.write(write)).boxed()
+    }
+
+    fn get<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
+        self.asked(self.controller.cluster.get(gvk, key)).boxed()
+    }
+
+    fn look<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
+        self.asked(self.controller.cluster.look(gvk, key)).boxed()
+    }
+
+    fn scope(&self, gvk: &Gvk) -> Option<Scope> {
+        self.controller.cluster.scope(gvk)
     }
 }
 
@@ -360,10 +435,7 @@ impl Run for Context {
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
-        async move {
-            operations::write(&self.controller.desk(&self.budget), &self.primary, request).await
-        }
-        .boxed()
+        async move { operations::write(&self.desk(), &self.primary, request).await }.boxed()
     }
 
     fn remove(
@@ -371,17 +443,15 @@ impl Run for Context {
         target: ObjectTarget,
         deletion: Deletion,
     ) -> BoxFuture<'_, Result<(), CallError>> {
-        async move { operations::remove(&self.controller.desk(&self.budget), target, deletion).await }.boxed()
+        async move { operations::remove(&self.desk(), target, deletion).await }.boxed()
     }
 
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
             self.may_finalize(finalizer.as_deref())?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let done = self
-                .controller
-                .add_finalizer(&self.primary, &finalizer)
-                .await;
+            let adding = self.controller.add_finalizer(&self.primary, &finalizer);
+            let done = self.asked(adding).await;
             done.map(|object| object.json().to_owned())
                 .map_err(operations::refused)
         }
@@ -395,10 +465,8 @@ impl Run for Context {
         async move {
             self.may_finalize(finalizer.as_deref())?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let done = self
-                .controller
-                .remove_finalizer(&self.primary, &finalizer)
-                .await;
+            let removing = self.controller.remove_finalizer(&self.primary, &finalizer);
+            let done = self.asked(removing).await;
             done.map(|left| {
                 left.unwrap_or_else(|| self.primary.clone())
                     .json()
@@ -410,11 +478,7 @@ impl Run for Context {
     }
 
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError> {
-        operations::compare(
-            &self.controller.desk(&self.budget),
-            &self.primary,
-            &question,
-        )
+        operations::compare(&self.desk(), &self.primary, &question)
     }
 
     fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {

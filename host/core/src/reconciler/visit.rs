@@ -602,13 +602,9 @@ impl Visitor<'_> {
         if !actual.header().deleting {
             let source = self.source(name)?;
             let write = dependent::delete(node.spec.gvk.clone(), &actual);
-            let left = self
-                .run
-                .controller
-                .cluster
-                .write(write)
-                .await
-                .map_err(|error| error.to_string())?;
+            let deleting = self.run.controller.cluster.write(write);
+            let left = self.run.asked(deleting).await;
+            let left = left.map_err(|error| error.to_string())?;
             if let Some(left) = left {
                 source.put(left);
             }
@@ -741,7 +737,7 @@ impl Visitor<'_> {
     ) -> Result<Option<Object>, cluster::Error> {
         let controller = &self.run.controller;
         let window = source.begin(key.clone(), |notices| tell(&controller.queue, notices));
-        let now = controller.cluster.write(write).await?;
+        let now = self.run.asked(controller.cluster.write(write)).await?;
         if let Some(now) = &now {
             window.wrote(now.clone());
         }
