@@ -161,7 +161,7 @@ impl Declared {
             retry: spec.retry.clone(),
             rate_limit: spec.rate_limit.clone(),
             max_interval: spec.max_interval,
-            min_reschedule: Duration::ZERO,
+            min_reschedule: spec.min_reschedule,
             mode: Mode::Normal,
         }
     }

@@ -115,6 +115,8 @@ pub struct Limits {
     pub memo_plugin: usize,
     /// Requests to the API server one run may ask for; default 100.
     pub requests: u32,
+    /// Requests to the API server a second, of all runs together; default 1000.
+    pub requests_per_second: u32,
     /// Objects in one answer of the cache; default 500.
     pub page: u32,
     /// Bytes of log lines one call may write; what is beyond is dropped with one warning; default 64 KiB.
@@ -179,8 +181,10 @@ pub struct Controller {
     pub server_side_apply: bool,
     /// How failures are retried; none = not at all.
     pub retry: Option<Retry>,
-    /// At most so many runs per window and primary (`RL-1`); none = no limit.
+    /// At most so many runs per window and primary (`RL-1`); none = no limit; default 100 within 3 s.
     pub rate_limit: Option<RateLimit>,
+    /// A run that asks to run again does so after this time at the earliest; default 100 ms.
+    pub min_reschedule: Duration,
     /// A primary is reconciled at least this often (`IV-1`); none = never without an event; default 10 h.
     pub max_interval: Option<Duration>,
     /// Runs at once; default 8.
@@ -411,6 +415,7 @@ impl Default for Limits {
             memo_primary: 4 << 10,
             memo_plugin: 64 << 10,
             requests: 100,
+            requests_per_second: 1000,
             page: 500,
             log: 64 << 10,
         }
@@ -436,6 +441,16 @@ impl Default for Retry {
             multiplier: 1.5,
             max_attempts: Some(5),
             max_interval: Some(Duration::from_secs(2).mul_f64(1.5_f64.powi(5))),
+        }
+    }
+}
+
+impl Default for RateLimit {
+    /// More than any primary needs, and little enough that one which never comes to rest harms nobody.
+    fn default() -> Self {
+        Self {
+            max_reconciliations: 100,
+            within: Duration::from_secs(3),
         }
     }
 }

@@ -1101,7 +1101,10 @@ fn creates() -> Option<WriteRequest> {
     let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "n" } });
     Some(WriteRequest {
         verb: WriteVerb::Create(object.to_string()),
-        options: WriteOptions::default(),
+        options: WriteOptions {
+            mode: WriteMode::Plain,
+            ..WriteOptions::default()
+        },
     })
 }
 

@@ -419,6 +419,8 @@ impl<'a> Check<'a> {
             memo_primary: of_memo(|memo| &memo.primary, defaults.memo_primary),
             memo_plugin: of_memo(|memo| &memo.plugin, defaults.memo_plugin),
             requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Requests(n))| *n),
+            requests_per_second: get(&limits.requests_per_second)
+                .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),
             page: get(&limits.page).map_or(defaults.page, |Scalar(Objects(n))| *n),
             log: bytes(&limits.log, defaults.log),
         }
@@ -505,6 +507,11 @@ impl<'a> Check<'a> {
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources);
         let (workflow, standalone) = self.workflows(raw, &sources);
+        let min_reschedule = match get(&raw.min_reschedule_interval) {
+            None => Duration::from_millis(100),
+            Some(OrWord::Word(_)) => Duration::ZERO,
+            Some(OrWord::Value(Scalar(Time(interval)))) => *interval,
+        };
         let max_interval = match get(&raw.max_reconciliation_interval) {
             None => Some(Duration::from_hours(10)),
             Some(OrWord::Word(_)) => None,
@@ -526,6 +533,7 @@ impl<'a> Check<'a> {
             retry,
             rate_limit,
             max_interval,
+            min_reschedule,
             concurrency: workers(&raw.concurrency, 8),
             indexes,
             sources,
@@ -607,8 +615,21 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn rate_limit(&mut self, field: &Maybe<raw::RateLimit>) -> Option<RateLimit> {
-        let Located { value: raw, place } = located(field)?;
+    fn rate_limit(
+        &mut self,
+        field: &Maybe<OrWord<raw::Nothing, raw::RateLimit>>,
+    ) -> Option<RateLimit> {
+        let (raw, place) = match located(field) {
+            None => return Some(RateLimit::default()),
+            Some(Located {
+                value: OrWord::Word(_),
+                ..
+            }) => return None,
+            Some(Located {
+                value: OrWord::Value(raw),
+                place,
+            }) => (raw, place),
+        };
         let max_reconciliations = self
             .need(&raw.max_reconciliations, *place, "maxReconciliations")?
             .value

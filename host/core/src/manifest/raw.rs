@@ -193,6 +193,10 @@ pub(super) struct Limits {
     /// Requests to the API server that one run may ask for.
     #[schemars(extend("default" = 100))]
     pub(super) requests: MaybeLeaf<Requests>,
+    /// Requests to the API server a second, of all runs together; five times as many at once after a rest. What is beyond
+    /// waits. The daemon's `--plugin-requests` bounds it.
+    #[schemars(extend("default" = 1000))]
+    pub(super) requests_per_second: MaybeLeaf<Times>,
     /// Objects in one answer of the cache.
     #[schemars(extend("default" = 500))]
     pub(super) page: MaybeLeaf<Objects>,
@@ -286,8 +290,12 @@ pub(super) struct Controller {
     /// How failures are retried; `none` is not at all (`RT-1`).
     #[schemars(extend("default" = {}))]
     pub(super) retry: Maybe<OrWord<Nothing, Retry>>,
-    /// How often one primary may run; without it, as often as there is a reason (`RL-1`).
-    pub(super) rate_limit: Maybe<RateLimit>,
+    /// How often one primary may run; `none` is as often as there is a reason (`RL-1`).
+    #[schemars(extend("default" = { "maxReconciliations": 100, "within": "3s" }))]
+    pub(super) rate_limit: Maybe<OrWord<Nothing, RateLimit>>,
+    /// A run that asks to run again does so after this time at the earliest, whatever it asks for; `none` is at once.
+    #[schemars(extend("default" = "100ms"))]
+    pub(super) min_reschedule_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// A primary is reconciled at least this often; `none` is never without an event (`IV-1`).
     #[schemars(extend("default" = "10h"))]
     pub(super) max_reconciliation_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,

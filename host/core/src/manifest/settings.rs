@@ -23,9 +23,10 @@ impl Controller {
                 "maxInterval": retry.max_interval.map(written),
             })
         });
-        let limit = self.rate_limit.as_ref().map(|limit| {
+        let limit = self.rate_limit.as_ref().map_or(json!("none"), |limit| {
             json!({ "maxReconciliations": limit.max_reconciliations, "within": written(limit.within) })
         });
+        let min_reschedule = Some(self.min_reschedule).filter(|interval| !interval.is_zero());
         json!({
             "name": &*self.name,
             "plugin": &*self.plugin,
@@ -38,6 +39,7 @@ impl Controller {
             "serverSideApply": self.server_side_apply,
             "retry": retry,
             "rateLimit": limit,
+            "minRescheduleInterval": min_reschedule.map_or("none".to_owned(), written),
             "maxReconciliationInterval": self.max_interval.map_or("none".to_owned(), written),
             "concurrency": self.concurrency,
             "indexes": indexes(&self.indexes),

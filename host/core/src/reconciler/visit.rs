@@ -503,7 +503,8 @@ impl Visitor<'_> {
         };
         // The one request that no write needs which succeeds.
         let cluster = &self.run.controller.cluster;
-        let live = cluster.look(&spec.gvk, desired.key()).await;
+        let looking = cluster.look(&spec.gvk, desired.key());
+        let live = self.run.asked(looking).await;
         let live =
             live.map_err(|error| format!("{refusal}; whose it is can't be found out: {error}"))?;
         let Some(basis) = self.settle(name, spec, basis, live).await? else {
