@@ -1,6 +1,7 @@
 //! The command line: what can be asked of `capstan`, with an example for each.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,6 +112,14 @@ pub struct Run {
     /// How long runs under way may take to finish after the first signal.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, env = "CAPSTAN_DRAIN")]
     pub drain: Duration,
+    /// The most requests a second to the API server that a manifest can permit a plugin (limits.requestsPerSecond).
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "1000",
+        env = "CAPSTAN_PLUGIN_REQUESTS"
+    )]
+    pub plugin_requests: NonZeroU32,
     /// How log lines are written.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
     pub log_format: LogFormat,

@@ -11,19 +11,32 @@ use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::client::Body;
 use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub mod meter;
+pub mod pulse;
 pub mod recorder;
+
+use pulse::Pulse;
 
 /// How we name ourselves to the API server.
 pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));
 
 /// A request that has no answer after this time has failed. Watches are not bound by it.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest answer about one object, and the longest list of kinds. An object is never longer than 3 MiB.
+const ANSWER: usize = 16 << 20;
+
+/// The longest explanation of a refusal.
+const REFUSAL: usize = 64 << 10;
+
+/// The longest text of an error.
+const TEXT: usize = 1 << 10;
 
 /// How often a request is sent again that the API server was too busy for (429).
 const BUSY_TRIES: u32 = 5;
@@ -33,6 +46,7 @@ pub struct ApiServer {
     client: kube::Client,
     kinds: RwLock<HashMap<Gvk, Kind>>,
     managers: RwLock<Managers>,
+    pulse: Pulse,
 }
 
 /// Who a request is sent for. There is no request without one.
@@ -77,7 +91,13 @@ impl ApiServer {
             client,
             kinds: RwLock::default(),
             managers: RwLock::new(managers),
+            pulse: Pulse::default(),
         }
+    }
+
+    /// Returns what is heard of the API server.
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
     }
 
     /// Keeps the shares of one more field manager from now on. Says whether it is new: then what is cached lacks them.
@@ -155,8 +175,23 @@ impl ApiServer {
             key: None,
         };
         let answer = self.send(&about, Method::GET, path, None);
-        let response = tokio::time::timeout(TIMEOUT, answer).await;
-        Ok(response.unwrap_or_else(|_| Err(about.late()))?.into_body())
+        let response = self.in_time(&about, pulse::Kind::Read, answer).await;
+        Ok(response?.into_body())
+    }
+
+    /// Waits for an answer, though not for ever.
+    async fn in_time<T>(
+        &self,
+        about: &About<'_>,
+        access: pulse::Kind,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let in_time = async {
+            let answer = tokio::time::timeout(TIMEOUT, answer).await;
+            answer.unwrap_or_else(|_| Err(about.late()))
+        };
+        let lost = || about.unreachable(&"it was away, and may not answer any more");
+        self.pulse.follow(access, in_time, lost).await
     }
 
     /// Sends a request and returns the whole body of a successful answer.
@@ -167,15 +202,20 @@ impl ApiServer {
         path: &str,
         body: Option<(&'static str, &str)>,
     ) -> Result<Bytes, Error> {
+        let access = if method == Method::GET {
+            pulse::Kind::Read
+        } else {
+            pulse::Kind::Write
+        };
         let exchange = async {
             let response = self.send(about, method, path, body).await?;
-            let body = response.into_body().collect().await;
-            body.map(http_body_util::Collected::to_bytes)
-                .map_err(|e| about.unreachable(&e))
+            let body = collect(response.into_body(), ANSWER).await;
+            body.map_err(|broken| match broken {
+                Broken::Long => about.broken(&format_args!("it is longer than {ANSWER} bytes")),
+                Broken::Off(why) => about.unreachable(&why),
+            })
         };
-        tokio::time::timeout(TIMEOUT, exchange)
-            .await
-            .unwrap_or_else(|_| Err(about.late()))
+        self.in_time(about, access, exchange).await
     }
 
     /// Sends a request; again, for a while, if the API server is too busy.
@@ -556,6 +596,36 @@ fn retry_after(response: &Response<Body>) -> Duration {
     Duration::from_secs(seconds).min(Duration::from_secs(10))
 }
 
+/// Why a body could not be read.
+pub(crate) enum Broken {
+    /// It is longer than it may be.
+    Long,
+    /// It broke off.
+    Off(String),
+}
+
+/// Returns a body that has so many bytes at most.
+pub(crate) async fn collect(body: Body, most: usize) -> Result<Bytes, Broken> {
+    match Limited::new(body, most).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Broken::Long),
+        Err(error) => Err(Broken::Off(chain(&*error))),
+    }
+}
+
+/// Returns a text of others as one line that is not too long.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.trim().chars() {
+        let c = if c.is_control() { ' ' } else { c };
+        if line.len() + c.len_utf8() > TEXT {
+            return line + "…";
+        }
+        line.push(c);
+    }
+    line
+}
+
 /// Returns an error with all its causes, as one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -573,6 +643,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 impl About<'_> {
     fn error(&self, reason: Reason, code: u16, text: &dyn std::fmt::Display) -> Error {
         let Self { verb, gvk, key, .. } = self;
+        let text = one_line(&text.to_string());
         let message = match key {
             Some(key) => format!("{verb} {gvk} {key}: {text}"),
             None => format!("{verb} {gvk}: {text}"),
@@ -611,12 +682,11 @@ impl About<'_> {
     /// Turns an answer that is no success into an error.
     async fn refused(&self, response: Response<Body>) -> Error {
         let status = response.status();
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map(http_body_util::Collected::to_bytes)
-            .unwrap_or_default();
+        let body = match collect(response.into_body(), REFUSAL).await {
+            Ok(body) => body,
+            Err(Broken::Long) => format!("an explanation of more than {REFUSAL} bytes").into(),
+            Err(Broken::Off(_)) => Bytes::new(),
+        };
         let answer: Status = serde_json::from_slice(&body).unwrap_or_default();
         let text = answer
             .message

@@ -21,26 +21,26 @@ use capstan_core::reconciler::{self, Controller, Ended, finalizer};
 use capstan_core::rollout::{Shape, Step};
 use capstan_core::source::Source;
 use parking_lot::{Mutex, RwLock};
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Unready;
-use crate::client::recorder::Recorder;
+use crate::client::meter::Meters;
+use crate::client::recorder::{Origin, Recorder};
 use crate::client::{Access, ApiServer, Identity, Kind};
 use crate::informer::pool::{Membership, Pool};
 use crate::informer::{State, Subscriber};
 use crate::metrics::{ControllerRuns, Metrics};
+use crate::pause::Pause;
 
 mod plan;
 
 use plan::{Plan, Planned};
 
-/// How long to wait before asking again for a kind that the API server does not serve yet.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest such pause.
+/// The longest pause before asking again for a kind that the API server does not serve yet.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// What all controllers of the daemon share.
@@ -53,6 +53,10 @@ pub struct Neighbours {
     pub metrics: Arc<Metrics>,
     /// Takes Kubernetes Events.
     pub recorder: Recorder,
+    /// What plugins have sent lately.
+    pub meters: Meters,
+    /// The most requests a second that a manifest can permit a plugin.
+    pub requests_per_second: u32,
     /// Where the daemon lives.
     pub home: Home,
     /// Who the daemon is, in Events and settings.
@@ -63,7 +67,7 @@ pub struct Neighbours {
 
 /// What a controller is made from.
 pub struct Declared {
-    /// The operator that declares it.
+    /// The operator that it belongs to.
     pub operator: Arc<str>,
     /// What the manifest says of it.
     pub spec: manifest::Controller,
@@ -217,6 +221,11 @@ impl Handle {
             }
             Some(Err(_)) | None => drop(self.wanted.send_replace(declared)),
         }
+    }
+
+    /// Takes in that the API server is back: what waits for it runs soon.
+    pub fn resume(&self) {
+        self.queue.resume(Instant::now());
     }
 
     /// Says what a change is waiting for, while the controller goes on as it was.
@@ -492,6 +501,9 @@ async fn execute(handle: Arc<Handle>, ticket: Ticket) {
         controller.memory.forget(&key);
         metrics.count_primaries(controller.queue.len());
     }
+    if matches!(what.next, Next::Outage(_)) {
+        metrics.outages.inc();
+    }
     counted.end(what.outcome == Outcome::Succeeded);
     log(&what, error.as_deref(), now.duration_since(started));
 }
@@ -649,7 +661,8 @@ async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) 
         .chain(sources)
         .chain(dependents)
         .collect();
-    let mut pause = FIRST_PAUSE;
+    let mut pause = Pause::up_to(LONGEST_PAUSE);
+    let mut returns = api.pulse().returns();
     loop {
         let mut kinds = Kinds::new();
         let mut failed = None::<Error>;
@@ -660,6 +673,7 @@ async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) 
             }
         }
         let Some(error) = failed else { return kinds };
+        let pause = pause.after(&error);
         if error.reason == Reason::UnknownKind {
             tracing::warn!(%error, again_in = ?pause, "waiting for a kind");
         } else {
@@ -670,8 +684,10 @@ async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) 
         } else {
             Phase::Resolving(error.message)
         });
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            Ok(()) = returns.changed() => {}
+        }
     }
 }
 
@@ -758,8 +774,18 @@ fn assemble(
         plugin,
         guest,
     } = declared;
-    let flows = Flows::new(spec)?;
+    let counters = neighbours.metrics.plugins.of(operator, &spec.plugin);
+    let per_second = plugin
+        .limits
+        .requests_per_second
+        .min(neighbours.requests_per_second);
+    let unit = (operator, &spec.plugin);
     let who = Identity::of(spec.service_account.as_ref(), &neighbours.home.own);
+    let api = Access::new(Arc::clone(&neighbours.api), who.clone());
+    let cluster = neighbours
+        .meters
+        .api_of(unit, per_second, api, counters.throttled);
+    let flows = Flows::new(spec)?;
     Ok(Controller {
         operator: Arc::clone(operator),
         limits: plugin.limits.clone(),
@@ -770,28 +796,33 @@ fn assemble(
         finalizer,
         guest: Arc::clone(guest),
         permissions: Permissions::new(spec, &plugin.capabilities, neighbours.home.clone()),
-        cluster: Arc::new(Access::new(Arc::clone(&neighbours.api), who.clone())),
+        cluster: Arc::new(cluster),
         queue: handle.queue.clone(),
         memory: Arc::clone(&handle.memory),
         edition: before.map_or(1, |before| before.edition + 1),
         settings: settings(spec, neighbours),
-        events: events(spec, neighbours, who),
+        events: events(declared, neighbours, who, counters.dropped),
         spec: spec.clone(),
     })
 }
 
 /// Returns what takes the Kubernetes Events of a controller.
 fn events(
-    spec: &manifest::Controller,
+    declared: &Declared,
     neighbours: &Neighbours,
     who: Identity,
+    dropped: Counter,
 ) -> reconciler::Events {
-    let (recorder, name, gvk) = (
-        neighbours.recorder.clone(),
-        Arc::clone(&spec.name),
-        spec.primary.clone(),
-    );
-    Box::new(move |primary, event| recorder.publish(&who, (&name, &gvk), primary, event))
+    let Declared { operator, spec, .. } = declared;
+    let recorder = neighbours.recorder.clone();
+    let origin = Origin {
+        who,
+        plugin: format!("{operator}/{}", spec.plugin).into(),
+        controller: Arc::clone(&spec.name),
+        gvk: spec.primary.clone(),
+        dropped,
+    };
+    Box::new(move |primary, event| recorder.publish(&origin, primary, event))
 }
 
 /// What `context.settings` answers.

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiServer, Kind};
 use crate::metrics::{ControllerRuns, InformerMetrics};
+use crate::pause::Pause;
 use feed::{End, Feed, Item};
 
 pub mod feed;
@@ -25,11 +26,14 @@ pub mod pool;
 
 pub use feed::Scope;
 
-/// The first pause after a failure; each is twice the one before (`IE-3`).
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// A watch that ends sooner than this has not worked.
+const TOO_SOON: Duration = Duration::from_secs(1);
 
-/// The longest pause.
+/// The longest pause after a failure (`IE-3`); one that lasted for longer than this did work before.
 const LONGEST_PAUSE: Duration = Duration::from_secs(32);
+
+/// Once the API server is back, all informers ask it again within this time.
+const RETURN: Duration = Duration::from_secs(1);
 
 /// Whether an informer's cache is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +170,7 @@ impl Informer {
     }
 
     async fn keep_true(&mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = Pause::up_to(LONGEST_PAUSE);
         let mut from = None::<Version>;
         loop {
             let started = Instant::now();
@@ -183,24 +187,23 @@ impl Informer {
             match ended {
                 Ok(end) => {
                     // What ends at once, again and again, must not spin.
-                    if started.elapsed() < FIRST_PAUSE {
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    if started.elapsed() < TOO_SOON {
+                        self.feed.rest(pause.briefly()).await;
                     } else {
-                        pause = FIRST_PAUSE;
+                        pause.reset();
                     }
                     let version = self.writer.cache().version();
                     from = (synced && matches!(end, End::Closed)).then_some(version);
                 }
                 Err(error) => {
                     if lasted {
-                        pause = FIRST_PAUSE;
+                        pause.reset();
                     }
-                    tracing::warn!(kind = %self.shared.scope.gvk, %error, again_in = ?pause, "watching failed");
+                    let again_in = pause.after(&error);
+                    tracing::warn!(kind = %self.shared.scope.gvk, %error, ?again_in, "watching failed");
                     self.shared.metrics.failures.inc();
                     self.shared.set(State::Failing(error.message));
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    self.feed.rest(again_in).await;
                     from = synced.then(|| self.writer.cache().version());
                 }
             }

@@ -23,6 +23,7 @@ pub mod informer;
 pub mod logging;
 pub mod metrics;
 pub mod operators;
+pub mod pause;
 pub mod plugin;
 pub mod plugins;
 pub mod rbac;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{Pages, Server, Unready};
 use crate::args;
+use crate::client::meter::Meters;
 use crate::client::{ApiServer, USER_AGENT, recorder};
 use crate::controller::Neighbours;
 use crate::fleet::Fleet;
@@ -29,6 +30,9 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Where a pod finds the namespace that it is in.
 const NAMESPACE_OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// How long a connection to the API server may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -66,6 +70,8 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         metrics: Arc::clone(&metrics),
         recorder,
         home,
+        meters: Meters::default(),
+        requests_per_second: args.plugin_requests.get(),
         identity: identity().into(),
         drain: args.drain,
     });
@@ -76,17 +82,27 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         Arc::clone(&board),
         stop.clone(),
     )?;
-    let server = Server::new(listener, pages(&board, neighbours.pool.clone(), &metrics));
+    let server = Server::new(listener, pages(&board, &neighbours));
     tracing::info!(address = %server.address()?, "serving probes and metrics");
     let server_stop = CancellationToken::new();
     let server = tokio::spawn(server.run(server_stop.clone()));
-    let recorder = tokio::spawn(writer.run());
+    let recorder_stop = CancellationToken::new();
+    let recorder = tokio::spawn(writer.run(recorder_stop.clone()));
+    let back = || {
+        for controller in board.controllers() {
+            controller.resume();
+        }
+    };
     // Controllers end once their runs have drained; what they lean on ends after them.
-    fleet.run().await?;
+    tokio::select! {
+        ended = fleet.run() => ended?,
+        () = neighbours.api.listen(back) => {}
+    }
     informers_stop.cancel();
     neighbours.pool.ended().await;
     drop((neighbours, board));
     server_stop.cancel();
+    recorder_stop.cancel();
     // The events of the last runs are written; neither they nor a slow reader of a page hold the end up.
     let ended = tokio::time::timeout(LAST_WORDS, futures::future::join(server, recorder)).await;
     if ended.is_err() {
@@ -137,6 +153,7 @@ async fn connect(
     };
     // A write that may or may not have happened is looked into by the next run, not sent again blindly.
     config.default_retry = false;
+    config.connect_timeout = Some(CONNECT);
     let namespace = config.default_namespace.clone();
     tracing::info!(server = %config.cluster_url, %namespace, agent = USER_AGENT, "using cluster");
     let client = kube::Client::try_from(config).context("make a client for the API server")?;
@@ -170,10 +187,15 @@ fn identity() -> String {
         .unwrap_or_else(|| "capstan".to_owned())
 }
 
-fn pages(board: &Arc<Board>, pool: Pool, metrics: &Arc<Metrics>) -> Pages {
+fn pages(board: &Arc<Board>, neighbours: &Neighbours) -> Pages {
+    let (pool, metrics) = (neighbours.pool.clone(), &neighbours.metrics);
     let unready = {
-        let (board, pool) = (Arc::clone(board), pool.clone());
+        let (board, pool, api) = (Arc::clone(board), pool.clone(), Arc::clone(&neighbours.api));
         move || {
+            let server = api.pulse().trouble().map(|why| Unready {
+                what: "the API server".to_owned(),
+                why,
+            });
             let failing = pool
                 .states()
                 .into_iter()
@@ -184,7 +206,12 @@ fn pages(board: &Arc<Board>, pool: Pool, metrics: &Arc<Metrics>) -> Pages {
                     }),
                     State::Listing | State::Watching => None,
                 });
-            board.unready().into_iter().chain(failing).collect()
+            board
+                .unready()
+                .into_iter()
+                .chain(failing)
+                .chain(server)
+                .collect()
         }
     };
     let controllers = {

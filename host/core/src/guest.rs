@@ -539,7 +539,7 @@ pub struct Event {
     pub key: Option<String>,
     /// What was being done.
     pub action: Option<String>,
-    /// Who reports it; none = the controller's name.
+    /// Which part of the component reports it.
     pub component: Option<String>,
     /// Labels of the Event.
     pub labels: BTreeMap<String, String>,

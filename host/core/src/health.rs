@@ -132,10 +132,14 @@ impl Health {
         self.asked = now;
     }
 
-    /// Takes in that it gave no sign of life when asked.
-    pub fn silent(&mut self, why: &str) {
-        self.down = true;
+    /// Takes in that it did not answer when asked. Says whether that is news: not if it is down already, or has given another
+    /// sign since.
+    pub fn silent(&mut self, why: &str) -> bool {
+        if self.heard > self.asked {
+            return false;
+        }
         self.failed(why);
+        !std::mem::replace(&mut self.down, true)
     }
 
     /// Says what is wrong for so long that somebody should know.
@@ -199,9 +203,17 @@ mod tests {
             Sign::Usual,
             "a failure alone is no silence"
         );
-        health.silent("refused");
-        assert_eq!(health.heard(at(start, 7)), Sign::Back);
-        assert_eq!(health.heard(at(start, 8)), Sign::Usual);
+        health.asking(at(start, 7));
+        assert_eq!(
+            [health.silent("refused"), health.silent("refused")],
+            [true, false]
+        );
+        assert_eq!(health.heard(at(start, 8)), Sign::Back);
+        assert_eq!(health.heard(at(start, 9)), Sign::Usual);
+        assert!(
+            !health.silent("too late"),
+            "there was a sign since it was asked"
+        );
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod tree;
 mod units;
 
 pub use expression::{compile, variables};
+pub use names::{is_key, is_tag};
 pub use order::{Cycle, order};
 pub use parse::parse;
 pub use problem::{Broken, Errors, Problem};

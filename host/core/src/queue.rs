@@ -474,6 +474,24 @@ impl Finished {
         again: None,
     };
 
+    /// Returns the same, but that the key does not run again before this time because it asks to.
+    fn no_sooner_than(self, least: Duration) -> Self {
+        let later = |again: Option<Duration>| again.map(|again| again.max(least));
+        match self {
+            Self::Done {
+                finalizer_removed,
+                again,
+            } => Self::Done {
+                finalizer_removed,
+                again: later(again),
+            },
+            Self::NoRetry { again } => Self::NoRetry {
+                again: later(again),
+            },
+            Self::Failed(_) | Self::Gone => self,
+        }
+    }
+
     /// Whether it shows that the API server does its work. (A run that asked it for nothing is taken for one that did.)
     fn was_answered(self) -> bool {
         match self {

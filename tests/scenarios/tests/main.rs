@@ -23,6 +23,7 @@ mod image;
 mod languages;
 mod lifecycle;
 mod operations;
+mod outage;
 mod permissions;
 mod swap;
 mod takeover;

@@ -52,7 +52,7 @@ fn is_domain(text: &str) -> bool {
 }
 
 /// Whether `text` may be the value of a label, or the last part of its key, which must not be empty.
-pub(super) fn is_tag(text: &str) -> bool {
+pub fn is_tag(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -60,7 +60,7 @@ pub(super) fn is_tag(text: &str) -> bool {
 }
 
 /// Whether `text` may be the key of a label or annotation.
-pub(super) fn is_key(text: &str) -> bool {
+pub fn is_key(text: &str) -> bool {
     let (domain, name) = text
         .rsplit_once('/')
         .map_or((None, text), |(domain, name)| (Some(domain), name));

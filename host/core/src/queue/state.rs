@@ -573,7 +573,7 @@ impl Entry {
         let finished = if flight == Flight::Superseded {
             Finished::DONE
         } else {
-            finished
+            finished.no_sooner_than(policy.min_reschedule)
         };
         let (outcome, next) = match finished {
             Finished::Failed(Failure::Outage) => self.wait(outage),
@@ -582,10 +582,6 @@ impl Entry {
                 Outcome::Succeeded,
                 self.succeed(flight, finished, policy.max_interval),
             ),
-        };
-        let next = match next {
-            Next::Again(after) => Next::Again(after.max(policy.min_reschedule)),
-            next => next,
         };
         What {
             outcome,

@@ -502,7 +502,7 @@ fn an_outage_uses_up_no_attempt_however_long_it_lasts() {
                 panic!("{next:?}")
             };
             assert!(pause >= millis(250) && pause <= millis(4000), "{pause:?}");
-            script.now += pause - millis(1);
+            script.now += pause.saturating_sub(millis(1));
             assert_eq!(script.take(), None);
             script.now += millis(1);
             assert_eq!(script.taken().retry, None);
