@@ -745,3 +745,95 @@ struct Resource {
     kind: String,
     namespaced: bool,
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Returns an API server that answers every request with this head and so many bytes.
+    pub(crate) async fn answering(head: &'static str, body: usize) -> ApiServer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut request = [0; 4096];
+                    while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                        let head = format!("HTTP/1.1 {head}\r\ncontent-length: {body}\r\n\r\n");
+                        let whole = [head.into_bytes(), vec![b'x'; body]].concat();
+                        // Whoever has read enough hangs up.
+                        drop(stream.write_all(&whole).await);
+                    }
+                });
+            }
+        });
+        let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        ApiServer::new(kube::Client::try_from(config).unwrap(), Managers::default())
+    }
+
+    pub(crate) fn config_maps() -> Kind {
+        Kind {
+            gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+            plural: "configmaps".into(),
+            scope: Scope::Namespaced,
+        }
+    }
+
+    /// Returns how a read of an object fails.
+    async fn failure(api: &ApiServer) -> Error {
+        let kind = config_maps();
+        api.kinds.write().insert(kind.gvk.clone(), kind.clone());
+        let key = ObjectRef::namespaced("n", "a");
+        api.get(&kind.gvk, &key).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_long_is_refused_with_what_it_is_and_how_long_it_may_be() {
+        let error = failure(&answering("200 OK", ANSWER + 1).await).await;
+        assert_eq!(error.reason, Reason::Unusable);
+        let text = "get v1 ConfigMap n/a: the API server's answer can't be read: it is longer than 16777216 bytes";
+        assert_eq!(error.message, text);
+    }
+
+    #[tokio::test]
+    async fn an_explanation_of_a_refusal_is_one_line_of_bounded_length_whatever_is_sent() {
+        for (body, ends) in [
+            (TEXT * 10, "…"),
+            (
+                REFUSAL + 1,
+                "an explanation of more than 65536 bytes (HTTP 500)",
+            ),
+        ] {
+            let api = answering("500 Internal Server Error", body).await;
+            let error = failure(&api).await;
+            assert_eq!((error.reason, error.code), (Reason::Unreachable, 500));
+            assert!(error.message.ends_with(ends), "{}", error.message);
+            assert!(error.message.len() < TEXT + 100, "{}", error.message.len());
+        }
+        assert_eq!(one_line(" a\nb\u{1b}[31m\r\n"), "a b [31m");
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_has_too_much_to_do_is_asked_again_and_then_called_busy() {
+        let api = answering("429 Too Many Requests\r\nretry-after: 0", 0).await;
+        let error = failure(&api).await;
+        assert_eq!((error.reason, error.code), (Reason::Busy, 429));
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_fails_at_all_requests_is_told() {
+        let api = answering("503 Service Unavailable", 0).await;
+        failure(&api).await;
+        assert_eq!(api.pulse.trouble(), None, "not at once");
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(11)).await;
+        let trouble = api.pulse.trouble().unwrap();
+        assert!(
+            trouble.starts_with("nothing heard of it for 11 s: get v1 ConfigMap"),
+            "{trouble}"
+        );
+    }
+}

@@ -154,7 +154,7 @@ impl Feed {
             let bytes = match page {
                 Ok(Ok(bytes)) => bytes,
                 Ok(Err(Broken::Long)) if limit > 1 => {
-                    limit /= 2;
+                    limit = limit.div_ceil(8);
                     continue;
                 }
                 Ok(Err(Broken::Long)) => {
@@ -393,5 +393,43 @@ impl std::fmt::Display for Scope {
             write!(f, " where {labels}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::tests::{answering, config_maps};
+
+    async fn feed(body: usize) -> Feed {
+        let kind = config_maps();
+        let scope = Scope {
+            gvk: kind.gvk.clone(),
+            namespace: None,
+            labels: None,
+        };
+        Feed::new(Arc::new(answering("200 OK", body).await), kind, scope)
+    }
+
+    #[tokio::test]
+    async fn an_event_without_an_end_is_given_up() {
+        let feed = feed(EVENT * 2).await;
+        let error = feed.watch(Version(1), &mut |_| {}).await.unwrap_err();
+        assert_eq!(error.reason, Reason::Unusable);
+        let text =
+            "watch v1 ConfigMap: what came can't be used: an event is longer than 16777216 bytes";
+        assert_eq!(error.message, text);
+    }
+
+    #[tokio::test]
+    async fn a_page_without_an_end_is_asked_for_with_fewer_objects_and_then_given_up() {
+        let feed = feed(PAGE_BYTES + 1).await;
+        let error = feed.list(&mut |_| {}).await.unwrap_err();
+        assert_eq!(error.reason, Reason::Unusable);
+        assert!(
+            error
+                .message
+                .ends_with("one object makes a page of more than 67108864 bytes")
+        );
     }
 }
