@@ -783,16 +783,17 @@ pub(crate) mod tests {
     }
 
     /// Returns how a read of an object fails.
-    async fn failure(api: &ApiServer) -> Error {
+    async fn failure(api: ApiServer) -> Error {
         let kind = config_maps();
         api.kinds.write().insert(kind.gvk.clone(), kind.clone());
         let key = ObjectRef::namespaced("n", "a");
+        let api = Access::new(Arc::new(api), Identity::Daemon);
         api.get(&kind.gvk, &key).await.unwrap_err()
     }
 
     #[tokio::test]
     async fn an_answer_that_is_too_long_is_refused_with_what_it_is_and_how_long_it_may_be() {
-        let error = failure(&answering("200 OK", ANSWER + 1).await).await;
+        let error = failure(answering("200 OK", ANSWER + 1).await).await;
         assert_eq!(error.reason, Reason::Unusable);
         let text = "get v1 ConfigMap n/a: the API server's answer can't be read: it is longer than 16777216 bytes";
         assert_eq!(error.message, text);

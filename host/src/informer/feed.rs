@@ -406,6 +406,7 @@ mod tests {
         let scope = Scope {
             gvk: kind.gvk.clone(),
             namespace: None,
+            except: None,
             labels: None,
         };
         Feed::new(Arc::new(answering("200 OK", body).await), kind, scope)
