@@ -58,12 +58,16 @@ Examples:
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Compile the component on standard input into a file: what the daemon has done by another process, so that the
-    /// compiler's memory goes with it.
+    /// Compile the component on standard input to standard output: what the daemon has done by another process, so that
+    /// the compiler's memory goes with it, and is bounded.
     #[command(hide = true)]
     CompileComponent {
-        /// The file.
-        file: PathBuf,
+        /// The most memory that it takes, in bytes.
+        #[arg(long, value_name = "BYTES")]
+        memory: u64,
+        /// The most CPU time that it takes, in seconds.
+        #[arg(long, value_name = "SECONDS")]
+        cpu: u64,
     },
     /// Print the version of the daemon and of the contract that it serves.
     Version {
@@ -228,6 +232,17 @@ pub struct Source {
     /// Where compiled components are kept; without it capstan/code below `$XDG_CACHE_HOME` or ~/.cache.
     #[arg(long, value_name = "FOLDER", env = "CAPSTAN_CODE_CACHE")]
     pub code_cache: Option<PathBuf>,
+    /// A file with 32 random bytes or more, the key by which the daemon knows compiled components for its own; without it,
+    /// one is made in the folder of the code cache.
+    #[arg(long, value_name = "FILE", env = "CAPSTAN_CODE_CACHE_KEY_FILE")]
+    pub code_cache_key_file: Option<PathBuf>,
+    /// The most memory that compiling a component may take; without it, what is left of the cgroup's limit or the
+    /// machine's, at most 2Gi.
+    #[arg(long, value_name = "SIZE", value_parser = size, env = "CAPSTAN_COMPILE_MEMORY")]
+    pub compile_memory: Option<u64>,
+    /// The most CPU time that compiling a component may take; by the clock it may take three times that.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = seconds, env = "CAPSTAN_COMPILE_TIMEOUT")]
+    pub compile_timeout: Duration,
 }
 
 /// How log lines are written.
@@ -272,6 +287,18 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 fn duration(text: &str) -> Result<Duration, String> {
     capstan_core::manifest::duration(text)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration < Duration::from_secs(1) {
+        return Err("expected one second or more".to_owned());
+    }
+    Ok(duration)
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    capstan_core::manifest::size(text)
 }
 
 #[cfg(test)]

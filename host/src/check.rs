@@ -40,7 +40,7 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
     let Read {
         operators,
         problems,
-    } = operators::read(&args.source)?;
+    } = operators::read(&args.source.manifests)?;
     let mut findings = Vec::new();
     for (file, detail) in problems {
         findings.push(Finding {

@@ -63,8 +63,8 @@ pub struct Fleet {
     operators: Vec<Operator>,
     /// What was tried last of each operator, so that nothing is tried again before something changes.
     tried: BTreeMap<Arc<str>, Attempts>,
-    /// The operators that are being loaded; true if they have to be looked at again afterwards.
-    loading: BTreeMap<Arc<str>, bool>,
+    /// The operators that are being loaded.
+    loading: BTreeMap<Arc<str>, Loading>,
     in_force: BTreeMap<Unit, Version>,
     controllers: BTreeMap<Arc<str>, Running>,
     /// Controllers that have been stopped, with their operators.
@@ -94,6 +94,16 @@ enum Content {
     Half,
     /// Whole.
     File(Stamp),
+}
+
+/// What is being loaded of an operator.
+struct Loading {
+    /// Has to be looked at again afterwards.
+    again: bool,
+    /// The components: where they are, and what the files are.
+    components: BTreeMap<Unit, (PathBuf, Content)>,
+    /// Ends it.
+    superseded: CancellationToken,
 }
 
 /// What is in force.
@@ -132,6 +142,8 @@ struct Rollout {
     cache: CodeCache,
     /// How long these runs may take.
     drain: Duration,
+    /// A newer version of a component is there.
+    superseded: CancellationToken,
 }
 
 /// A plugin that is to become another.
@@ -147,7 +159,10 @@ struct Change {
 /// What was loaded for an operator.
 struct Loaded {
     operator: Arc<str>,
-    units: Vec<(Unit, Attempt, Result<Plugin, Refusal>)>,
+    /// None: something newer is to be loaded.
+    units: Option<Vec<(Unit, Attempt, Result<Plugin, Refusal>)>>,
+    /// Goes when that is in place: until then nothing is compiled.
+    _head_start: CodeCache,
 }
 
 /// Whether what was refused before is tried again.
@@ -330,8 +345,9 @@ impl Fleet {
             if self.tried.get(&operator.name) == Some(&attempts) && again == Again::OnceChanged {
                 continue;
             }
-            if let Some(again) = self.loading.get_mut(&operator.name) {
-                *again = true;
+            if let Some(loading) = self.loading.get_mut(&operator.name) {
+                loading.again = true;
+                loading.end_unless_wanted(&attempts);
                 continue;
             }
             self.tried
@@ -355,23 +371,51 @@ impl Fleet {
                 });
             }
             if !changed.is_empty() {
-                self.loading.insert(Arc::clone(&operator.name), false);
+                let loading = Loading::of(&changed);
+                let superseded = loading.superseded.clone();
+                self.loading.insert(Arc::clone(&operator.name), loading);
+                let cache = self.cache.with_head_start();
                 rollouts.push(Rollout {
                     operator: operator.clone(),
                     changes: changed,
                     engine: self.engine.clone(),
-                    cache: self.cache.clone(),
+                    cache: match again {
+                        Again::OnceChanged => cache,
+                        Again::InAnyCase => cache.without_failures(),
+                    },
                     drain: self.neighbours.drain,
+                    superseded,
                 });
             }
         }
+        self.end_loading_of_gone();
         rollouts
+    }
+
+    /// Ends the loading of operators that no manifest declares any more: others may wait for their turn.
+    fn end_loading_of_gone(&self) {
+        let declared = |name: &str| self.operators.iter().any(|o| *o.name == *name);
+        for (_, loading) in self.loading.iter().filter(|(name, _)| !declared(name)) {
+            loading.superseded.cancel();
+        }
     }
 
     /// Puts in place what was loaded for an operator: all of it, or nothing if something that runs would break. Says whether
     /// there is something to look at again.
-    fn place(&mut self, Loaded { operator, units }: Loaded) -> Option<Again> {
-        let changed = self.loading.remove(&operator).unwrap_or_default();
+    fn place(&mut self, loaded: Loaded) -> Option<Again> {
+        let Loaded {
+            operator,
+            units,
+            _head_start,
+        } = loaded;
+        let loading = self.loading.remove(&operator);
+        let again = loading.is_some_and(|loading| loading.again);
+        let again = again.then_some(Again::OnceChanged);
+        let Some(units) = units else {
+            // Although it was tried, it may be wanted after all.
+            self.tried.remove(&operator);
+            return again;
+        };
         let mut culprit = None;
         for (unit, attempt, loaded) in &units {
             let Err(refusal) = loaded else { continue };
@@ -395,7 +439,7 @@ impl Fleet {
             }
             self.retire();
         }
-        changed.then_some(Again::OnceChanged)
+        again
     }
 
     fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Plugin) {
@@ -575,6 +619,20 @@ impl Fleet {
 // === loading ===
 
 async fn load(rollout: Rollout) -> Loaded {
+    let units = tokio::select! {
+        biased;
+        // What is compiled meanwhile is not wanted any more.
+        () = rollout.superseded.cancelled() => None,
+        units = load_all(&rollout) => Some(units),
+    };
+    Loaded {
+        operator: Arc::clone(&rollout.operator.name),
+        units,
+        _head_start: rollout.cache,
+    }
+}
+
+async fn load_all(rollout: &Rollout) -> Vec<(Unit, Attempt, Result<Plugin, Refusal>)> {
     let loads = rollout.changes.iter().map(async |change| {
         let Change {
             unit,
@@ -582,16 +640,13 @@ async fn load(rollout: Rollout) -> Loaded {
             before,
             ..
         } = change;
-        let loaded = load_one(&rollout, change).await;
+        let loaded = load_one(rollout, change).await;
         if loaded.is_ok() {
             wait_for_last_but_one(unit, before, rollout.drain).await;
         }
         (unit.clone(), attempt.clone(), loaded)
     });
-    Loaded {
-        operator: Arc::clone(&rollout.operator.name),
-        units: join_all(loads).await,
-    }
+    join_all(loads).await
 }
 
 /// At most two versions of a plugin are at work: there are no instances for more.
@@ -629,6 +684,36 @@ async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal>
         checked.map_err(|error| Refusal::new("check", format!("controller {name}: {error}")))?;
     }
     Ok(plugin)
+}
+
+impl Loading {
+    fn of(changes: &[Change]) -> Self {
+        let components = changes.iter().map(|change| {
+            let Attempt {
+                plugin, component, ..
+            } = &change.attempt;
+            let component = (plugin.component.clone(), *component);
+            (change.unit.clone(), component)
+        });
+        Self {
+            again: false,
+            components: components.collect(),
+            superseded: CancellationToken::new(),
+        }
+    }
+
+    /// Ends it if one of its components is not what is wanted now: compiling it may take long.
+    fn end_unless_wanted(&self, now: &Attempts) {
+        let wanted = |unit: &Unit, (path, content): &(PathBuf, Content)| {
+            now.get(unit).is_some_and(|attempt| {
+                attempt.plugin.component == *path && attempt.component == *content
+            })
+        };
+        let mut components = self.components.iter();
+        if !components.all(|(unit, component)| wanted(unit, component)) {
+            self.superseded.cancel();
+        }
+    }
 }
 
 impl Change {

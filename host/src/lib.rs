@@ -1,13 +1,13 @@
 //! The daemon's adapters: everything that talks to the outside. The decisions are in [`capstan_core`].
 //!
 //! In reading order: [`run`] puts the parts together; [`fleet`] keeps what runs as the manifests say, which [`operators`]
-//! reads and [`files`] watches; [`controller`] brings one controller up and changes it while it runs; [`informer`] keeps
+//! reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and changes it while it runs; [`informer`] keeps
 //! caches true; [`client`] talks to the API server; [`plugin`] runs components; [`admin`], [`metrics`], [`logging`] and
 //! [`shutdown`] are what any daemon has; [`check`], [`plugins`] and [`rbac`] are commands.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::CommandFactory;
@@ -27,10 +27,12 @@ pub mod pause;
 pub mod plugin;
 pub mod plugins;
 pub mod rbac;
+pub mod read;
 pub mod run;
 pub mod shutdown;
 
 use args::{Cli, Command, LogFormat, Output};
+use plugin::loader::CompileLimits;
 
 /// Does what the command line says, and returns how to exit; an error is printed with its causes.
 pub fn main(cli: Cli) -> ExitCode {
@@ -47,7 +49,10 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Rbac(args) => rbac::run(&args),
         Command::Schema => print(&format!("{:#}\n", capstan_core::manifest::schema())),
         Command::Completions { shell } => completions(shell),
-        Command::CompileComponent { file } => compile(&file),
+        Command::CompileComponent { memory, cpu } => {
+            let cpu = Duration::from_secs(cpu);
+            Ok(plugin::loader::compile(&CompileLimits { memory, cpu }))
+        }
         Command::Version { output } => print(&version(output)),
     };
     done.unwrap_or_else(|error| {
@@ -80,11 +85,6 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "capstan", &mut script);
     print(&String::from_utf8(script).context("the completion script")?)
-}
-
-fn compile(file: &Path) -> anyhow::Result<ExitCode> {
-    plugin::loader::compile_into(file, std::io::stdin().lock()).context("compile the component")?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn version(output: Output) -> String {

@@ -14,7 +14,8 @@ use crate::client::chain;
 use crate::files::is_manifest;
 use crate::plugin::Plugin;
 use crate::plugin::engine::{Engine, Pool};
-use crate::plugin::loader::CodeCache;
+use crate::plugin::loader::{Budget, CodeCache};
+use crate::read;
 
 /// What was read, before components are loaded.
 pub struct Read {
@@ -28,9 +29,9 @@ pub struct Read {
 ///
 /// # Errors
 /// If a path does not exist or can't be read, or a folder has no manifest in it.
-pub fn read(source: &Source) -> anyhow::Result<Read> {
+pub fn read(paths: &[PathBuf]) -> anyhow::Result<Read> {
     let mut found = Vec::new();
-    for path in &source.manifests {
+    for path in paths {
         let files = files(path)?;
         anyhow::ensure!(
             !files.is_empty(),
@@ -38,7 +39,7 @@ pub fn read(source: &Source) -> anyhow::Result<Read> {
             path.display()
         );
         for path in files {
-            let text = fs::read_to_string(&path);
+            let text = read::text(&path, read::TEXT);
             let text = text.with_context(|| format!("read manifest {}", path.display()))?;
             found.push(parsed(path, &text));
         }
@@ -84,7 +85,7 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
                         path,
                     });
                 }
-                Some(match fs::read_to_string(&path) {
+                Some(match read::text(&path, read::TEXT) {
                     Ok(text) => parsed(path, &text),
                     Err(error) => {
                         let why = format!("read manifest {}: {error}", path.display());
@@ -138,16 +139,31 @@ pub fn code_cache(source: &Source) -> CodeCache {
             .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
             .map(|cache| cache.join("capstan/code"))
     };
-    match source.code_cache.clone().or_else(usual) {
-        // The compiler's memory is not given back by a process that goes on: another one compiles.
-        Some(folder) => match std::env::current_exe() {
-            Ok(program) => {
-                CodeCache::at(&folder).compiled_by([program.into(), "compile-component".into()])
-            }
-            Err(_) => CodeCache::at(&folder),
-        },
+    let cache = match source.code_cache.clone().or_else(usual) {
+        Some(folder) => CodeCache::keyed(&folder, source.code_cache_key_file.as_deref()),
         None => CodeCache::none(),
+    };
+    let budget = Budget {
+        memory: source.compile_memory,
+        cpu: source.compile_timeout,
+    };
+    // Another process compiles: what that takes is bounded there, and given back at its end.
+    match program() {
+        Ok(program) => cache.compiled_by([program.into(), "compile-component".into()], budget),
+        Err(error) => {
+            tracing::warn!(%error, "the program's own file is not known; components are compiled in this process");
+            cache
+        }
     }
+}
+
+/// Returns a path to this program, which on Linux is good even after the file has been replaced.
+fn program() -> std::io::Result<PathBuf> {
+    let own = Path::new("/proc/self/exe");
+    if own.exists() {
+        return Ok(own.to_owned());
+    }
+    std::env::current_exe()
 }
 
 /// Loads the plugins of an operator; those that fail come with the reason.

@@ -3,15 +3,18 @@
 //! [`engine`] is made once, [`Plugin::load`] once per version of a component, a session once per execution. What a session
 //! leaves goes to the `shelf`, if the manifest wants instances warm.
 
+pub mod bounds;
 pub mod engine;
 pub mod loader;
 
 mod bindings;
 mod code;
+mod compiler;
 mod convert;
 mod imports;
 mod instance;
 mod output;
+mod room;
 mod shelf;
 mod usage;
 
@@ -61,6 +64,8 @@ struct Loaded {
     /// SHA-256 of the component, in hexadecimal.
     digest: String,
     compiled: Compiled,
+    /// Keeps its code in the cache.
+    _hold: code::Hold,
 }
 
 /// A loaded version of a component that is kept by its runs alone; by default none.

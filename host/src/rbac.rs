@@ -8,7 +8,7 @@ use capstan_core::manifest::Operator;
 use capstan_core::rbac::{self, Kinds, Reach, Rights, Rule, Rules};
 use serde_json::{Value, json};
 
-use crate::args::{Documents, Rbac, Source};
+use crate::args::{Documents, Rbac};
 use crate::operators::{self, Read};
 
 /// The API group of roles.
@@ -78,14 +78,10 @@ fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
 }
 
 fn read(args: &Rbac) -> anyhow::Result<Vec<Operator>> {
-    let source = Source {
-        manifests: args.manifests.clone(),
-        code_cache: None,
-    };
     let Read {
         operators,
         problems,
-    } = operators::read(&source)?;
+    } = operators::read(&args.manifests)?;
     if !problems.is_empty() {
         let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
         bail!("not all manifests are valid:\n{}", texts.join("\n"));

@@ -23,6 +23,7 @@ use crate::informer::State;
 use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
 use crate::operators::{self, Read};
+use crate::read;
 use crate::shutdown::{ABORTED, Signals};
 
 /// How long the last events and answers may take.
@@ -117,7 +118,7 @@ fn check(source: &args::Source) -> anyhow::Result<()> {
     let Read {
         operators,
         problems,
-    } = operators::read(source)?;
+    } = operators::read(&source.manifests)?;
     let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
     anyhow::ensure!(
         !operators.is_empty() || problems.is_empty(),
@@ -139,6 +140,8 @@ async fn connect(
     };
     let mut config = match (file, &options.context) {
         (Some(file), _) => {
+            let readable = read::bytes(&file, read::TEXT);
+            readable.with_context(|| format!("read kubeconfig {}", file.display()))?;
             let kubeconfig = Kubeconfig::read_from(&file).with_context(|| format!("read kubeconfig {}", file.display()))?;
             let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
             config.with_context(|| format!("use kubeconfig {}", file.display()))?

@@ -35,7 +35,7 @@ pub use problem::{Broken, Errors, Problem};
 pub use schema::schema;
 pub use selector::Selector;
 pub use together::{Origin, check_together};
-pub use units::duration;
+pub use units::{duration, size};
 
 /// One operator: a document of kind `Operator`.
 #[derive(Clone, Debug, PartialEq)]

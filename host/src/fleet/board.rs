@@ -52,6 +52,8 @@ struct Entry {
     placed: u64,
     /// Versions that were refused.
     refused: u64,
+    /// Those of them that could not be compiled.
+    uncompiled: u64,
     /// What the versions before have done.
     earlier: Totals,
 }
@@ -210,6 +212,7 @@ impl Board {
             problem: None,
             placed: 0,
             refused: 0,
+            uncompiled: 0,
             earlier: Totals::default(),
         });
         entry.phase = Phase::Loading;
@@ -281,6 +284,7 @@ impl Board {
     fn fail(&self, unit: &Unit, Refusal { step, message }: &Refusal, refused: u64) {
         if let Some(entry) = self.plugins.lock().get_mut(unit) {
             entry.refused += refused;
+            entry.uncompiled += u64::from(*step == "compile");
             entry.phase = Phase::Settled;
             entry.problem = Some(Problem {
                 step: (*step).to_owned(),
@@ -514,7 +518,7 @@ pub struct Metrics(pub Arc<Board>);
 /// A metric of plugins: its name, what it says, and its value.
 type Metric<V> = (&'static str, &'static str, fn(&Entry) -> Option<V>);
 
-const COUNTERS: [Metric<u64>; 6] = [
+const COUNTERS: [Metric<u64>; 7] = [
     ("plugin_calls", "Calls of exports", |entry| {
         Some(entry.totals().calls)
     }),
@@ -542,6 +546,11 @@ const COUNTERS: [Metric<u64>; 6] = [
         "plugin_versions_refused",
         "Versions that were refused",
         |entry| Some(entry.refused),
+    ),
+    (
+        "plugin_compile_failures",
+        "Versions that could not be compiled, or not with the memory and time that there is for it",
+        |entry| Some(entry.uncompiled),
     ),
 ];
 

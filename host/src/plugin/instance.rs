@@ -632,7 +632,7 @@ fn reason(trap: Trap) -> String {
 }
 
 /// Writes a number of bytes as the manifest does: `64Mi`.
-fn quantity(bytes: u64) -> String {
+pub(super) fn quantity(bytes: u64) -> String {
     match bytes {
         0 => "0".to_owned(),
         bytes if bytes.is_multiple_of(1 << 30) => format!("{}Gi", bytes >> 30),

@@ -39,6 +39,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Time::text(text).map(|Time(duration)| duration)
 }
 
+/// Returns the number of bytes that a text such as `64Mi` means, as the command line takes it too.
+///
+/// # Errors
+/// What is wrong with the text, and what would be right.
+pub fn size(text: &str) -> Result<u64, String> {
+    Bytes::text(text).map(|Bytes(bytes)| bytes)
+}
+
 // === impl Time ===
 
 /// The units of durations in milliseconds, as they must follow each other.

@@ -1,7 +1,7 @@
 //! Runs a pod's container as a local process, with just what the pod says: arguments, environment, volumes, user, service account.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -160,6 +160,12 @@ impl<'a> Pod<'a> {
                 writable.push(path.to_owned());
             } else {
                 project(&folder, &self.files(volume));
+                if let Some(mode) = volume["secret"]["defaultMode"].as_u64() {
+                    let mode = Permissions::from_mode(u32::try_from(mode).unwrap());
+                    for entry in fs::read_dir(folder.join("..data")).unwrap() {
+                        fs::set_permissions(entry.unwrap().path(), mode.clone()).unwrap();
+                    }
+                }
             }
         }
         writable
