@@ -783,17 +783,18 @@ pub(crate) mod tests {
     }
 
     /// Returns how a read of an object fails.
-    async fn failure(api: ApiServer) -> Error {
+    async fn failure(api: &Arc<ApiServer>) -> Error {
         let kind = config_maps();
         api.kinds.write().insert(kind.gvk.clone(), kind.clone());
         let key = ObjectRef::namespaced("n", "a");
-        let api = Access::new(Arc::new(api), Identity::Daemon);
+        let api = Access::new(Arc::clone(api), Identity::Daemon);
         api.get(&kind.gvk, &key).await.unwrap_err()
     }
 
     #[tokio::test]
     async fn an_answer_that_is_too_long_is_refused_with_what_it_is_and_how_long_it_may_be() {
-        let error = failure(answering("200 OK", ANSWER + 1).await).await;
+        let api = Arc::new(answering("200 OK", ANSWER + 1).await);
+        let error = failure(&api).await;
         assert_eq!(error.reason, Reason::Unusable);
         let text = "get v1 ConfigMap n/a: the API server's answer can't be read: it is longer than 16777216 bytes";
         assert_eq!(error.message, text);
@@ -808,7 +809,7 @@ pub(crate) mod tests {
                 "an explanation of more than 65536 bytes (HTTP 500)",
             ),
         ] {
-            let api = answering("500 Internal Server Error", body).await;
+            let api = Arc::new(answering("500 Internal Server Error", body).await);
             let error = failure(&api).await;
             assert_eq!((error.reason, error.code), (Reason::Unreachable, 500));
             assert!(error.message.ends_with(ends), "{}", error.message);
@@ -819,14 +820,14 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn an_api_server_that_has_too_much_to_do_is_asked_again_and_then_called_busy() {
-        let api = answering("429 Too Many Requests\r\nretry-after: 0", 0).await;
+        let api = Arc::new(answering("429 Too Many Requests\r\nretry-after: 0", 0).await);
         let error = failure(&api).await;
         assert_eq!((error.reason, error.code), (Reason::Busy, 429));
     }
 
     #[tokio::test]
     async fn an_api_server_that_fails_at_all_requests_is_told() {
-        let api = answering("503 Service Unavailable", 0).await;
+        let api = Arc::new(answering("503 Service Unavailable", 0).await);
         failure(&api).await;
         assert_eq!(api.pulse.trouble(), None, "not at once");
         tokio::time::pause();
