@@ -19,6 +19,7 @@ pub mod budget;
 pub mod cache;
 pub mod cel;
 pub mod cluster;
+pub mod cpu;
 pub mod dependent;
 pub mod dispatcher;
 pub mod filter;
