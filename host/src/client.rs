@@ -16,6 +16,8 @@ use kube::client::Body;
 use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 pub mod meter;
 pub mod pulse;
@@ -44,6 +46,8 @@ const BUSY_TRIES: u32 = 5;
 /// The API server of one cluster.
 pub struct ApiServer {
     client: kube::Client,
+    /// Where connections are kept going: executions, which ask for requests, must not hold them up.
+    runtime: Handle,
     kinds: RwLock<HashMap<Gvk, Kind>>,
     managers: RwLock<Managers>,
     pulse: Pulse,
@@ -85,10 +89,12 @@ struct About<'a> {
 }
 
 impl ApiServer {
-    /// Returns a client of this cluster that keeps the shares of `managers` when it cuts managedFields off.
+    /// Returns a client of this cluster that keeps the shares of `managers` when it cuts managedFields off. Its connections
+    /// belong to the runtime that this is called on.
     pub fn new(client: kube::Client, managers: Managers) -> Self {
         Self {
             client,
+            runtime: Handle::current(),
             kinds: RwLock::default(),
             managers: RwLock::new(managers),
             pulse: Pulse::default(),
@@ -245,11 +251,14 @@ impl ApiServer {
                 None => Body::empty(),
             };
             let request = request.body(payload).map_err(|e| about.invalid(&e))?;
-            let response = self
-                .client
-                .send(request)
-                .await
-                .map_err(|e| about.unreachable(&chain(&e)))?;
+            let client = self.client.clone();
+            // A connection lives where the request that opens it is polled.
+            let exchange = self
+                .runtime
+                .spawn(async move { client.send(request).await });
+            let response = AbortOnDropHandle::new(exchange).await;
+            let response = response.map_err(|e| about.unreachable(&e))?;
+            let response = response.map_err(|e| about.unreachable(&chain(&e)))?;
             if response.status().is_success() {
                 return Ok(response);
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
+use capstan_core::cpu::{Account, Job};
 use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap};
@@ -35,6 +36,7 @@ use crate::informer::pool::{Membership, Pool};
 use crate::informer::{State, Subscriber};
 use crate::metrics::{ControllerRuns, Metrics};
 use crate::pause::Pause;
+use crate::workers::Workers;
 
 mod plan;
 
@@ -63,6 +65,8 @@ pub struct Neighbours {
     pub identity: Arc<str>,
     /// How long runs may take to finish.
     pub drain: Duration,
+    /// Where runs compute.
+    pub workers: Workers,
 }
 
 /// What a controller is made from.
@@ -75,6 +79,8 @@ pub struct Declared {
     pub plugin: manifest::Plugin,
     /// Its plugin, loaded.
     pub guest: Arc<dyn Guest>,
+    /// What its plugin has used.
+    pub account: Account,
 }
 
 /// A controller, to whoever watches it or changes it.
@@ -373,7 +379,8 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
             let handle = Arc::clone(&handle);
             move |ticket| execute(Arc::clone(&handle), ticket)
         };
-        let drained = dispatcher::run(&handle.queue, bounds, until, execute).await;
+        let runtime = neighbours.workers.runtime();
+        let drained = dispatcher::run(&handle.queue, runtime, bounds, until, execute).await;
         if prepared.is_none() {
             tracing::info!(aborted = drained.aborted, "controller stopped");
         }
@@ -477,8 +484,18 @@ impl Task<'_> {
     }
 }
 
-/// One execution, with its metrics and its line in the log.
+/// One execution, which computes when it is its plugin's turn.
 async fn execute(handle: Arc<Handle>, ticket: Ticket) {
+    let account = handle.wanted.borrow().account.clone();
+    let job = Job {
+        controller: Arc::clone(&handle.name),
+        key: Some(ticket.key().clone()),
+    };
+    account.run(job, executed(&handle, ticket)).await;
+}
+
+/// Runs, with metrics and a line in the log.
+async fn executed(handle: &Handle, ticket: Ticket) {
     // The one instant at which a run belongs to the old version or to the new one.
     let Some(controller) = handle.controller() else {
         return;
@@ -773,6 +790,7 @@ fn assemble(
         spec,
         plugin,
         guest,
+        ..
     } = declared;
     let counters = neighbours.metrics.plugins.of(operator, &spec.plugin);
     let per_second = plugin

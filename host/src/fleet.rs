@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::cpu::{Account, Job};
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap, Operator, Permission};
 use capstan_core::permission::risk;
@@ -20,10 +22,12 @@ use capstan_core::rollout::{self, Wanted};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
+use tokio::runtime::Handle as Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::args::Source;
@@ -144,12 +148,15 @@ struct Rollout {
     drain: Duration,
     /// A newer version of a component is there.
     superseded: CancellationToken,
+    /// Where components are tried: what they compute is in nobody's way there.
+    runtime: Runtime,
 }
 
 /// A plugin that is to become another.
 struct Change {
     unit: Unit,
     attempt: Attempt,
+    account: Account,
     /// The ways to write that the version in force can ask for; none if there is none.
     writes: Option<BTreeSet<Permission>>,
     /// The version before that one, whose last runs have to end first.
@@ -366,6 +373,7 @@ impl Fleet {
                 changed.push(Change {
                     writes: in_force.map(|version| version.plugin.writes()),
                     before: before.unwrap_or_default(),
+                    account: self.neighbours.workers.account(&unit.to_string()),
                     unit,
                     attempt,
                 });
@@ -385,6 +393,7 @@ impl Fleet {
                     },
                     drain: self.neighbours.drain,
                     superseded,
+                    runtime: self.neighbours.workers.runtime(),
                 });
             }
         }
@@ -471,6 +480,7 @@ impl Fleet {
                 spec: spec.clone(),
                 plugin: attempt.plugin.clone(),
                 guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,
+                account: self.neighbours.workers.account(&unit.to_string()),
             };
             match self.controllers.get_mut(name) {
                 Some(running) => {
@@ -619,6 +629,17 @@ impl Fleet {
 // === loading ===
 
 async fn load(rollout: Rollout) -> Loaded {
+    let runtime = rollout.runtime.clone();
+    let task = AbortOnDropHandle::new(runtime.spawn(load_unless_superseded(rollout)));
+    match task.await.map_err(JoinError::try_into_panic) {
+        Ok(loaded) => loaded,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // Its runtime has ended, and the daemon is about to.
+        Err(Err(_)) => std::future::pending().await,
+    }
+}
+
+async fn load_unless_superseded(rollout: Rollout) -> Loaded {
     let units = tokio::select! {
         biased;
         // What is compiled meanwhile is not wanted any more.
@@ -640,7 +661,11 @@ async fn load_all(rollout: &Rollout) -> Vec<(Unit, Attempt, Result<Plugin, Refus
             before,
             ..
         } = change;
-        let loaded = load_one(rollout, change).await;
+        let job = Job {
+            controller: "loading".into(),
+            key: None,
+        };
+        let loaded = change.account.run(job, load_one(rollout, change)).await;
         if loaded.is_ok() {
             wait_for_last_but_one(unit, before, rollout.drain).await;
         }

@@ -1,8 +1,9 @@
 //! The daemon's adapters: everything that talks to the outside. The decisions are in [`capstan_core`].
 //!
 //! In reading order: [`run`] puts the parts together; [`fleet`] keeps what runs as the manifests say, which [`operators`]
-//! reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and changes it while it runs; [`informer`] keeps
-//! caches true; [`client`] talks to the API server; [`plugin`] runs components; [`admin`], [`metrics`], [`logging`] and
+//! reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and changes it while it runs;
+//! [`informer`] keeps caches true; [`client`] talks to the API server; [`plugin`] runs components, on the threads of
+//! [`workers`]; [`admin`], [`metrics`], [`logging`] and
 //! [`shutdown`] are what any daemon has; [`check`], [`plugins`] and [`rbac`] are commands.
 
 use std::io::Write;
@@ -30,6 +31,7 @@ pub mod rbac;
 pub mod read;
 pub mod run;
 pub mod shutdown;
+pub mod workers;
 
 use args::{Cli, Command, LogFormat, Output};
 use plugin::loader::CompileLimits;

@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::operators::{self, Read};
 use crate::read;
 use crate::shutdown::{ABORTED, Signals};
+use crate::workers::{self, Workers};
 
 /// How long the last events and answers may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -61,6 +62,8 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
     let metrics = Arc::new(Metrics::default());
     let (recorder, writer) = recorder::recorder(Arc::clone(&api), identity());
     let informers_stop = CancellationToken::new();
+    let workers = Workers::start().context("start the threads of executions")?;
+    let cpu = workers.cpu().clone();
     let neighbours = Arc::new(Neighbours {
         pool: Pool::new(
             Arc::clone(&api),
@@ -75,6 +78,7 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         requests_per_second: args.plugin_requests.get(),
         identity: identity().into(),
         drain: args.drain,
+        workers,
     });
     let board = Arc::new(Board::default());
     let fleet = Fleet::new(
@@ -83,7 +87,10 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         Arc::clone(&board),
         stop.clone(),
     )?;
-    let server = Server::new(listener, pages(&board, &neighbours));
+    let mut pages = pages(&board, &neighbours);
+    let spent = Box::new(workers::Metrics(cpu));
+    pages.registry.register_collector(spent);
+    let server = Server::new(listener, pages);
     tracing::info!(address = %server.address()?, "serving probes and metrics");
     let server_stop = CancellationToken::new();
     let server = tokio::spawn(server.run(server_stop.clone()));

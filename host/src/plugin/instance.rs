@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::cpu;
 use capstan_core::guest::{
     Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo,
     MatchQuestion, MatchResult, Run, UpdateControl,
@@ -295,10 +296,7 @@ impl Instance {
             if Instant::now() >= store.data().deadline {
                 return Err(Overdue.into());
             }
-            Ok(UpdateDeadline::YieldCustom(
-                1,
-                Box::pin(tokio::task::yield_now()),
-            ))
+            Ok(UpdateDeadline::YieldCustom(1, Box::pin(cpu::rest())))
         });
         store.data_mut().deadline = deadline;
         store.set_epoch_deadline(1);

@@ -217,6 +217,7 @@ fn controller(workflow: Workflow) -> Controller {
         retry: None,
         rate_limit: None,
         max_interval: None,
+        min_reschedule: std::time::Duration::ZERO,
         concurrency: 8,
         indexes: BTreeMap::new(),
         sources: BTreeMap::new(),
