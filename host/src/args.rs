@@ -1,11 +1,13 @@
 //! The command line: what can be asked of `capstan`, with an example for each.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::machine;
 
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
@@ -124,9 +126,38 @@ pub struct Run {
         env = "CAPSTAN_PLUGIN_REQUESTS"
     )]
     pub plugin_requests: NonZeroU32,
+    /// How many runs of one plugin may be under way, whatever its manifest says; without it four per core, and at least 32.
+    #[arg(long, value_name = "NUMBER", env = "CAPSTAN_PLUGIN_CONCURRENCY")]
+    pub plugin_concurrency: Option<NonZeroUsize>,
+    /// How much memory the instances of all plugins may have together; without it half of what the daemon may have (the limit of its
+    /// container), or of the machine.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, env = "CAPSTAN_PLUGIN_MEMORY")]
+    pub plugin_memory: Option<usize>,
+    /// How much of the objects of one kind (and namespace, and selector) is kept in memory; what is beyond is left out, and the
+    /// daemon is not ready.
+    #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = bytes, env = "CAPSTAN_CACHE_SIZE")]
+    pub cache_size: usize,
     /// How log lines are written.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
     pub log_format: LogFormat,
+}
+
+impl Run {
+    /// Returns how many runs of one plugin may be under way.
+    pub fn plugin_concurrency(&self) -> usize {
+        let usual = || {
+            let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            (4 * cores).max(32)
+        };
+        self.plugin_concurrency
+            .map_or_else(usual, NonZeroUsize::get)
+    }
+
+    /// Returns how many bytes the instances of all plugins may have together.
+    pub fn plugin_memory(&self) -> u64 {
+        let given = self.plugin_memory.and_then(|size| u64::try_from(size).ok());
+        given.unwrap_or_else(|| machine::memory() / 2)
+    }
 }
 
 /// `capstan check`.
@@ -283,6 +314,10 @@ fn pair(text: &str) -> Result<(String, String), String> {
         }
         Some(_) | None => Err("expected KIND=NAME, such as Pod=pods".to_owned()),
     }
+}
+
+fn bytes(text: &str) -> Result<usize, String> {
+    usize::try_from(size(text)?).map_err(|_| "more than this machine can count".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -19,6 +19,7 @@ use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap, Operator, Permission};
 use capstan_core::permission::risk;
 use capstan_core::rollout::{self, Wanted};
+use capstan_core::room::Room;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -63,6 +64,10 @@ pub struct Fleet {
     files: Files,
     cache: CodeCache,
     engine: Engine,
+    /// How many runs of one plugin may be under way.
+    concurrency: usize,
+    /// The plugins and controllers that want more, which has been told.
+    capped: BTreeSet<String>,
     /// What the manifests say, each in its last good version.
     operators: Vec<Operator>,
     /// What was tried last of each operator, so that nothing is tried again before something changes.
@@ -199,6 +204,8 @@ impl Fleet {
             neighbours,
             board,
             files: Files::new(),
+            concurrency: usize::MAX,
+            capped: BTreeSet::new(),
             operators: Vec::new(),
             tried: BTreeMap::new(),
             loading: BTreeMap::new(),
@@ -208,6 +215,24 @@ impl Fleet {
             tasks: JoinSet::new(),
             stop,
         })
+    }
+
+    /// Returns the fleet with so many runs of one plugin at most, whatever its manifest says.
+    #[must_use]
+    pub fn capped(self, concurrency: usize) -> Self {
+        Self {
+            concurrency,
+            ..self
+        }
+    }
+
+    /// Returns the fleet with so much memory for all instances together.
+    #[must_use]
+    pub fn within(self, room: Room) -> Self {
+        Self {
+            engine: self.engine.with_room(room),
+            ..self
+        }
     }
 
     /// Starts what the manifests declare, takes their changes until it is stopped, and returns when the last run has ended.
@@ -256,6 +281,7 @@ impl Fleet {
         } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);
         self.operators = operators;
+        self.cap();
         let bad = problems.into_iter().map(|(file, problem)| {
             let mut operators = self.operators.iter();
             BadManifest {
@@ -281,6 +307,20 @@ impl Fleet {
         }
     }
 
+    /// Bounds what operators may have at once, and tells those that want more.
+    fn cap(&mut self) {
+        let most = self.concurrency;
+        let capped = self
+            .operators
+            .iter_mut()
+            .flat_map(|o| o.cap_concurrency(most));
+        let capped: BTreeSet<_> = capped.collect();
+        for message in capped.difference(&self.capped) {
+            tracing::warn!("{message}");
+        }
+        self.capped = capped;
+    }
+
     fn watchlist(&self) -> Watchlist {
         let mut list = Watchlist::default();
         for path in &self.source.manifests {
@@ -301,7 +341,7 @@ impl Fleet {
             return;
         }
         match operators::engine(&self.operators) {
-            Ok(engine) => self.engine = engine,
+            Ok(engine) => self.engine = engine.with_room(self.engine.room().clone()),
             Err(error) => {
                 tracing::error!(error = %format_args!("{error:#}"), "no larger engine; runs may fail for want of instances");
             }
@@ -370,10 +410,13 @@ impl Fleet {
                 let controllers = attempt.controllers.keys();
                 self.board.loading(&unit, &attempt.plugin, controllers);
                 let before = in_force.map(|version| version.before.clone());
+                // The one in force keeps its bound until there is another.
+                let of = in_force.map_or(&attempt, |version| &version.attempt);
+                let cpu = of.plugin.limits.cpu;
                 changed.push(Change {
                     writes: in_force.map(|version| version.plugin.writes()),
                     before: before.unwrap_or_default(),
-                    account: self.neighbours.workers.account(&unit.to_string()),
+                    account: self.neighbours.workers.account(&unit.to_string(), cpu),
                     unit,
                     attempt,
                 });
@@ -466,6 +509,7 @@ impl Fleet {
             return;
         }
         let before = self.in_force.remove(&unit);
+        let cpu = attempt.plugin.limits.cpu;
         for (name, spec) in &attempt.controllers {
             let known = before
                 .as_ref()
@@ -480,7 +524,7 @@ impl Fleet {
                 spec: spec.clone(),
                 plugin: attempt.plugin.clone(),
                 guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,
-                account: self.neighbours.workers.account(&unit.to_string()),
+                account: self.neighbours.workers.account(&unit.to_string(), cpu),
             };
             match self.controllers.get_mut(name) {
                 Some(running) => {

@@ -63,6 +63,8 @@ pub struct Subscriber {
 pub(crate) struct Shared {
     scope: Scope,
     cache: Cache,
+    /// Bytes of objects that it may keep.
+    bound: usize,
     /// None once the task has it.
     writer: Mutex<Option<Writer>>,
     /// Each with the number of its membership.
@@ -93,6 +95,16 @@ impl Shared {
         }
     }
 
+    /// Returns the state in which changes come in, but not all of them can be kept.
+    fn full(&self) -> State {
+        let Self { bound, cache, .. } = self;
+        let mebibytes = bound >> 20;
+        State::Failing(format!(
+            "its cache is full: {} objects take the {mebibytes} MiB that it may have (--cache-size), and others are left out: nothing is done about those until there is room; delete what is too large or too much, watch less by namespaces or a selector, or raise --cache-size",
+            cache.len()
+        ))
+    }
+
     fn before_list(&self) {
         // Set under the lock that joining takes: who joins later is told by whoever lets it join.
         let subscribers = self.subscribers.read();
@@ -115,7 +127,21 @@ impl Shared {
         }
     }
 
+    /// Says that something is left out, once.
+    fn fill_up(&self) {
+        let watching = *self.state.borrow() == State::Watching;
+        if watching {
+            let full = self.full();
+            if let State::Failing(why) = &full {
+                tracing::error!(kind = %self.scope, why, "not everything is watched any more");
+            }
+            self.set(full);
+        }
+    }
+
     fn set(&self, state: State) {
+        let full = state == State::Watching && !self.cache.is_complete();
+        let state = if full { self.full() } else { state };
         self.metrics.synced.set(i64::from(self.cache.is_synced()));
         self.state.send_if_modified(|now| {
             let changed = *now != state;
@@ -193,7 +219,9 @@ impl Informer {
                         pause.reset();
                     }
                     let version = self.writer.cache().version();
-                    from = (synced && matches!(end, End::Closed)).then_some(version);
+                    // What has been left out is looked for again: there may be room for it by now.
+                    let complete = self.writer.cache().is_complete();
+                    from = (synced && complete && matches!(end, End::Closed)).then_some(version);
                 }
                 Err(error) => {
                     if lasted {
@@ -303,6 +331,14 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
     if let Some(change) = change {
         shared.deliver(&change);
     }
+    if !writer.cache().is_complete() {
+        shared.fill_up();
+    }
+    let bytes = writer.cache().bytes();
+    shared
+        .metrics
+        .bytes
+        .set(i64::try_from(bytes).unwrap_or(i64::MAX));
     #[expect(clippy::cast_possible_wrap, reason = "a number of objects in memory")]
     shared.metrics.objects.set(writer.cache().len() as i64);
 }

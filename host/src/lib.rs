@@ -22,6 +22,7 @@ pub mod files;
 pub mod fleet;
 pub mod informer;
 pub mod logging;
+pub mod machine;
 pub mod metrics;
 pub mod operators;
 pub mod pause;

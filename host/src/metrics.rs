@@ -80,6 +80,7 @@ pub struct ControllerRuns {
 #[derive(Default)]
 pub struct Informers {
     objects: Family<ByInformer, Gauge>,
+    bytes: Family<ByInformer, Gauge>,
     synced: Family<ByInformer, Gauge>,
     failures: Family<ByInformer, Counter>,
 }
@@ -89,6 +90,8 @@ pub struct Informers {
 pub struct InformerMetrics {
     /// Objects in its cache.
     pub objects: Gauge,
+    /// Bytes that they take.
+    pub bytes: Gauge,
     /// 1 once its cache is filled.
     pub synced: Gauge,
     /// Lists and watches that failed.
@@ -269,6 +272,7 @@ impl Informers {
         };
         InformerMetrics {
             objects: self.objects.get_or_create_owned(&label),
+            bytes: self.bytes.get_or_create_owned(&label),
             synced: self.synced.get_or_create_owned(&label),
             failures: self.failures.get_or_create_owned(&label),
         }
@@ -281,6 +285,7 @@ impl Informers {
             namespace: namespace.unwrap_or_default().to_owned(),
         };
         self.objects.remove(&label);
+        self.bytes.remove(&label);
         self.synced.remove(&label);
         self.failures.remove(&label);
     }
@@ -290,6 +295,11 @@ impl Informers {
             "informer_objects",
             "Objects in the cache",
             self.objects.clone(),
+        );
+        registry.register(
+            "informer_bytes",
+            "Bytes that the objects in the cache take",
+            self.bytes.clone(),
         );
         registry.register(
             "informer_synced",

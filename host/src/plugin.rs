@@ -27,6 +27,7 @@ use capstan_core::guest::{
     MatchQuestion, MatchResult, Run, Session, UpdateControl,
 };
 use capstan_core::manifest::Limits;
+use capstan_core::room::Room;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, OwnedSemaphorePermit, Semaphore};
@@ -85,12 +86,16 @@ impl WeakPlugin {
 pub(crate) struct Facts {
     /// Its name in the manifest.
     name: Arc<str>,
+    /// The same after that of the operator: no other plugin has it.
+    unit: Arc<str>,
     /// What it may use up.
     limits: Limits,
     /// Its configuration, as JSON.
     config: String,
     /// Values kept as long as this version is loaded.
     memo: Mutex<Memo>,
+    /// The memory that all plugins share.
+    room: Room,
 }
 
 /// Values under keys, bounded in bytes.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
+use capstan_core::room::Room;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,7 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         pool: Pool::new(
             Arc::clone(&api),
             Arc::clone(&metrics),
+            args.cache_size,
             informers_stop.clone(),
         ),
         api,
@@ -86,7 +88,9 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         Arc::clone(&neighbours),
         Arc::clone(&board),
         stop.clone(),
-    )?;
+    )?
+    .capped(args.plugin_concurrency())
+    .within(Room::new(args.plugin_memory()));
     let mut pages = pages(&board, &neighbours);
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);

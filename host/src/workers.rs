@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
 
 use capstan_core::cpu::{Account, Cpu, Held, Slots, Spent};
 use prometheus_client::collector::Collector;
@@ -80,9 +81,10 @@ impl Workers {
         &self.cpu
     }
 
-    /// Returns the account of a plugin.
-    pub fn account(&self, plugin: &str) -> Account {
-        self.cpu.account(&plugin.into(), None)
+    /// Returns the account of a plugin, which may use so much time in each second.
+    pub fn account(&self, plugin: &str, cpu: Option<Duration>) -> Account {
+        let quota = cpu.as_ref().map(Duration::as_secs_f64);
+        self.cpu.account(&plugin.into(), quota)
     }
 
     /// Returns where to spawn.

@@ -36,5 +36,6 @@ pub mod queue;
 pub mod rbac;
 pub mod reconciler;
 pub mod rollout;
+pub mod room;
 pub mod source;
 pub mod workflow;

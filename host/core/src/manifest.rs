@@ -108,6 +108,8 @@ pub struct Limits {
     pub timeout: Duration,
     /// How many calls may run at once, nested ones not counted; default 8.
     pub concurrency: usize,
+    /// Processor time that its runs may use in each second; default: as much as there is.
+    pub cpu: Option<Duration>,
     /// Bytes of all memos of one run; default 64 KiB.
     pub memo_run: usize,
     /// Bytes of all memos of one primary; default 4 KiB.
@@ -406,12 +408,40 @@ pub enum ReadyKind {
 
 // === impl ===
 
+impl Operator {
+    /// Bounds how many runs each plugin and each controller may have at once. Returns a message for each that wants more.
+    pub fn cap_concurrency(&mut self, most: usize) -> Vec<String> {
+        let operator = &self.name;
+        let plugins = self.plugins.iter_mut();
+        let plugins = plugins.map(|(name, plugin)| {
+            let field = format!("spec.plugins.{name}.limits.concurrency");
+            (field, &mut plugin.limits.concurrency)
+        });
+        let controllers = self.controllers.iter_mut().map(|(name, controller)| {
+            let field = format!("spec.controllers.{name}.concurrency");
+            (field, &mut controller.concurrency)
+        });
+        let mut capped = Vec::new();
+        for (field, wanted) in plugins
+            .chain(controllers)
+            .filter(|(_, wanted)| **wanted > most)
+        {
+            capped.push(format!(
+                "operator {operator}: {field} is {wanted}, and this daemon permits {most} (--plugin-concurrency): {most} it is"
+            ));
+            *wanted = most;
+        }
+        capped
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             memory: 64 << 20,
             timeout: Duration::from_secs(5),
             concurrency: 8,
+            cpu: None,
             memo_run: 64 << 10,
             memo_primary: 4 << 10,
             memo_plugin: 64 << 10,

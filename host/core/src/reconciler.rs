@@ -27,6 +27,7 @@ pub mod finalizer;
 mod mask;
 pub mod memory;
 pub mod outcome;
+mod page;
 pub mod visit;
 
 use context::Context;

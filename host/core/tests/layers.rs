@@ -10,7 +10,7 @@ const ROWS: &[&[&str]] = &[
     &["budget", "bucket", "health"],
     &["object", "patch", "cel"],
     &["cluster"],
-    &["guest", "cpu"],
+    &["guest", "cpu", "room"],
     &["manifest"],
     &[
         "cache",

@@ -170,17 +170,23 @@ impl cache::Host for State {
         let mut query = Query::try_from(query)?;
         let most = self.facts.limits.page;
         query.limit = Some(query.limit.map_or(most, |limit| limit.min(most)));
-        Ok(self.run()?.find_all(query)?.into())
+        let page = self.run()?.find_all(query)?;
+        self.answer(page.items.iter().map(String::len).sum())?;
+        Ok(page.into())
     }
 
     fn find_one(&mut self, place: cache::Place) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        Ok(self.run()?.find_one(place)?)
+        let found = self.run()?.find_one(place)?;
+        self.answer(found.as_ref().map_or(0, String::len))?;
+        Ok(found)
     }
 
     fn find_named(&mut self, place: cache::Place, key: types::ObjectKey) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        Ok(self.run()?.find_named(place, key.into())?)
+        let found = self.run()?.find_named(place, key.into())?;
+        self.answer(found.as_ref().map_or(0, String::len))?;
+        Ok(found)
     }
 }
 

@@ -11,6 +11,7 @@ use capstan_core::guest::Failure;
 use capstan_core::manifest::{
     Condition, Controller, Dependent, Instances, Matching, Operator, Permission,
 };
+use capstan_core::room::Room;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -335,7 +336,12 @@ impl Plugin {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
         let (pre, exports) = linked(&ready, operator, name, path)?;
-        let loaded = Loaded::new(ready, pre, exports, Facts::of(name, plugin));
+        let loaded = Loaded::new(
+            ready,
+            pre,
+            exports,
+            Facts::of(operator, name, plugin, engine.room()),
+        );
         let loaded = loaded.kept(plugin.instances);
         loaded.try_start(path).await?;
         let Compiled { from_cache, .. } = loaded.compiled;
@@ -380,12 +386,19 @@ fn linked(
 }
 
 impl Facts {
-    fn of(name: &Arc<str>, plugin: &capstan_core::manifest::Plugin) -> Self {
+    fn of(
+        operator: &Operator,
+        name: &Arc<str>,
+        plugin: &capstan_core::manifest::Plugin,
+        room: &Room,
+    ) -> Self {
         Self {
             name: Arc::clone(name),
+            unit: format!("{}/{name}", operator.name).into(),
             limits: plugin.limits.clone(),
             config: plugin.config.to_string(),
             memo: Mutex::new(Memo::default()),
+            room: room.clone(),
         }
     }
 }

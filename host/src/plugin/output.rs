@@ -20,6 +20,9 @@ const LINE: usize = 8 << 10;
 /// Lines kept to find out what a component said before it trapped.
 const LAST: usize = 24;
 
+/// Bytes kept of each of them.
+const WORDS: usize = 1 << 10;
+
 /// Where the output of an instance goes. It has one call at a time, and belongs to one execution at a time.
 pub(super) struct Output {
     plugin: Arc<str>,
@@ -34,7 +37,7 @@ pub(super) struct Output {
     left: usize,
     /// Bytes of this call that were dropped.
     dropped: usize,
-    /// Begun lines.
+    /// Begun lines, each shorter than [`LINE`].
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     /// The last lines of stderr in this call, the dropped ones too.
@@ -123,20 +126,34 @@ impl Output {
         }
     }
 
-    /// Takes what was printed; whole lines go out.
-    pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+    /// Takes what was printed; whole lines go out. However much it is, no more than a line of it is kept.
+    pub(super) fn print(&mut self, stream: Stream, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = LINE - self.begun(stream).len();
+            let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+            // A line that is as long as the room for it goes out, with or without an end.
+            let (piece, rest) = bytes.split_at(end.min(room));
+            bytes = rest;
             let begun = self.begun(stream);
             begun.extend_from_slice(piece);
-            if piece.ends_with(b"\n") || begun.len() >= LINE {
-                let line = std::mem::take(begun);
+            if piece.ends_with(b"\n") || begun.len() == LINE {
+                let mut line = std::mem::take(begun);
                 self.printed(stream, &line);
+                line.clear();
+                *self.begun(stream) = line;
             }
         }
     }
 
     /// Takes a line of the interface `log`.
     pub(super) fn log(&mut self, level: Level, message: &str, fields: &[(String, String)]) {
+        let names = fields.iter().map(|(name, value)| name.len() + value.len());
+        let size = message.len() + names.sum::<usize>();
+        if size > self.left {
+            // What will be dropped is not put together first.
+            self.drop_bytes(size);
+            return;
+        }
         let mut text = String::new();
         for (name, value) in fields {
             let gap = if text.is_empty() { "" } else { " " };
@@ -197,19 +214,24 @@ impl Output {
                 if self.last.len() == LAST {
                     self.last.pop_front();
                 }
-                self.last.push_back(line.to_owned());
+                let words = line.get(..line.floor_char_boundary(WORDS));
+                self.last.push_back(words.unwrap_or(line).to_owned());
                 self.line(Level::Warn, line, "");
             }
         }
+    }
+
+    /// What comes after is dropped too: a log with holes misleads.
+    fn drop_bytes(&mut self, size: usize) {
+        self.left = 0;
+        self.dropped += size;
     }
 
     /// Writes a line, if the budget allows.
     fn line(&mut self, level: Level, line: &str, fields: &str) {
         let size = line.len() + fields.len() + 1;
         if size > self.left {
-            // What comes after is dropped too: a log with holes misleads.
-            self.left = 0;
-            self.dropped += size;
+            self.drop_bytes(size);
             return;
         }
         self.left -= size;
@@ -421,6 +443,35 @@ mod tests {
             }
         });
         assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn however_much_is_printed_little_is_kept() {
+        let mut output = Output::new("webpage".into(), 64 << 10);
+        let bytes = vec![0xff; 4 << 20];
+        for stream in [Stream::Out, Stream::Err] {
+            for _ in 0..LAST {
+                output.print(stream, &bytes);
+            }
+        }
+        let last: usize = output.last.iter().map(String::capacity).sum();
+        let begun = output.stdout.capacity() + output.stderr.capacity();
+        assert!(
+            last <= LAST * WORDS && begun <= 4 * LINE,
+            "{last} and {begun} bytes are kept"
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_logged_beyond_the_budget_is_dropped_with_its_fields() {
+        let lines = logged(10, |output| {
+            output.log(Level::Info, "seen", &[("page".to_owned(), "a".repeat(100))]);
+            output.finish();
+        });
+        let dropped = format!(
+            "WARN guest: output beyond limits.log was dropped (bytes) {WHERE} dropped=108 budget=10"
+        );
+        assert_eq!(lines, [dropped]);
     }
 
     #[test]

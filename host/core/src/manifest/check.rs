@@ -378,6 +378,15 @@ impl<'a> Check<'a> {
                 format!("found {memory} bytes; a component's memory is from `64Ki` to `4Gi`"),
             );
         }
+        if let Some(Located {
+            value: Scalar(Time(cpu)),
+            place,
+        }) = located(&limits.cpu)
+            && cpu.is_zero()
+        {
+            let message = "found no time at all; runs need some, such as `500ms` in each second";
+            self.fault(*place, message.to_owned());
+        }
         let memo = get(&limits.memo);
         let none = None;
         let of = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>| memo.map_or(&none, field);
@@ -418,6 +427,7 @@ impl<'a> Check<'a> {
             memo_run: of_memo(|memo| &memo.run, defaults.memo_run),
             memo_primary: of_memo(|memo| &memo.primary, defaults.memo_primary),
             memo_plugin: of_memo(|memo| &memo.plugin, defaults.memo_plugin),
+            cpu: get(&limits.cpu).map(|Scalar(Time(cpu))| *cpu),
             requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Requests(n))| *n),
             requests_per_second: get(&limits.requests_per_second)
                 .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),

@@ -181,15 +181,17 @@ pub(super) enum Component {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Limits {
-    /// Memory of an instance; from 64Ki to 4Gi.
+    /// Memory of an instance, with what the daemon has just made for it; from 64Ki to 4Gi.
     #[schemars(extend("default" = "64Mi"))]
     pub(super) memory: MaybeLeaf<Bytes>,
     /// The time one call may take.
     #[schemars(extend("default" = "5s"))]
     pub(super) timeout: MaybeLeaf<Time>,
-    /// Calls at once; nested ones are not counted.
+    /// Calls at once; nested ones are not counted. The daemon has a bound of its own (`--plugin-concurrency`).
     #[schemars(extend("default" = 8))]
     pub(super) concurrency: MaybeLeaf<Workers>,
+    /// Processor time that its runs may use in each second, from `1ms` on; without it as much as there is, shared with others.
+    pub(super) cpu: MaybeLeaf<Time>,
     /// Requests to the API server that one run may ask for.
     #[schemars(extend("default" = 100))]
     pub(super) requests: MaybeLeaf<Requests>,
@@ -197,7 +199,7 @@ pub(super) struct Limits {
     /// waits. The daemon's `--plugin-requests` bounds it.
     #[schemars(extend("default" = 1000))]
     pub(super) requests_per_second: MaybeLeaf<Times>,
-    /// Objects in one answer of the cache.
+    /// Objects in one answer of the cache. It ends earlier if they have more bytes than a quarter of `memory`, or 8Mi.
     #[schemars(extend("default" = 500))]
     pub(super) page: MaybeLeaf<Objects>,
     /// Log lines of one call; what is beyond is dropped, with one warning.

@@ -15,11 +15,12 @@ use crate::guest::{
     CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
     Place, Query, Run, RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
-use crate::manifest::{Permission, Selector};
+use crate::manifest::{Limits, Permission, Selector};
 use crate::object::{Gvk, Object, ObjectRef, Scope};
 use crate::operations;
 use crate::queue;
 use crate::reconciler::mask::Mask;
+use crate::reconciler::page::Bounds;
 use crate::reconciler::{Controller, visit};
 use crate::source::Source;
 
@@ -170,13 +171,9 @@ impl Context {
             let after = cursor(after);
             objects.retain(|object| *object.key() > after);
         }
-        let bound = self.controller.limits.page;
-        let limit = query.limit.unwrap_or(bound).min(bound).max(1) as usize;
-        // Versions of one object stay together.
-        let last = objects.get(limit - 1).map(|last| last.key().clone());
-        let end = last.map_or(objects.len(), |last| {
-            objects.partition_point(|object| *object.key() <= last)
-        });
+        let Limits { page, memory, .. } = self.controller.limits;
+        let limit = query.limit.unwrap_or(page).min(page) as usize;
+        let end = Bounds::within(memory, limit).end(&objects, !mask.is_none())?;
         let next = (end < objects.len())
             .then(|| objects.get(end - 1).map(|last| last.key().to_string()))
             .flatten();
