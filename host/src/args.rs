@@ -89,7 +89,7 @@ Examples:
 
 Changed manifests and components are taken while it runs; what can't be used is told, and the last good version goes on.
 SIGHUP has everything looked at once more. The first SIGINT or SIGTERM lets runs under way finish (--drain); the second
-aborts. Served on --listen: /livez, /readyz, /metrics, /debug/controllers, /debug/plugins.")]
+aborts. Served on --listen: /livez, /readyz; on --admin-listen: /metrics, /debug/controllers, /debug/plugins.")]
 pub struct Run {
     /// The manifests and the code cache.
     #[command(flatten)]
@@ -107,7 +107,7 @@ pub struct Run {
     /// config map, secret or pod there can be all that the daemon is.
     #[arg(long, env = "CAPSTAN_ALLOW_OWN_NAMESPACE")]
     pub allow_own_namespace: bool,
-    /// Where probes, metrics and diagnostics are served; port 0 takes a free one and logs it.
+    /// Where probes are served; port 0 takes a free one and logs it.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -115,6 +115,18 @@ pub struct Run {
         env = "CAPSTAN_LISTEN"
     )]
     pub listen: SocketAddr,
+    /// Where metrics and diagnostics are served; may be given several times. Without it at --listen, if only this host can reach
+    /// that (loopback), else at 127.0.0.1:8081. Who reads from elsewhere needs a token (see --metrics-auth).
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "CAPSTAN_ADMIN_LISTEN",
+        value_delimiter = ','
+    )]
+    pub admin_listen: Vec<SocketAddr>,
+    /// Who may read /metrics from other hosts. Diagnostics need a token in any case.
+    #[arg(long, value_enum, default_value_t = MetricsAuth::Token, env = "CAPSTAN_METRICS_AUTH")]
+    pub metrics_auth: MetricsAuth,
     /// How long runs under way may take to finish after the first signal.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, env = "CAPSTAN_DRAIN")]
     pub drain: Duration,
@@ -185,7 +197,7 @@ Examples:
 
 Exit status: 0 all that the manifests say is in force, 1 it is not, or no daemon answers.")]
 pub struct Plugins {
-    /// Where the daemon serves its pages (its --listen).
+    /// Where the daemon serves its diagnostics (its --admin-listen, or --listen if it has none).
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -287,6 +299,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// Who may read metrics from other hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MetricsAuth {
+    /// Whose token the API server permits to get the nonResourceURL /metrics.
+    Token,
+    /// Everybody who reaches the port; diagnostics are then served on this host only.
+    None,
+}
+
 /// How lists are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -305,6 +326,18 @@ pub enum Documents {
     Yaml,
     /// As a JSON object of kind `List`.
     Json,
+}
+
+impl Run {
+    /// Returns where metrics and diagnostics are served beside [`Run::listen`]; empty = there too.
+    pub fn admin_addresses(&self) -> Vec<SocketAddr> {
+        let hidden = SocketAddr::from(([127, 0, 0, 1], 8081));
+        match &*self.admin_listen {
+            [] if self.listen.ip().is_loopback() => Vec::new(),
+            [] => vec![hidden],
+            given => given.to_owned(),
+        }
+    }
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -338,10 +371,41 @@ fn size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
+
+    use super::{Cli, Command};
 
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn diagnostics_are_not_served_where_others_reach_them_unless_that_is_said() {
+        let table = [
+            ("127.0.0.1:8080", "", ""),
+            ("[::1]:8080", "", ""),
+            ("0.0.0.0:8080", "", "127.0.0.1:8081"),
+            (
+                "127.0.0.1:1",
+                "127.0.0.1:2,0.0.0.0:3",
+                "127.0.0.1:2,0.0.0.0:3",
+            ),
+        ];
+        for (listen, admin, expected) in table {
+            let mut line = vec!["capstan", "run", "-m", "x.yaml", "--listen", listen];
+            if !admin.is_empty() {
+                line.extend(["--admin-listen", admin]);
+            }
+            let Command::Run(run) = Cli::parse_from(line).command else {
+                panic!("another command");
+            };
+            let addresses: Vec<_> = run
+                .admin_addresses()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(addresses.join(","), expected, "{listen} {admin}");
+        }
     }
 }

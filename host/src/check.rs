@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use capstan_core::permission::risk;
+use capstan_core::text;
 use serde::Serialize;
 
 use crate::args::{Check, Output};
@@ -105,6 +106,7 @@ fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {
                 detail,
             } in findings
             {
+                let (name, detail) = (text::one_line(name), text::lines(detail));
                 let mark = match (*ok, *kind) {
                     (false, _) => "wrong",
                     (true, "warning") => "risk",

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use capstan_core::cluster::{Cluster, Deletion, Error, Propagation, Reason, Target, Verb, Write};
 use capstan_core::manifest::ServiceAccount;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::text::{LONGEST, said_within};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -136,12 +137,11 @@ impl ApiServer {
             key: None,
         };
         let path = group_path(gvk);
-        let unknown = || Error {
-            reason: Reason::UnknownKind,
-            code: 404,
-            message: format!(
+        let unknown = || {
+            let message = format!(
                 "the API server does not serve {gvk}: install its CustomResourceDefinition, or correct the manifest"
-            ),
+            );
+            Error::new(Reason::UnknownKind, 404, message)
         };
         let text = match self.request(&about, Method::GET, &path, None).await {
             Ok(text) => text,
@@ -566,11 +566,7 @@ fn fits(target: &Target) -> Result<(), Error> {
         return Ok(());
     };
     let message = format!("{what} {text:?} can't be part of a path at the API server");
-    Err(Error {
-        reason: Reason::Invalid,
-        code: 0,
-        message,
-    })
+    Err(Error::new(Reason::Invalid, 0, message))
 }
 
 /// Whether a write is made upon a version or a state that it names. Documents are compact JSON.
@@ -587,10 +583,7 @@ fn is_conditional(verb: &Verb) -> bool {
 /// `FI-4`: a write upon a state that no longer holds is refused with 422, too.
 fn outdated(error: Error) -> Error {
     if error.code == 422 {
-        Error {
-            reason: Reason::Conflict,
-            ..error
-        }
+        Error::new(Reason::Conflict, error.code, error.message)
     } else {
         error
     }
@@ -657,11 +650,7 @@ impl About<'_> {
             Some(key) => format!("{verb} {gvk} {key}: {text}"),
             None => format!("{verb} {gvk}: {text}"),
         };
-        Error {
-            reason,
-            code,
-            message,
-        }
+        Error::new(reason, code, message)
     }
 
     fn unreachable(&self, text: &dyn std::fmt::Display) -> Error {
@@ -727,7 +716,12 @@ impl About<'_> {
         self.error(
             reason,
             status.as_u16(),
-            &format_args!("{text} (HTTP {}){cure}", status.as_u16()),
+            // What was asked, the status and the cure have room beside it.
+            &format_args!(
+                "{} (HTTP {}){cure}",
+                said_within(&text, LONGEST / 2),
+                status.as_u16()
+            ),
         )
     }
 }

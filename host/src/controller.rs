@@ -13,7 +13,7 @@ use capstan_core::cpu::{Account, Job};
 use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap};
-use capstan_core::object::Gvk;
+use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
 use capstan_core::reconciler::memory::Memory;
@@ -28,10 +28,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::Unready;
 use crate::client::meter::Meters;
 use crate::client::recorder::{Origin, Recorder};
 use crate::client::{Access, ApiServer, Identity, Kind};
+use crate::control::Unready;
 use crate::informer::pool::{Membership, Pool};
 use crate::informer::{State, Subscriber};
 use crate::metrics::{ControllerRuns, Metrics};
@@ -102,6 +102,18 @@ pub struct Handle {
 struct InForce {
     declared: Arc<Declared>,
     controller: Arc<Controller>,
+}
+
+/// The state of a controller with some of its keys.
+pub struct Described {
+    /// The state.
+    pub state: Value,
+    /// How many keys it has.
+    pub keys: usize,
+    /// The last of them.
+    pub last: Option<ObjectRef>,
+    /// Whether there are more behind that.
+    pub more: bool,
 }
 
 /// How far a controller has come.
@@ -260,11 +272,20 @@ impl Handle {
         })
     }
 
-    /// Returns its state for `/debug/controllers`.
-    pub fn describe(&self) -> Value {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns its state for `/debug/controllers`, with the first `limit` keys behind `after`.
+    pub fn describe(&self, after: Option<&ObjectRef>, limit: usize) -> Described {
         let now = Instant::now();
         let counts = self.queue.counts(now);
-        let keys = self.queue.states(now).into_iter().map(|state| {
+        let mut states = self.queue.states(now, after, limit.saturating_add(1));
+        let more = states.len() > limit;
+        states.truncate(limit);
+        let (shown, last) = (states.len(), states.last().map(|state| state.key.clone()));
+        let keys = states.into_iter().map(|state| {
             json!({
                 "key": state.key.to_string(),
                 "inFlight": state.in_flight,
@@ -281,7 +302,7 @@ impl Handle {
             Phase::Stopped => ("stopped", None),
             Phase::Failed(why) => ("failed", Some(why.clone())),
         };
-        json!({
+        let state = json!({
             "name": &*self.name,
             "phase": phase,
             "why": why,
@@ -289,7 +310,13 @@ impl Handle {
             "due": counts.due,
             "inFlight": counts.in_flight,
             "states": keys.collect::<Vec<_>>(),
-        })
+        });
+        Described {
+            state,
+            keys: shown,
+            last,
+            more,
+        }
     }
 
     fn set(&self, phase: Phase) {

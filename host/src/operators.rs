@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use capstan_core::manifest::{self, Operator};
 use capstan_core::rollout::{File, Wanted};
+use capstan_core::text;
 
 use crate::args::Source;
 use crate::client::chain;
@@ -103,9 +104,9 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
     found
 }
 
-fn parsed(path: PathBuf, text: &str) -> File {
+fn parsed(path: PathBuf, content: &str) -> File {
     File {
-        content: manifest::parse(text, &path).map_err(|errors| errors.to_string()),
+        content: manifest::parse(content, &path).map_err(|errors| text::block(&errors.to_string())),
         path,
     }
 }
@@ -113,7 +114,7 @@ fn parsed(path: PathBuf, text: &str) -> File {
 fn broken(path: PathBuf, why: &str) -> File {
     File {
         path,
-        content: Err(why.to_owned()),
+        content: Err(text::block(why)),
     }
 }
 
@@ -176,7 +177,7 @@ pub async fn plugins(
     for name in operator.plugins.keys() {
         match Plugin::load(engine, cache, operator, name).await {
             Ok(plugin) => drop(loaded.insert(Arc::clone(name), plugin)),
-            Err(error) => failed.push((Arc::clone(name), chain(&error))),
+            Err(error) => failed.push((Arc::clone(name), text::block(&chain(&error)))),
         }
     }
     (loaded, failed)

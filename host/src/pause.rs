@@ -72,11 +72,7 @@ mod tests {
             (Reason::Busy, 4),
             (Reason::Forbidden, 32),
         ] {
-            let error = Error {
-                reason,
-                code: 0,
-                message: String::new(),
-            };
+            let error = Error::new(reason, 0, "");
             let mut pause = Pause::up_to(Duration::from_secs(32));
             for seconds in [1, 2, 4, 8, 16, 32, 64] {
                 let whole = Duration::from_secs(seconds.min(longest));

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use capstan_core::bucket::Bucket;
 use capstan_core::guest::{
     Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
     MatchQuestion, MatchResult, Run, Session, UpdateControl,
@@ -92,6 +93,8 @@ pub(crate) struct Facts {
     limits: Limits,
     /// Its configuration, as JSON.
     config: String,
+    /// What it may still log.
+    log: Arc<Mutex<Bucket>>,
     /// Values kept as long as this version is loaded.
     memo: Mutex<Memo>,
     /// The memory that all plugins share.
@@ -144,6 +147,18 @@ struct Turn<'a> {
     begun: Instant,
     ended: Ended,
     _busy: Busy<'a>,
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// Returns where a new instance prints to.
+    fn output(&self) -> Output {
+        let Self {
+            name, limits, log, ..
+        } = self;
+        Output::new(Arc::clone(name), limits.log, Arc::clone(log))
+    }
 }
 
 // === impl Plugin ===
@@ -413,7 +428,7 @@ impl Turn<'_> {
     async fn start(&mut self) -> wasmtime::Result<Instance> {
         let Execution { plugin, run, .. } = self.execution;
         let Loaded { facts, exports, .. } = &**plugin;
-        let mut output = Output::new(Arc::clone(&facts.name), facts.limits.log);
+        let mut output = facts.output();
         output.assign(&run.info());
         output.begin(self.call.name());
         let output = self.output.insert(Arc::new(Mutex::new(output)));
@@ -425,10 +440,7 @@ impl Turn<'_> {
     /// Keeps the instance if the call gave an answer, and says why if it did not.
     fn end<T>(mut self, answer: Result<Answer<T>, Elapsed>) -> Result<T, Failure> {
         let result = match answer {
-            Ok(Ok(answer)) => answer.map_err(|message| Failure {
-                cause: Cause::Returned,
-                message,
-            }),
+            Ok(Ok(answer)) => answer.map_err(|message| self.returned(&message)),
             Ok(Err(error)) => Err(self.broken(&error)),
             Err(Elapsed { .. }) => Err(instance::overdue(
                 self.execution.plugin.facts.limits.timeout,
@@ -439,6 +451,15 @@ impl Turn<'_> {
             Err(failure) => Ended::Badly(failure.cause),
         };
         result
+    }
+
+    /// Returns the failure that the component answered with. What it says goes into the log, and counts as if printed.
+    fn returned(&self, message: &str) -> Failure {
+        let failure = Failure::new(Cause::Returned, message);
+        if let Some(output) = &self.output {
+            output.lock().charge(failure.message.len());
+        }
+        failure
     }
 
     /// Returns the failure of a call that did not come to an answer.

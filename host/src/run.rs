@@ -13,20 +13,21 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{Pages, Server, Unready};
-use crate::args;
+use crate::admin::access::Gate;
+use crate::admin::{Admin, Listeners, Pages, Part};
 use crate::client::meter::Meters;
 use crate::client::{ApiServer, USER_AGENT, recorder};
+use crate::control::{self, Control, Unready};
 use crate::controller::Neighbours;
 use crate::fleet::Fleet;
 use crate::fleet::board::{self, Board};
 use crate::informer::State;
 use crate::informer::pool::Pool;
+use crate::logging::Log;
 use crate::metrics::Metrics;
 use crate::operators::{self, Read};
-use crate::read;
-use crate::shutdown::{ABORTED, Signals};
 use crate::workers::{self, Workers};
+use crate::{args, descriptors, read};
 
 /// How long the last events and answers may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -41,24 +42,37 @@ const CONNECT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// What keeps it from starting at all: no valid operator, no kubeconfig, an address that is taken.
-pub async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
-    let signals = Signals::listen().context("listen for signals")?;
+pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
+    descriptors::raise();
     let stop = CancellationToken::new();
-    let drained = tokio::select! {
-        // A signal is heard first, whatever else is ready.
-        biased;
-        () = signals.run(stop.clone()) => return Ok(ExitCode::from(ABORTED)),
-        drained = serve(&args, stop.clone()) => drained,
-    };
-    drained.map(|()| ExitCode::SUCCESS)
+    let control = Control::start(control::Start {
+        listen: args.listen,
+        drain: args.drain,
+        stop: stop.clone(),
+        suspects: Box::new(Vec::new),
+        exit: Box::new({
+            let log = log.clone();
+            move |code| control::exit(code, &log)
+        }),
+        log: log.clone(),
+    });
+    let control = control.await?;
+    tracing::info!(address = %control.address(), "serving probes and metrics");
+    serve(&args, stop, &control, log).await?;
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> {
+async fn serve(
+    args: &args::Run,
+    stop: CancellationToken,
+    control: &Control,
+    log: Log,
+) -> anyhow::Result<()> {
     check(&args.source)?;
-    let listener = Server::listen(args.listen).await;
-    let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
+    let listeners = Listeners::bind(&args.admin_addresses()).await?;
     let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
     let home = home(args, namespace);
+    let gate = Gate::new(client.clone());
     let api = Arc::new(ApiServer::new(client, Managers::default()));
     let metrics = Arc::new(Metrics::default());
     let (recorder, writer) = recorder::recorder(Arc::clone(&api), identity());
@@ -91,13 +105,17 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
     )?
     .capped(args.plugin_concurrency())
     .within(Room::new(args.plugin_memory()));
-    let mut pages = pages(&board, &neighbours);
+    control.ask(question(&board, &neighbours));
+    let mut pages = pages(&board, &neighbours, log);
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);
-    let server = Server::new(listener, pages);
-    tracing::info!(address = %server.address()?, "serving probes and metrics");
+    let pages = Admin::new(pages);
+    if listeners.is_empty() {
+        control.show(pages.router());
+    }
     let server_stop = CancellationToken::new();
-    let server = tokio::spawn(server.run(server_stop.clone()));
+    let server = listeners.serve(pages, args.metrics_auth, gate, server_stop.clone());
+    let server = tokio::spawn(server);
     let recorder_stop = CancellationToken::new();
     let recorder = tokio::spawn(writer.run(recorder_stop.clone()));
     let back = || {
@@ -201,36 +219,39 @@ fn identity() -> String {
         .unwrap_or_else(|| "capstan".to_owned())
 }
 
-fn pages(board: &Arc<Board>, neighbours: &Neighbours) -> Pages {
-    let (pool, metrics) = (neighbours.pool.clone(), &neighbours.metrics);
-    let unready = {
-        let (board, pool, api) = (Arc::clone(board), pool.clone(), Arc::clone(&neighbours.api));
-        move || {
-            let server = api.pulse().trouble().map(|why| Unready {
-                what: "the API server".to_owned(),
-                why,
+/// Returns what lists what is not ready.
+fn question(board: &Arc<Board>, neighbours: &Neighbours) -> control::Question {
+    let (board, pool) = (Arc::clone(board), neighbours.pool.clone());
+    let api = Arc::clone(&neighbours.api);
+    Box::new(move || {
+        let server = api.pulse().trouble().map(|why| Unready {
+            what: "the API server".to_owned(),
+            why,
+        });
+        let failing = pool
+            .states()
+            .into_iter()
+            .filter_map(|(scope, state, _)| match state {
+                State::Failing(why) => Some(Unready {
+                    what: format!("informer {scope}"),
+                    why,
+                }),
+                State::Listing | State::Watching => None,
             });
-            let failing = pool
-                .states()
-                .into_iter()
-                .filter_map(|(scope, state, _)| match state {
-                    State::Failing(why) => Some(Unready {
-                        what: format!("informer {scope}"),
-                        why,
-                    }),
-                    State::Listing | State::Watching => None,
-                });
-            board
-                .unready()
-                .into_iter()
-                .chain(failing)
-                .chain(server)
-                .collect()
-        }
-    };
+        board
+            .unready()
+            .into_iter()
+            .chain(failing)
+            .chain(server)
+            .collect()
+    })
+}
+
+fn pages(board: &Arc<Board>, neighbours: &Neighbours, log: Log) -> Pages {
+    let (pool, metrics) = (neighbours.pool.clone(), &neighbours.metrics);
     let controllers = {
         let board = Arc::clone(board);
-        move || {
+        move |part: &Part| {
             let informers = pool.states().into_iter().map(|(scope, state, objects)| {
                 let (state, why) = match state {
                     State::Listing => ("listing", None),
@@ -239,21 +260,22 @@ fn pages(board: &Arc<Board>, neighbours: &Neighbours) -> Pages {
                 };
                 json!({ "scope": scope.to_string(), "state": state, "why": why, "objects": objects })
             });
-            let controllers = board.controllers();
+            let (controllers, next) = board.describe(part);
             json!({
-                "controllers": controllers.iter().map(|handle| handle.describe()).collect::<Vec<_>>(),
+                "controllers": controllers,
                 "informers": informers.collect::<Vec<_>>(),
+                "continue": next,
             })
         }
     };
     let mut registry = metrics.registry();
     registry.register_collector(Box::new(board::Metrics(Arc::clone(board))));
+    registry.register_collector(Box::new(log));
     Pages {
-        unready: Box::new(unready),
         controllers: Box::new(controllers),
         plugins: {
             let board = Arc::clone(board);
-            Box::new(move || board.report())
+            Box::new(move |part| board.report(part))
         },
         registry,
     }

@@ -39,6 +39,22 @@ impl Bucket {
         (full - now).saturating_sub(rate.interval.saturating_mul(rate.burst.max(1)))
     }
 
+    /// Takes so many tokens if they are all there.
+    pub fn take_now(&mut self, tokens: u32, rate: Rate, now: Instant) -> bool {
+        let begin = self.full.map_or(now, |full| full.max(now));
+        let full = begin + rate.interval.saturating_mul(tokens);
+        let there = full - now <= rate.interval.saturating_mul(rate.burst);
+        if there {
+            self.full = Some(full);
+        }
+        there
+    }
+
+    /// Whether all tokens are there.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.full.is_none_or(|full| full <= now)
+    }
+
     /// Takes a token if it is there within `longest`, and returns the time until then.
     pub fn take_within(&mut self, rate: Rate, longest: Duration, now: Instant) -> Option<Duration> {
         let mut taken = *self;
@@ -58,6 +74,29 @@ mod tests {
         interval: Duration::from_millis(100),
         burst: 3,
     };
+
+    #[test]
+    fn tokens_that_are_not_all_there_are_not_taken() {
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        // A script of (milliseconds, tokens, taken).
+        for (ms, tokens, taken) in [
+            (0, 4, false),
+            (0, u32::MAX, false),
+            (0, 2, true),
+            (0, 2, false),
+            (0, 1, true),
+            (199, 2, false),
+            (200, 2, true),
+        ] {
+            assert_eq!(
+                bucket.take_now(tokens, RATE, at(ms)),
+                taken,
+                "{ms} {tokens}"
+            );
+        }
+        assert!(!bucket.is_full(at(499)) && bucket.is_full(at(500)));
+    }
 
     #[test]
     fn a_bucket_gives_its_tokens_at_once_and_then_one_per_interval() {

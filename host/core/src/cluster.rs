@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use crate::object::{Gvk, Object, ObjectRef, Scope, Version, is_path_segment};
+use crate::text;
 
 /// An object of any kind, or a subresource of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,12 +99,13 @@ pub enum Propagation {
 /// [`Reason::Forbidden`] and [`Reason::UnknownKind`]; the retry policy of the controller decides, except about outages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct Error {
     /// The sort of failure: what a program decides on.
     pub reason: Reason,
     /// The HTTP status; 0 if there was no answer.
     pub code: u16,
-    /// The explanation, with verb, kind and name.
+    /// The explanation, with verb, kind and name: one line, bounded.
     pub message: String,
 }
 
@@ -201,6 +203,15 @@ impl Target {
 }
 
 impl Error {
+    /// Returns an error. The message is kept as one line of bounded length: the API server repeats what it was sent.
+    pub fn new(reason: Reason, code: u16, message: impl AsRef<str>) -> Self {
+        Self {
+            reason,
+            code,
+            message: text::said(message.as_ref()).into_owned(),
+        }
+    }
+
     /// Whether the version that was written upon is out of date (`FI-4`).
     pub fn is_conflict(&self) -> bool {
         self.reason == Reason::Conflict

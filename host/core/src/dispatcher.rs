@@ -297,7 +297,7 @@ mod tests {
             Drained { aborted: 1 }
         );
         assert_eq!(start.elapsed(), Duration::from_secs(31));
-        let states = queue.states(Instant::now());
+        let states = queue.states(Instant::now(), None, usize::MAX);
         let states: BTreeMap<_, _> = states
             .iter()
             .map(|state| (state.key.to_string(), state))

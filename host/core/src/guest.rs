@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 
 use crate::cluster::Deletion;
 use crate::object::{Gvk, ObjectRef};
+use crate::text;
 
 /// A loaded component.
 pub trait Guest: Send + Sync + 'static {
@@ -92,13 +93,14 @@ pub struct MatchQuestion<'a> {
     pub primary: &'a str,
 }
 
-/// Why a call did not do its job.
+/// Why a call did not do its job. Made by [`Failure::new`], which bounds what it says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct Failure {
     /// How it failed.
     pub cause: Cause,
-    /// The explanation, for people.
+    /// The explanation, for people: one line, bounded.
     pub message: String,
 }
 
@@ -547,9 +549,10 @@ pub struct Event {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Why an import did not do what it was asked.
+/// Why an import did not do what it was asked. Made by [`CallError::new`], which bounds what it says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct CallError {
     /// The sort of refusal.
     pub reason: CallReason,
@@ -587,22 +590,27 @@ pub enum CallReason {
 }
 
 impl Failure {
-    /// Returns a failure of the daemon's own making.
-    pub fn other(message: impl Into<String>) -> Self {
+    /// Returns a failure. Whoever the message is from, it is kept as one line of bounded length.
+    pub fn new(cause: Cause, message: impl AsRef<str>) -> Self {
         Self {
-            cause: Cause::Other,
-            message: message.into(),
+            cause,
+            message: text::said(message.as_ref()).into_owned(),
         }
+    }
+
+    /// Returns a failure of the daemon's own making.
+    pub fn other(message: impl AsRef<str>) -> Self {
+        Self::new(Cause::Other, message)
     }
 }
 
 impl CallError {
     /// Returns a refusal that the API server had no part in.
-    pub fn new(reason: CallReason, message: impl Into<String>) -> Self {
+    pub fn new(reason: CallReason, message: impl AsRef<str>) -> Self {
         Self {
             reason,
             code: 0,
-            message: message.into(),
+            message: text::said(message.as_ref()).into_owned(),
         }
     }
 }

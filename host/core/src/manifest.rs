@@ -122,7 +122,8 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// Objects in one answer of the cache; default 500.
     pub page: u32,
-    /// Bytes of log lines one call may write; what is beyond is dropped with one warning; default 64 KiB.
+    /// Bytes of log lines one call may write; what is beyond is dropped with one warning; default 64 KiB. All calls of the plugin
+    /// together may write four times as much at once, and as much each second.
     pub log: usize,
 }
 

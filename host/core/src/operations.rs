@@ -455,7 +455,7 @@ fn parsed(text: &str, what: &str, budget: &mut Budget) -> Result<Value, CallErro
     })
 }
 
-fn invalid(message: impl Into<String>) -> CallError {
+fn invalid(message: impl AsRef<str>) -> CallError {
     CallError::new(CallReason::Invalid, message)
 }
 

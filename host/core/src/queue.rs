@@ -365,11 +365,9 @@ impl Queue {
         self.0.state.lock().counts(now)
     }
 
-    /// Returns all keys, ordered. For people: it copies everything.
-    pub fn states(&self, now: Instant) -> Vec<KeyState> {
-        let mut states = self.0.state.lock().states(now);
-        states.sort_by(|a, b| a.key.cmp(&b.key));
-        states
+    /// Returns the first `limit` keys behind `after`, ordered. For people.
+    pub fn states(&self, now: Instant, after: Option<&ObjectRef>, limit: usize) -> Vec<KeyState> {
+        self.0.state.lock().states(now, after, limit)
     }
 
     /// Changes the state, and wakes who waits if something may be due earlier than before.

@@ -19,6 +19,7 @@ use crate::operations::{self, Desk};
 use crate::permission::Permissions;
 use crate::queue::{self, Finished, Queue, Ticket};
 use crate::source::Source;
+use crate::text;
 use crate::workflow::Mode;
 
 pub mod context;
@@ -526,14 +527,14 @@ impl Ended {
     fn failed(error: String, sort: queue::Failure) -> Self {
         Self {
             finished: Finished::Failed(sort),
-            error: Some(error),
+            error: Some(text::said(&error).into_owned()),
         }
     }
 
     fn handled(error: String) -> Self {
         Self {
             finished: Finished::Failed(queue::Failure::Handled),
-            error: Some(error),
+            error: Some(text::said(&error).into_owned()),
         }
     }
 }
@@ -573,6 +574,7 @@ impl Failed {
             .map(|(name, text)| format!("{name}: {text}"))
             .collect::<Vec<_>>();
         let message = format!("the workflow failed: {}", list.join("; "));
+        let message = text::said(&message).into_owned();
         Self {
             origin: FailureOrigin::Workflow,
             message,

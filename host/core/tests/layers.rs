@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The modules, row by row. One that does not exist yet may stand here; one that exists must.
 const ROWS: &[&[&str]] = &[
-    &["budget", "bucket", "health"],
+    &["budget", "bucket", "health", "text"],
     &["object", "patch", "cel"],
     &["cluster"],
     &["guest", "cpu", "room"],

@@ -135,19 +135,11 @@ fn holds(body: &Value, old: Option<&Value>) -> bool {
 }
 
 fn unavailable(reason: Reason, code: u16) -> Error {
-    Error {
-        reason,
-        code,
-        message: format!("HTTP {code}"),
-    }
+    Error::new(reason, code, format!("HTTP {code}"))
 }
 
 fn conflict(message: &str) -> Error {
-    Error {
-        reason: Reason::Conflict,
-        code: 409,
-        message: message.to_owned(),
-    }
+    Error::new(Reason::Conflict, 409, message)
 }
 
 impl Cluster for Server {
@@ -266,10 +258,7 @@ impl Session for Script {
                 let asked = asked.unwrap_or_else(|_| {
                     Err(CallError::new(CallReason::Other, "the call took too long"))
                 });
-                asked.map_err(|error| Failure {
-                    cause: Cause::Returned,
-                    message: error.message,
-                })?;
+                asked.map_err(|error| Failure::new(Cause::Returned, error.message))?;
             }
             answer.await
         }
@@ -302,10 +291,7 @@ impl Session for Script {
         let answer = self.desired.clone().map(|tree| tree.to_string());
         self.call(
             format!("desired {name}"),
-            answer.map_err(|message| Failure {
-                cause: Cause::Returned,
-                message,
-            }),
+            answer.map_err(|message| Failure::new(Cause::Returned, message)),
         )
     }
 
@@ -480,10 +466,7 @@ fn status(text: &str) -> Result<UpdateControl, Failure> {
 }
 
 fn returned<T>(message: &str) -> Result<T, Failure> {
-    Err(Failure {
-        cause: Cause::Returned,
-        message: message.to_owned(),
-    })
+    Err(Failure::new(Cause::Returned, message))
 }
 
 fn strings(texts: &[&str]) -> Vec<String> {

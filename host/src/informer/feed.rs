@@ -295,11 +295,7 @@ impl Feed {
                     one_line(&status.message),
                     status.code
                 );
-                return Err(Error {
-                    reason,
-                    code: status.code,
-                    message,
-                });
+                return Err(Error::new(reason, status.code, message));
             }
             _ => {}
         }
@@ -316,21 +312,13 @@ impl Feed {
     fn broken(&self, text: &dyn std::fmt::Display) -> Error {
         let text = one_line(&text.to_string());
         let message = format!("watch {}: the connection broke: {text}", self.kind.gvk);
-        Error {
-            reason: Reason::Unreachable,
-            code: 0,
-            message,
-        }
+        Error::new(Reason::Unreachable, 0, message)
     }
 
     fn unusable(&self, text: &dyn std::fmt::Display) -> Error {
         let text = one_line(&text.to_string());
         let message = format!("watch {}: what came can't be used: {text}", self.kind.gvk);
-        Error {
-            reason: Reason::Unusable,
-            code: 0,
-            message,
-        }
+        Error::new(Reason::Unusable, 0, message)
     }
 }
 

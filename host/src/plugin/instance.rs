@@ -11,6 +11,7 @@ use capstan_core::guest::{
 };
 use capstan_core::manifest::Limits;
 use capstan_core::room::{self, Holding};
+use capstan_core::text::{LONGEST, said, said_within};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use wasmtime::component::{self, ComponentExportIndex, InstancePre, ResourceTable};
@@ -573,6 +574,8 @@ fn load_match<'a>(
 
 /// Returns the failure that an error of wasmtime means. `words` is what the component said before.
 pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<String>) -> Failure {
+    // Where it trapped has room beside it.
+    let words = words.map(|words| said_within(&words, LONGEST / 2).into_owned());
     if error.is::<Overdue>() {
         return overdue(limits.timeout);
     }
@@ -581,31 +584,20 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<St
             "the component wanted more than {} of memory (limits.memory)",
             quantity(limits.memory)
         );
-        return Failure {
-            cause: Cause::OutOfMemory,
-            message,
-        };
+        return Failure::new(Cause::OutOfMemory, message);
     }
     if let Some(NoRoom(why)) = error.downcast_ref() {
         let message = format!("the component could not have more memory: {why}");
-        return Failure {
-            cause: Cause::OutOfMemory,
-            message,
-        };
+        return Failure::new(Cause::OutOfMemory, message);
     }
     if error.is::<OverTables>() {
         let message = format!("the component wanted tables of more than {ELEMENTS} elements");
-        return Failure {
-            cause: Cause::OutOfMemory,
-            message,
-        };
+        return Failure::new(Cause::OutOfMemory, message);
     }
     if let Some(I32Exit(code)) = error.downcast_ref() {
         let said = words.map(|words| format!(": {words}")).unwrap_or_default();
-        return Failure {
-            cause: Cause::Trap,
-            message: format!("the component ended itself with exit({code}){said}"),
-        };
+        let message = format!("the component ended itself with exit({code}){said}");
+        return Failure::new(Cause::Trap, message);
     }
     let Some(trap) = error.downcast_ref::<Trap>() else {
         return Failure::other(format!(
@@ -620,18 +612,13 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<St
         Some(words) => format!("the component trapped: {words}{place}"),
         None => format!("the component trapped: {}{place}", reason(*trap)),
     };
-    Failure {
-        cause: Cause::Trap,
-        message,
-    }
+    Failure::new(Cause::Trap, message)
 }
 
 /// Returns the failure of a call that is over its time.
 pub(super) fn overdue(timeout: Duration) -> Failure {
-    Failure {
-        cause: Cause::Timeout,
-        message: format!("the component took longer than {timeout:?} (limits.timeout)"),
-    }
+    let message = format!("the component took longer than {timeout:?} (limits.timeout)");
+    Failure::new(Cause::Timeout, message)
 }
 
 /// Returns the functions on the stack when it trapped, innermost first.
@@ -661,16 +648,17 @@ fn place(error: &wasmtime::Error) -> Option<String> {
         "abort",
         "function ",
     ];
-    backtrace(error)
+    let name = backtrace(error)
         .into_iter()
-        .find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))
+        .find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))?;
+    Some(said_within(&name, LONGEST / 4).into_owned())
 }
 
 /// Returns the first frames, for the log.
 pub(super) fn stack(error: &wasmtime::Error) -> String {
     let mut frames = backtrace(error);
     frames.truncate(FRAMES);
-    frames.join(" < ")
+    said(&frames.join(" < ")).into_owned()
 }
 
 #[expect(

@@ -30,7 +30,6 @@ pub use super::code::{Budget, CodeCache};
 pub use super::compiler::{Limits as CompileLimits, run as compile};
 use super::engine::Engine;
 use super::instance::{self, Call, Indices, Instance, State};
-use super::output::Output;
 use super::shelf::Shelf;
 use super::usage::Counters;
 use super::{Facts, Loaded, Memo, Plugin, imports};
@@ -397,6 +396,7 @@ impl Facts {
             unit: format!("{}/{name}", operator.name).into(),
             limits: plugin.limits.clone(),
             config: plugin.config.to_string(),
+            log: Arc::default(),
             memo: Mutex::new(Memo::default()),
             room: room.clone(),
         }
@@ -446,7 +446,7 @@ impl Loaded {
             counters,
             ..
         } = self;
-        let mut output = Output::new(Arc::clone(&facts.name), facts.limits.log);
+        let mut output = facts.output();
         output.begin(Call::Start.name());
         let output = Arc::new(Mutex::new(output));
         let state = State::new(Arc::clone(facts), None, Arc::clone(&output));

@@ -1,14 +1,17 @@
 //! What a component prints and logs: line by line into the daemon's log, as much as its budget allows.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use capstan_core::bucket::{Bucket, Rate};
 use capstan_core::guest::RunInfo;
+use capstan_core::text::one_line;
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
+use tokio::time::Instant;
 use tracing::{debug, error, info, trace, warn};
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
@@ -35,6 +38,8 @@ pub(super) struct Output {
     budget: usize,
     /// What is left of it.
     left: usize,
+    /// Bytes that all calls of the plugin together may write.
+    shared: Arc<Mutex<Bucket>>,
     /// Bytes of this call that were dropped.
     dropped: usize,
     /// Begun lines, each shorter than [`LINE`].
@@ -73,8 +78,8 @@ pub(super) enum Level {
 // === impl Output ===
 
 impl Output {
-    /// Returns the output of an instance that nobody uses yet.
-    pub(super) fn new(plugin: Arc<str>, budget: usize) -> Self {
+    /// Returns the output of an instance that nobody uses yet. `shared` is of all instances of a plugin.
+    pub(super) fn new(plugin: Arc<str>, budget: usize, shared: Arc<Mutex<Bucket>>) -> Self {
         Self {
             plugin,
             controller: Arc::default(),
@@ -82,6 +87,7 @@ impl Output {
             call: "",
             budget,
             left: budget,
+            shared,
             dropped: 0,
             stdout: Vec::new(),
             stderr: Vec::new(),
@@ -122,8 +128,14 @@ impl Output {
                 budget,
                 ..
             } = self;
-            warn!(target: "guest", %plugin, %controller, %key, call, dropped, budget, "output beyond limits.log was dropped (bytes)");
+            warn!(%plugin, %controller, %key, call, dropped, budget, "output beyond limits.log was dropped (bytes)");
         }
+    }
+
+    /// Counts what goes into the log otherwise, such as a failure: it is told in any case.
+    pub(super) fn charge(&mut self, size: usize) {
+        self.left = self.left.saturating_sub(size);
+        self.has_room(size);
     }
 
     /// Takes what was printed; whole lines go out. However much it is, no more than a line of it is kept.
@@ -227,10 +239,21 @@ impl Output {
         self.dropped += size;
     }
 
+    /// Takes so many bytes of what all calls of the plugin together may write: four times what one may, and that much each second.
+    fn has_room(&self, size: usize) -> bool {
+        let bytes = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        let rate = Rate {
+            interval: Duration::from_secs(1) / bytes(self.budget).max(1),
+            burst: bytes(self.budget).saturating_mul(4),
+        };
+        let mut shared = self.shared.lock();
+        shared.take_now(bytes(size), rate, Instant::now())
+    }
+
     /// Writes a line, if the budget allows.
     fn line(&mut self, level: Level, line: &str, fields: &str) {
         let size = line.len() + fields.len() + 1;
-        if size > self.left {
+        if size > self.left || !self.has_room(size) {
             self.drop_bytes(size);
             return;
         }
@@ -262,23 +285,6 @@ impl Output {
             }
         }
     }
-}
-
-/// Returns a text that cannot pass for several lines of the log, or colour them.
-fn one_line(text: &str) -> Cow<'_, str> {
-    let harmless = |c: char| c == '\t' || !c.is_control();
-    if text.chars().all(harmless) {
-        return Cow::Borrowed(text);
-    }
-    let mut line = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if harmless(c) {
-            line.push(c);
-        } else {
-            line.extend(c.escape_default());
-        }
-    }
-    Cow::Owned(line)
 }
 
 // === impl Pipe ===
@@ -347,7 +353,7 @@ mod tests {
             final_state_unknown: false,
         };
         tracing::subscriber::with_default(subscriber, || {
-            let mut output = Output::new("webpage".into(), budget);
+            let mut output = Output::new("webpage".into(), budget, Arc::default());
             output.assign(&run);
             output.begin("reconcile");
             act(&mut output);
@@ -489,7 +495,7 @@ mod tests {
             ("reconciling\n", None),
             ("", None),
         ] {
-            let mut output = Output::new("webpage".into(), 0);
+            let mut output = Output::new("webpage".into(), 0, Arc::default());
             output.print(Stream::Err, printed.as_bytes());
             assert_eq!(output.last_words().as_deref(), words, "{printed}");
             output.begin("desired");

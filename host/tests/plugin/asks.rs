@@ -204,9 +204,9 @@ async fn workflows_run_in_reconcile_and_cleanup_only() {
         session.cleanup(&primary(&spec)).await,
         Ok(DeleteControl::RemoveFinalizer)
     );
-    let refusal = |call| Failure {
-        cause: Cause::Returned,
-        message: format!("a workflow runs in `reconcile` and `cleanup`, not in `{call}`"),
+    let refusal = |call| {
+        let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{call}`");
+        Failure::new(Cause::Returned, message)
     };
     assert_eq!(
         session.desired("cm", &primary(&spec)).await,
@@ -386,14 +386,8 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
         "{trap}"
     );
     let memory = failure(&plugin, json!("allocate")).await;
-    let over = "the component wanted more than 64Mi of memory (limits.memory)".to_owned();
-    assert_eq!(
-        memory,
-        Failure {
-            cause: Cause::OutOfMemory,
-            message: over
-        }
-    );
+    let over = "the component wanted more than 64Mi of memory (limits.memory)";
+    assert_eq!(memory, Failure::new(Cause::OutOfMemory, over));
     let recursion = failure(&plugin, json!("recurse")).await;
     assert_eq!(recursion.cause, Cause::Trap);
     assert!(
@@ -403,10 +397,10 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
     let endless = failure(&plugin, json!("loop")).await;
     assert_eq!(
         endless,
-        Failure {
-            cause: Cause::Timeout,
-            message: "the component took longer than 500ms (limits.timeout)".to_owned()
-        }
+        Failure::new(
+            Cause::Timeout,
+            "the component took longer than 500ms (limits.timeout)"
+        )
     );
     let spinning = failure(&plugin, json!({ "busyMs": 60_000 })).await;
     assert_eq!(spinning, endless);

@@ -99,10 +99,7 @@ pub fn nth(n: u64) -> Result<UpdateControl, Failure> {
 }
 
 pub fn failed<T>(cause: Cause, message: &str) -> Result<T, Failure> {
-    Err(Failure {
-        cause,
-        message: message.to_owned(),
-    })
+    Err(Failure::new(cause, message))
 }
 
 #[tokio::test]

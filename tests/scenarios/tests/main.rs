@@ -22,6 +22,7 @@ mod identity;
 mod image;
 mod languages;
 mod lifecycle;
+mod neighbours;
 mod operations;
 mod outage;
 mod permissions;

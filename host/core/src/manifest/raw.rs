@@ -202,7 +202,8 @@ pub(super) struct Limits {
     /// Objects in one answer of the cache. It ends earlier if they have more bytes than a quarter of `memory`, or 8Mi.
     #[schemars(extend("default" = 500))]
     pub(super) page: MaybeLeaf<Objects>,
-    /// Log lines of one call; what is beyond is dropped, with one warning.
+    /// Log lines of one call; what is beyond is dropped, with one warning. All calls of the plugin together may log four times as
+    /// much at once, and as much each second.
     #[schemars(extend("default" = "64Ki"))]
     pub(super) log: MaybeLeaf<Bytes>,
     /// What is kept between calls.

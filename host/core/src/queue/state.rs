@@ -417,8 +417,20 @@ impl State {
         }
     }
 
-    /// Returns all keys, in no order.
-    pub(super) fn states(&self, now: Instant) -> Vec<KeyState> {
+    /// Returns the first `limit` keys behind `after`, ordered.
+    pub(super) fn states(
+        &self,
+        now: Instant,
+        after: Option<&ObjectRef>,
+        limit: usize,
+    ) -> Vec<KeyState> {
+        let behind = |key: &ObjectRef| after.is_none_or(|after| key > after);
+        let mut found: Vec<_> = self.keys.iter().filter(|(key, _)| behind(key)).collect();
+        if limit < found.len() {
+            found.select_nth_unstable_by_key(limit, |(key, _)| *key);
+            found.truncate(limit);
+        }
+        found.sort_unstable_by_key(|(key, _)| *key);
         let state = |(key, entry): (&ObjectRef, &Entry)| KeyState {
             key: key.clone(),
             in_flight: entry.flight != Flight::Idle,
@@ -426,7 +438,7 @@ impl State {
             retry: entry.retry(&self.policy),
             due_in: entry.due.map(|due| due.at.saturating_duration_since(now)),
         };
-        self.keys.iter().map(state).collect()
+        found.into_iter().map(state).collect()
     }
 }
 

@@ -86,6 +86,10 @@ impl<'a> Pod<'a> {
         let container = self.container();
         for argument in list(&container["args"]) {
             let argument = argument.as_str().unwrap();
+            // At a free port, too: where it listens.
+            if argument.starts_with("--admin-listen=") {
+                continue;
+            }
             command.arg(if argument.starts_with("--listen=") {
                 "--listen=127.0.0.1:0".to_owned()
             } else {

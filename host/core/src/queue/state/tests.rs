@@ -1062,8 +1062,13 @@ fn states_say_why_a_key_does_not_run() {
     }
     script.take();
     script.event_of("b", RELATED);
-    let mut states = script.state.states(script.now);
-    states.sort_by(|one, two| one.key.cmp(&two.key));
+    let states = script.state.states(script.now, None, usize::MAX);
+    let first = ObjectRef::cluster("a");
+    assert_eq!(script.state.states(script.now, None, 1), states[..1]);
+    assert_eq!(
+        script.state.states(script.now, Some(&first), 1),
+        states[1..2]
+    );
     let state = |letter, in_flight, retry, due_in: Option<u64>| KeyState {
         key: ObjectRef::cluster(letter),
         in_flight,
