@@ -527,14 +527,14 @@ impl Ended {
     fn failed(error: String, sort: queue::Failure) -> Self {
         Self {
             finished: Finished::Failed(sort),
-            error: Some(text::said(&error).into_owned()),
+            error: Some(text::kept(error)),
         }
     }
 
     fn handled(error: String) -> Self {
         Self {
             finished: Finished::Failed(queue::Failure::Handled),
-            error: Some(text::said(&error).into_owned()),
+            error: Some(text::kept(error)),
         }
     }
 }
@@ -574,7 +574,7 @@ impl Failed {
             .map(|(name, text)| format!("{name}: {text}"))
             .collect::<Vec<_>>();
         let message = format!("the workflow failed: {}", list.join("; "));
-        let message = text::said(&message).into_owned();
+        let message = text::kept(message);
         Self {
             origin: FailureOrigin::Workflow,
             message,

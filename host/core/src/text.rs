@@ -24,6 +24,14 @@ pub fn said(text: &str) -> Cow<'_, str> {
     said_within(text, LONGEST)
 }
 
+/// Does the same to a text that is kept, without a copy where nothing is to be done.
+pub fn kept(text: String) -> String {
+    match said(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(line) => line,
+    }
+}
+
 /// Returns a text as one line of at most `limit` bytes: what could pass for another line, colour it, turn it around or hide in it
 /// is escaped; what is too long is cut between characters and says how much was left out.
 pub fn said_within(text: &str, limit: usize) -> Cow<'_, str> {

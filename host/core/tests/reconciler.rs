@@ -1080,6 +1080,8 @@ async fn an_answer_that_gives_the_primary_an_owner_or_takes_one_is_a_failure() {
 const OUTAGE: Finished = Finished::Failed(queue::Failure::Outage);
 const UNHANDLED: Finished = Finished::Failed(queue::Failure::Unhandled);
 
+const CREATES: &str = "{ apiVersion: v1, kind: ConfigMap, verbs: [create] }";
+
 fn creates() -> Option<WriteRequest> {
     let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "n" } });
     Some(WriteRequest {
@@ -1150,13 +1152,13 @@ async fn a_component_that_fails_because_of_an_outage_has_not_failed_by_itself() 
         (unavailable(Reason::Busy, 429), OUTAGE),
         (conflict("there is one"), UNHANDLED),
     ] {
-        let mut bench = Bench::new(script(), "");
+        let mut bench = Bench::granted(script(), CREATES, "");
         bench.page(json!({}));
         bench.server.failures.lock().push(error.clone());
         assert_eq!(bench.run().await.0, wanted, "{error:?}");
     }
     // Its time is up before the API server answers.
-    let mut bench = Bench::new(script(), "");
+    let mut bench = Bench::granted(script(), CREATES, "");
     bench.page(json!({}));
     bench.server.hangs.store(true, Ordering::Relaxed);
     assert_eq!(bench.run().await.0, OUTAGE);

@@ -362,11 +362,8 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn limits(&mut self, limits: &Maybe<raw::Limits>) -> Limits {
-        let defaults = Limits::default();
-        let Some(limits) = get(limits) else {
-            return defaults;
-        };
+    /// Tells of limits that are beyond what a component may have.
+    fn check_limits(&mut self, limits: &raw::Limits) {
         if let Some(Located {
             value: Scalar(Bytes(memory)),
             place,
@@ -417,6 +414,15 @@ impl<'a> Check<'a> {
                 format!("found {timeout:?}; a call ends within an hour, `1h`"),
             );
         }
+    }
+
+    fn limits(&mut self, limits: &Maybe<raw::Limits>) -> Limits {
+        let defaults = Limits::default();
+        let Some(limits) = get(limits) else {
+            return defaults;
+        };
+        self.check_limits(limits);
+        let memo = get(&limits.memo);
         let of_memo = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>, default| {
             memo.map_or(default, |memo| bytes(field(memo), default))
         };
