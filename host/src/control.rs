@@ -316,11 +316,11 @@ async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
     if unready.is_empty() {
         return "ok\n".into_response();
     }
-    let lines: String = unready
+    let lines: Vec<_> = unready
         .iter()
         .map(|Unready { what, why }| format!("{what}: {why}\n"))
         .collect();
-    (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, lines.concat()).into_response()
 }
 
 /// Any other page, if it is served here.

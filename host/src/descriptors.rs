@@ -12,7 +12,7 @@ const LITTLE: u64 = 512;
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = raised(&limit);
-    if setrlimit(Resource::Nofile, wanted.clone()).is_err() {
+    if setrlimit(Resource::Nofile, wanted).is_err() {
         tracing::warn!(open_files = ?limit.current, "the limit of open files can't be raised");
     }
     if let Some(little) = wanted.current.filter(|limit| *limit < LITTLE) {

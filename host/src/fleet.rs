@@ -168,11 +168,14 @@ struct Change {
     before: WeakPlugin,
 }
 
+/// A version of a plugin, and what became of it.
+type Tried = (Unit, Attempt, Result<Plugin, Refusal>);
+
 /// What was loaded for an operator.
 struct Loaded {
     operator: Arc<str>,
     /// None: something newer is to be loaded.
-    units: Option<Vec<(Unit, Attempt, Result<Plugin, Refusal>)>>,
+    units: Option<Vec<Tried>>,
     /// Goes when that is in place: until then nothing is compiled.
     _head_start: CodeCache,
 }
@@ -399,28 +402,10 @@ impl Fleet {
             }
             self.tried
                 .insert(Arc::clone(&operator.name), attempts.clone());
-            let mut changed = Vec::new();
-            for (unit, attempt) in attempts {
-                let in_force = self.in_force.get(&unit);
-                if in_force.is_some_and(|version| version.attempt == attempt) {
-                    // Also when it was to be something else meanwhile, which was refused.
-                    self.board.settled(&unit);
-                    continue;
-                }
-                let controllers = attempt.controllers.keys();
-                self.board.loading(&unit, &attempt.plugin, controllers);
-                let before = in_force.map(|version| version.before.clone());
-                // The one in force keeps its bound until there is another.
-                let of = in_force.map_or(&attempt, |version| &version.attempt);
-                let cpu = of.plugin.limits.cpu;
-                changed.push(Change {
-                    writes: in_force.map(|version| version.plugin.writes()),
-                    before: before.unwrap_or_default(),
-                    account: self.neighbours.workers.account(&unit.to_string(), cpu),
-                    unit,
-                    attempt,
-                });
-            }
+            let changed: Vec<_> = attempts
+                .into_iter()
+                .filter_map(|(unit, attempt)| self.change(unit, attempt))
+                .collect();
             if !changed.is_empty() {
                 let loading = Loading::of(&changed);
                 let superseded = loading.superseded.clone();
@@ -442,6 +427,29 @@ impl Fleet {
         }
         self.end_loading_of_gone();
         rollouts
+    }
+
+    /// Returns what a plugin is to become; none if it is that already.
+    fn change(&self, unit: Unit, attempt: Attempt) -> Option<Change> {
+        let in_force = self.in_force.get(&unit);
+        if in_force.is_some_and(|version| version.attempt == attempt) {
+            // Also when it was to be something else meanwhile, which was refused.
+            self.board.settled(&unit);
+            return None;
+        }
+        let controllers = attempt.controllers.keys();
+        self.board.loading(&unit, &attempt.plugin, controllers);
+        let before = in_force.map(|version| version.before.clone());
+        // The one in force keeps its bound until there is another.
+        let of = in_force.map_or(&attempt, |version| &version.attempt);
+        let cpu = of.plugin.limits.cpu;
+        Some(Change {
+            writes: in_force.map(|version| version.plugin.writes()),
+            before: before.unwrap_or_default(),
+            account: self.neighbours.workers.account(&unit.to_string(), cpu),
+            unit,
+            attempt,
+        })
     }
 
     /// Ends the loading of operators that no manifest declares any more: others may wait for their turn.
@@ -697,7 +705,7 @@ async fn load_unless_superseded(rollout: Rollout) -> Loaded {
     }
 }
 
-async fn load_all(rollout: &Rollout) -> Vec<(Unit, Attempt, Result<Plugin, Refusal>)> {
+async fn load_all(rollout: &Rollout) -> Vec<Tried> {
     let loads = rollout.changes.iter().map(async |change| {
         let Change {
             unit,
@@ -738,19 +746,19 @@ async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal>
     let path = &attempt.plugin.component;
     if attempt.component == Content::Half {
         let message = format!("{} is being written; its end is waited for", path.display());
-        return Err(Refusal::new("read", message));
+        return Err(Refusal::new("read", &message));
     }
     let file = quiet(path).await;
     let plugin = Plugin::load(engine, cache, operator, &unit.plugin).await;
     let plugin = plugin.map_err(|error| Refusal::of(&error))?;
     if Stamp::of(path) != file {
         let message = format!("{} has changed while it was read", path.display());
-        return Err(Refusal::new("read", message));
+        return Err(Refusal::new("read", &message));
     }
     change.check(&plugin)?;
     for (name, spec) in &attempt.controllers {
         let checked = controller::check(spec);
-        checked.map_err(|error| Refusal::new("check", format!("controller {name}: {error}")))?;
+        checked.map_err(|error| Refusal::new("check", &format!("controller {name}: {error}")))?;
     }
     Ok(plugin)
 }
@@ -806,7 +814,7 @@ impl Change {
             verbs.join(", "),
             self.unit.plugin
         );
-        Err(Refusal::new("check", message))
+        Err(Refusal::new("check", &message))
     }
 }
 
@@ -888,7 +896,7 @@ impl Stamp {
 
 impl Refusal {
     fn of(error: &loader::Error) -> Self {
-        Self::new(error.step(), chain(error))
+        Self::new(error.step(), &chain(error))
     }
 }
 

@@ -19,6 +19,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Instant;
 
+/// A metric of each plugin: its name, its help, and what it shows.
+type Gauge = (&'static str, &'static str, fn(&Spent) -> f64);
+
 /// What the threads are behind those that watch, send and answer, when there is not enough for all.
 const NICE: i32 = 5;
 
@@ -180,7 +183,7 @@ impl Collector for Metrics {
             let value = ConstCounter::new(one.time.as_secs_f64());
             value.encode(family.encode_family(&labels(one))?)?;
         }
-        let gauges: [(&str, &str, fn(&Spent) -> f64); 2] = [
+        let gauges: [Gauge; 2] = [
             (
                 "plugin_held_seconds",
                 "How long the longest poll of a plugin's executions under way has taken so far",

@@ -15,9 +15,12 @@ use tokio::time::{Instant, sleep};
 
 use super::Access;
 
-/// The plugins' meters, by operator and plugin.
+/// The plugins' meters.
 #[derive(Default)]
-pub struct Meters(Mutex<HashMap<(Arc<str>, Arc<str>), Arc<Meter>>>);
+pub struct Meters(Mutex<HashMap<Unit, Arc<Meter>>>);
+
+/// An operator, and a plugin of its.
+type Unit = (Arc<str>, Arc<str>);
 
 /// What one plugin has sent lately, whichever of its versions and controllers.
 #[derive(Default)]

@@ -285,7 +285,7 @@ impl Board {
             "waits for plugin {culprit} of the same operator, whose new version can't be used"
         );
         tracing::warn!(plugin = %unit, culprit, "the new version is held back: an operator changes as a whole");
-        self.fail(unit, &Refusal::new("together", message), 0);
+        self.fail(unit, &Refusal::new("together", &message), 0);
     }
 
     fn fail(&self, unit: &Unit, Refusal { step, message }: &Refusal, refused: u64) {
@@ -553,8 +553,8 @@ impl Use {
 
 impl Refusal {
     /// Returns the refusal of a version, at a step.
-    pub(super) fn new(step: &'static str, message: String) -> Self {
-        let message = text::block(&message);
+    pub(super) fn new(step: &'static str, message: &str) -> Self {
+        let message = text::block(message);
         Self { step, message }
     }
 }

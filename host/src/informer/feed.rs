@@ -245,8 +245,7 @@ impl Feed {
             };
             match frame {
                 // Nobody knows whether anything still comes.
-                Err(_) => return Ok(End::Closed),
-                Ok(None) => return Ok(End::Closed),
+                Err(_) | Ok(None) => return Ok(End::Closed),
                 Ok(Some(Err(error))) => return Err(self.broken(&error)),
                 Ok(Some(Ok(frame))) => {
                     self.api.pulse().heard();

@@ -334,6 +334,10 @@ impl CodeCache {
     }
 
     /// Has it compiled by the other process, into a file that is kept, or if that can't be, into memory.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is another thing, and there is one caller"
+    )]
     async fn compile_elsewhere(
         &self,
         Compiler { command, .. }: &Compiler,

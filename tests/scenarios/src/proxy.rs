@@ -115,7 +115,8 @@ fn copy(from: &mut TcpStream, to: &mut TcpStream, state: &State) -> io::Result<(
     loop {
         let read = from.read(&mut buffer)?;
         while state.held.load(Ordering::SeqCst) {
-            thread::sleep(HELD);
+            // Looks again after a while; nothing but this connection waits.
+            thread::park_timeout(HELD);
         }
         if read == 0 {
             return Ok(());

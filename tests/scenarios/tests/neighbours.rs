@@ -14,7 +14,7 @@ const WHILE: Duration = Duration::from_secs(5);
 
 /// Waits while something is done by others.
 fn let_pass(time: Duration) {
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     wait::until(2 * time, "time to pass", || {
         (begun.elapsed() >= time).then_some(())
     })

@@ -1,11 +1,12 @@
 //! An API server that is away, hangs, or takes no writes: what waits for its end goes on by itself, and nothing is used up.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cluster::wait;
 use scenarios::proxy::Line;
 use scenarios::{Daemon, LATER, Place, SOON, Start};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// Probes that run again and again.
 const TICKING: usize = 10;

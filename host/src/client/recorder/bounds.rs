@@ -16,7 +16,7 @@ const TAGS: usize = 256 << 10;
 
 /// Returns an event that the API server takes.
 pub(super) fn bounded(event: Event) -> Result<Event, String> {
-    tags("a label", "labels", &event.labels, |text| is_key(text))?;
+    tags("a label", "labels", &event.labels, is_key)?;
     if let Some((name, value)) = event.labels.iter().find(|(_, value)| !is_tag(value)) {
         let value = cut(value.clone(), WORD);
         return Err(format!("{value:?} can't be the value of label {name}"));
