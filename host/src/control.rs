@@ -396,7 +396,7 @@ mod tests {
         let (stands, is_still) = mpsc::channel();
         main.spawn(async move {
             stands.send(()).unwrap();
-            drop(wait.recv());
+            let _ends = wait.recv();
         });
         is_still.recv_timeout(SOON).unwrap();
         assert_eq!(get(address, "/livez"), "200 ok");

@@ -168,14 +168,14 @@ struct Change {
     before: WeakPlugin,
 }
 
-/// A version of a plugin, and what became of it.
-type Tried = (Unit, Attempt, Result<Plugin, Refusal>);
+/// What has become of a plugin that was to be another.
+type Outcome = (Unit, Attempt, Result<Plugin, Refusal>);
 
 /// What was loaded for an operator.
 struct Loaded {
     operator: Arc<str>,
     /// None: something newer is to be loaded.
-    units: Option<Vec<Tried>>,
+    units: Option<Vec<Outcome>>,
     /// Goes when that is in place: until then nothing is compiled.
     _head_start: CodeCache,
 }
@@ -378,20 +378,7 @@ impl Fleet {
         let writing = self.files.writing();
         let mut rollouts = Vec::new();
         for operator in &self.operators {
-            let attempts: Attempts = operator
-                .plugins
-                .iter()
-                .map(|(name, plugin)| {
-                    let unit = Unit {
-                        operator: Arc::clone(&operator.name),
-                        plugin: Arc::clone(name),
-                    };
-                    let in_force = self.in_force.get(&unit);
-                    let attempt = Attempt::of(operator, name, plugin, &writing);
-                    let attempt = attempt.or_as(in_force.map(|version| &version.attempt));
-                    (unit, attempt)
-                })
-                .collect();
+            let attempts = self.attempts(operator, &writing);
             if self.tried.get(&operator.name) == Some(&attempts) && again == Again::OnceChanged {
                 continue;
             }
@@ -427,6 +414,21 @@ impl Fleet {
         }
         self.end_loading_of_gone();
         rollouts
+    }
+
+    /// Returns the plugins of an operator as they are to be.
+    fn attempts(&self, operator: &Operator, writing: &BTreeSet<PathBuf>) -> Attempts {
+        let plugins = operator.plugins.iter().map(|(name, plugin)| {
+            let unit = Unit {
+                operator: Arc::clone(&operator.name),
+                plugin: Arc::clone(name),
+            };
+            let in_force = self.in_force.get(&unit);
+            let attempt = Attempt::of(operator, name, plugin, writing);
+            let attempt = attempt.or_as(in_force.map(|version| &version.attempt));
+            (unit, attempt)
+        });
+        plugins.collect()
     }
 
     /// Returns what a plugin is to become; none if it is that already.
@@ -705,7 +707,7 @@ async fn load_unless_superseded(rollout: Rollout) -> Loaded {
     }
 }
 
-async fn load_all(rollout: &Rollout) -> Vec<Tried> {
+async fn load_all(rollout: &Rollout) -> Vec<Outcome> {
     let loads = rollout.changes.iter().map(async |change| {
         let Change {
             unit,

@@ -60,7 +60,12 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Completions { shell } => completions(shell),
         Command::CompileComponent { memory, cpu } => {
             let cpu = Duration::from_secs(cpu);
-            Ok(plugin::loader::compile(&CompileLimits { memory, cpu }))
+            let clock = Duration::MAX;
+            Ok(plugin::loader::compile(&CompileLimits {
+                memory,
+                cpu,
+                clock,
+            }))
         }
         Command::Version { output } => print(&version(output)),
     };

@@ -147,6 +147,7 @@ pub fn code_cache(source: &Source) -> CodeCache {
     let budget = Budget {
         memory: source.compile_memory,
         cpu: source.compile_timeout,
+        clock: source.compile_timeout.saturating_mul(3),
     };
     // Another process compiles: what that takes is bounded there, and given back at its end.
     match program() {

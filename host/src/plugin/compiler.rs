@@ -28,14 +28,14 @@ const CODE: u64 = 256 << 20;
 /// What of the process's last words is read.
 const WORDS: u64 = 16 << 10;
 
-/// How often the clock may take the CPU time that there is: on a busy machine, others are at work meanwhile.
-const PATIENCE: u32 = 3;
+/// Characters of them that are told.
+const TOLD: usize = 1000;
 
 /// Memory with which a thread more is of use.
 const PER_THREAD: u64 = 256 << 20;
 
 /// How far behind others it is, where there is not enough CPU for all.
-const NICE: i32 = 10;
+const NICE: i32 = 5;
 
 /// The exit code of a process that has not compiled for a reason of its own.
 const UNABLE: u8 = 3;
@@ -47,6 +47,8 @@ pub struct Limits {
     pub memory: u64,
     /// CPU time of all threads together, in full seconds.
     pub cpu: Duration,
+    /// How long it may take by the clock.
+    pub clock: Duration,
 }
 
 /// How compiling has failed.
@@ -61,6 +63,9 @@ pub(super) enum Error {
     /// The component is not valid.
     #[error("{0}")]
     Invalid(String),
+    /// It is not done, which may be the machine's fault.
+    #[error("it is not compiled after {0:?}")]
+    Late(Duration),
     /// It takes more than it may, or broke the compiler.
     #[error("{0}")]
     Costly(String),
@@ -69,13 +74,8 @@ pub(super) enum Error {
 // === impl Limits ===
 
 impl Limits {
-    /// Returns how long it may take by the clock.
-    fn clock(&self) -> Duration {
-        self.cpu.saturating_mul(PATIENCE)
-    }
-
     fn arguments(&self) -> [String; 4] {
-        let Self { memory, cpu } = self;
+        let Self { memory, cpu, .. } = self;
         let cpu = cpu.as_secs().max(1);
         [
             "--memory".to_owned(),
@@ -182,14 +182,13 @@ pub(super) async fn compile(
         String::from_utf8_lossy(&words).into_owned()
     };
     let end = async { tokio::join!(feed, listen, child.wait()) };
-    match timeout(limits.clock(), end).await {
+    match timeout(limits.clock, end).await {
         Ok(((), words, Ok(status))) => verdict(status, words.trim(), limits),
         Ok(((), _, Err(error))) => Err(Error::Unable(error.to_string())),
         Err(_elapsed) => {
             // Dropped with the future of its end; this waits until it is gone.
             drop(child.kill().await);
-            let clock = limits.clock();
-            Err(Error::Costly(format!("it is not compiled after {clock:?}")))
+            Err(Error::Late(limits.clock))
         }
     }
 }
@@ -223,7 +222,16 @@ fn verdict(status: ExitStatus, words: &str, limits: &Limits) -> Result<(), Error
         "out of memory",
         "ThreadPoolBuildError",
     ];
-    let told = |words: &str| words.lines().take(3).collect::<Vec<_>>().join(" ");
+    // What stands there may be up to the component.
+    let told = |words: &str| {
+        words
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .chars()
+            .take(TOLD)
+            .collect::<String>()
+    };
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
         _ if starved.iter().any(|sign| words.contains(sign)) => {
@@ -272,7 +280,8 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         memory: 512 << 20,
-        cpu: Duration::from_secs(120),
+        cpu: Duration::from_mins(2),
+        clock: Duration::from_mins(6),
     };
 
     /// Returns what the end of a process with this wait status and these last words is taken for.
@@ -280,7 +289,7 @@ mod tests {
         match verdict(ExitStatus::from_raw(status), words, &LIMITS) {
             Ok(()) => "compiled".to_owned(),
             Err(error @ Error::Invalid(_)) => format!("invalid: {error}"),
-            Err(error @ Error::Costly(_)) => format!("costly: {error}"),
+            Err(error @ (Error::Costly(_) | Error::Late(_))) => format!("costly: {error}"),
             Err(error @ (Error::Unable(_) | Error::NotStarted(_))) => format!("unable: {error}"),
         }
     }

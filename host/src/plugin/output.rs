@@ -453,7 +453,7 @@ mod tests {
 
     #[test]
     fn however_much_is_printed_little_is_kept() {
-        let mut output = Output::new("webpage".into(), 64 << 10);
+        let mut output = Output::new("webpage".into(), 64 << 10, Arc::default());
         let bytes = vec![0xff; 4 << 20];
         for stream in [Stream::Out, Stream::Err] {
             for _ in 0..LAST {

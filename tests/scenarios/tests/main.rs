@@ -17,6 +17,7 @@
 mod bad_input;
 mod base;
 mod chart;
+mod compiling;
 mod dependents;
 mod identity;
 mod image;
