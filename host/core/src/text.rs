@@ -244,7 +244,8 @@ mod tests {
     fn a_line_takes_its_text_in_pieces() {
         let mut out = String::new();
         let mut line = Line::new(&mut out, 8);
-        write!(line, "{}{}", "ab\n", "cdefghi").unwrap();
+        line.write_str("ab\n").unwrap();
+        line.write_str("cdefghi").unwrap();
         write!(line, "jkl").unwrap();
         line.finish().unwrap();
         assert_eq!(out, "ab\\ncdef… (6 bytes left out)");
