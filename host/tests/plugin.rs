@@ -11,8 +11,6 @@
 mod asks;
 #[path = "plugin/calls.rs"]
 mod calls;
-#[path = "plugin/compiling.rs"]
-mod compiling;
 #[path = "plugin/guests.rs"]
 mod guests;
 #[path = "plugin/loading.rs"]

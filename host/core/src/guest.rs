@@ -11,7 +11,6 @@ use futures::future::BoxFuture;
 
 use crate::cluster::Deletion;
 use crate::object::{Gvk, ObjectRef};
-use crate::text;
 
 /// A loaded component.
 pub trait Guest: Send + Sync + 'static {
@@ -93,14 +92,13 @@ pub struct MatchQuestion<'a> {
     pub primary: &'a str,
 }
 
-/// Why a call did not do its job. Made by [`Failure::new`], which bounds what it says.
+/// Why a call did not do its job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-#[non_exhaustive]
 pub struct Failure {
     /// How it failed.
     pub cause: Cause,
-    /// The explanation, for people: one line, bounded.
+    /// The explanation, for people.
     pub message: String,
 }
 
@@ -381,10 +379,8 @@ pub struct WriteRequest {
 pub enum WriteVerb {
     /// POST of this object.
     Create(String),
-    /// Server-side apply of this object: by force only if it is the primary's.
+    /// Server-side apply of this object.
     Apply(String),
-    /// Server-side apply of this object, by force.
-    ForceApply(String),
     /// PUT of this object.
     Update(String),
     /// The JSON patch from the cached object to this one.
@@ -541,7 +537,7 @@ pub struct Event {
     pub key: Option<String>,
     /// What was being done.
     pub action: Option<String>,
-    /// Which part of the component reports it.
+    /// Who reports it; none = the controller's name.
     pub component: Option<String>,
     /// Labels of the Event.
     pub labels: BTreeMap<String, String>,
@@ -549,10 +545,9 @@ pub struct Event {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Why an import did not do what it was asked. Made by [`CallError::new`], which bounds what it says.
+/// Why an import did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-#[non_exhaustive]
 pub struct CallError {
     /// The sort of refusal.
     pub reason: CallReason,
@@ -590,27 +585,22 @@ pub enum CallReason {
 }
 
 impl Failure {
-    /// Returns a failure. Whoever the message is from, it is kept as one line of bounded length.
-    pub fn new(cause: Cause, message: impl AsRef<str>) -> Self {
-        Self {
-            cause,
-            message: text::said(message.as_ref()).into_owned(),
-        }
-    }
-
     /// Returns a failure of the daemon's own making.
-    pub fn other(message: impl AsRef<str>) -> Self {
-        Self::new(Cause::Other, message)
+    pub fn other(message: impl Into<String>) -> Self {
+        Self {
+            cause: Cause::Other,
+            message: message.into(),
+        }
     }
 }
 
 impl CallError {
     /// Returns a refusal that the API server had no part in.
-    pub fn new(reason: CallReason, message: impl AsRef<str>) -> Self {
+    pub fn new(reason: CallReason, message: impl Into<String>) -> Self {
         Self {
             reason,
             code: 0,
-            message: text::said(message.as_ref()).into_owned(),
+            message: message.into(),
         }
     }
 }

@@ -83,11 +83,14 @@ impl Mapper {
 
     /// `IM-1`: kind and group decide, the version does not.
     fn is_primary(&self, owner: &Owner) -> bool {
-        owner.is_of(&self.kind)
+        let group = owner
+            .api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        *owner.kind == *self.kind.kind && *group == *self.kind.group
     }
 
-    /// `IM-2`: a type that is absent counts as the right one. Whoever may write a secondary in one namespace has no say over
-    /// the primaries of another, unless the manifest says so.
+    /// `IM-2`: a type that is absent counts as the right one.
     fn tagged(
         &self,
         keys: &MappingKeys,
@@ -98,21 +101,13 @@ impl Mapper {
             name,
             namespace,
             kind,
-            across_namespaces,
         } = keys;
         let read = |key: &Arc<str>| tags.get(&**key).map(|text| &*text.0);
         let kind = kind.as_ref().and_then(read);
         if kind.is_some_and(|kind| !self.is_type(kind)) {
             return None;
         }
-        let key = self.key(read(name)?, namespace.as_ref().and_then(read), secondary)?;
-        let own = &secondary.key().namespace;
-        let across = own.is_some() && key.namespace.is_some() && *own != key.namespace;
-        if across && !across_namespaces {
-            tracing::debug!(secondary = %secondary.key(), primary = %key, "names a primary of another namespace, and is ignored");
-            return None;
-        }
-        Some(key)
+        self.key(read(name)?, namespace.as_ref().and_then(read), secondary)
     }
 
     /// `ID-2`: `group/version/Kind`; for core kinds `version/Kind` or `/version/Kind`.
@@ -282,13 +277,7 @@ mod tests {
         check(&keys, r#""io.javaoperatorsdk/primary-name":"""#, None, None);
         check(&keys, NAME, Some("n/p"), Some("p"));
         let both = format!("{NAME},{NAMESPACE}");
-        // Nobody in one namespace has a say over another, unless the manifest says so.
-        check(&keys, &both, None, Some("p"));
-        let across = MappingKeys {
-            across_namespaces: true,
-            ..keys.clone()
-        };
-        check(&across, &both, Some("m/p"), Some("p"));
+        check(&keys, &both, Some("m/p"), Some("p"));
         let own = MappingKeys {
             namespace: None,
             ..keys

@@ -8,7 +8,6 @@ use capstan_core::filter::{Filter, PrimaryFilter, UserFilter};
 use capstan_core::manifest::{self, Dependent, Namespaces};
 use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
-use capstan_core::permission::Home;
 use capstan_core::source::{Role, Source, Spec};
 
 use super::{Declared, Kinds};
@@ -47,7 +46,7 @@ struct Watch<'a> {
 struct Planner<'a> {
     spec: &'a manifest::Controller,
     kinds: &'a Kinds,
-    home: &'a Home,
+    own_namespace: &'a Arc<str>,
 }
 
 impl Plan {
@@ -56,12 +55,12 @@ impl Plan {
         declared: &Declared,
         kinds: &Kinds,
         finalizer: &Arc<str>,
-        home: &Home,
+        own_namespace: &Arc<str>,
     ) -> Self {
         let planner = Planner {
             spec: &declared.spec,
             kinds,
-            home,
+            own_namespace,
         };
         let used = declared.needs_finalizer().then(|| Arc::clone(finalizer));
         let primaries = planner.primaries(used);
@@ -180,7 +179,7 @@ impl Planner<'_> {
         let scopes = self
             .kinds
             .get(watch.gvk)
-            .map(|kind| watch.scopes(kind, self.home));
+            .map(|kind| watch.scopes(kind, self.own_namespace));
         Planned {
             source: Arc::new(Source::new(source)),
             scopes: scopes.unwrap_or_default(),
@@ -189,31 +188,23 @@ impl Planner<'_> {
 }
 
 impl Watch<'_> {
-    fn scopes(&self, kind: &Kind, home: &Home) -> Vec<(Scope, Kind)> {
-        let closed = home.unwatched(self.gvk);
+    fn scopes(&self, kind: &Kind, own: &Arc<str>) -> Vec<(Scope, Kind)> {
         let scope = |namespace: Option<&Arc<str>>| {
             let (gvk, labels) = (self.gvk.clone(), self.labels.cloned());
-            let except =
-                closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced);
             (
                 Scope {
                     gvk,
                     namespace: namespace.cloned(),
-                    except: except.cloned(),
                     labels,
                 },
                 kind.clone(),
             )
         };
-        let listed = |names: &mut dyn Iterator<Item = &Arc<str>>| {
-            let open = names.filter(|name| Some(*name) != closed);
-            open.map(|name| scope(Some(name))).collect()
-        };
         match self.namespaces {
             _ if kind.scope == ObjectScope::Cluster => vec![scope(None)],
             Namespaces::All => vec![scope(None)],
-            Namespaces::Own => listed(&mut [&home.own].into_iter()),
-            Namespaces::Listed(names) => listed(&mut names.iter()),
+            Namespaces::Own => vec![scope(Some(own))],
+            Namespaces::Listed(names) => names.iter().map(|name| scope(Some(name))).collect(),
         }
     }
 }

@@ -70,7 +70,6 @@ type Verb string
 const (
 	VerbCreate          Verb = "create"
 	VerbApply           Verb = "apply"
-	VerbForceApply      Verb = "force-apply"
 	VerbUpdate          Verb = "update"
 	VerbEdit            Verb = "edit"
 	VerbJSONPatch       Verb = "json-patch"

@@ -75,7 +75,6 @@ pub struct Write {
 pub enum Verb {
     Create,
     Apply,
-    ForceApply,
     Update,
     Edit,
     JsonPatch,

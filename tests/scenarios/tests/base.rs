@@ -274,8 +274,7 @@ fn kubernetes_events_about_a_primary_are_counted_as_one() {
     assert_eq!(event["type"], "Warning");
     assert_eq!(event["involvedObject"]["name"], "p");
     assert_eq!(event["message"], "no room left");
-    let reporter = format!("capstan/{}", place.namespace.name());
-    assert_eq!(event["reportingComponent"], reporter);
+    assert_eq!(event["reportingComponent"], place.namespace.name());
 }
 
 #[test]

@@ -41,7 +41,6 @@ pub fn add(
             Verb::Apply {
                 body: body.to_string(),
                 manager,
-                force: true,
             }
         }
         Apply::No => {
