@@ -19,6 +19,7 @@ COPY target/image/${TARGETARCH}/capstan /capstan
 ENV CAPSTAN_MANIFESTS=/etc/capstan/operators \
     CAPSTAN_CODE_CACHE=/var/cache/capstan/code \
     CAPSTAN_LISTEN=0.0.0.0:8080 \
+    CAPSTAN_ADDRESS=127.0.0.1:8081 \
     MIMALLOC_ALLOW_THP=0
 EXPOSE 8080
 

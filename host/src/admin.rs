@@ -1,111 +1,165 @@
-//! Serves probes, metrics and diagnostics over HTTP.
+//! Serves metrics and diagnostics over HTTP: to whoever is on the same host, and beyond it to whom the API server permits them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
+use futures::future::join_all;
 use prometheus_client::registry::Registry;
-use serde::Serialize;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::args::MetricsAuth;
 use crate::fleet::board::Report;
+use crate::http::{self, Bounds};
+
+pub mod access;
+
+use access::Gate;
+
+/// What each address may use.
+const BOUNDS: Bounds = Bounds {
+    connections: 64,
+    answer: Duration::from_secs(10),
+};
+
+/// Pages that are made at a time.
+const AT_ONCE: usize = 2;
+
+/// The most entries of a page.
+const LIMIT: usize = 500;
 
 /// What the pages show. The functions are called at each request.
 pub struct Pages {
-    /// Lists what is not ready yet, by name and reason; empty = ready.
-    pub unready: Box<dyn Fn() -> Vec<Unready> + Send + Sync>,
     /// Returns the state of controllers, queues and informers.
-    pub controllers: Box<dyn Fn() -> serde_json::Value + Send + Sync>,
+    pub controllers: Box<dyn Fn(&Part) -> serde_json::Value + Send + Sync>,
     /// Returns the state of plugins and manifests.
-    pub plugins: Box<dyn Fn() -> Report + Send + Sync>,
+    pub plugins: Box<dyn Fn(&Part) -> Report + Send + Sync>,
     /// The metrics.
     pub registry: Registry,
 }
 
-/// Something that is not ready.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unready {
-    /// What: an informer, a plugin.
-    pub what: String,
-    /// Why, in one sentence.
-    pub why: String,
+/// Which part of a long answer is asked for: `?limit=100&continue=…`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// At most so many entries.
+    pub limit: usize,
+    /// The `continue` of the part before; none = from the beginning.
+    pub after: Option<String>,
 }
 
-/// A server that is bound, but does not answer yet.
-pub struct Server {
-    listener: TcpListener,
-    router: Router,
+/// Addresses that are bound, but not served yet.
+pub struct Listeners(Vec<(SocketAddr, TcpListener)>);
+
+/// The pages, as they are served.
+#[derive(Clone)]
+pub struct Admin(Arc<Desk>);
+
+struct Desk {
+    pages: Pages,
+    places: Semaphore,
 }
 
-impl Server {
-    /// Binds the address.
+// === impl Listeners ===
+
+impl Listeners {
+    /// Binds the addresses.
     ///
     /// # Errors
-    /// If it is taken or not ours.
-    pub async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-        TcpListener::bind(address).await
-    }
-
-    /// Returns a server of these pages.
-    pub fn new(listener: TcpListener, pages: Pages) -> Self {
-        let router = Router::new()
-            .route("/livez", get(|| async { "ok\n" }))
-            .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics))
-            .route("/debug/controllers", get(controllers))
-            .route("/debug/plugins", get(plugins))
-            .with_state(Arc::new(pages));
-        Self { listener, router }
-    }
-
-    /// Returns where it listens: the real port if port 0 was asked for.
-    ///
-    /// # Errors
-    /// As the operating system says.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Answers until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
-        let served = axum::serve(self.listener, self.router)
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await;
-        if let Err(error) = served {
-            tracing::error!(%error, "serving probes and metrics failed");
+    /// If one is taken or not ours.
+    pub async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Self> {
+        let mut bound = Vec::new();
+        for address in addresses {
+            let listener = TcpListener::bind(address).await;
+            let listener = listener.with_context(|| format!("listen on {address}"))?;
+            let address = listener.local_addr().context("find the own address")?;
+            bound.push((address, listener));
         }
+        Ok(Self(bound))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Serves the pages until `stop`. From other hosts they are behind a gate, but for metrics that are open to all.
+    pub async fn serve(self, pages: Admin, auth: MetricsAuth, gate: Gate, stop: CancellationToken) {
+        let gate = Arc::new(gate);
+        let servers = self.0.into_iter().map(|(address, listener)| {
+            tracing::info!(%address, "serving metrics and diagnostics");
+            let guard = middleware::from_fn_with_state(Arc::clone(&gate), access::guard);
+            let router = match auth {
+                _ if address.ip().is_loopback() => pages.router(),
+                MetricsAuth::Token => pages.router().layer(guard),
+                MetricsAuth::None => pages.metrics(),
+            };
+            http::serve(listener, router, BOUNDS, stop.clone())
+        });
+        join_all(servers).await;
     }
 }
 
-/// 200 once every cache is filled and every plugin is loaded; else 503 with the reasons, one per line.
-async fn readyz(State(pages): State<Arc<Pages>>) -> Response {
-    let unready = (pages.unready)();
-    if unready.is_empty() {
-        return "ok\n".into_response();
+// === impl Admin ===
+
+impl Admin {
+    /// Returns the server's side of these pages.
+    pub fn new(pages: Pages) -> Self {
+        Self(Arc::new(Desk {
+            pages,
+            places: Semaphore::new(AT_ONCE),
+        }))
     }
-    let lines: Vec<_> = unready
-        .iter()
-        .map(|u| format!("{}: {}", u.what, u.why))
-        .collect();
-    (
-        StatusCode::SERVICE_UNAVAILABLE,
-        lines.join(
-            "
-",
-        ) + "
-",
-    )
-        .into_response()
+
+    /// Returns all pages.
+    pub fn router(&self) -> Router {
+        let debug = Router::new()
+            .route("/debug/controllers", get(controllers))
+            .route("/debug/plugins", get(plugins));
+        self.metrics().merge(debug.with_state(Arc::clone(&self.0)))
+    }
+
+    /// Returns the metrics alone.
+    fn metrics(&self) -> Router {
+        let metrics = Router::new().route("/metrics", get(metrics));
+        metrics.with_state(Arc::clone(&self.0))
+    }
 }
 
-async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
+// === impl Part ===
+
+impl Part {
+    /// Reads what a query asks for.
+    fn of(uri: &Uri) -> Self {
+        let query = uri.query().unwrap_or_default();
+        let mut part = Self {
+            limit: LIMIT,
+            after: None,
+        };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "limit" => part.limit = value.parse().unwrap_or(LIMIT).clamp(1, LIMIT),
+                "continue" if !value.is_empty() => part.after = Some(value.into_owned()),
+                _ => {}
+            }
+        }
+        part
+    }
+}
+
+// === pages ===
+
+async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
+    let _place = desk.places.acquire().await;
     let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &pages.registry) {
+    match prometheus_client::encoding::text::encode(&mut text, &desk.pages.registry) {
         Ok(()) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
@@ -114,10 +168,36 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
     }
 }
 
-async fn plugins(State(pages): State<Arc<Pages>>) -> Json<Report> {
-    Json((pages.plugins)())
+async fn plugins(State(desk): State<Arc<Desk>>, uri: Uri) -> Json<Report> {
+    let _place = desk.places.acquire().await;
+    Json((desk.pages.plugins)(&Part::of(&uri)))
 }
 
-async fn controllers(State(pages): State<Arc<Pages>>) -> Json<serde_json::Value> {
-    Json((pages.controllers)())
+async fn controllers(State(desk): State<Arc<Desk>>, uri: Uri) -> Json<serde_json::Value> {
+    let _place = desk.places.acquire().await;
+    Json((desk.pages.controllers)(&Part::of(&uri)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_asks_for_a_part() {
+        let part = |text: &str| Part::of(&text.parse().unwrap());
+        let expected = |limit, after: Option<&str>| Part {
+            limit,
+            after: after.map(str::to_owned),
+        };
+        assert_eq!(part("/x"), expected(LIMIT, None));
+        assert_eq!(
+            part("/x?limit=7&continue=a%2Fb%2Fc"),
+            expected(7, Some("a/b/c"))
+        );
+        assert_eq!(part("/x?limit=0"), expected(1, None));
+        assert_eq!(
+            part("/x?limit=999999999999999999999&continue="),
+            expected(LIMIT, None)
+        );
+    }
 }

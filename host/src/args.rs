@@ -1,10 +1,13 @@
 //! The command line: what can be asked of `capstan`, with an example for each.
 
 use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::machine;
 
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
@@ -57,12 +60,16 @@ Examples:
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Compile the component on standard input into a file: what the daemon has done by another process, so that the
-    /// compiler's memory goes with it.
+    /// Compile the component on standard input to standard output: what the daemon has done by another process, so that
+    /// the compiler's memory goes with it, and is bounded.
     #[command(hide = true)]
     CompileComponent {
-        /// The file.
-        file: PathBuf,
+        /// The most memory that it takes, in bytes.
+        #[arg(long, value_name = "BYTES")]
+        memory: u64,
+        /// The most CPU time that it takes, in seconds.
+        #[arg(long, value_name = "SECONDS")]
+        cpu: u64,
     },
     /// Print the version of the daemon and of the contract that it serves.
     Version {
@@ -82,7 +89,7 @@ Examples:
 
 Changed manifests and components are taken while it runs; what can't be used is told, and the last good version goes on.
 SIGHUP has everything looked at once more. The first SIGINT or SIGTERM lets runs under way finish (--drain); the second
-aborts. Served on --listen: /livez, /readyz, /metrics, /debug/controllers, /debug/plugins.")]
+aborts. Served on --listen: /livez, /readyz; on --admin-listen: /metrics, /debug/controllers, /debug/plugins.")]
 pub struct Run {
     /// The manifests and the code cache.
     #[command(flatten)]
@@ -93,7 +100,14 @@ pub struct Run {
     /// The context of the kubeconfig; without it the current one.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Where probes, metrics and diagnostics are served; port 0 takes a free one and logs it.
+    /// The namespace that the daemon lives in, `own` in manifests; without it that of its pod, or else that of the kubeconfig.
+    #[arg(long, value_name = "NAME", env = "CAPSTAN_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Let components reach what is in the daemon's own namespace, as far as their manifests permit it. Whoever may write a
+    /// config map, secret or pod there can be all that the daemon is.
+    #[arg(long, env = "CAPSTAN_ALLOW_OWN_NAMESPACE")]
+    pub allow_own_namespace: bool,
+    /// Where probes are served; port 0 takes a free one and logs it.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -101,12 +115,61 @@ pub struct Run {
         env = "CAPSTAN_LISTEN"
     )]
     pub listen: SocketAddr,
+    /// Where metrics and diagnostics are served; may be given several times. Without it at --listen, if only this host can reach
+    /// that (loopback), else at 127.0.0.1:8081. Who reads from elsewhere needs a token (see --metrics-auth).
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "CAPSTAN_ADMIN_LISTEN",
+        value_delimiter = ','
+    )]
+    pub admin_listen: Vec<SocketAddr>,
+    /// Who may read /metrics from other hosts. Diagnostics need a token in any case.
+    #[arg(long, value_enum, default_value_t = MetricsAuth::Token, env = "CAPSTAN_METRICS_AUTH")]
+    pub metrics_auth: MetricsAuth,
     /// How long runs under way may take to finish after the first signal.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, env = "CAPSTAN_DRAIN")]
     pub drain: Duration,
+    /// The most requests a second to the API server that a manifest can permit a plugin (limits.requestsPerSecond).
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value = "1000",
+        env = "CAPSTAN_PLUGIN_REQUESTS"
+    )]
+    pub plugin_requests: NonZeroU32,
+    /// How many runs of one plugin may be under way, whatever its manifest says; without it four per core, and at least 32.
+    #[arg(long, value_name = "NUMBER", env = "CAPSTAN_PLUGIN_CONCURRENCY")]
+    pub plugin_concurrency: Option<NonZeroUsize>,
+    /// How much memory the instances of all plugins may have together; without it half of what the daemon may have (the limit of its
+    /// container), or of the machine.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, env = "CAPSTAN_PLUGIN_MEMORY")]
+    pub plugin_memory: Option<usize>,
+    /// How much of the objects of one kind (and namespace, and selector) is kept in memory; what is beyond is left out, and the
+    /// daemon is not ready.
+    #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = bytes, env = "CAPSTAN_CACHE_SIZE")]
+    pub cache_size: usize,
     /// How log lines are written.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
     pub log_format: LogFormat,
+}
+
+impl Run {
+    /// Returns how many runs of one plugin may be under way.
+    pub fn plugin_concurrency(&self) -> usize {
+        let usual = || {
+            let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            (4 * cores).max(32)
+        };
+        self.plugin_concurrency
+            .map_or_else(usual, NonZeroUsize::get)
+    }
+
+    /// Returns how many bytes the instances of all plugins may have together.
+    pub fn plugin_memory(&self) -> u64 {
+        let given = self.plugin_memory.and_then(|size| u64::try_from(size).ok());
+        given.unwrap_or_else(|| machine::memory() / 2)
+    }
 }
 
 /// `capstan check`.
@@ -134,7 +197,7 @@ Examples:
 
 Exit status: 0 all that the manifests say is in force, 1 it is not, or no daemon answers.")]
 pub struct Plugins {
-    /// Where the daemon serves its pages (its --listen).
+    /// Where the daemon serves its diagnostics (its --admin-listen, or --listen if it has none).
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -212,6 +275,17 @@ pub struct Source {
     /// Where compiled components are kept; without it capstan/code below `$XDG_CACHE_HOME` or ~/.cache.
     #[arg(long, value_name = "FOLDER", env = "CAPSTAN_CODE_CACHE")]
     pub code_cache: Option<PathBuf>,
+    /// A file with 32 random bytes or more, the key by which the daemon knows compiled components for its own; without it,
+    /// one is made in the folder of the code cache.
+    #[arg(long, value_name = "FILE", env = "CAPSTAN_CODE_CACHE_KEY_FILE")]
+    pub code_cache_key_file: Option<PathBuf>,
+    /// The most memory that compiling a component may take; without it, what is left of the cgroup's limit or the
+    /// machine's, at most 2Gi.
+    #[arg(long, value_name = "SIZE", value_parser = size, env = "CAPSTAN_COMPILE_MEMORY")]
+    pub compile_memory: Option<u64>,
+    /// The most CPU time that compiling a component may take; by the clock it may take three times that.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = seconds, env = "CAPSTAN_COMPILE_TIMEOUT")]
+    pub compile_timeout: Duration,
 }
 
 /// How log lines are written.
@@ -223,6 +297,15 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Who may read metrics from other hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MetricsAuth {
+    /// Whose token the API server permits to get the nonResourceURL /metrics.
+    Token,
+    /// Everybody who reaches the port; diagnostics are then served on this host only.
+    None,
 }
 
 /// How lists are printed.
@@ -245,6 +328,18 @@ pub enum Documents {
     Json,
 }
 
+impl Run {
+    /// Returns where metrics and diagnostics are served beside [`Run::listen`]; empty = there too.
+    pub fn admin_addresses(&self) -> Vec<SocketAddr> {
+        let hidden = SocketAddr::from(([127, 0, 0, 1], 8081));
+        match &*self.admin_listen {
+            [] if self.listen.ip().is_loopback() => Vec::new(),
+            [] => vec![hidden],
+            given => given.to_owned(),
+        }
+    }
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() => {
@@ -254,16 +349,63 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn bytes(text: &str) -> Result<usize, String> {
+    usize::try_from(size(text)?).map_err(|_| "more than this machine can count".to_owned())
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     capstan_core::manifest::duration(text)
 }
 
+fn seconds(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration < Duration::from_secs(1) {
+        return Err("expected one second or more".to_owned());
+    }
+    Ok(duration)
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    capstan_core::manifest::size(text)
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
+
+    use super::{Cli, Command};
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn diagnostics_are_not_served_where_others_reach_them_unless_that_is_said() {
+        let table = [
+            ("127.0.0.1:8080", "", ""),
+            ("[::1]:8080", "", ""),
+            ("0.0.0.0:8080", "", "127.0.0.1:8081"),
+            (
+                "127.0.0.1:1",
+                "127.0.0.1:2,0.0.0.0:3",
+                "127.0.0.1:2,0.0.0.0:3",
+            ),
+        ];
+        for (listen, admin, expected) in table {
+            let mut line = vec!["capstan", "run", "-m", "x.yaml", "--listen", listen];
+            if !admin.is_empty() {
+                line.extend(["--admin-listen", admin]);
+            }
+            let Command::Run(run) = Cli::parse_from(line).command else {
+                panic!("another command");
+            };
+            let addresses: Vec<_> = run
+                .admin_addresses()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(addresses.join(","), expected, "{listen} {admin}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use capstan_core::permission::risk;
+use capstan_core::text;
 use serde::Serialize;
 
 use crate::args::{Check, Output};
@@ -11,7 +13,7 @@ use crate::operators::{self, Read};
 /// What was found out about one thing.
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// `manifest`, `plugin` or `controller`.
+    /// `manifest`, `plugin`, `controller`, or `warning`.
     kind: &'static str,
     /// Its name, or the file.
     name: String,
@@ -39,7 +41,7 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
     let Read {
         operators,
         problems,
-    } = operators::read(&args.source)?;
+    } = operators::read(&args.source.manifests)?;
     let mut findings = Vec::new();
     for (file, detail) in problems {
         findings.push(Finding {
@@ -52,6 +54,12 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
     let engine = operators::engine(&operators)?;
     let cache = operators::code_cache(&args.source);
     for operator in &operators {
+        findings.extend(risk::of(operator).into_iter().map(|risk| Finding {
+            kind: "warning",
+            name: operator.name.to_string(),
+            ok: true,
+            detail: risk.to_string(),
+        }));
         let (loaded, failed) = operators::plugins(&engine, &cache, operator).await;
         for (name, plugin) in &operator.plugins {
             let broken = failed.iter().find(|(broken, _)| broken == name);
@@ -98,7 +106,12 @@ fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {
                 detail,
             } in findings
             {
-                let mark = if *ok { "ok" } else { "wrong" };
+                let (name, detail) = (text::one_line(name), text::lines(detail));
+                let mark = match (*ok, *kind) {
+                    (false, _) => "wrong",
+                    (true, "warning") => "risk",
+                    (true, _) => "ok",
+                };
                 if detail.contains('\n') || !ok {
                     writeln!(out, "{mark:<6} {kind:<11} {name}\n{detail}")?;
                 } else {

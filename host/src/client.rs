@@ -6,16 +6,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_core::cluster::{Cluster, Deletion, Error, Propagation, Reason, Target, Verb, Write};
+use capstan_core::manifest::ServiceAccount;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::text::{LONGEST, said_within};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::client::Body;
 use parking_lot::RwLock;
 use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
+pub mod meter;
+pub mod pulse;
 pub mod recorder;
+
+use pulse::Pulse;
 
 /// How we name ourselves to the API server.
 pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));
@@ -23,14 +32,42 @@ pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));
 /// A request that has no answer after this time has failed. Watches are not bound by it.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The longest answer about one object, and the longest list of kinds. An object is never longer than 3 MiB.
+const ANSWER: usize = 16 << 20;
+
+/// The longest explanation of a refusal.
+const REFUSAL: usize = 64 << 10;
+
+/// The longest text of an error.
+const TEXT: usize = 1 << 10;
+
 /// How often a request is sent again that the API server was too busy for (429).
 const BUSY_TRIES: u32 = 5;
 
 /// The API server of one cluster.
 pub struct ApiServer {
     client: kube::Client,
+    /// Where connections are kept going: executions, which ask for requests, must not hold them up.
+    runtime: Handle,
     kinds: RwLock<HashMap<Gvk, Kind>>,
     managers: RwLock<Managers>,
+    pulse: Pulse,
+}
+
+/// Who a request is sent for. There is no request without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The daemon itself.
+    Daemon,
+    /// An operator, in the name of this user.
+    Operator(HeaderValue),
+}
+
+/// The API server, as one identity uses it.
+#[derive(Clone)]
+pub struct Access {
+    api: Arc<ApiServer>,
+    who: Identity,
 }
 
 /// What discovery says of a kind.
@@ -44,21 +81,30 @@ pub struct Kind {
     pub scope: Scope,
 }
 
-/// What a request is about, for messages: `apply v1 ConfigMap default/a`.
+/// What a request is about, for messages: `apply v1 ConfigMap default/a`; and who sends it.
 struct About<'a> {
+    who: &'a Identity,
     verb: &'a str,
     gvk: &'a Gvk,
     key: Option<&'a ObjectRef>,
 }
 
 impl ApiServer {
-    /// Returns a client of this cluster that keeps the shares of `managers` when it cuts managedFields off.
+    /// Returns a client of this cluster that keeps the shares of `managers` when it cuts managedFields off. Its connections
+    /// belong to the runtime that this is called on.
     pub fn new(client: kube::Client, managers: Managers) -> Self {
         Self {
             client,
+            runtime: Handle::current(),
             kinds: RwLock::default(),
             managers: RwLock::new(managers),
+            pulse: Pulse::default(),
         }
+    }
+
+    /// Returns what is heard of the API server.
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
     }
 
     /// Keeps the shares of one more field manager from now on. Says whether it is new: then what is cached lacks them.
@@ -85,17 +131,17 @@ impl ApiServer {
             return Ok(kind.clone());
         }
         let about = About {
+            who: &Identity::Daemon,
             verb: "discover",
             gvk,
             key: None,
         };
         let path = group_path(gvk);
-        let unknown = || Error {
-            reason: Reason::UnknownKind,
-            code: 404,
-            message: format!(
+        let unknown = || {
+            let message = format!(
                 "the API server does not serve {gvk}: install its CustomResourceDefinition, or correct the manifest"
-            ),
+            );
+            Error::new(Reason::UnknownKind, 404, message)
         };
         let text = match self.request(&about, Method::GET, &path, None).await {
             Ok(text) => text,
@@ -129,13 +175,29 @@ impl ApiServer {
     /// Sends a GET and returns the answer as it comes in.
     pub(crate) async fn stream(&self, kind: &Kind, verb: &str, path: &str) -> Result<Body, Error> {
         let about = About {
+            who: &Identity::Daemon,
             verb,
             gvk: &kind.gvk,
             key: None,
         };
         let answer = self.send(&about, Method::GET, path, None);
-        let response = tokio::time::timeout(TIMEOUT, answer).await;
-        Ok(response.unwrap_or_else(|_| Err(about.late()))?.into_body())
+        let response = self.in_time(&about, pulse::Kind::Read, answer).await;
+        Ok(response?.into_body())
+    }
+
+    /// Waits for an answer, though not for ever.
+    async fn in_time<T>(
+        &self,
+        about: &About<'_>,
+        access: pulse::Kind,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let in_time = async {
+            let answer = tokio::time::timeout(TIMEOUT, answer).await;
+            answer.unwrap_or_else(|_| Err(about.late()))
+        };
+        let lost = || about.unreachable(&"it was away, and may not answer any more");
+        self.pulse.follow(access, in_time, lost).await
     }
 
     /// Sends a request and returns the whole body of a successful answer.
@@ -146,15 +208,20 @@ impl ApiServer {
         path: &str,
         body: Option<(&'static str, &str)>,
     ) -> Result<Bytes, Error> {
+        let access = if method == Method::GET {
+            pulse::Kind::Read
+        } else {
+            pulse::Kind::Write
+        };
         let exchange = async {
             let response = self.send(about, method, path, body).await?;
-            let body = response.into_body().collect().await;
-            body.map(http_body_util::Collected::to_bytes)
-                .map_err(|e| about.unreachable(&e))
+            let body = collect(response.into_body(), ANSWER).await;
+            body.map_err(|broken| match broken {
+                Broken::Long => about.broken(&format_args!("it is longer than {ANSWER} bytes")),
+                Broken::Off(why) => about.unreachable(&why),
+            })
         };
-        tokio::time::timeout(TIMEOUT, exchange)
-            .await
-            .unwrap_or_else(|_| Err(about.late()))
+        self.in_time(about, access, exchange).await
     }
 
     /// Sends a request; again, for a while, if the API server is too busy.
@@ -172,6 +239,10 @@ impl ApiServer {
                 .uri(path)
                 .header("user-agent", USER_AGENT);
             request = request.header("accept", "application/json");
+            // This header alone: with the groups left out, the API server fills in those of the service account.
+            if let Identity::Operator(user) = about.who {
+                request = request.header("impersonate-user", user.clone());
+            }
             let payload = match body {
                 Some((kind, text)) => {
                     request = request.header("content-type", kind);
@@ -180,11 +251,14 @@ impl ApiServer {
                 None => Body::empty(),
             };
             let request = request.body(payload).map_err(|e| about.invalid(&e))?;
-            let response = self
-                .client
-                .send(request)
-                .await
-                .map_err(|e| about.unreachable(&chain(&e)))?;
+            let client = self.client.clone();
+            // A connection lives where the request that opens it is polled.
+            let exchange = self
+                .runtime
+                .spawn(async move { client.send(request).await });
+            let response = AbortOnDropHandle::new(exchange).await;
+            let response = response.map_err(|e| about.unreachable(&e))?;
+            let response = response.map_err(|e| about.unreachable(&chain(&e)))?;
             if response.status().is_success() {
                 return Ok(response);
             }
@@ -210,11 +284,12 @@ impl ApiServer {
         Object::parse(text, about.gvk, &managers).map_err(|e| about.broken(&e))
     }
 
-    async fn carry_out(&self, write: Write) -> Result<Option<Object>, Error> {
+    async fn carry_out(&self, who: &Identity, write: Write) -> Result<Option<Object>, Error> {
         let Write { target, verb } = write;
         fits(&target)?;
         let kind = self.resolve(&target.gvk).await?;
         let about = About {
+            who,
             verb: word(&verb),
             gvk: &target.gvk,
             key: Some(&target.key),
@@ -239,7 +314,7 @@ impl ApiServer {
                 (Method::PATCH, path, manager, "application/merge-patch+json")
             }
         };
-        let forced = if matches!(verb, Verb::Apply { .. }) {
+        let forced = if matches!(verb, Verb::Apply { force: true, .. }) {
             "&force=true"
         } else {
             ""
@@ -290,9 +365,41 @@ impl ApiServer {
     }
 }
 
-impl Cluster for ApiServer {
+// === impl Identity ===
+
+impl Identity {
+    /// Returns who acts in the name of a service account; the daemon if there is none. `own` is the daemon's namespace.
+    pub fn of(account: Option<&ServiceAccount>, own: &str) -> Self {
+        let Some(ServiceAccount { name, namespace }) = account else {
+            return Self::Daemon;
+        };
+        let namespace = namespace.as_deref().unwrap_or(own);
+        let user = HeaderValue::try_from(format!("system:serviceaccount:{namespace}:{name}"));
+        // What is no name in Kubernetes is nobody's: never the daemon's.
+        Self::Operator(user.unwrap_or(HeaderValue::from_static("system:anonymous")))
+    }
+
+    /// Returns the user whose rights count.
+    fn user(&self) -> &str {
+        match self {
+            Self::Daemon => "the daemon's service account",
+            Self::Operator(user) => user.to_str().unwrap_or_default(),
+        }
+    }
+}
+
+// === impl Access ===
+
+impl Access {
+    /// Returns the API server as `who` uses it.
+    pub fn new(api: Arc<ApiServer>, who: Identity) -> Self {
+        Self { api, who }
+    }
+}
+
+impl Cluster for Access {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
-        self.carry_out(write).boxed()
+        self.api.carry_out(&self.who, write).boxed()
     }
 
     fn get<'a>(
@@ -301,16 +408,18 @@ impl Cluster for ApiServer {
         key: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
+            let Self { api, who } = self;
             let target = Target::object(gvk.clone(), key.clone());
             fits(&target)?;
-            let kind = self.resolve(gvk).await?;
+            let kind = api.resolve(gvk).await?;
             let about = About {
+                who,
                 verb: "get",
                 gvk,
                 key: Some(key),
             };
             let path = kind.object_path(&target);
-            match self.read(&about, Method::GET, &path, None).await {
+            match api.read(&about, Method::GET, &path, None).await {
                 Ok(object) => Ok(Some(object)),
                 Err(error) if error.reason == Reason::Missing => Ok(None),
                 Err(error) => Err(error),
@@ -319,8 +428,38 @@ impl Cluster for ApiServer {
         .boxed()
     }
 
+    fn look<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        async move {
+            let Self { api, who } = self;
+            fits(&Target::object(gvk.clone(), key.clone()))?;
+            let kind = api.resolve(gvk).await?;
+            let about = About {
+                who,
+                verb: "look at",
+                gvk,
+                key: Some(key),
+            };
+            let selector = escape(&format!("metadata.name={}", key.name));
+            let path = format!(
+                "{}?fieldSelector={selector}",
+                kind.path(key.namespace.as_deref())
+            );
+            let bytes = api.request(&about, Method::GET, &path, None).await?;
+            let list: Found<'_> = serde_json::from_slice(&bytes).map_err(|e| about.broken(&e))?;
+            let object = |item: &RawValue| Object::parse(item.get(), gvk, &Managers::all());
+            let found = list.items.first().map(|item| object(item)).transpose();
+            let found = found.map_err(|e| about.broken(&e))?;
+            Ok(found.filter(|object| object.key() == key))
+        }
+        .boxed()
+    }
+
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
-        self.kinds.read().get(gvk).map(|kind| kind.scope)
+        self.api.kinds.read().get(gvk).map(|kind| kind.scope)
     }
 }
 
@@ -427,11 +566,7 @@ fn fits(target: &Target) -> Result<(), Error> {
         return Ok(());
     };
     let message = format!("{what} {text:?} can't be part of a path at the API server");
-    Err(Error {
-        reason: Reason::Invalid,
-        code: 0,
-        message,
-    })
+    Err(Error::new(Reason::Invalid, 0, message))
 }
 
 /// Whether a write is made upon a version or a state that it names. Documents are compact JSON.
@@ -448,10 +583,7 @@ fn is_conditional(verb: &Verb) -> bool {
 /// `FI-4`: a write upon a state that no longer holds is refused with 422, too.
 fn outdated(error: Error) -> Error {
     if error.code == 422 {
-        Error {
-            reason: Reason::Conflict,
-            ..error
-        }
+        Error::new(Reason::Conflict, error.code, error.message)
     } else {
         error
     }
@@ -464,6 +596,36 @@ fn retry_after(response: &Response<Body>) -> Duration {
         .and_then(|value| value.to_str().ok());
     let seconds = header.and_then(|text| text.parse().ok()).unwrap_or(1);
     Duration::from_secs(seconds).min(Duration::from_secs(10))
+}
+
+/// Why a body could not be read.
+pub(crate) enum Broken {
+    /// It is longer than it may be.
+    Long,
+    /// It broke off.
+    Off(String),
+}
+
+/// Returns a body that has so many bytes at most.
+pub(crate) async fn collect(body: Body, most: usize) -> Result<Bytes, Broken> {
+    match Limited::new(body, most).collect().await {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Broken::Long),
+        Err(error) => Err(Broken::Off(chain(&*error))),
+    }
+}
+
+/// Returns a text of others as one line that is not too long.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.trim().chars() {
+        let c = if c.is_control() { ' ' } else { c };
+        if line.len() + c.len_utf8() > TEXT {
+            return line + "…";
+        }
+        line.push(c);
+    }
+    line
 }
 
 /// Returns an error with all its causes, as one line.
@@ -482,16 +644,13 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 impl About<'_> {
     fn error(&self, reason: Reason, code: u16, text: &dyn std::fmt::Display) -> Error {
-        let Self { verb, gvk, key } = self;
+        let Self { verb, gvk, key, .. } = self;
+        let text = one_line(&text.to_string());
         let message = match key {
             Some(key) => format!("{verb} {gvk} {key}: {text}"),
             None => format!("{verb} {gvk}: {text}"),
         };
-        Error {
-            reason,
-            code,
-            message,
-        }
+        Error::new(reason, code, message)
     }
 
     fn unreachable(&self, text: &dyn std::fmt::Display) -> Error {
@@ -512,7 +671,7 @@ impl About<'_> {
 
     fn broken(&self, text: &dyn std::fmt::Display) -> Error {
         self.error(
-            Reason::Unreachable,
+            Reason::Unusable,
             0,
             &format_args!("the API server's answer can't be read: {text}"),
         )
@@ -521,12 +680,11 @@ impl About<'_> {
     /// Turns an answer that is no success into an error.
     async fn refused(&self, response: Response<Body>) -> Error {
         let status = response.status();
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map(http_body_util::Collected::to_bytes)
-            .unwrap_or_default();
+        let body = match collect(response.into_body(), REFUSAL).await {
+            Ok(body) => body,
+            Err(Broken::Long) => format!("an explanation of more than {REFUSAL} bytes").into(),
+            Err(Broken::Off(_)) => Bytes::new(),
+        };
         let answer: Status = serde_json::from_slice(&body).unwrap_or_default();
         let text = answer
             .message
@@ -538,13 +696,32 @@ impl About<'_> {
             404 => Reason::Missing,
             409 => Reason::Conflict,
             401 | 403 => Reason::Forbidden,
+            429 => Reason::Busy,
             400..=499 => Reason::Rejected,
             _ => Reason::Unreachable,
+        };
+        let cure = match (status.as_u16(), self.who) {
+            (403, Identity::Operator(_)) if text.contains("cannot impersonate") => format!(
+                "; the daemon's own service account lacks the right to impersonate {}",
+                self.who.user()
+            ),
+            (403, Identity::Operator(_)) => {
+                format!(
+                    "; the operator acts as {}, which lacks that right",
+                    self.who.user()
+                )
+            }
+            _ => String::new(),
         };
         self.error(
             reason,
             status.as_u16(),
-            &format_args!("{text} (HTTP {})", status.as_u16()),
+            // What was asked, the status and the cure have room beside it.
+            &format_args!(
+                "{} (HTTP {}){cure}",
+                said_within(&text, LONGEST / 2),
+                status.as_u16()
+            ),
         )
     }
 }
@@ -552,6 +729,12 @@ impl About<'_> {
 #[derive(Default, Deserialize)]
 struct Status {
     message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Found<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -564,4 +747,98 @@ struct Resource {
     name: String,
     kind: String,
     namespaced: bool,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Returns an API server that answers every request with this head and so many bytes.
+    pub(crate) async fn answering(head: &'static str, body: usize) -> ApiServer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut request = [0; 4096];
+                    while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                        let head = format!("HTTP/1.1 {head}\r\ncontent-length: {body}\r\n\r\n");
+                        let whole = [head.into_bytes(), vec![b'x'; body]].concat();
+                        // Whoever has read enough hangs up.
+                        drop(stream.write_all(&whole).await);
+                    }
+                });
+            }
+        });
+        let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        ApiServer::new(kube::Client::try_from(config).unwrap(), Managers::default())
+    }
+
+    pub(crate) fn config_maps() -> Kind {
+        Kind {
+            gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+            plural: "configmaps".into(),
+            scope: Scope::Namespaced,
+        }
+    }
+
+    /// Returns how a read of an object fails.
+    async fn failure(api: &Arc<ApiServer>) -> Error {
+        let kind = config_maps();
+        api.kinds.write().insert(kind.gvk.clone(), kind.clone());
+        let key = ObjectRef::namespaced("n", "a");
+        let api = Access::new(Arc::clone(api), Identity::Daemon);
+        api.get(&kind.gvk, &key).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_long_is_refused_with_what_it_is_and_how_long_it_may_be() {
+        let api = Arc::new(answering("200 OK", ANSWER + 1).await);
+        let error = failure(&api).await;
+        assert_eq!(error.reason, Reason::Unusable);
+        let text = "get v1 ConfigMap n/a: the API server's answer can't be read: it is longer than 16777216 bytes";
+        assert_eq!(error.message, text);
+    }
+
+    #[tokio::test]
+    async fn an_explanation_of_a_refusal_is_one_line_of_bounded_length_whatever_is_sent() {
+        for (body, ends) in [
+            (TEXT * 10, "…"),
+            (
+                REFUSAL + 1,
+                "an explanation of more than 65536 bytes (HTTP 500)",
+            ),
+        ] {
+            let api = Arc::new(answering("500 Internal Server Error", body).await);
+            let error = failure(&api).await;
+            assert_eq!((error.reason, error.code), (Reason::Unreachable, 500));
+            assert!(error.message.ends_with(ends), "{}", error.message);
+            assert!(error.message.len() < TEXT + 100, "{}", error.message.len());
+        }
+        assert_eq!(one_line(" a\nb\u{1b}[31m\r\n"), "a b [31m");
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_has_too_much_to_do_is_asked_again_and_then_called_busy() {
+        let api = Arc::new(answering("429 Too Many Requests\r\nretry-after: 0", 0).await);
+        let error = failure(&api).await;
+        assert_eq!((error.reason, error.code), (Reason::Busy, 429));
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_fails_at_all_requests_is_told() {
+        let api = Arc::new(answering("503 Service Unavailable", 0).await);
+        failure(&api).await;
+        assert_eq!(api.pulse.trouble(), None, "not at once");
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(11)).await;
+        let trouble = api.pulse.trouble().unwrap();
+        assert!(
+            trouble.starts_with("nothing heard of it for 11 s: get v1 ConfigMap"),
+            "{trouble}"
+        );
+    }
 }

@@ -8,11 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::cluster::{Cluster, Error, Reason};
+use capstan_core::cluster::{Error, Reason};
+use capstan_core::cpu::{Account, Job};
 use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap};
-use capstan_core::object::Gvk;
+use capstan_core::object::{Gvk, ObjectRef};
+use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::{self, Flow};
@@ -20,26 +22,27 @@ use capstan_core::reconciler::{self, Controller, Ended, finalizer};
 use capstan_core::rollout::{Shape, Step};
 use capstan_core::source::Source;
 use parking_lot::{Mutex, RwLock};
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::Unready;
-use crate::client::recorder::Recorder;
-use crate::client::{ApiServer, Kind};
+use crate::client::meter::Meters;
+use crate::client::recorder::{Origin, Recorder};
+use crate::client::{Access, ApiServer, Identity, Kind};
+use crate::control::Unready;
 use crate::informer::pool::{Membership, Pool};
 use crate::informer::{State, Subscriber};
 use crate::metrics::{ControllerRuns, Metrics};
+use crate::pause::Pause;
+use crate::workers::Workers;
 
 mod plan;
 
 use plan::{Plan, Planned};
 
-/// How long to wait before asking again for a kind that the API server does not serve yet.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest such pause.
+/// The longest pause before asking again for a kind that the API server does not serve yet.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// What all controllers of the daemon share.
@@ -52,22 +55,32 @@ pub struct Neighbours {
     pub metrics: Arc<Metrics>,
     /// Takes Kubernetes Events.
     pub recorder: Recorder,
-    /// The daemon's own namespace.
-    pub namespace: Arc<str>,
+    /// What plugins have sent lately.
+    pub meters: Meters,
+    /// The most requests a second that a manifest can permit a plugin.
+    pub requests_per_second: u32,
+    /// Where the daemon lives.
+    pub home: Home,
     /// Who the daemon is, in Events and settings.
     pub identity: Arc<str>,
     /// How long runs may take to finish.
     pub drain: Duration,
+    /// Where runs compute.
+    pub workers: Workers,
 }
 
 /// What a controller is made from.
 pub struct Declared {
+    /// The operator that it belongs to.
+    pub operator: Arc<str>,
     /// What the manifest says of it.
     pub spec: manifest::Controller,
     /// What the manifest says of its plugin.
     pub plugin: manifest::Plugin,
     /// Its plugin, loaded.
     pub guest: Arc<dyn Guest>,
+    /// What its plugin has used.
+    pub account: Account,
 }
 
 /// A controller, to whoever watches it or changes it.
@@ -89,6 +102,18 @@ pub struct Handle {
 struct InForce {
     declared: Arc<Declared>,
     controller: Arc<Controller>,
+}
+
+/// The state of a controller with some of its keys.
+pub struct Described {
+    /// The state.
+    pub state: Value,
+    /// How many keys it has.
+    pub keys: usize,
+    /// The last of them.
+    pub last: Option<ObjectRef>,
+    /// Whether there are more behind that.
+    pub more: bool,
 }
 
 /// How far a controller has come.
@@ -158,6 +183,7 @@ impl Declared {
             retry: spec.retry.clone(),
             rate_limit: spec.rate_limit.clone(),
             max_interval: spec.max_interval,
+            min_reschedule: spec.min_reschedule,
             mode: Mode::Normal,
         }
     }
@@ -215,6 +241,11 @@ impl Handle {
         }
     }
 
+    /// Takes in that the API server is back: what waits for it runs soon.
+    pub fn resume(&self) {
+        self.queue.resume(Instant::now());
+    }
+
     /// Says what a change is waiting for, while the controller goes on as it was.
     pub fn waiting(&self) -> Option<String> {
         match &*self.phase.lock() {
@@ -241,11 +272,20 @@ impl Handle {
         })
     }
 
-    /// Returns its state for `/debug/controllers`.
-    pub fn describe(&self) -> Value {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns its state for `/debug/controllers`, with the first `limit` keys behind `after`.
+    pub fn describe(&self, after: Option<&ObjectRef>, limit: usize) -> Described {
         let now = Instant::now();
         let counts = self.queue.counts(now);
-        let keys = self.queue.states(now).into_iter().map(|state| {
+        let mut states = self.queue.states(now, after, limit.saturating_add(1));
+        let more = states.len() > limit;
+        states.truncate(limit);
+        let (shown, last) = (states.len(), states.last().map(|state| state.key.clone()));
+        let keys = states.into_iter().map(|state| {
             json!({
                 "key": state.key.to_string(),
                 "inFlight": state.in_flight,
@@ -262,7 +302,7 @@ impl Handle {
             Phase::Stopped => ("stopped", None),
             Phase::Failed(why) => ("failed", Some(why.clone())),
         };
-        json!({
+        let state = json!({
             "name": &*self.name,
             "phase": phase,
             "why": why,
@@ -270,7 +310,13 @@ impl Handle {
             "due": counts.due,
             "inFlight": counts.in_flight,
             "states": keys.collect::<Vec<_>>(),
-        })
+        });
+        Described {
+            state,
+            keys: shown,
+            last,
+            more,
+        }
     }
 
     fn set(&self, phase: Phase) {
@@ -360,7 +406,8 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
             let handle = Arc::clone(&handle);
             move |ticket| execute(Arc::clone(&handle), ticket)
         };
-        let drained = dispatcher::run(&handle.queue, bounds, until, execute).await;
+        let runtime = neighbours.workers.runtime();
+        let drained = dispatcher::run(&handle.queue, runtime, bounds, until, execute).await;
         if prepared.is_none() {
             tracing::info!(aborted = drained.aborted, "controller stopped");
         }
@@ -464,8 +511,18 @@ impl Task<'_> {
     }
 }
 
-/// One execution, with its metrics and its line in the log.
+/// One execution, which computes when it is its plugin's turn.
 async fn execute(handle: Arc<Handle>, ticket: Ticket) {
+    let account = handle.wanted.borrow().account.clone();
+    let job = Job {
+        controller: Arc::clone(&handle.name),
+        key: Some(ticket.key().clone()),
+    };
+    account.run(job, executed(&handle, ticket)).await;
+}
+
+/// Runs, with metrics and a line in the log.
+async fn executed(handle: &Handle, ticket: Ticket) {
     // The one instant at which a run belongs to the old version or to the new one.
     let Some(controller) = handle.controller() else {
         return;
@@ -487,6 +544,9 @@ async fn execute(handle: Arc<Handle>, ticket: Ticket) {
         // The primary went during the run, which may have remembered something of it since.
         controller.memory.forget(&key);
         metrics.count_primaries(controller.queue.len());
+    }
+    if matches!(what.next, Next::Outage(_)) {
+        metrics.outages.inc();
     }
     counted.end(what.outcome == Outcome::Succeeded);
     log(&what, error.as_deref(), now.duration_since(started));
@@ -541,6 +601,11 @@ fn next(next: &Next) -> String {
     match next {
         Next::AtOnce => "again at once: an event came meanwhile".to_owned(),
         Next::Retry(after) | Next::Resume(after) => format!("retried in {after:?}"),
+        Next::Outage(after) => {
+            format!(
+                "again in {after:?}, or once the API server does its work: no attempt is used up"
+            )
+        }
         Next::Exhausted(Some(after)) => {
             format!("no retries left: again at the next event, or in {after:?}")
         }
@@ -596,7 +661,7 @@ async fn prepare(
         Entry::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
     });
     let finalizer = finalizer_name(&declared.spec, &kinds);
-    let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.namespace);
+    let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.home);
     let mut memberships = enter(&plan, handle, neighbours, entry);
     for membership in &mut memberships {
         let Membership { cache, state, .. } = membership;
@@ -640,7 +705,8 @@ async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) 
         .chain(sources)
         .chain(dependents)
         .collect();
-    let mut pause = FIRST_PAUSE;
+    let mut pause = Pause::up_to(LONGEST_PAUSE);
+    let mut returns = api.pulse().returns();
     loop {
         let mut kinds = Kinds::new();
         let mut failed = None::<Error>;
@@ -651,6 +717,7 @@ async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) 
             }
         }
         let Some(error) = failed else { return kinds };
+        let pause = pause.after(&error);
         if error.reason == Reason::UnknownKind {
             tracing::warn!(%error, again_in = ?pause, "waiting for a kind");
         } else {
@@ -661,8 +728,10 @@ async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) 
         } else {
             Phase::Resolving(error.message)
         });
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            Ok(()) = returns.changed() => {}
+        }
     }
 }
 
@@ -744,12 +813,26 @@ fn assemble(
         finalizer,
     } = sources;
     let Declared {
+        operator,
         spec,
         plugin,
         guest,
+        ..
     } = declared;
+    let counters = neighbours.metrics.plugins.of(operator, &spec.plugin);
+    let per_second = plugin
+        .limits
+        .requests_per_second
+        .min(neighbours.requests_per_second);
+    let unit = (operator, &spec.plugin);
+    let who = Identity::of(spec.service_account.as_ref(), &neighbours.home.own);
+    let api = Access::new(Arc::clone(&neighbours.api), who.clone());
+    let cluster = neighbours
+        .meters
+        .api_of(unit, per_second, api, counters.throttled);
     let flows = Flows::new(spec)?;
     Ok(Controller {
+        operator: Arc::clone(operator),
         limits: plugin.limits.clone(),
         primaries,
         secondaries,
@@ -757,24 +840,34 @@ fn assemble(
         standalone: flows.standalone,
         finalizer,
         guest: Arc::clone(guest),
-        cluster: Arc::clone(&neighbours.api) as Arc<dyn Cluster>,
+        permissions: Permissions::new(spec, &plugin.capabilities, neighbours.home.clone()),
+        cluster: Arc::new(cluster),
         queue: handle.queue.clone(),
         memory: Arc::clone(&handle.memory),
         edition: before.map_or(1, |before| before.edition + 1),
         settings: settings(spec, neighbours),
-        events: events(spec, neighbours),
+        events: events(declared, neighbours, who, counters.dropped),
         spec: spec.clone(),
     })
 }
 
 /// Returns what takes the Kubernetes Events of a controller.
-fn events(spec: &manifest::Controller, neighbours: &Neighbours) -> reconciler::Events {
-    let (recorder, name, gvk) = (
-        neighbours.recorder.clone(),
-        Arc::clone(&spec.name),
-        spec.primary.clone(),
-    );
-    Box::new(move |primary, event| recorder.publish(&name, &gvk, primary, event))
+fn events(
+    declared: &Declared,
+    neighbours: &Neighbours,
+    who: Identity,
+    dropped: Counter,
+) -> reconciler::Events {
+    let Declared { operator, spec, .. } = declared;
+    let recorder = neighbours.recorder.clone();
+    let origin = Origin {
+        who,
+        plugin: format!("{operator}/{}", spec.plugin).into(),
+        controller: Arc::clone(&spec.name),
+        gvk: spec.primary.clone(),
+        dropped,
+    };
+    Box::new(move |primary, event| recorder.publish(&origin, primary, event))
 }
 
 /// What `context.settings` answers.
@@ -783,7 +876,7 @@ fn settings(spec: &manifest::Controller, neighbours: &Neighbours) -> Value {
         "controller": spec.settings(),
         "daemon": {
             "identity": &*neighbours.identity,
-            "namespace": &*neighbours.namespace,
+            "namespace": &*neighbours.home.own,
             "version": env!("CARGO_PKG_VERSION"),
         },
     })

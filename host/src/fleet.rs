@@ -9,20 +9,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::cpu::{Account, Job};
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, OnSwap, Operator, Permission};
+use capstan_core::permission::risk;
 use capstan_core::rollout::{self, Wanted};
+use capstan_core::room::Room;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
+use tokio::runtime::Handle as Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::args::Source;
@@ -58,12 +64,16 @@ pub struct Fleet {
     files: Files,
     cache: CodeCache,
     engine: Engine,
+    /// How many runs of one plugin may be under way.
+    concurrency: usize,
+    /// The plugins and controllers that want more, which has been told.
+    capped: BTreeSet<String>,
     /// What the manifests say, each in its last good version.
     operators: Vec<Operator>,
     /// What was tried last of each operator, so that nothing is tried again before something changes.
     tried: BTreeMap<Arc<str>, Attempts>,
-    /// The operators that are being loaded; true if they have to be looked at again afterwards.
-    loading: BTreeMap<Arc<str>, bool>,
+    /// The operators that are being loaded.
+    loading: BTreeMap<Arc<str>, Loading>,
     in_force: BTreeMap<Unit, Version>,
     controllers: BTreeMap<Arc<str>, Running>,
     /// Controllers that have been stopped, with their operators.
@@ -93,6 +103,16 @@ enum Content {
     Half,
     /// Whole.
     File(Stamp),
+}
+
+/// What is being loaded of an operator.
+struct Loading {
+    /// Has to be looked at again afterwards.
+    again: bool,
+    /// The components: where they are, and what the files are.
+    components: BTreeMap<Unit, (PathBuf, Content)>,
+    /// Ends it.
+    superseded: CancellationToken,
 }
 
 /// What is in force.
@@ -131,22 +151,33 @@ struct Rollout {
     cache: CodeCache,
     /// How long these runs may take.
     drain: Duration,
+    /// A newer version of a component is there.
+    superseded: CancellationToken,
+    /// Where components are tried: what they compute is in nobody's way there.
+    runtime: Runtime,
 }
 
 /// A plugin that is to become another.
 struct Change {
     unit: Unit,
     attempt: Attempt,
+    account: Account,
     /// The ways to write that the version in force can ask for; none if there is none.
     writes: Option<BTreeSet<Permission>>,
     /// The version before that one, whose last runs have to end first.
     before: WeakPlugin,
 }
 
+/// What has become of a plugin that was to be another.
+type Outcome = (Unit, Attempt, Result<Plugin, Refusal>);
+
 /// What was loaded for an operator.
 struct Loaded {
     operator: Arc<str>,
-    units: Vec<(Unit, Attempt, Result<Plugin, Refusal>)>,
+    /// None: something newer is to be loaded.
+    units: Option<Vec<Outcome>>,
+    /// Goes when that is in place: until then nothing is compiled.
+    _head_start: CodeCache,
 }
 
 /// Whether what was refused before is tried again.
@@ -176,6 +207,8 @@ impl Fleet {
             neighbours,
             board,
             files: Files::new(),
+            concurrency: usize::MAX,
+            capped: BTreeSet::new(),
             operators: Vec::new(),
             tried: BTreeMap::new(),
             loading: BTreeMap::new(),
@@ -185,6 +218,24 @@ impl Fleet {
             tasks: JoinSet::new(),
             stop,
         })
+    }
+
+    /// Returns the fleet with so many runs of one plugin at most, whatever its manifest says.
+    #[must_use]
+    pub fn capped(self, concurrency: usize) -> Self {
+        Self {
+            concurrency,
+            ..self
+        }
+    }
+
+    /// Returns the fleet with so much memory for all instances together.
+    #[must_use]
+    pub fn within(self, room: Room) -> Self {
+        Self {
+            engine: self.engine.with_room(room),
+            ..self
+        }
     }
 
     /// Starts what the manifests declare, takes their changes until it is stopped, and returns when the last run has ended.
@@ -231,7 +282,9 @@ impl Fleet {
             operators,
             problems,
         } = Wanted::after(&self.operators, &files);
+        self.warn_of_risks(&operators);
         self.operators = operators;
+        self.cap();
         let bad = problems.into_iter().map(|(file, problem)| {
             let mut operators = self.operators.iter();
             BadManifest {
@@ -244,6 +297,31 @@ impl Fleet {
         self.files.watch(self.watchlist());
         self.make_room();
         self.learn_managers();
+    }
+
+    /// Tells of what new or changed manifests give components beyond what is to be seen.
+    fn warn_of_risks(&self, operators: &[Operator]) {
+        for operator in operators {
+            let before = self.operators.iter().find(|o| o.name == operator.name);
+            let known = before.map(risk::of).unwrap_or_default();
+            for risk in risk::of(operator).difference(&known) {
+                tracing::warn!(operator = %operator.name, "{risk}");
+            }
+        }
+    }
+
+    /// Bounds what operators may have at once, and tells those that want more.
+    fn cap(&mut self) {
+        let most = self.concurrency;
+        let capped = self
+            .operators
+            .iter_mut()
+            .flat_map(|o| o.cap_concurrency(most));
+        let capped: BTreeSet<_> = capped.collect();
+        for message in capped.difference(&self.capped) {
+            tracing::warn!("{message}");
+        }
+        self.capped = capped;
     }
 
     fn watchlist(&self) -> Watchlist {
@@ -266,7 +344,7 @@ impl Fleet {
             return;
         }
         match operators::engine(&self.operators) {
-            Ok(engine) => self.engine = engine,
+            Ok(engine) => self.engine = engine.with_room(self.engine.room().clone()),
             Err(error) => {
                 tracing::error!(error = %format_args!("{error:#}"), "no larger engine; runs may fail for want of instances");
             }
@@ -300,65 +378,106 @@ impl Fleet {
         let writing = self.files.writing();
         let mut rollouts = Vec::new();
         for operator in &self.operators {
-            let attempts: Attempts = operator
-                .plugins
-                .iter()
-                .map(|(name, plugin)| {
-                    let unit = Unit {
-                        operator: Arc::clone(&operator.name),
-                        plugin: Arc::clone(name),
-                    };
-                    let in_force = self.in_force.get(&unit);
-                    let attempt = Attempt::of(operator, name, plugin, &writing);
-                    let attempt = attempt.or_as(in_force.map(|version| &version.attempt));
-                    (unit, attempt)
-                })
-                .collect();
+            let attempts = self.attempts(operator, &writing);
             if self.tried.get(&operator.name) == Some(&attempts) && again == Again::OnceChanged {
                 continue;
             }
-            if let Some(again) = self.loading.get_mut(&operator.name) {
-                *again = true;
+            if let Some(loading) = self.loading.get_mut(&operator.name) {
+                loading.again = true;
+                loading.end_unless_wanted(&attempts);
                 continue;
             }
             self.tried
                 .insert(Arc::clone(&operator.name), attempts.clone());
-            let mut changed = Vec::new();
-            for (unit, attempt) in attempts {
-                let in_force = self.in_force.get(&unit);
-                if in_force.is_some_and(|version| version.attempt == attempt) {
-                    // Also when it was to be something else meanwhile, which was refused.
-                    self.board.settled(&unit);
-                    continue;
-                }
-                let controllers = attempt.controllers.keys();
-                self.board.loading(&unit, &attempt.plugin, controllers);
-                let before = in_force.map(|version| version.before.clone());
-                changed.push(Change {
-                    writes: in_force.map(|version| version.plugin.writes()),
-                    before: before.unwrap_or_default(),
-                    unit,
-                    attempt,
-                });
-            }
+            let changed: Vec<_> = attempts
+                .into_iter()
+                .filter_map(|(unit, attempt)| self.change(unit, attempt))
+                .collect();
             if !changed.is_empty() {
-                self.loading.insert(Arc::clone(&operator.name), false);
+                let loading = Loading::of(&changed);
+                let superseded = loading.superseded.clone();
+                self.loading.insert(Arc::clone(&operator.name), loading);
+                let cache = self.cache.with_head_start();
                 rollouts.push(Rollout {
                     operator: operator.clone(),
                     changes: changed,
                     engine: self.engine.clone(),
-                    cache: self.cache.clone(),
+                    cache: match again {
+                        Again::OnceChanged => cache,
+                        Again::InAnyCase => cache.without_failures(),
+                    },
                     drain: self.neighbours.drain,
+                    superseded,
+                    runtime: self.neighbours.workers.runtime(),
                 });
             }
         }
+        self.end_loading_of_gone();
         rollouts
+    }
+
+    /// Returns the plugins of an operator as they are to be.
+    fn attempts(&self, operator: &Operator, writing: &BTreeSet<PathBuf>) -> Attempts {
+        let plugins = operator.plugins.iter().map(|(name, plugin)| {
+            let unit = Unit {
+                operator: Arc::clone(&operator.name),
+                plugin: Arc::clone(name),
+            };
+            let in_force = self.in_force.get(&unit);
+            let attempt = Attempt::of(operator, name, plugin, writing);
+            let attempt = attempt.or_as(in_force.map(|version| &version.attempt));
+            (unit, attempt)
+        });
+        plugins.collect()
+    }
+
+    /// Returns what a plugin is to become; none if it is that already.
+    fn change(&self, unit: Unit, attempt: Attempt) -> Option<Change> {
+        let in_force = self.in_force.get(&unit);
+        if in_force.is_some_and(|version| version.attempt == attempt) {
+            // Also when it was to be something else meanwhile, which was refused.
+            self.board.settled(&unit);
+            return None;
+        }
+        let controllers = attempt.controllers.keys();
+        self.board.loading(&unit, &attempt.plugin, controllers);
+        let before = in_force.map(|version| version.before.clone());
+        // The one in force keeps its bound until there is another.
+        let of = in_force.map_or(&attempt, |version| &version.attempt);
+        let cpu = of.plugin.limits.cpu;
+        Some(Change {
+            writes: in_force.map(|version| version.plugin.writes()),
+            before: before.unwrap_or_default(),
+            account: self.neighbours.workers.account(&unit.to_string(), cpu),
+            unit,
+            attempt,
+        })
+    }
+
+    /// Ends the loading of operators that no manifest declares any more: others may wait for their turn.
+    fn end_loading_of_gone(&self) {
+        let declared = |name: &str| self.operators.iter().any(|o| *o.name == *name);
+        for (_, loading) in self.loading.iter().filter(|(name, _)| !declared(name)) {
+            loading.superseded.cancel();
+        }
     }
 
     /// Puts in place what was loaded for an operator: all of it, or nothing if something that runs would break. Says whether
     /// there is something to look at again.
-    fn place(&mut self, Loaded { operator, units }: Loaded) -> Option<Again> {
-        let changed = self.loading.remove(&operator).unwrap_or_default();
+    fn place(&mut self, loaded: Loaded) -> Option<Again> {
+        let Loaded {
+            operator,
+            units,
+            _head_start,
+        } = loaded;
+        let loading = self.loading.remove(&operator);
+        let again = loading.is_some_and(|loading| loading.again);
+        let again = again.then_some(Again::OnceChanged);
+        let Some(units) = units else {
+            // Although it was tried, it may be wanted after all.
+            self.tried.remove(&operator);
+            return again;
+        };
         let mut culprit = None;
         for (unit, attempt, loaded) in &units {
             let Err(refusal) = loaded else { continue };
@@ -382,7 +501,7 @@ impl Fleet {
             }
             self.retire();
         }
-        changed.then_some(Again::OnceChanged)
+        again
     }
 
     fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Plugin) {
@@ -400,6 +519,7 @@ impl Fleet {
             return;
         }
         let before = self.in_force.remove(&unit);
+        let cpu = attempt.plugin.limits.cpu;
         for (name, spec) in &attempt.controllers {
             let known = before
                 .as_ref()
@@ -410,9 +530,11 @@ impl Fleet {
                 attempt.plugin.on_swap
             };
             let declared = Declared {
+                operator: Arc::clone(&unit.operator),
                 spec: spec.clone(),
                 plugin: attempt.plugin.clone(),
                 guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,
+                account: self.neighbours.workers.account(&unit.to_string(), cpu),
             };
             match self.controllers.get_mut(name) {
                 Some(running) => {
@@ -561,6 +683,31 @@ impl Fleet {
 // === loading ===
 
 async fn load(rollout: Rollout) -> Loaded {
+    let runtime = rollout.runtime.clone();
+    let task = AbortOnDropHandle::new(runtime.spawn(load_unless_superseded(rollout)));
+    match task.await.map_err(JoinError::try_into_panic) {
+        Ok(loaded) => loaded,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // Its runtime has ended, and the daemon is about to.
+        Err(Err(_)) => std::future::pending().await,
+    }
+}
+
+async fn load_unless_superseded(rollout: Rollout) -> Loaded {
+    let units = tokio::select! {
+        biased;
+        // What is compiled meanwhile is not wanted any more.
+        () = rollout.superseded.cancelled() => None,
+        units = load_all(&rollout) => Some(units),
+    };
+    Loaded {
+        operator: Arc::clone(&rollout.operator.name),
+        units,
+        _head_start: rollout.cache,
+    }
+}
+
+async fn load_all(rollout: &Rollout) -> Vec<Outcome> {
     let loads = rollout.changes.iter().map(async |change| {
         let Change {
             unit,
@@ -568,16 +715,17 @@ async fn load(rollout: Rollout) -> Loaded {
             before,
             ..
         } = change;
-        let loaded = load_one(&rollout, change).await;
+        let job = Job {
+            controller: "loading".into(),
+            key: None,
+        };
+        let loaded = change.account.run(job, load_one(rollout, change)).await;
         if loaded.is_ok() {
             wait_for_last_but_one(unit, before, rollout.drain).await;
         }
         (unit.clone(), attempt.clone(), loaded)
     });
-    Loaded {
-        operator: Arc::clone(&rollout.operator.name),
-        units: join_all(loads).await,
-    }
+    join_all(loads).await
 }
 
 /// At most two versions of a plugin are at work: there are no instances for more.
@@ -600,21 +748,51 @@ async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal>
     let path = &attempt.plugin.component;
     if attempt.component == Content::Half {
         let message = format!("{} is being written; its end is waited for", path.display());
-        return Err(Refusal::new("read", message));
+        return Err(Refusal::new("read", &message));
     }
     let file = quiet(path).await;
     let plugin = Plugin::load(engine, cache, operator, &unit.plugin).await;
     let plugin = plugin.map_err(|error| Refusal::of(&error))?;
     if Stamp::of(path) != file {
         let message = format!("{} has changed while it was read", path.display());
-        return Err(Refusal::new("read", message));
+        return Err(Refusal::new("read", &message));
     }
     change.check(&plugin)?;
     for (name, spec) in &attempt.controllers {
         let checked = controller::check(spec);
-        checked.map_err(|error| Refusal::new("check", format!("controller {name}: {error}")))?;
+        checked.map_err(|error| Refusal::new("check", &format!("controller {name}: {error}")))?;
     }
     Ok(plugin)
+}
+
+impl Loading {
+    fn of(changes: &[Change]) -> Self {
+        let components = changes.iter().map(|change| {
+            let Attempt {
+                plugin, component, ..
+            } = &change.attempt;
+            let component = (plugin.component.clone(), *component);
+            (change.unit.clone(), component)
+        });
+        Self {
+            again: false,
+            components: components.collect(),
+            superseded: CancellationToken::new(),
+        }
+    }
+
+    /// Ends it if one of its components is not what is wanted now: compiling it may take long.
+    fn end_unless_wanted(&self, now: &Attempts) {
+        let wanted = |unit: &Unit, (path, content): &(PathBuf, Content)| {
+            now.get(unit).is_some_and(|attempt| {
+                attempt.plugin.component == *path && attempt.component == *content
+            })
+        };
+        let mut components = self.components.iter();
+        if !components.all(|(unit, component)| wanted(unit, component)) {
+            self.superseded.cancel();
+        }
+    }
 }
 
 impl Change {
@@ -638,7 +816,7 @@ impl Change {
             verbs.join(", "),
             self.unit.plugin
         );
-        Err(Refusal::new("check", message))
+        Err(Refusal::new("check", &message))
     }
 }
 
@@ -720,7 +898,7 @@ impl Stamp {
 
 impl Refusal {
     fn of(error: &loader::Error) -> Self {
-        Self::new(error.step(), chain(error))
+        Self::new(error.step(), &chain(error))
     }
 }
 

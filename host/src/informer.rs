@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiServer, Kind};
 use crate::metrics::{ControllerRuns, InformerMetrics};
+use crate::pause::Pause;
 use feed::{End, Feed, Item};
 
 pub mod feed;
@@ -25,11 +26,14 @@ pub mod pool;
 
 pub use feed::Scope;
 
-/// The first pause after a failure; each is twice the one before (`IE-3`).
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// A watch that ends sooner than this has not worked.
+const TOO_SOON: Duration = Duration::from_secs(1);
 
-/// The longest pause.
+/// The longest pause after a failure (`IE-3`); one that lasted for longer than this did work before.
 const LONGEST_PAUSE: Duration = Duration::from_secs(32);
+
+/// Once the API server is back, all informers ask it again within this time.
+const RETURN: Duration = Duration::from_secs(1);
 
 /// Whether an informer's cache is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub struct Subscriber {
 pub(crate) struct Shared {
     scope: Scope,
     cache: Cache,
+    /// Bytes of objects that it may keep.
+    bound: usize,
     /// None once the task has it.
     writer: Mutex<Option<Writer>>,
     /// Each with the number of its membership.
@@ -89,6 +95,16 @@ impl Shared {
         }
     }
 
+    /// Returns the state in which changes come in, but not all of them can be kept.
+    fn full(&self) -> State {
+        let Self { bound, cache, .. } = self;
+        let mebibytes = bound >> 20;
+        State::Failing(format!(
+            "its cache is full: {} objects take the {mebibytes} MiB that it may have (--cache-size), and others are left out: nothing is done about those until there is room; delete what is too large or too much, watch less by namespaces or a selector, or raise --cache-size",
+            cache.len()
+        ))
+    }
+
     fn before_list(&self) {
         // Set under the lock that joining takes: who joins later is told by whoever lets it join.
         let subscribers = self.subscribers.read();
@@ -111,7 +127,21 @@ impl Shared {
         }
     }
 
+    /// Says that something is left out, once.
+    fn fill_up(&self) {
+        let watching = *self.state.borrow() == State::Watching;
+        if watching {
+            let full = self.full();
+            if let State::Failing(why) = &full {
+                tracing::error!(kind = %self.scope, why, "not everything is watched any more");
+            }
+            self.set(full);
+        }
+    }
+
     fn set(&self, state: State) {
+        let full = state == State::Watching && !self.cache.is_complete();
+        let state = if full { self.full() } else { state };
         self.metrics.synced.set(i64::from(self.cache.is_synced()));
         self.state.send_if_modified(|now| {
             let changed = *now != state;
@@ -166,7 +196,7 @@ impl Informer {
     }
 
     async fn keep_true(&mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = Pause::up_to(LONGEST_PAUSE);
         let mut from = None::<Version>;
         loop {
             let started = Instant::now();
@@ -183,24 +213,25 @@ impl Informer {
             match ended {
                 Ok(end) => {
                     // What ends at once, again and again, must not spin.
-                    if started.elapsed() < FIRST_PAUSE {
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    if started.elapsed() < TOO_SOON {
+                        self.feed.rest(pause.briefly()).await;
                     } else {
-                        pause = FIRST_PAUSE;
+                        pause.reset();
                     }
                     let version = self.writer.cache().version();
-                    from = (synced && matches!(end, End::Closed)).then_some(version);
+                    // What has been left out is looked for again: there may be room for it by now.
+                    let complete = self.writer.cache().is_complete();
+                    from = (synced && complete && matches!(end, End::Closed)).then_some(version);
                 }
                 Err(error) => {
                     if lasted {
-                        pause = FIRST_PAUSE;
+                        pause.reset();
                     }
-                    tracing::warn!(kind = %self.shared.scope.gvk, %error, again_in = ?pause, "watching failed");
+                    let again_in = pause.after(&error);
+                    tracing::warn!(kind = %self.shared.scope.gvk, %error, ?again_in, "watching failed");
                     self.shared.metrics.failures.inc();
                     self.shared.set(State::Failing(error.message));
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    self.feed.rest(again_in).await;
                     from = synced.then(|| self.writer.cache().version());
                 }
             }
@@ -300,6 +331,14 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
     if let Some(change) = change {
         shared.deliver(&change);
     }
+    if !writer.cache().is_complete() {
+        shared.fill_up();
+    }
+    let bytes = writer.cache().bytes();
+    shared
+        .metrics
+        .bytes
+        .set(i64::try_from(bytes).unwrap_or(i64::MAX));
     #[expect(clippy::cast_possible_wrap, reason = "a number of objects in memory")]
     shared.metrics.objects.set(writer.cache().len() as i64);
 }

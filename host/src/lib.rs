@@ -1,59 +1,94 @@
 //! The daemon's adapters: everything that talks to the outside. The decisions are in [`capstan_core`].
 //!
 //! In reading order: [`run`] puts the parts together; [`fleet`] keeps what runs as the manifests say, which [`operators`]
-//! reads and [`files`] watches; [`controller`] brings one controller up and changes it while it runs; [`informer`] keeps
-//! caches true; [`client`] talks to the API server; [`plugin`] runs components; [`admin`], [`metrics`], [`logging`] and
-//! [`shutdown`] are what any daemon has; [`check`], [`plugins`] and [`rbac`] are commands.
+//! reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and changes it while it runs;
+//! [`informer`] keeps caches true; [`client`] talks to the API server; [`plugin`] runs components, on the threads of
+//! [`workers`]; [`control`], [`admin`], [`metrics`], [`logging`] and [`shutdown`] are what any daemon has; [`check`],
+//! [`plugins`] and [`rbac`] are commands.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use capstan_core::text;
 use clap::CommandFactory;
 
 pub mod admin;
 pub mod args;
 pub mod check;
 pub mod client;
+pub mod control;
 pub mod controller;
+pub mod descriptors;
 pub mod files;
 pub mod fleet;
+pub mod http;
 pub mod informer;
 pub mod logging;
+pub mod machine;
 pub mod metrics;
 pub mod operators;
+pub mod pause;
 pub mod plugin;
 pub mod plugins;
 pub mod rbac;
+pub mod read;
 pub mod run;
 pub mod shutdown;
+pub mod watchdog;
+pub mod workers;
 
 use args::{Cli, Command, LogFormat, Output};
+use logging::Log;
+use plugin::loader::CompileLimits;
 
 /// Does what the command line says, and returns how to exit; an error is printed with its causes.
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => {
-            logging::start(args.log_format);
-            block_on(run::run(args))
+            let log = logging::start(args.log_format);
+            return ended(block_on(run::run(args, log.clone())), &log);
         }
         Command::Check(args) => {
-            logging::start(LogFormat::Auto);
-            block_on(async move { check::run(&args).await })
+            let log = logging::start(LogFormat::Auto);
+            return ended(block_on(async move { check::run(&args).await }), &log);
         }
         Command::Plugins(args) => block_on(async move { plugins::run(&args).await }),
         Command::Rbac(args) => rbac::run(&args),
         Command::Schema => print(&format!("{:#}\n", capstan_core::manifest::schema())),
         Command::Completions { shell } => completions(shell),
-        Command::CompileComponent { file } => compile(&file),
+        Command::CompileComponent { memory, cpu } => {
+            let cpu = Duration::from_secs(cpu);
+            let clock = Duration::MAX;
+            Ok(plugin::loader::compile(&CompileLimits {
+                memory,
+                cpu,
+                clock,
+            }))
+        }
         Command::Version { output } => print(&version(output)),
     };
     done.unwrap_or_else(|error| {
         // Where standard error is gone there is nobody to tell.
-        drop(writeln!(std::io::stderr(), "error: {error:#}"));
+        drop(writeln!(std::io::stderr(), "{}", failed(&error)));
         ExitCode::FAILURE
     })
+}
+
+/// Returns how to exit. An error goes the way of the log, so that it comes last, and a reader that does not read holds nothing up.
+fn ended(done: anyhow::Result<ExitCode>, log: &Log) -> ExitCode {
+    log.tell();
+    let code = done.unwrap_or_else(|error| {
+        log.say(&failed(&error));
+        ExitCode::FAILURE
+    });
+    log.flush(logging::LAST_LINES);
+    code
+}
+
+fn failed(error: &anyhow::Error) -> String {
+    format!("error: {}", text::block(&format!("{error:#}")))
 }
 
 fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
@@ -79,11 +114,6 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "capstan", &mut script);
     print(&String::from_utf8(script).context("the completion script")?)
-}
-
-fn compile(file: &Path) -> anyhow::Result<ExitCode> {
-    plugin::loader::compile_into(file, std::io::stdin().lock()).context("compile the component")?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn version(output: Output) -> String {

@@ -1,32 +1,165 @@
-//! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`.
+//! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`; nobody who logs waits for whoever reads it.
+//!
+//! What a line says is bounded and shown as [`text`] has it, whatever the place that logs has seen to. How many lines like
+//! another there may be is for [`meter`] to say, and [`writer`] writes them on a thread of its own.
 
+use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
 
+use capstan_core::text;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::counter::ConstCounter;
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::format::{self, Writer};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
+
+pub mod meter;
+pub mod writer;
+
+use meter::Meter;
+use writer::{Form, Queue};
 
 /// What is logged when `RUST_LOG` says nothing. What kube's client would say of a failed request, we say ourselves.
 const DEFAULT: &str = "info,kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
 
+/// How long the last lines may take to be written when the process ends.
+pub const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The longest value of a field, in bytes: a whole line that a component prints.
+const LONGEST: usize = 8 << 10;
+
+/// The log of this process.
+#[derive(Clone, Default)]
+pub struct Log {
+    queue: Arc<Queue>,
+    meter: Arc<Meter>,
+}
+
 /// Starts logging for the whole process. A second call does nothing.
-pub fn start(format: LogFormat) {
+pub fn start(format: LogFormat) -> Log {
+    let log = Log::default();
+    log.queue.start();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    let log = log.with_target(false);
-    let started = match format {
-        LogFormat::Json => log
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(true)
-            .try_init(),
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Auto => log.with_ansi(std::io::stderr().is_terminal()).try_init(),
+    let text = |ansi| {
+        let fields = format::debug_fn(field).delimited(" ");
+        let lines = tracing_subscriber::fmt::layer()
+            .fmt_fields(fields)
+            .with_ansi(ansi);
+        let lines = lines.with_target(false).log_internal_errors(false);
+        lines.with_writer(log.queue.lines(Form::Text)).boxed()
     };
-    if started.is_err() {
-        tracing::debug!("logging was set up before");
+    let lines = match format {
+        LogFormat::Json => {
+            let lines = tracing_subscriber::fmt::layer().json().flatten_event(true);
+            let lines = lines.with_current_span(false).with_span_list(true);
+            let lines = lines.with_target(false).log_internal_errors(false);
+            lines.with_writer(log.queue.lines(Form::Json)).boxed()
+        }
+        LogFormat::Text => text(false),
+        LogFormat::Auto => text(std::io::stderr().is_terminal()),
+    };
+    let started = tracing_subscriber::registry()
+        .with(filter)
+        .with(meter::Layer(Arc::clone(&log.meter)))
+        .with(lines)
+        .try_init();
+    if started.is_ok() {
+        // The usual one would wait for whoever reads standard error.
+        std::panic::set_hook(Box::new(
+            |panic| tracing::error!(%panic, "a bug: please report it"),
+        ));
     }
+    log
+}
+
+impl Log {
+    /// Writes a line that is no event, such as why the process ends.
+    pub fn say(&self, line: &str) {
+        self.queue.push(&format!("{line}\n"));
+    }
+
+    /// Logs what was left out since the last time.
+    pub fn tell(&self) {
+        self.meter.tell();
+        let dropped = self.queue.dropped_since();
+        if dropped > 0 {
+            tracing::warn!(
+                dropped,
+                "log lines were dropped: standard error is read too slowly"
+            );
+        }
+    }
+
+    /// Waits until all lines are written, but not for longer than this.
+    pub fn flush(&self, limit: Duration) {
+        self.queue.flush(limit);
+    }
+
+    /// Returns how many lines were dropped because standard error was read too slowly.
+    pub fn dropped(&self) -> u64 {
+        self.queue.dropped()
+    }
+
+    /// Returns how many lines were left out because there were too many like them.
+    pub fn left_out(&self) -> u64 {
+        self.meter.left_out()
+    }
+}
+
+impl Collector for Log {
+    /// Tells the metrics of the log when they are asked for.
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let metrics = [
+            (
+                "log_lines_dropped",
+                "Log lines that were dropped because standard error is read too slowly",
+                self.dropped(),
+            ),
+            (
+                "log_lines_left_out",
+                "Log lines that were left out because there were too many like them",
+                self.left_out(),
+            ),
+        ];
+        for (name, help, value) in metrics {
+            let value = ConstCounter::new(value);
+            value.encode(encoder.encode_descriptor(name, help, None, value.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Log")
+    }
+}
+
+/// Writes a field as text: the message as it is, others with their names, each as one line that can't pass for another. A message
+/// of several lines is the daemon's own; all but its first line are indented.
+fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    match (field.name(), out.has_ansi_escapes()) {
+        ("message", _) => {
+            let message = format!("{value:?}");
+            for (at, line) in message.lines().take(text::LINES).enumerate() {
+                out.write_str(if at > 0 { "\n    " } else { "" })?;
+                out.write_str(&text::said_within(line, LONGEST))?;
+            }
+            return Ok(());
+        }
+        (name, true) => write!(out, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
+        (name, false) => write!(out, "{name}=")?,
+    }
+    let mut line = text::Line::new(out, LONGEST);
+    write!(line, "{value:?}")?;
+    line.finish()
 }

@@ -18,6 +18,24 @@ pub struct Metrics {
     pub runs: Runs,
     /// Of informers.
     pub informers: Informers,
+    /// Of plugins; more is told by the board.
+    pub plugins: Plugins,
+}
+
+/// Metrics of what plugins were kept from.
+#[derive(Default)]
+pub struct Plugins {
+    throttled: Family<ByPlugin, Counter>,
+    dropped: Family<ByPlugin, Counter>,
+}
+
+/// The metrics of one plugin.
+#[derive(Clone)]
+pub struct PluginMetrics {
+    /// Requests that waited because there were too many.
+    pub throttled: Counter,
+    /// Kubernetes Events that were dropped.
+    pub dropped: Counter,
 }
 
 /// Metrics of the runs of controllers (section 20 of the semantics).
@@ -27,6 +45,7 @@ pub struct Runs {
     succeeded: Family<ByController, Counter>,
     failed: Family<ByController, Counter>,
     retried: Family<ByController, Counter>,
+    outages: Family<ByController, Counter>,
     events: Family<ByEvent, Counter>,
     duration: Family<ByController, Histogram, fn() -> Histogram>,
     primaries: Family<ByController, Gauge>,
@@ -45,6 +64,8 @@ pub struct ControllerRuns {
     pub failed: Counter,
     /// Runs that were retries.
     pub retried: Counter,
+    /// Runs that failed because the API server was away, and are repeated.
+    pub outages: Counter,
     /// Events of primaries.
     pub primary_events: Counter,
     /// Events of secondaries.
@@ -59,6 +80,7 @@ pub struct ControllerRuns {
 #[derive(Default)]
 pub struct Informers {
     objects: Family<ByInformer, Gauge>,
+    bytes: Family<ByInformer, Gauge>,
     synced: Family<ByInformer, Gauge>,
     failures: Family<ByInformer, Counter>,
 }
@@ -68,6 +90,8 @@ pub struct Informers {
 pub struct InformerMetrics {
     /// Objects in its cache.
     pub objects: Gauge,
+    /// Bytes that they take.
+    pub bytes: Gauge,
     /// 1 once its cache is filled.
     pub synced: Gauge,
     /// Lists and watches that failed.
@@ -86,6 +110,12 @@ struct ByEvent {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPlugin {
+    operator: String,
+    plugin: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByInformer {
     kind: String,
     namespace: String,
@@ -101,6 +131,7 @@ impl Default for Runs {
             succeeded: Family::default(),
             failed: Family::default(),
             retried: Family::default(),
+            outages: Family::default(),
             events: Family::default(),
             duration: Family::new_with_constructor(buckets),
             primaries: Family::default(),
@@ -126,6 +157,7 @@ impl Runs {
             succeeded: self.succeeded.get_or_create_owned(&label),
             failed: self.failed.get_or_create_owned(&label),
             retried: self.retried.get_or_create_owned(&label),
+            outages: self.outages.get_or_create_owned(&label),
             primary_events: event("primary"),
             secondary_events: event("secondary"),
             duration: self.duration.get_or_create_owned(&label),
@@ -167,6 +199,11 @@ impl Runs {
             "reconciliations_retries",
             "Runs that were retries",
             self.retried.clone(),
+        );
+        registry.register(
+            "reconciliations_outage_retries",
+            "Runs that failed because the API server was away, and are repeated",
+            self.outages.clone(),
         );
         registry.register(
             "events_received",
@@ -235,6 +272,7 @@ impl Informers {
         };
         InformerMetrics {
             objects: self.objects.get_or_create_owned(&label),
+            bytes: self.bytes.get_or_create_owned(&label),
             synced: self.synced.get_or_create_owned(&label),
             failures: self.failures.get_or_create_owned(&label),
         }
@@ -247,6 +285,7 @@ impl Informers {
             namespace: namespace.unwrap_or_default().to_owned(),
         };
         self.objects.remove(&label);
+        self.bytes.remove(&label);
         self.synced.remove(&label);
         self.failures.remove(&label);
     }
@@ -256,6 +295,11 @@ impl Informers {
             "informer_objects",
             "Objects in the cache",
             self.objects.clone(),
+        );
+        registry.register(
+            "informer_bytes",
+            "Bytes that the objects in the cache take",
+            self.bytes.clone(),
         );
         registry.register(
             "informer_synced",
@@ -270,12 +314,40 @@ impl Informers {
     }
 }
 
+impl Plugins {
+    /// Returns the metrics of one plugin.
+    pub fn of(&self, operator: &str, plugin: &str) -> PluginMetrics {
+        let label = ByPlugin {
+            operator: operator.to_owned(),
+            plugin: plugin.to_owned(),
+        };
+        PluginMetrics {
+            throttled: self.throttled.get_or_create_owned(&label),
+            dropped: self.dropped.get_or_create_owned(&label),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "plugin_requests_throttled",
+            "Requests that waited because the plugin has too many a second",
+            self.throttled.clone(),
+        );
+        registry.register(
+            "plugin_events_dropped",
+            "Kubernetes Events of the plugin that were dropped",
+            self.dropped.clone(),
+        );
+    }
+}
+
 impl Metrics {
     /// Returns the registry that `/metrics` prints.
     pub fn registry(self: &Arc<Self>) -> Registry {
         let mut registry = Registry::with_prefix("capstan");
         self.runs.register(&mut registry);
         self.informers.register(&mut registry);
+        self.plugins.register(&mut registry);
         registry
     }
 }

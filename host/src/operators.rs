@@ -8,13 +8,15 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use capstan_core::manifest::{self, Operator};
 use capstan_core::rollout::{File, Wanted};
+use capstan_core::text;
 
 use crate::args::Source;
 use crate::client::chain;
 use crate::files::is_manifest;
 use crate::plugin::Plugin;
 use crate::plugin::engine::{Engine, Pool};
-use crate::plugin::loader::CodeCache;
+use crate::plugin::loader::{Budget, CodeCache};
+use crate::read;
 
 /// What was read, before components are loaded.
 pub struct Read {
@@ -28,9 +30,9 @@ pub struct Read {
 ///
 /// # Errors
 /// If a path does not exist or can't be read, or a folder has no manifest in it.
-pub fn read(source: &Source) -> anyhow::Result<Read> {
+pub fn read(paths: &[PathBuf]) -> anyhow::Result<Read> {
     let mut found = Vec::new();
-    for path in &source.manifests {
+    for path in paths {
         let files = files(path)?;
         anyhow::ensure!(
             !files.is_empty(),
@@ -38,7 +40,7 @@ pub fn read(source: &Source) -> anyhow::Result<Read> {
             path.display()
         );
         for path in files {
-            let text = fs::read_to_string(&path);
+            let text = read::text(&path, read::TEXT);
             let text = text.with_context(|| format!("read manifest {}", path.display()))?;
             found.push(parsed(path, &text));
         }
@@ -84,7 +86,7 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
                         path,
                     });
                 }
-                Some(match fs::read_to_string(&path) {
+                Some(match read::text(&path, read::TEXT) {
                     Ok(text) => parsed(path, &text),
                     Err(error) => {
                         let why = format!("read manifest {}: {error}", path.display());
@@ -102,9 +104,9 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
     found
 }
 
-fn parsed(path: PathBuf, text: &str) -> File {
+fn parsed(path: PathBuf, content: &str) -> File {
     File {
-        content: manifest::parse(text, &path).map_err(|errors| errors.to_string()),
+        content: manifest::parse(content, &path).map_err(|errors| text::block(&errors.to_string())),
         path,
     }
 }
@@ -112,7 +114,7 @@ fn parsed(path: PathBuf, text: &str) -> File {
 fn broken(path: PathBuf, why: &str) -> File {
     File {
         path,
-        content: Err(why.to_owned()),
+        content: Err(text::block(why)),
     }
 }
 
@@ -138,16 +140,32 @@ pub fn code_cache(source: &Source) -> CodeCache {
             .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
             .map(|cache| cache.join("capstan/code"))
     };
-    match source.code_cache.clone().or_else(usual) {
-        // The compiler's memory is not given back by a process that goes on: another one compiles.
-        Some(folder) => match std::env::current_exe() {
-            Ok(program) => {
-                CodeCache::at(&folder).compiled_by([program.into(), "compile-component".into()])
-            }
-            Err(_) => CodeCache::at(&folder),
-        },
+    let cache = match source.code_cache.clone().or_else(usual) {
+        Some(folder) => CodeCache::keyed(&folder, source.code_cache_key_file.as_deref()),
         None => CodeCache::none(),
+    };
+    let budget = Budget {
+        memory: source.compile_memory,
+        cpu: source.compile_timeout,
+        clock: source.compile_timeout.saturating_mul(3),
+    };
+    // Another process compiles: what that takes is bounded there, and given back at its end.
+    match program() {
+        Ok(program) => cache.compiled_by([program.into(), "compile-component".into()], budget),
+        Err(error) => {
+            tracing::warn!(%error, "the program's own file is not known; components are compiled in this process");
+            cache
+        }
     }
+}
+
+/// Returns a path to this program, which on Linux is good even after the file has been replaced.
+fn program() -> std::io::Result<PathBuf> {
+    let own = Path::new("/proc/self/exe");
+    if own.exists() {
+        return Ok(own.to_owned());
+    }
+    std::env::current_exe()
 }
 
 /// Loads the plugins of an operator; those that fail come with the reason.
@@ -160,7 +178,7 @@ pub async fn plugins(
     for name in operator.plugins.keys() {
         match Plugin::load(engine, cache, operator, name).await {
             Ok(plugin) => drop(loaded.insert(Arc::clone(name), plugin)),
-            Err(error) => failed.push((Arc::clone(name), chain(&error))),
+            Err(error) => failed.push((Arc::clone(name), text::block(&chain(&error)))),
         }
     }
     (loaded, failed)

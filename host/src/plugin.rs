@@ -3,28 +3,32 @@
 //! [`engine`] is made once, [`Plugin::load`] once per version of a component, a session once per execution. What a session
 //! leaves goes to the `shelf`, if the manifest wants instances warm.
 
+pub mod bounds;
 pub mod engine;
 pub mod loader;
 
 mod bindings;
 mod code;
+mod compiler;
 mod convert;
 mod imports;
 mod instance;
 mod output;
+mod room;
 mod shelf;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use capstan_core::bucket::Bucket;
 use capstan_core::guest::{
     Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
     MatchQuestion, MatchResult, Run, Session, UpdateControl,
 };
-use capstan_core::manifest::{Capabilities, Limits};
-use capstan_core::object::Gvk;
+use capstan_core::manifest::Limits;
+use capstan_core::room::Room;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, OwnedSemaphorePermit, Semaphore};
@@ -62,6 +66,8 @@ struct Loaded {
     /// SHA-256 of the component, in hexadecimal.
     digest: String,
     compiled: Compiled,
+    /// Keeps its code in the cache.
+    _hold: code::Hold,
 }
 
 /// A loaded version of a component that is kept by its runs alone; by default none.
@@ -81,26 +87,18 @@ impl WeakPlugin {
 pub(crate) struct Facts {
     /// Its name in the manifest.
     name: Arc<str>,
+    /// The same after that of the operator: no other plugin has it.
+    unit: Arc<str>,
     /// What it may use up.
     limits: Limits,
-    /// What it may ask for.
-    capabilities: Capabilities,
     /// Its configuration, as JSON.
     config: String,
-    /// What each controller that uses it declares.
-    controllers: BTreeMap<Arc<str>, Declared>,
+    /// What it may still log.
+    log: Arc<Mutex<Bucket>>,
     /// Values kept as long as this version is loaded.
     memo: Mutex<Memo>,
-}
-
-/// What a controller declares, as far as permissions go.
-struct Declared {
-    /// The kind of its primaries.
-    primary: Gvk,
-    /// Its finalizer, if it is named.
-    finalizer: Option<Arc<str>>,
-    /// The kinds that it watches: primaries, sources, dependents.
-    watched: BTreeSet<Gvk>,
+    /// The memory that all plugins share.
+    room: Room,
 }
 
 /// Values under keys, bounded in bytes.
@@ -149,6 +147,18 @@ struct Turn<'a> {
     begun: Instant,
     ended: Ended,
     _busy: Busy<'a>,
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// Returns where a new instance prints to.
+    fn output(&self) -> Output {
+        let Self {
+            name, limits, log, ..
+        } = self;
+        Output::new(Arc::clone(name), limits.log, Arc::clone(log))
+    }
 }
 
 // === impl Plugin ===
@@ -418,7 +428,7 @@ impl Turn<'_> {
     async fn start(&mut self) -> wasmtime::Result<Instance> {
         let Execution { plugin, run, .. } = self.execution;
         let Loaded { facts, exports, .. } = &**plugin;
-        let mut output = Output::new(Arc::clone(&facts.name), facts.limits.log);
+        let mut output = facts.output();
         output.assign(&run.info());
         output.begin(self.call.name());
         let output = self.output.insert(Arc::new(Mutex::new(output)));
@@ -430,10 +440,7 @@ impl Turn<'_> {
     /// Keeps the instance if the call gave an answer, and says why if it did not.
     fn end<T>(mut self, answer: Result<Answer<T>, Elapsed>) -> Result<T, Failure> {
         let result = match answer {
-            Ok(Ok(answer)) => answer.map_err(|message| Failure {
-                cause: Cause::Returned,
-                message,
-            }),
+            Ok(Ok(answer)) => answer.map_err(|message| self.returned(&message)),
             Ok(Err(error)) => Err(self.broken(&error)),
             Err(Elapsed { .. }) => Err(instance::overdue(
                 self.execution.plugin.facts.limits.timeout,
@@ -444,6 +451,15 @@ impl Turn<'_> {
             Err(failure) => Ended::Badly(failure.cause),
         };
         result
+    }
+
+    /// Returns the failure that the component answered with. What it says goes into the log, and counts as if printed.
+    fn returned(&self, message: &str) -> Failure {
+        let failure = Failure::new(Cause::Returned, message);
+        if let Some(output) = &self.output {
+            output.lock().charge(failure.message.len());
+        }
+        failure
     }
 
     /// Returns the failure of a call that did not come to an answer.

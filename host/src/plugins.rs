@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use capstan_core::text;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::args::{Output, Plugins};
+use crate::client::escape;
 use crate::fleet::board::{Report, Row, State};
 
 /// How long the daemon may take to answer.
@@ -26,18 +28,18 @@ const LONGEST: usize = 16 << 20;
 /// # Errors
 /// If no daemon answers at the address.
 pub async fn run(args: &Plugins) -> anyhow::Result<ExitCode> {
-    let report = tokio::time::timeout(PATIENCE, ask(&args.address)).await;
+    let report = tokio::time::timeout(PATIENCE, ask_all(&args.address)).await;
     let report = report
         .map_err(|_| anyhow::anyhow!("no answer within {PATIENCE:?}"))
         .flatten()
         .with_context(|| {
             format!(
-                "ask the daemon at {} (its --listen; for one in a cluster, `kubectl port-forward` first)",
+                "ask the daemon at {} (its --admin-listen or --listen; for one in a cluster, `kubectl port-forward` first)",
                 args.address
             )
         })?;
     let text = match args.output {
-        Output::Table => table(&report, Timestamp::now()),
+        Output::Table => text::lines(&table(&report, Timestamp::now())),
         Output::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
         Output::Yaml => serde_yaml::to_string(&report)?,
     };
@@ -55,15 +57,28 @@ pub async fn run(args: &Plugins) -> anyhow::Result<ExitCode> {
     )
 }
 
-async fn ask(address: &str) -> anyhow::Result<Report> {
+/// Asks for one part after the other.
+async fn ask_all(address: &str) -> anyhow::Result<Report> {
+    let mut report = ask(address, None).await?;
+    while let Some(next) = report.next.take() {
+        let more = ask(address, Some(&next)).await?;
+        report.plugins.extend(more.plugins);
+        report.next = more.next;
+    }
+    Ok(report)
+}
+
+async fn ask(address: &str, after: Option<&str>) -> anyhow::Result<Report> {
     let address = address.trim_start_matches("http://").trim_end_matches('/');
-    let uri = format!("http://{address}/debug/plugins").parse()?;
+    let part = after.map(|after| format!("?continue={}", escape(after)));
+    let part = part.unwrap_or_default();
+    let uri = format!("http://{address}/debug/plugins{part}").parse()?;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let response = client.get(uri).await?;
     let status = response.status();
     anyhow::ensure!(
         status.is_success(),
-        "it answers with HTTP {status}: is it capstan, and not an older one?"
+        "it answers with HTTP {status}: is it capstan's --admin-listen, at an address of this host?"
     );
     let body = Limited::new(response.into_body(), LONGEST);
     let body = body.collect().await.map_err(anyhow::Error::from_boxed)?;
@@ -225,6 +240,7 @@ mod tests {
                 problem: "x.yaml:1:1: it is empty".to_owned(),
                 goes_on: false,
             }],
+            next: None,
         };
         let now = "2026-11-21T10:05:00Z".parse().unwrap();
         let expected = "\
@@ -246,6 +262,7 @@ x.yaml:1:1: it is empty
         let report = Report {
             plugins: vec![row("page")],
             manifests: Vec::new(),
+            next: Some("web/page".to_owned()),
         };
         let text = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);

@@ -1,14 +1,14 @@
 //! `capstan rbac`: prints the roles that the daemon needs for manifests, bound to its service account.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail, ensure};
 use capstan_core::manifest::Operator;
-use capstan_core::rbac::{self, Kinds, Reach, Rule};
+use capstan_core::rbac::{self, Kinds, Reach, Rights, Rule, Rules};
 use serde_json::{Value, json};
 
-use crate::args::{Documents, Rbac, Source};
+use crate::args::{Documents, Rbac};
 use crate::operators::{self, Read};
 
 /// The API group of roles.
@@ -21,23 +21,67 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
     let operators = read(args)?;
     let kinds = kinds(args, &rbac::kind_names(&operators))?;
-    let rules = rbac::rules(&operators, &args.namespace, &kinds);
-    let objects: Vec<Value> = rules
-        .iter()
-        .flat_map(|(reach, rules)| [role(args, reach, rules), binding(args, reach)])
-        .collect();
+    let objects = objects(args, &rbac::rights(&operators, &args.namespace, &kinds));
     crate::print(&text(args.output, &objects)?)
 }
 
-fn read(args: &Rbac) -> anyhow::Result<Vec<Operator>> {
-    let source = Source {
-        manifests: args.manifests.clone(),
-        code_cache: None,
+/// Who holds a role.
+struct Holder<'a> {
+    /// The name of the role and its binding.
+    role: String,
+    account: &'a str,
+    namespace: &'a str,
+}
+
+/// Returns the roles and bindings of the daemon; the accounts of operators, their roles and bindings; and what lets the daemon
+/// act in their names, and in no other.
+fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
+    let daemon = Holder {
+        role: args.name.clone(),
+        account: &args.service_account,
+        namespace: &args.namespace,
     };
+    let bound = |holder: &Holder<'_>, rules: &Rules| -> Vec<Value> {
+        let each = rules.iter();
+        each.flat_map(|(reach, rules)| [role(holder, reach, rules), binding(holder, reach)])
+            .collect()
+    };
+    let mut objects = bound(&daemon, &rights.daemon);
+    let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for ((namespace, account), rules) in &rights.accounts {
+        names.entry(namespace).or_default().push(account);
+        objects.push(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": &**account, "namespace": &**namespace },
+        }));
+        let holder = Holder {
+            role: format!("{}:{namespace}:{account}", args.name),
+            account,
+            namespace,
+        };
+        objects.extend(bound(&holder, rules));
+    }
+    let acting = Holder {
+        role: format!("{}:impersonate", args.name),
+        ..daemon
+    };
+    for (namespace, names) in names {
+        let reach = Reach::Namespace(namespace.into());
+        let rule = json!({
+            "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"],
+            "resourceNames": names,
+        });
+        objects.push(role_of(&acting, &reach, &[rule]));
+        objects.push(binding(&acting, &reach));
+    }
+    objects
+}
+
+fn read(args: &Rbac) -> anyhow::Result<Vec<Operator>> {
     let Read {
         operators,
         problems,
-    } = operators::read(&source)?;
+    } = operators::read(&args.manifests)?;
     if !problems.is_empty() {
         let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
         bail!("not all manifests are valid:\n{}", texts.join("\n"));
@@ -73,26 +117,31 @@ fn kinds(args: &Rbac, known: &BTreeSet<String>) -> anyhow::Result<Kinds> {
     Ok(kinds)
 }
 
-fn role(args: &Rbac, reach: &Reach, rules: &[Rule]) -> Value {
+fn role(holder: &Holder<'_>, reach: &Reach, rules: &[Rule]) -> Value {
     let rules = rules.iter().map(|rule| {
         let verbs: Vec<_> = rule.verbs.iter().map(|verb| verb.name()).collect();
         json!({ "apiGroups": [&*rule.group], "resources": [rule.resource], "verbs": verbs })
     });
+    role_of(holder, reach, &rules.collect::<Vec<_>>())
+}
+
+fn role_of(holder: &Holder<'_>, reach: &Reach, rules: &[Value]) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": role_kind(reach),
-        "metadata": metadata(args, reach),
-        "rules": rules.collect::<Vec<_>>(),
+        "metadata": metadata(holder, reach),
+        "rules": rules,
     })
 }
 
-fn binding(args: &Rbac, reach: &Reach) -> Value {
-    let account = json!({ "kind": "ServiceAccount", "name": args.service_account, "namespace": args.namespace });
+fn binding(holder: &Holder<'_>, reach: &Reach) -> Value {
+    let account =
+        json!({ "kind": "ServiceAccount", "name": holder.account, "namespace": holder.namespace });
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": format!("{}Binding", role_kind(reach)),
-        "metadata": metadata(args, reach),
-        "roleRef": { "apiGroup": GROUP, "kind": role_kind(reach), "name": args.name },
+        "metadata": metadata(holder, reach),
+        "roleRef": { "apiGroup": GROUP, "kind": role_kind(reach), "name": holder.role },
         "subjects": [account],
     })
 }
@@ -104,10 +153,10 @@ fn role_kind(reach: &Reach) -> &'static str {
     }
 }
 
-fn metadata(args: &Rbac, reach: &Reach) -> Value {
+fn metadata(holder: &Holder<'_>, reach: &Reach) -> Value {
     match reach {
-        Reach::Cluster => json!({ "name": args.name }),
-        Reach::Namespace(namespace) => json!({ "name": args.name, "namespace": &**namespace }),
+        Reach::Cluster => json!({ "name": holder.role }),
+        Reach::Namespace(namespace) => json!({ "name": holder.role, "namespace": &**namespace }),
     }
 }
 
@@ -163,7 +212,11 @@ mod tests {
 
     #[test]
     fn a_binding_joins_the_account_to_the_role_where_the_role_is() {
-        let args = args(Path::new("o.yaml"));
+        let holder = Holder {
+            role: "operator".to_owned(),
+            account: "account",
+            namespace: "home",
+        };
         let reach = Reach::Namespace("away".into());
         let expected = "\
 apiVersion: rbac.authorization.k8s.io/v1
@@ -180,7 +233,7 @@ subjects:
   name: account
   namespace: home
 ";
-        let text = text(Documents::Yaml, &[binding(&args, &reach)]).unwrap();
+        let text = text(Documents::Yaml, &[binding(&holder, &reach)]).unwrap();
         assert_eq!(text, expected);
     }
 }

@@ -7,62 +7,98 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use capstan_core::object::Managers;
+use capstan_core::permission::Home;
+use capstan_core::room::Room;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{Pages, Server, Unready};
-use crate::args;
+use crate::admin::access::Gate;
+use crate::admin::{Admin, Listeners, Pages, Part};
+use crate::client::meter::Meters;
 use crate::client::{ApiServer, USER_AGENT, recorder};
+use crate::control::{self, Control, Unready};
 use crate::controller::Neighbours;
 use crate::fleet::Fleet;
 use crate::fleet::board::{self, Board};
 use crate::informer::State;
 use crate::informer::pool::Pool;
+use crate::logging::Log;
 use crate::metrics::Metrics;
 use crate::operators::{self, Read};
-use crate::shutdown::{ABORTED, Signals};
+use crate::workers::{self, Workers};
+use crate::{args, descriptors, read};
 
 /// How long the last events and answers may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// Where a pod finds the namespace that it is in.
+const NAMESPACE_OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// How long a connection to the API server may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Runs the daemon until it is told to stop.
 ///
 /// # Errors
 /// What keeps it from starting at all: no valid operator, no kubeconfig, an address that is taken.
-pub async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
-    let signals = Signals::listen().context("listen for signals")?;
+pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
+    descriptors::raise();
     let stop = CancellationToken::new();
-    let drained = tokio::select! {
-        // A signal is heard first, whatever else is ready.
-        biased;
-        () = signals.run(stop.clone()) => return Ok(ExitCode::from(ABORTED)),
-        drained = serve(&args, stop.clone()) => drained,
-    };
-    drained.map(|()| ExitCode::SUCCESS)
+    let control = Control::start(control::Start {
+        listen: args.listen,
+        drain: args.drain,
+        stop: stop.clone(),
+        suspects: Box::new(Vec::new),
+        exit: Box::new({
+            let log = log.clone();
+            move |code| control::exit(code, &log)
+        }),
+        log: log.clone(),
+    });
+    let control = control.await?;
+    tracing::info!(address = %control.address(), "serving probes and metrics");
+    serve(&args, stop, &control, log).await?;
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> {
+#[expect(
+    clippy::too_many_lines,
+    reason = "wiring, in the order in which parts need each other"
+)]
+async fn serve(
+    args: &args::Run,
+    stop: CancellationToken,
+    control: &Control,
+    log: Log,
+) -> anyhow::Result<()> {
     check(&args.source)?;
-    let listener = Server::listen(args.listen).await;
-    let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
+    let listeners = Listeners::bind(&args.admin_addresses()).await?;
     let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
+    let home = home(args, namespace);
+    let gate = Gate::new(client.clone());
     let api = Arc::new(ApiServer::new(client, Managers::default()));
     let metrics = Arc::new(Metrics::default());
     let (recorder, writer) = recorder::recorder(Arc::clone(&api), identity());
     let informers_stop = CancellationToken::new();
+    let workers = Workers::start().context("start the threads of executions")?;
+    let cpu = workers.cpu().clone();
     let neighbours = Arc::new(Neighbours {
         pool: Pool::new(
             Arc::clone(&api),
             Arc::clone(&metrics),
+            args.cache_size,
             informers_stop.clone(),
         ),
         api,
         metrics: Arc::clone(&metrics),
         recorder,
-        namespace: namespace.into(),
+        home,
+        meters: Meters::default(),
+        requests_per_second: args.plugin_requests.get(),
         identity: identity().into(),
         drain: args.drain,
+        workers,
     });
     let board = Arc::new(Board::default());
     let fleet = Fleet::new(
@@ -70,18 +106,37 @@ async fn serve(args: &args::Run, stop: CancellationToken) -> anyhow::Result<()> 
         Arc::clone(&neighbours),
         Arc::clone(&board),
         stop.clone(),
-    )?;
-    let server = Server::new(listener, pages(&board, neighbours.pool.clone(), &metrics));
-    tracing::info!(address = %server.address()?, "serving probes and metrics");
+    )?
+    .capped(args.plugin_concurrency())
+    .within(Room::new(args.plugin_memory()));
+    control.ask(question(&board, &neighbours));
+    let mut pages = pages(&board, &neighbours, log);
+    let spent = Box::new(workers::Metrics(cpu));
+    pages.registry.register_collector(spent);
+    let pages = Admin::new(pages);
+    if listeners.is_empty() {
+        control.show(pages.router());
+    }
     let server_stop = CancellationToken::new();
-    let server = tokio::spawn(server.run(server_stop.clone()));
-    let recorder = tokio::spawn(writer.run());
+    let server = listeners.serve(pages, args.metrics_auth, gate, server_stop.clone());
+    let server = tokio::spawn(server);
+    let recorder_stop = CancellationToken::new();
+    let recorder = tokio::spawn(writer.run(recorder_stop.clone()));
+    let back = || {
+        for controller in board.controllers() {
+            controller.resume();
+        }
+    };
     // Controllers end once their runs have drained; what they lean on ends after them.
-    fleet.run().await?;
+    tokio::select! {
+        ended = fleet.run() => ended?,
+        () = neighbours.api.listen(back) => {}
+    }
     informers_stop.cancel();
     neighbours.pool.ended().await;
     drop((neighbours, board));
     server_stop.cancel();
+    recorder_stop.cancel();
     // The events of the last runs are written; neither they nor a slow reader of a page hold the end up.
     let ended = tokio::time::timeout(LAST_WORDS, futures::future::join(server, recorder)).await;
     if ended.is_err() {
@@ -96,7 +151,7 @@ fn check(source: &args::Source) -> anyhow::Result<()> {
     let Read {
         operators,
         problems,
-    } = operators::read(source)?;
+    } = operators::read(&source.manifests)?;
     let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
     anyhow::ensure!(
         !operators.is_empty() || problems.is_empty(),
@@ -118,6 +173,8 @@ async fn connect(
     };
     let mut config = match (file, &options.context) {
         (Some(file), _) => {
+            let readable = read::bytes(&file, read::TEXT);
+            readable.with_context(|| format!("read kubeconfig {}", file.display()))?;
             let kubeconfig = Kubeconfig::read_from(&file).with_context(|| format!("read kubeconfig {}", file.display()))?;
             let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
             config.with_context(|| format!("use kubeconfig {}", file.display()))?
@@ -132,10 +189,27 @@ async fn connect(
     };
     // A write that may or may not have happened is looked into by the next run, not sent again blindly.
     config.default_retry = false;
+    config.connect_timeout = Some(CONNECT);
     let namespace = config.default_namespace.clone();
     tracing::info!(server = %config.cluster_url, %namespace, agent = USER_AGENT, "using cluster");
     let client = kube::Client::try_from(config).context("make a client for the API server")?;
     Ok((client, namespace))
+}
+
+/// Returns where the daemon lives, which is told by the command line or by its pod. Elsewhere nothing of it is in the
+/// cluster, and `own` is the namespace of the kubeconfig.
+fn home(args: &args::Run, of_kubeconfig: String) -> Home {
+    let of_pod = || {
+        let text = std::fs::read_to_string(NAMESPACE_OF_POD).ok()?;
+        Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+    };
+    let lives_in = args.namespace.clone().or_else(of_pod).map(Arc::from);
+    let own = args.namespace.clone().unwrap_or(of_kubeconfig).into();
+    let closed = lives_in.filter(|_| !args.allow_own_namespace);
+    if let Some(namespace) = &closed {
+        tracing::info!(%namespace, "components can't reach the daemon's own namespace");
+    }
+    Home { own, closed }
 }
 
 /// Who the daemon is: the name of its pod or host (`LE-2`).
@@ -149,26 +223,39 @@ fn identity() -> String {
         .unwrap_or_else(|| "capstan".to_owned())
 }
 
-fn pages(board: &Arc<Board>, pool: Pool, metrics: &Arc<Metrics>) -> Pages {
-    let unready = {
-        let (board, pool) = (Arc::clone(board), pool.clone());
-        move || {
-            let failing = pool
-                .states()
-                .into_iter()
-                .filter_map(|(scope, state, _)| match state {
-                    State::Failing(why) => Some(Unready {
-                        what: format!("informer {scope}"),
-                        why,
-                    }),
-                    State::Listing | State::Watching => None,
-                });
-            board.unready().into_iter().chain(failing).collect()
-        }
-    };
+/// Returns what lists what is not ready.
+fn question(board: &Arc<Board>, neighbours: &Neighbours) -> control::Question {
+    let (board, pool) = (Arc::clone(board), neighbours.pool.clone());
+    let api = Arc::clone(&neighbours.api);
+    Box::new(move || {
+        let server = api.pulse().trouble().map(|why| Unready {
+            what: "the API server".to_owned(),
+            why,
+        });
+        let failing = pool
+            .states()
+            .into_iter()
+            .filter_map(|(scope, state, _)| match state {
+                State::Failing(why) => Some(Unready {
+                    what: format!("informer {scope}"),
+                    why,
+                }),
+                State::Listing | State::Watching => None,
+            });
+        board
+            .unready()
+            .into_iter()
+            .chain(failing)
+            .chain(server)
+            .collect()
+    })
+}
+
+fn pages(board: &Arc<Board>, neighbours: &Neighbours, log: Log) -> Pages {
+    let (pool, metrics) = (neighbours.pool.clone(), &neighbours.metrics);
     let controllers = {
         let board = Arc::clone(board);
-        move || {
+        move |part: &Part| {
             let informers = pool.states().into_iter().map(|(scope, state, objects)| {
                 let (state, why) = match state {
                     State::Listing => ("listing", None),
@@ -177,21 +264,22 @@ fn pages(board: &Arc<Board>, pool: Pool, metrics: &Arc<Metrics>) -> Pages {
                 };
                 json!({ "scope": scope.to_string(), "state": state, "why": why, "objects": objects })
             });
-            let controllers = board.controllers();
+            let (controllers, next) = board.describe(part);
             json!({
-                "controllers": controllers.iter().map(|handle| handle.describe()).collect::<Vec<_>>(),
+                "controllers": controllers,
                 "informers": informers.collect::<Vec<_>>(),
+                "continue": next,
             })
         }
     };
     let mut registry = metrics.registry();
     registry.register_collector(Box::new(board::Metrics(Arc::clone(board))));
+    registry.register_collector(Box::new(log));
     Pages {
-        unready: Box::new(unready),
         controllers: Box::new(controllers),
         plugins: {
             let board = Arc::clone(board);
-            Box::new(move || board.report())
+            Box::new(move |part| board.report(part))
         },
         registry,
     }

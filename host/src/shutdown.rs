@@ -1,10 +1,18 @@
 //! Waits for signals: the first drains, the second aborts.
 
+use std::time::Duration;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// The status with which an aborted process exits, as shells have it for SIGINT.
 pub const ABORTED: u8 = 130;
+
+/// The status with which a process exits that does not come to its end by itself.
+pub const STUCK: u8 = 1;
+
+/// How long what follows the runs' end may take: last events, informers.
+const AFTERWARDS: Duration = Duration::from_secs(10);
 
 /// The signals of this process.
 pub struct Signals {
@@ -24,19 +32,53 @@ impl Signals {
         })
     }
 
-    /// Cancels `stop` at the first signal and returns at the second.
-    pub async fn run(mut self, stop: CancellationToken) {
-        self.next().await;
-        tracing::info!("signal received, letting runs under way finish; once more aborts them");
-        stop.cancel();
-        self.next().await;
-        tracing::warn!("second signal received, aborting");
-    }
-
-    async fn next(&mut self) {
+    /// Waits for the next.
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+    }
+}
+
+/// Cancels `stop` at the first signal, and returns the status to exit with at the second, or when runs and what follows them have
+/// taken too long.
+pub async fn obey(mut signal: impl AsyncFnMut(), stop: &CancellationToken, drain: Duration) -> u8 {
+    signal().await;
+    tracing::info!("signal received, letting runs under way finish; once more aborts them");
+    stop.cancel();
+    let limit = drain.saturating_add(AFTERWARDS);
+    if tokio::time::timeout(limit, signal()).await.is_ok() {
+        tracing::warn!("second signal received, aborting");
+        ABORTED
+    } else {
+        tracing::error!(?limit, "the process does not come to its end, aborting");
+        STUCK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Obeys signals that come at these seconds.
+    async fn obeyed(signals: &[u64]) -> (u8, Duration, bool) {
+        let (begun, stop) = (Instant::now(), CancellationToken::new());
+        let mut signals = signals.iter();
+        let next = async || match signals.next() {
+            Some(&at) => tokio::time::sleep_until(begun + Duration::from_secs(at)).await,
+            None => std::future::pending().await,
+        };
+        let code = obey(next, &stop, Duration::from_secs(30)).await;
+        (code, begun.elapsed(), stop.is_cancelled())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_second_signal_aborts_and_so_does_an_end_that_does_not_come() {
+        let seconds = Duration::from_secs;
+        assert_eq!(obeyed(&[1, 3]).await, (ABORTED, seconds(3), true));
+        assert_eq!(obeyed(&[1]).await, (STUCK, seconds(41), true));
     }
 }

@@ -11,6 +11,8 @@
 mod asks;
 #[path = "plugin/calls.rs"]
 mod calls;
+#[path = "plugin/compiling.rs"]
+mod compiling;
 #[path = "plugin/guests.rs"]
 mod guests;
 #[path = "plugin/loading.rs"]

@@ -63,6 +63,11 @@
 {{- toYaml $manifest -}}
 {{- end -}}
 
+{{/* The name of the Secret with the key of compiled code. */}}
+{{- define "capstan.codeKeyName" -}}
+{{- default (printf "%s-code-key" (include "capstan.fullname" . | trunc 54 | trimSuffix "-")) .Values.codeCache.keySecret -}}
+{{- end -}}
+
 {{/* The volumes of manifests, components and compiled code. */}}
 {{- define "capstan.volumes" -}}
 - name: operators
@@ -103,6 +108,11 @@
 - name: code
   emptyDir:
     sizeLimit: {{ .Values.codeCache.sizeLimit }}
+- name: code-key
+  secret:
+    secretName: {{ include "capstan.codeKeyName" . }}
+    items: [{ key: key, path: key }]
+    defaultMode: 0440
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -123,6 +133,9 @@
 {{- end }}
 - name: code
   mountPath: /var/cache/capstan
+- name: code-key
+  mountPath: /etc/capstan/code-key
+  readOnly: true
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -135,4 +148,9 @@
 - --manifest={{ . }}
 {{- end }}
 - --code-cache=/var/cache/capstan/code
+- --code-cache-key-file=/etc/capstan/code-key/key
+{{- with .Values.compile.memory }}
+- --compile-memory={{ . }}
+{{- end }}
+- --compile-timeout={{ .Values.compile.timeout }}
 {{- end -}}

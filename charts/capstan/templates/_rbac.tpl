@@ -4,24 +4,59 @@ is in files/rbac.yaml, which the daemon is built with as well.
 */}}
 
 {{/*
-Returns all rules as JSON, by where they hold: "" is the whole cluster, else a namespace. Below that, by `group resource`, the verbs
-in order.
+Returns who needs which rules, as JSON: `daemon`, and below `accounts` each service account of an operator, as `namespace name`. The
+daemon watches what is to be cached for an operator with an account, and no more.
+
+Rules are by where they hold: "" is the whole cluster, else a namespace. Below that, by `group resource`, the verbs in order.
 */}}
-{{- define "capstan.rbac.rules" -}}
+{{- define "capstan.rbac.rights" -}}
 {{- $table := .Files.Get "files/rbac.yaml" | fromYaml -}}
-{{- $tally := dict "found" dict "table" $table "rbac" .Values.rbac "own" .Release.Namespace -}}
+{{- $base := dict "table" $table "rbac" .Values.rbac "own" .Release.Namespace -}}
+{{- $daemon := dict -}}
+{{- $shared := dict -}}
+{{- $accounts := dict -}}
 {{- range $operator := .Values.operators -}}
+{{- $found := $daemon -}}
+{{- with $operator.manifest.spec.serviceAccount -}}
+{{- $account := printf "%s %s" (default $base.own .namespace) .name -}}
+{{- if not (hasKey $accounts $account) -}}{{- $_ := set $accounts $account dict -}}{{- end -}}
+{{- $found = get $accounts $account -}}
+{{- end -}}
+{{- $tally := merge (dict "found" $found) $base -}}
 {{- range $controller := default dict $operator.manifest.spec.controllers -}}
 {{- include "capstan.rbac.controller" (dict "tally" $tally "controller" $controller) -}}
+{{- if $operator.manifest.spec.serviceAccount -}}
+{{- include "capstan.rbac.controller" (dict "tally" (merge (dict "found" $shared) $base) "controller" $controller) -}}
+{{- end -}}
 {{- $plugin := default dict (get (default dict $operator.manifest.spec.plugins) $controller.plugin) -}}
 {{- range $grant := default list (dig "capabilities" "kubernetes" list $plugin) -}}
-{{- include "capstan.rbac.capability" (dict "tally" $tally "grant" $grant "namespaces" $controller.namespaces) -}}
+{{- include "capstan.rbac.capability" (dict "tally" $tally "grant" $grant "controller" $controller) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $everywhere := default dict (get $tally.found "") -}}
+{{- range $reach, $resources := $shared -}}
+{{- $here := default dict (get $daemon $reach) -}}
+{{- range $resource, $verbs := $resources -}}
+{{- range $verb := $verbs -}}
+{{- if has $verb $table.watched -}}{{- $_ := set $here $resource (append (default list (get $here $resource)) $verb) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $daemon $reach $here -}}
+{{- end -}}
+{{- $rights := dict -}}
+{{- range $account, $found := $accounts -}}
+{{- $_ := set $rights $account (include "capstan.rbac.rules" (dict "found" $found "table" $table) | fromJson) -}}
+{{- end -}}
+{{- $rules := include "capstan.rbac.rules" (dict "found" $daemon "table" $table) | fromJson -}}
+{{- toJson (dict "daemon" $rules "accounts" $rights) -}}
+{{- end -}}
+
+{{/* Returns what a tally has found as JSON, without what is allowed in the whole cluster already. */}}
+{{- define "capstan.rbac.rules" -}}
+{{- $table := .table -}}
+{{- $everywhere := default dict (get .found "") -}}
 {{- $rules := dict -}}
-{{- range $reach, $resources := $tally.found -}}
+{{- range $reach, $resources := .found -}}
 {{- $here := dict -}}
 {{- range $resource, $verbs := $resources -}}
 {{- $sorted := list -}}
@@ -36,6 +71,55 @@ in order.
 {{- if $here -}}{{- $_ := set $rules $reach $here -}}{{- end -}}
 {{- end -}}
 {{- toJson $rules -}}
+{{- end -}}
+
+{{/* Returns roles with these rules, by where they hold, bound to a service account. */}}
+{{- define "capstan.rbac.bound" -}}
+{{- $root := .root -}}
+{{- $role := .role -}}
+{{- $account := .account -}}
+{{- $namespace := .namespace -}}
+{{- $names := .names -}}
+{{- range $reach, $resources := .rules }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ ternary "Role" "ClusterRole" (ne $reach "") }}
+metadata:
+  name: {{ $role | quote }}
+  {{- with $reach }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "capstan.labels" $root | nindent 4 }}
+rules:
+  {{- range $resource, $verbs := $resources }}
+  {{- $parts := splitn " " 2 $resource }}
+  - apiGroups: [{{ $parts._0 | quote }}]
+    resources: [{{ $parts._1 | quote }}]
+    verbs: [{{ join ", " $verbs }}]
+    {{- with $names }}
+    resourceNames: {{ toJson . }}
+    {{- end }}
+  {{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ ternary "RoleBinding" "ClusterRoleBinding" (ne $reach "") }}
+metadata:
+  name: {{ $role | quote }}
+  {{- with $reach }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "capstan.labels" $root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ ternary "Role" "ClusterRole" (ne $reach "") }}
+  name: {{ $role | quote }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $account }}
+    namespace: {{ $namespace }}
+{{- end }}
 {{- end -}}
 
 {{/* Adds the rules of a controller to the tally. */}}
@@ -97,6 +181,7 @@ in order.
 {{- $manage := list "create" "update" "delete" -}}
 {{- if kindIs "slice" $dependent.manage -}}{{- $manage = $dependent.manage -}}{{- end -}}
 {{- if $dependent.readOnly -}}{{- $manage = list -}}{{- end -}}
+{{- if $dependent.adopt -}}{{- $manage = append $manage "update" -}}{{- end -}}
 {{- $collected := ne (toString $dependent.garbageCollected) "false" -}}
 {{- range $manage -}}
 {{- if or (ne . "delete") $byName (not $collected) (hasKey $unwanted $name) -}}
@@ -108,7 +193,11 @@ in order.
 
 {{/* Adds the rules of what a plugin is permitted to the tally. */}}
 {{- define "capstan.rbac.capability" -}}
-{{- $permit := dict "tally" .tally "object" .grant "namespaces" .namespaces -}}
+{{- $namespaces := default .controller.namespaces .grant.namespaces -}}
+{{- $permit := dict "tally" .tally "object" .grant "namespaces" $namespaces -}}
+{{- /* For a kind that lives in no namespace a grant has to say `all`, unless the controller writes that kind anyway. */ -}}
+{{- $reach := or (ne "true" (include "capstan.rbac.isClusterScoped" $permit)) (eq (toString .grant.namespaces) "all") -}}
+{{- if or $reach (eq "true" (include "capstan.rbac.isWritten" (dict "controller" .controller "grant" .grant))) -}}
 {{- $table := .tally.table.capabilities -}}
 {{- $subresources := default list (get (default dict .tally.rbac.subresources) (include "capstan.rbac.kind" .grant)) -}}
 {{- range .grant.verbs -}}
@@ -118,6 +207,20 @@ in order.
 {{- include "capstan.rbac.permit" (merge (dict "verbs" $verbs "subresource" .) $permit) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a controller writes objects of a kind by itself, its primaries and dependents: true, or nothing. */}}
+{{- define "capstan.rbac.isWritten" -}}
+{{- $kinds := list .controller.primary -}}
+{{- $workflows := concat (list (default dict .controller.workflow)) (values (default dict .controller.standalone)) -}}
+{{- range $workflows -}}{{- $kinds = concat $kinds (values (default dict .dependents)) -}}{{- end -}}
+{{- $grant := .grant -}}
+{{- $found := false -}}
+{{- range $kinds -}}
+{{- if and (eq .apiVersion $grant.apiVersion) (eq .kind $grant.kind) -}}{{- $found = true -}}{{- end -}}
+{{- end -}}
+{{- if $found -}}true{{- end -}}
 {{- end -}}
 
 {{/* Adds verbs on a kind to the tally. */}}

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering as Memory};
 
 use parking_lot::RwLock;
 
@@ -19,16 +19,26 @@ pub mod index;
 pub mod overlay;
 pub mod window;
 
+/// What a header takes, about.
+const HEADER: usize = 512;
+
 /// The reading end: cheap to clone, never waits for more than one event to be applied.
 #[derive(Clone, Default)]
 pub struct Cache(Arc<Shared>);
 
 /// The writing end. There is one per cache, in the informer's task.
-#[derive(Debug, Default)]
+///
+/// A cache may be bounded in bytes. An object that does not fit is left out, and a known one that has grown too much stays as it
+/// was: neither is ever taken for deleted. The cache is incomplete then, until a list in which everything fits.
+#[derive(Debug)]
 pub struct Writer {
     cache: Cache,
     /// The number of the list under way, or of the last one.
     list: u32,
+    /// Bytes of all objects.
+    bound: usize,
+    /// Something has been left out of the list under way.
+    short: bool,
 }
 
 /// What a watch says.
@@ -51,6 +61,10 @@ struct Shared {
     /// another lock.
     version: AtomicU64,
     synced: AtomicBool,
+    /// What the objects take; written with `objects` locked.
+    bytes: AtomicUsize,
+    /// Something has been left out.
+    incomplete: AtomicBool,
 }
 
 /// An object and the list that mentioned it last; equal and ordered by its key alone.
@@ -115,6 +129,16 @@ impl Cache {
         Version(self.0.version.load(Memory::Acquire))
     }
 
+    /// Returns how many bytes the objects take, about.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes.load(Memory::Relaxed)
+    }
+
+    /// Whether everything is in it that has been seen. What is not has not fitted.
+    pub fn is_complete(&self) -> bool {
+        !self.0.incomplete.load(Memory::Acquire)
+    }
+
     /// Whether a first list has ended.
     pub fn is_synced(&self) -> bool {
         self.0.synced.load(Memory::Acquire)
@@ -130,7 +154,24 @@ impl fmt::Debug for Cache {
 
 // === impl Writer ===
 
+impl Default for Writer {
+    /// Returns the writer of an empty cache without a bound.
+    fn default() -> Self {
+        Self::bounded(usize::MAX)
+    }
+}
+
 impl Writer {
+    /// Returns the writer of an empty cache whose objects may take so many bytes.
+    pub fn bounded(bound: usize) -> Self {
+        Self {
+            cache: Cache::default(),
+            list: 0,
+            bound,
+            short: false,
+        }
+    }
+
     /// Returns a reader.
     pub fn cache(&self) -> Cache {
         self.cache.clone()
@@ -147,6 +188,9 @@ impl Writer {
             Event::Deleted(last) => {
                 let mut objects = self.cache.0.objects.write();
                 let known = objects.take(last.key());
+                if let Some(slot) = &known {
+                    self.count(slot.size(), 0);
+                }
                 self.advance(last.version());
                 known.map(|_| Change::Deleted {
                     last,
@@ -164,6 +208,7 @@ impl Writer {
     /// Begins a list. One that was begun before and not finished is forgotten.
     pub fn start_list(&mut self) {
         self.list = self.list.wrapping_add(1);
+        self.short = false;
     }
 
     /// Takes an object of the list in, at once, so that there is never a second set of objects. Returns what it
@@ -181,15 +226,21 @@ impl Writer {
             objects,
             version: synced_version,
             synced,
+            incomplete,
+            ..
         } = &*self.cache.0;
         let mut objects = objects.write();
         let gone = objects.extract_if(.., |slot| slot.list != self.list);
         let changes = gone
-            .map(|slot| Change::Deleted {
-                last: slot.object,
-                unknown: true,
+            .map(|slot| {
+                self.count(slot.size(), 0);
+                Change::Deleted {
+                    last: slot.object,
+                    unknown: true,
+                }
             })
             .collect();
+        incomplete.store(self.short, Memory::Release);
         // A list is the truth even if its version is lower, as after a restored backup.
         synced_version.store(version.0, Memory::Release);
         synced.store(true, Memory::Release);
@@ -198,11 +249,25 @@ impl Writer {
 
     fn replace(&mut self, object: Object, synced: Version) -> Option<Change> {
         let new = object.clone();
-        let mut objects = self.cache.0.objects.write();
-        let before = objects.replace(Slot {
+        let slot = Slot {
             object,
             list: self.list,
-        });
+        };
+        let mut objects = self.cache.0.objects.write();
+        let known = objects.get(slot.object.key()).map_or(0, Slot::size);
+        if !self.fits(known, slot.size()) {
+            // A known one is there, if not as it is.
+            if let Some(stays) = objects.take(slot.object.key()) {
+                let Slot { object, .. } = stays;
+                objects.insert(Slot { object, ..slot });
+            }
+            self.short = true;
+            self.cache.0.incomplete.store(true, Memory::Release);
+            self.advance(synced);
+            return None;
+        }
+        self.count(known, slot.size());
+        let before = objects.replace(slot);
         self.advance(synced);
         match before {
             None => Some(Change::Added(new)),
@@ -214,6 +279,23 @@ impl Writer {
         }
     }
 
+    /// Whether there is room for an object in place of what is known of it. Known ones may grow into an eighth more, so that
+    /// what is small can always be seen: that an object is being deleted, for instance.
+    fn fits(&self, before: usize, after: usize) -> bool {
+        let bound = if before > 0 {
+            self.bound.saturating_add(self.bound / 8)
+        } else {
+            self.bound
+        };
+        after <= before || self.cache.bytes() - before + after <= bound
+    }
+
+    /// Counts an object in place of another; the objects are locked.
+    fn count(&self, before: usize, after: usize) {
+        let bytes = self.cache.bytes() - before + after;
+        self.cache.0.bytes.store(bytes, Memory::Relaxed);
+    }
+
     /// Moves the last synced version forward; the objects are locked.
     fn advance(&self, version: Version) {
         self.cache.0.version.fetch_max(version.0, Memory::AcqRel);
@@ -221,6 +303,13 @@ impl Writer {
 }
 
 // === impl Slot ===
+
+impl Slot {
+    /// Returns what it takes, about: the text, and the header, whose names are copies.
+    fn size(&self) -> usize {
+        HEADER + self.object.json().len()
+    }
+}
 
 impl Borrow<ObjectRef> for Slot {
     fn borrow(&self) -> &ObjectRef {
@@ -357,6 +446,62 @@ mod tests {
             unknown: true,
         };
         assert_eq!(writer.finish_list(Version(3)), [gone]);
+    }
+
+    fn large(name: &str, version: u64, size: usize) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}},"data":"{}"}}"#,
+            "x".repeat(size)
+        );
+        let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
+        Object::parse(&json, &gvk, &Managers::default()).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_never_taken_for_deleted() {
+        let mut writer = Writer::bounded(10_000);
+        let cache = writer.cache();
+        let mut applied = |name, version, size| {
+            let change = writer.apply(Event::Applied(large(name, version, size)));
+            let what = match change {
+                None => "nothing",
+                Some(Change::Added(_)) => "added",
+                Some(Change::Updated { .. }) => "updated",
+                Some(Change::Deleted { .. }) => "deleted",
+            };
+            (what, cache.is_complete())
+        };
+        assert_eq!(applied("a", 1, 4000), ("added", true));
+        assert_eq!(applied("b", 2, 4000), ("added", true));
+        assert_eq!(applied("c", 3, 4000), ("nothing", false));
+        assert_eq!(
+            applied("a", 4, 5000),
+            ("updated", false),
+            "known ones may grow a little"
+        );
+        assert_eq!(applied("a", 5, 9000), ("nothing", false));
+        assert_eq!(applied("b", 6, 10), ("updated", false));
+        assert_eq!(
+            applied("c", 7, 100),
+            ("added", false),
+            "there is room by now"
+        );
+        assert_eq!(keys(&cache.list()), ["a@4", "b@6", "c@7"]);
+
+        let gone = |changes: Vec<Change>| changes.len();
+        for (a, complete) in [(20_000, false), (100, true)] {
+            writer.start_list();
+            for (name, size) in [("a", a), ("b", 10), ("c", 100)] {
+                writer.list_item(large(name, 8, size));
+            }
+            assert_eq!(gone(writer.finish_list(Version(8))), 0);
+            assert_eq!((cache.len(), cache.is_complete()), (3, complete));
+        }
+        for name in ["a", "b", "c"] {
+            writer.apply(Event::Deleted(large(name, 9, 0)));
+        }
+        assert_eq!(cache.bytes(), 0);
+        assert_eq!(writer.apply(Event::Deleted(large("left-out", 9, 0))), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use crate::object::{Gvk, Object, ObjectRef, Scope, Version, is_path_segment};
+use crate::text;
 
 /// An object of any kind, or a subresource of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +37,14 @@ pub enum Verb {
         /// Recorded as the owner of the fields.
         manager: Arc<str>,
     },
-    /// Server-side apply, forced (`RO-1`).
+    /// Server-side apply.
     Apply {
         /// The fields that this manager owns.
         body: String,
         /// The field manager.
         manager: Arc<str>,
+        /// Whether fields are taken from other managers (`RO-1`); without it, theirs are a conflict.
+        force: bool,
     },
     /// PUT.
     Replace {
@@ -93,15 +96,16 @@ pub enum Propagation {
 }
 
 /// Why the API server did not do it. Worth retrying: all but [`Reason::Invalid`] and, until somebody changes something,
-/// [`Reason::Forbidden`] and [`Reason::UnknownKind`]; the retry policy of the controller decides.
+/// [`Reason::Forbidden`] and [`Reason::UnknownKind`]; the retry policy of the controller decides, except about outages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct Error {
     /// The sort of failure: what a program decides on.
     pub reason: Reason,
     /// The HTTP status; 0 if there was no answer.
     pub code: u16,
-    /// The explanation, with verb, kind and name.
+    /// The explanation, with verb, kind and name: one line, bounded.
     pub message: String,
 }
 
@@ -116,8 +120,12 @@ pub enum Reason {
     Forbidden,
     /// Any other 4xx.
     Rejected,
+    /// 429: the API server has too much to do.
+    Busy,
     /// No answer, or 5xx.
     Unreachable,
+    /// There is an answer, but it can't be used: it is too long, or not what it should be.
+    Unusable,
     /// The API server does not serve this kind: its CRD is not installed.
     UnknownKind,
     /// What was to be sent is no valid request.
@@ -136,6 +144,15 @@ pub trait Cluster: Send + Sync + 'static {
         gvk: &'a Gvk,
         key: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<Object>, Error>>;
+
+    /// Returns the same, with the shares of all field managers, by the right to list that whoever watches the kind has.
+    fn look<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        self.get(gvk, key)
+    }
 
     /// Returns whether objects of this kind live in a namespace; none if the kind is not known. Answered from what
     /// discovery has found before, without a request.
@@ -186,9 +203,23 @@ impl Target {
 }
 
 impl Error {
+    /// Returns an error. The message is kept as one line of bounded length: the API server repeats what it was sent.
+    pub fn new(reason: Reason, code: u16, message: impl AsRef<str>) -> Self {
+        Self {
+            reason,
+            code,
+            message: text::said(message.as_ref()).into_owned(),
+        }
+    }
+
     /// Whether the version that was written upon is out of date (`FI-4`).
     pub fn is_conflict(&self) -> bool {
         self.reason == Reason::Conflict
+    }
+
+    /// Whether it is the API server that can't do its work now, whatever is asked of it.
+    pub fn is_outage(&self) -> bool {
+        matches!(self.reason, Reason::Busy | Reason::Unreachable)
     }
 }
 

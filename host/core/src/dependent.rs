@@ -1,8 +1,8 @@
 //! Decides what becomes of one dependent: what it should be, whether it is that, and the write that makes it so.
 //!
 //! [`need`] says what to do first (`DR-2`), [`Desired`] is what the component wants, [`compare`] whether the cluster
-//! has it, and [`create`], [`update`] and [`delete`] are the writes, as plain data. [`managed_fields`] and [`diff`] are
-//! the two ways to compare, for everything else that is written too.
+//! has it, and [`create`], [`update`], [`adopt`] and [`delete`] are the writes, as plain data. [`ownership`] says whose an
+//! object is; [`managed_fields`] and [`diff`] are the two ways to compare, for everything else that is written too.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::object::{self, Gvk, Object, ObjectRef, Share};
 
 pub mod diff;
 pub mod managed_fields;
+pub mod ownership;
 
 mod desired;
 mod difference;
@@ -196,31 +197,28 @@ pub fn share<'a>(
 
 // === writing ===
 
-/// Returns the write that creates a dependent (`KD-6`, `KD-7`).
+/// Returns the write that creates a dependent (`KD-6`, `KD-7`). It is a conflict if the object exists: what the caches do
+/// not have may be there all the same, and somebody else's.
 pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> Write {
     let manager = manager.clone();
-    let verb = match (dependent.applied(), dependent.create_only) {
-        (false, _) => Verb::Create {
-            body: desired.json(),
-            manager,
-        },
-        (true, false) => Verb::Apply {
-            body: desired.json(),
-            manager,
-        },
-        (true, true) => Verb::Apply {
+    let verb = if dependent.applied() {
+        Verb::Apply {
             body: with_first_version(desired.tree()),
             manager,
-        },
+            force: false,
+        }
+    } else {
+        Verb::Create {
+            body: desired.json(),
+            manager,
+        }
     };
-    Write {
-        target: Target::object(dependent.gvk.clone(), desired.key().clone()),
-        verb,
-    }
+    sent(desired, dependent, verb)
 }
 
-/// Returns the write that brings a dependent from `actual` to `desired` (`KD-8`). Without server-side apply, labels and
-/// annotations are added and never removed (quirk 12), and a change since `actual` is a conflict.
+/// Returns the write that brings a dependent from `actual` to `desired` (`KD-8`). Another object of the same name is a
+/// conflict. Without server-side apply, labels and annotations are added and never removed (quirk 12), and a change since
+/// `actual` is a conflict, too.
 ///
 /// # Errors
 /// [`Error::Actual`] if `actual` can't be read.
@@ -231,37 +229,96 @@ pub fn update(
     manager: &Arc<str>,
     budget: &mut Budget,
 ) -> Result<Write, Error> {
-    let manager = manager.clone();
-    let verb = if dependent.applied() {
-        Verb::Apply {
-            body: desired.json(),
-            manager,
-        }
-    } else {
-        Verb::Replace {
-            body: replacement(tree(actual, budget)?, desired.tree()).to_string(),
-            manager,
-        }
-    };
-    Ok(Write {
-        target: Target::object(dependent.gvk.clone(), desired.key().clone()),
-        verb,
-    })
+    if dependent.applied() {
+        let only = [("uid", &*actual.header().uid)];
+        return Ok(forced(desired, dependent, manager, &only));
+    }
+    replaced(actual, desired, dependent, manager, budget)
 }
 
-/// Returns the write that deletes an object, whatever its version (`KD-9`).
-pub fn delete(gvk: Gvk, key: ObjectRef) -> Write {
+/// Returns the write that takes over an object that is not ours. A change since `actual`, which decided that it may be,
+/// is a conflict.
+///
+/// # Errors
+/// [`Error::Actual`] if `actual` can't be read.
+pub fn adopt(
+    actual: &Object,
+    desired: &Desired,
+    dependent: &Dependent,
+    manager: &Arc<str>,
+    budget: &mut Budget,
+) -> Result<Write, Error> {
+    if dependent.applied() {
+        let version = actual.version().to_string();
+        let uid = ("uid", &*actual.header().uid);
+        let only = [uid, ("resourceVersion", &version)];
+        return Ok(forced(desired, dependent, manager, &only));
+    }
+    replaced(actual, desired, dependent, manager, budget)
+}
+
+/// Returns a forced apply with `only` in its metadata.
+fn forced(
+    desired: &Desired,
+    dependent: &Dependent,
+    manager: &Arc<str>,
+    only: &[(&str, &str)],
+) -> Write {
+    let verb = Verb::Apply {
+        body: upon(desired.tree(), only),
+        manager: manager.clone(),
+        force: true,
+    };
+    sent(desired, dependent, verb)
+}
+
+/// Returns the replacement of `actual`, of which it keeps the uid and the version.
+fn replaced(
+    actual: &Object,
+    desired: &Desired,
+    dependent: &Dependent,
+    manager: &Arc<str>,
+    budget: &mut Budget,
+) -> Result<Write, Error> {
+    let verb = Verb::Replace {
+        body: replacement(tree(actual, budget)?, desired.tree()).to_string(),
+        manager: manager.clone(),
+    };
+    Ok(sent(desired, dependent, verb))
+}
+
+fn sent(desired: &Desired, dependent: &Dependent, verb: Verb) -> Write {
     Write {
-        target: Target::object(gvk, key),
-        verb: Verb::Delete(Deletion::default()),
+        target: Target::object(dependent.gvk.clone(), desired.key().clone()),
+        verb,
+    }
+}
+
+/// Returns the write that deletes this very object, whatever its version (`KD-9`); another one of its name is a conflict.
+pub fn delete(gvk: Gvk, object: &Object) -> Write {
+    Write {
+        target: Target::object(gvk, object.key().clone()),
+        verb: Verb::Delete(Deletion {
+            uid: Some(object.header().uid.to_string()),
+            ..Deletion::default()
+        }),
     }
 }
 
 /// `KD-6`: an apply that names a version conflicts if the object exists.
-fn with_first_version(desired: &Value) -> String {
+pub(crate) fn with_first_version(desired: &Value) -> String {
+    upon(desired, &[("resourceVersion", "1")])
+}
+
+/// Returns the text of a document that holds only for the object that `metadata` describes.
+fn upon(desired: &Value, metadata: &[(&str, &str)]) -> String {
     let mut tree = desired.clone();
-    if let Some(Value::Object(metadata)) = tree.get_mut("metadata") {
-        metadata.insert("resourceVersion".to_owned(), json!("1"));
+    if let Some(Value::Object(all)) = tree.get_mut("metadata") {
+        all.extend(
+            metadata
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), json!(value))),
+        );
     }
     tree.to_string()
 }
@@ -329,6 +386,7 @@ mod tests {
             manage: Manage::default(),
             garbage_collected: true,
             create_only: false,
+            adopt: false,
             server_side_apply: None,
             matching: Matching::Usual,
             source: None,
@@ -353,6 +411,7 @@ mod tests {
             scope: Scope::Namespaced,
             primary: &primary,
             primary_gvk: &gvk,
+            mark: &ownership::Mark::new(("web", "pages", "conf"), &primary, &gvk),
         };
         Desired::parse(&answer.to_string(), &origin, &mut Budget::of_run()).unwrap()
     }
@@ -365,7 +424,12 @@ mod tests {
         );
         let (method, body, manager) = match write.verb {
             Verb::Create { body, manager } => ("create", body, manager),
-            Verb::Apply { body, manager } => ("apply", body, manager),
+            Verb::Apply {
+                body,
+                manager,
+                force: false,
+            } => ("apply", body, manager),
+            Verb::Apply { body, manager, .. } => ("force", body, manager),
             Verb::Replace { body, manager } => ("replace", body, manager),
             Verb::JsonPatch { .. } | Verb::MergePatch { .. } | Verb::Delete(_) => {
                 panic!("not expected")
@@ -402,11 +466,11 @@ mod tests {
         // KD-5, KD-6, KD-7
         let manager: Arc<str> = "web".into();
         for (kind, server_side_apply, create_only, method, version) in [
-            ("Service", None, false, "apply", None),
+            ("Service", None, false, "apply", Some("1")),
             ("Service", None, true, "apply", Some("1")),
             ("Service", Some(false), true, "create", None),
             ("ConfigMap", None, false, "create", None),
-            ("ConfigMap", Some(true), false, "apply", None),
+            ("ConfigMap", Some(true), false, "apply", Some("1")),
         ] {
             let dependent = Dependent {
                 create_only,
@@ -457,32 +521,33 @@ mod tests {
 
         let applied = Dependent {
             server_side_apply: Some(true),
-            create_only: true,
             ..plain
         };
-        let write = update(
-            &object(&applied, &actual),
-            &wanted,
-            &applied,
-            &manager,
-            &mut Budget::of_run(),
-        )
-        .unwrap();
-        assert_eq!(sent(write, &applied), ("apply", wanted.tree().clone()));
+        let mut actual = actual;
+        actual["metadata"]["uid"] = "u-7".into();
+        let actual = object(&applied, &actual);
+        let write = update(&actual, &wanted, &applied, &manager, &mut Budget::of_run()).unwrap();
+        let mut expected = wanted.tree().clone();
+        expected["metadata"]["uid"] = "u-7".into();
+        assert_eq!(sent(write, &applied), ("force", expected.clone()));
+        let write = adopt(&actual, &wanted, &applied, &manager, &mut Budget::of_run()).unwrap();
+        expected["metadata"]["resourceVersion"] = "7".into();
+        assert_eq!(sent(write, &applied), ("force", expected));
     }
 
     #[test]
-    fn a_deletion_has_no_preconditions() {
+    fn a_deletion_means_this_very_object() {
         // KD-9
-        let (gvk, key) = (
-            Gvk::parse("v1", "ConfigMap").unwrap(),
-            ObjectRef::namespaced("web", "a"),
-        );
+        let map = dependent("v1", "ConfigMap");
+        let actual = json!({"metadata": {"name": "a", "namespace": "web", "uid": "u-7", "resourceVersion": "7"}});
         let expected = Write {
-            target: Target::object(gvk.clone(), key.clone()),
-            verb: Verb::Delete(Deletion::default()),
+            target: Target::object(map.gvk.clone(), ObjectRef::namespaced("web", "a")),
+            verb: Verb::Delete(Deletion {
+                uid: Some("u-7".to_owned()),
+                ..Deletion::default()
+            }),
         };
-        assert_eq!(delete(gvk, key), expected);
+        assert_eq!(delete(map.gvk.clone(), &object(&map, &actual)), expected);
     }
 
     #[test]

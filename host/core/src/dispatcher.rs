@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
@@ -28,7 +29,7 @@ pub struct Drained {
     pub aborted: usize,
 }
 
-/// Runs `execute` for each ticket of the queue, each in a task of its own, until `stop` is ready or the queue is closed.
+/// Runs `execute` for each ticket of the queue, each in a task of its own on this runtime, until `stop` is ready or the queue is closed.
 /// Then takes no more tickets, waits for the executions under way, and aborts those that take too long. The bounds may
 /// change meanwhile.
 ///
@@ -36,6 +37,7 @@ pub struct Drained {
 /// future itself aborts all executions.
 pub async fn run<F, E>(
     queue: &Queue,
+    runtime: Handle,
     mut bounds: watch::Receiver<Bounds>,
     stop: impl Future<Output = ()>,
     execute: F,
@@ -60,7 +62,8 @@ where
                 let span = tracing::info_span!("execution", key = %ticket.key());
                 let execute = Arc::clone(&execute);
                 // Called inside of the task, so that a panic before the first await is the task's too.
-                executions.spawn(async move { execute(ticket).await }.instrument(span));
+                let execution = async move { execute(ticket).await }.instrument(span);
+                executions.spawn_on(execution, &runtime);
             }
         }
     }
@@ -185,7 +188,7 @@ mod tests {
         let (queue, log) = (queue_of("cab"), Log::new());
         let stop = sleep(Duration::from_millis(2500));
         assert_eq!(
-            run(&queue, bounds(2), stop, one_second(&log)).await,
+            run(&queue, Handle::current(), bounds(2), stop, one_second(&log)).await,
             Drained { aborted: 0 }
         );
         assert_eq!(
@@ -200,6 +203,7 @@ mod tests {
         let (queue, log) = (queue_of("ab"), Log::new());
         run(
             &queue,
+            Handle::current(),
             bounds(0),
             sleep(Duration::from_secs(3)),
             one_second(&log),
@@ -217,7 +221,7 @@ mod tests {
             sender.send_replace(of(2));
             sleep(Duration::from_secs(2)).await;
         };
-        run(&queue, bounds, stop, one_second(&log)).await;
+        run(&queue, Handle::current(), bounds, stop, one_second(&log)).await;
         assert_eq!(log.read(), ["0 +a", "400 +b", "1000 -a", "1400 -b"]);
     }
 
@@ -232,7 +236,14 @@ mod tests {
             }
             sleep(Duration::from_secs(5)).await;
         };
-        run(&queue, bounds(8), events, one_second(&log)).await;
+        run(
+            &queue,
+            Handle::current(),
+            bounds(8),
+            events,
+            one_second(&log),
+        )
+        .await;
         assert_eq!(log.read(), ["0 +a", "1000 -a", "1000 +a", "2000 -a"]);
     }
 
@@ -241,7 +252,7 @@ mod tests {
         let (queue, log) = (queue_of("abc"), Log::new());
         let stop = sleep(Duration::from_millis(500));
         assert_eq!(
-            run(&queue, bounds(2), stop, one_second(&log)).await,
+            run(&queue, Handle::current(), bounds(2), stop, one_second(&log)).await,
             Drained { aborted: 0 }
         );
         assert_eq!(log.read(), ["0 +a", "0 +b", "1000 -a", "1000 -b"]);
@@ -257,7 +268,13 @@ mod tests {
         };
         let ends = async {
             tokio::join!(
-                run(&queue, bounds(2), std::future::pending(), one_second(&log)),
+                run(
+                    &queue,
+                    Handle::current(),
+                    bounds(2),
+                    std::future::pending(),
+                    one_second(&log)
+                ),
                 close
             )
             .0
@@ -276,11 +293,11 @@ mod tests {
         };
         let stop = sleep(Duration::from_secs(1));
         assert_eq!(
-            run(&queue, bounds(2), stop, execute).await,
+            run(&queue, Handle::current(), bounds(2), stop, execute).await,
             Drained { aborted: 1 }
         );
         assert_eq!(start.elapsed(), Duration::from_secs(31));
-        let states = queue.states(Instant::now());
+        let states = queue.states(Instant::now(), None, usize::MAX);
         let states: BTreeMap<_, _> = states
             .iter()
             .map(|state| (state.key.to_string(), state))
@@ -309,7 +326,14 @@ mod tests {
                 }
             }
         };
-        run(&queue, bounds(1), sleep(Duration::from_secs(10)), execute).await;
+        run(
+            &queue,
+            Handle::current(),
+            bounds(1),
+            sleep(Duration::from_secs(10)),
+            execute,
+        )
+        .await;
         assert_eq!(log.read(), ["0 +a 0", "0 +b 0", "2000 +a 1", "4000 +a 2"]);
     }
 
@@ -326,7 +350,13 @@ mod tests {
                 ticket.finish(Finished::Failed(Failure::Handled), Instant::now());
             }
         };
-        let dispatcher = run(&queue, bounds(1), std::future::pending(), execute);
+        let dispatcher = run(
+            &queue,
+            Handle::current(),
+            bounds(1),
+            std::future::pending(),
+            execute,
+        );
         assert!(timeout(Duration::from_secs(1), dispatcher).await.is_err());
         assert!(dead.await.is_err());
         assert_eq!(start.elapsed(), Duration::from_secs(1));

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 
 use crate::cluster::Deletion;
 use crate::object::{Gvk, ObjectRef};
+use crate::text;
 
 /// A loaded component.
 pub trait Guest: Send + Sync + 'static {
@@ -92,13 +93,14 @@ pub struct MatchQuestion<'a> {
     pub primary: &'a str,
 }
 
-/// Why a call did not do its job.
+/// Why a call did not do its job. Made by [`Failure::new`], which bounds what it says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct Failure {
     /// How it failed.
     pub cause: Cause,
-    /// The explanation, for people.
+    /// The explanation, for people: one line, bounded.
     pub message: String,
 }
 
@@ -379,8 +381,10 @@ pub struct WriteRequest {
 pub enum WriteVerb {
     /// POST of this object.
     Create(String),
-    /// Server-side apply of this object.
+    /// Server-side apply of this object: by force only if it is the primary's.
     Apply(String),
+    /// Server-side apply of this object, by force.
+    ForceApply(String),
     /// PUT of this object.
     Update(String),
     /// The JSON patch from the cached object to this one.
@@ -537,7 +541,7 @@ pub struct Event {
     pub key: Option<String>,
     /// What was being done.
     pub action: Option<String>,
-    /// Who reports it; none = the controller's name.
+    /// Which part of the component reports it.
     pub component: Option<String>,
     /// Labels of the Event.
     pub labels: BTreeMap<String, String>,
@@ -545,9 +549,10 @@ pub struct Event {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Why an import did not do what it was asked.
+/// Why an import did not do what it was asked. Made by [`CallError::new`], which bounds what it says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct CallError {
     /// The sort of refusal.
     pub reason: CallReason,
@@ -585,22 +590,27 @@ pub enum CallReason {
 }
 
 impl Failure {
-    /// Returns a failure of the daemon's own making.
-    pub fn other(message: impl Into<String>) -> Self {
+    /// Returns a failure. Whoever the message is from, it is kept as one line of bounded length.
+    pub fn new(cause: Cause, message: impl AsRef<str>) -> Self {
         Self {
-            cause: Cause::Other,
-            message: message.into(),
+            cause,
+            message: text::said(message.as_ref()).into_owned(),
         }
+    }
+
+    /// Returns a failure of the daemon's own making.
+    pub fn other(message: impl AsRef<str>) -> Self {
+        Self::new(Cause::Other, message)
     }
 }
 
 impl CallError {
     /// Returns a refusal that the API server had no part in.
-    pub fn new(reason: CallReason, message: impl Into<String>) -> Self {
+    pub fn new(reason: CallReason, message: impl AsRef<str>) -> Self {
         Self {
             reason,
             code: 0,
-            message: message.into(),
+            message: text::said(message.as_ref()).into_owned(),
         }
     }
 }

@@ -1,34 +1,43 @@
 //! The decisions of Capstan. Nothing here talks to an API server or to a component; both are given as traits.
 //!
-//! In reading order: [`object`] has the shared nouns, [`budget`] bounds what work on documents costs. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
+//! In reading order: [`text`] makes what others say fit to be shown, [`budget`] bounds what work on documents costs, [`object`] has the
+//! shared nouns. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
 //! operator declares. [`cache`] keeps the objects of one informer, [`filter`] says which changes matter and [`mapper`] to
 //! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
 //! [`operations`] about what a component asks to be written. [`reconciler`] is one execution, top to bottom. [`rollout`]
-//! decides what a change of the manifests means while all this goes on, and [`rbac`] which rights in the cluster manifests
-//! ask for.
+//! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
+//! ask for, and [`permission`] what a component may make of them. [`bucket`] and [`outbox`] keep plugins from each other's
+//! share of requests and Events; [`health`] is about the API server.
 //!
 //! The way of one event: an informer applies it to a [`cache`] and hands the change to each [`source`], whose notices
 //! reach the [`queue`]; the [`dispatcher`] takes a ticket and spawns [`reconciler::execute`], which reads the primary
 //! again, decides, walks the workflow, calls the guest, writes, and says how it ended; the queue decides when to run
 //! again.
 
+pub mod bucket;
 pub mod budget;
 pub mod cache;
 pub mod cel;
 pub mod cluster;
+pub mod cpu;
 pub mod dependent;
 pub mod dispatcher;
 pub mod filter;
 pub mod guest;
+pub mod health;
 pub mod manifest;
 pub mod mapper;
 pub mod object;
 pub mod operations;
+pub mod outbox;
 pub mod patch;
+pub mod permission;
 pub mod queue;
 pub mod rbac;
 pub mod reconciler;
 pub mod rollout;
+pub mod room;
 pub mod source;
+pub mod text;
 pub mod workflow;

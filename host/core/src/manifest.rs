@@ -28,13 +28,14 @@ mod tree;
 mod units;
 
 pub use expression::{compile, variables};
+pub use names::{is_key, is_tag};
 pub use order::{Cycle, order};
 pub use parse::parse;
 pub use problem::{Broken, Errors, Problem};
 pub use schema::schema;
 pub use selector::Selector;
 pub use together::{Origin, check_together};
-pub use units::duration;
+pub use units::{duration, size};
 
 /// One operator: a document of kind `Operator`.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +108,8 @@ pub struct Limits {
     pub timeout: Duration,
     /// How many calls may run at once, nested ones not counted; default 8.
     pub concurrency: usize,
+    /// Processor time that its runs may use in each second; default: as much as there is.
+    pub cpu: Option<Duration>,
     /// Bytes of all memos of one run; default 64 KiB.
     pub memo_run: usize,
     /// Bytes of all memos of one primary; default 4 KiB.
@@ -115,17 +118,31 @@ pub struct Limits {
     pub memo_plugin: usize,
     /// Requests to the API server one run may ask for; default 100.
     pub requests: u32,
+    /// Requests to the API server a second, of all runs together; default 1000.
+    pub requests_per_second: u32,
     /// Objects in one answer of the cache; default 500.
     pub page: u32,
-    /// Bytes of log lines one call may write; what is beyond is dropped with one warning; default 64 KiB.
+    /// Bytes of log lines one call may write; what is beyond is dropped with one warning; default 64 KiB. All calls of the plugin
+    /// together may write four times as much at once, and as much each second.
     pub log: usize,
 }
 
 /// What a plugin may ask for; everything else is denied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Permitted verbs by kind.
-    pub kubernetes: BTreeMap<Gvk, BTreeSet<Permission>>,
+    /// What it may do with Kubernetes objects; a kind may be there several times, for different namespaces.
+    pub kubernetes: Vec<Grant>,
+}
+
+/// What may be done with objects of a kind, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The kind.
+    pub gvk: Gvk,
+    /// The verbs.
+    pub verbs: BTreeSet<Permission>,
+    /// Where; none = where the controller watches. [`Namespaces::All`] is the whole cluster, with what lives in no namespace.
+    pub namespaces: Option<Namespaces>,
 }
 
 /// A verb that a manifest can permit.
@@ -168,8 +185,10 @@ pub struct Controller {
     pub server_side_apply: bool,
     /// How failures are retried; none = not at all.
     pub retry: Option<Retry>,
-    /// At most so many runs per window and primary (`RL-1`); none = no limit.
+    /// At most so many runs per window and primary (`RL-1`); none = no limit; default 100 within 3 s.
     pub rate_limit: Option<RateLimit>,
+    /// A run that asks to run again does so after this time at the earliest; default 100 ms.
+    pub min_reschedule: Duration,
     /// A primary is reconciled at least this often (`IV-1`); none = never without an event; default 10 h.
     pub max_interval: Option<Duration>,
     /// Runs at once; default 8.
@@ -182,6 +201,17 @@ pub struct Controller {
     pub workflow: Workflow,
     /// Workflows that run when called by name.
     pub standalone: BTreeMap<Arc<str>, Workflow>,
+    /// The service account of its operator; none = the daemon's.
+    pub service_account: Option<ServiceAccount>,
+}
+
+/// A service account, in whose name an operator acts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServiceAccount {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its namespace; none = the daemon's own.
+    pub namespace: Option<Arc<str>>,
 }
 
 /// Which namespaces are watched (`IN-1`).
@@ -252,6 +282,8 @@ pub struct MappingKeys {
     pub namespace: Option<Arc<str>>,
     /// Holds the kind as `group/version/Kind`; not looked at if absent; default `io.javaoperatorsdk/primary-type`.
     pub kind: Option<Arc<str>>,
+    /// Whether an object in one namespace may name a primary in another; default false.
+    pub across_namespaces: bool,
 }
 
 /// Dependents and their order (WF rules).
@@ -276,8 +308,10 @@ pub struct Dependent {
     pub manage: Manage,
     /// Whether deleting it is left to owner references; default true.
     pub garbage_collected: bool,
-    /// Fail rather than take over an object that exists already (`KD-6`); default false.
+    /// Fail if the object exists already, without asking whose it is (`KD-6`); default false.
     pub create_only: bool,
+    /// Take over an object that exists already and is no other primary's; default false.
+    pub adopt: bool,
     /// Whether it is written and compared by server-side apply; none = as `KD-5` says.
     pub server_side_apply: Option<bool>,
     /// How it is compared.
@@ -375,16 +409,45 @@ pub enum ReadyKind {
 
 // === impl ===
 
+impl Operator {
+    /// Bounds how many runs each plugin and each controller may have at once. Returns a message for each that wants more.
+    pub fn cap_concurrency(&mut self, most: usize) -> Vec<String> {
+        let operator = &self.name;
+        let plugins = self.plugins.iter_mut();
+        let plugins = plugins.map(|(name, plugin)| {
+            let field = format!("spec.plugins.{name}.limits.concurrency");
+            (field, &mut plugin.limits.concurrency)
+        });
+        let controllers = self.controllers.iter_mut().map(|(name, controller)| {
+            let field = format!("spec.controllers.{name}.concurrency");
+            (field, &mut controller.concurrency)
+        });
+        let mut capped = Vec::new();
+        for (field, wanted) in plugins
+            .chain(controllers)
+            .filter(|(_, wanted)| **wanted > most)
+        {
+            capped.push(format!(
+                "operator {operator}: {field} is {wanted}, and this daemon permits {most} (--plugin-concurrency): {most} it is"
+            ));
+            *wanted = most;
+        }
+        capped
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             memory: 64 << 20,
             timeout: Duration::from_secs(5),
             concurrency: 8,
+            cpu: None,
             memo_run: 64 << 10,
             memo_primary: 4 << 10,
             memo_plugin: 64 << 10,
             requests: 100,
+            requests_per_second: 1000,
             page: 500,
             log: 64 << 10,
         }
@@ -414,6 +477,16 @@ impl Default for Retry {
     }
 }
 
+impl Default for RateLimit {
+    /// More than any primary needs, and little enough that one which never comes to rest harms nobody.
+    fn default() -> Self {
+        Self {
+            max_reconciliations: 100,
+            within: Duration::from_secs(3),
+        }
+    }
+}
+
 impl Default for Manage {
     fn default() -> Self {
         Self {
@@ -430,6 +503,7 @@ impl Default for MappingKeys {
             name: "io.javaoperatorsdk/primary-name".into(),
             namespace: Some("io.javaoperatorsdk/primary-namespace".into()),
             kind: Some("io.javaoperatorsdk/primary-type".into()),
+            across_namespaces: false,
         }
     }
 }
@@ -445,15 +519,6 @@ impl Permission {
             Self::Patch => "patch",
             Self::Delete => "delete",
         }
-    }
-}
-
-impl Capabilities {
-    /// Whether the manifest permits `verb` on `gvk`.
-    pub fn permit(&self, gvk: &Gvk, verb: Permission) -> bool {
-        self.kubernetes
-            .get(gvk)
-            .is_some_and(|verbs| verbs.contains(&verb))
     }
 }
 
@@ -490,5 +555,13 @@ impl Controller {
             .values()
             .flat_map(|workflow| &workflow.dependents);
         self.workflow.dependents.iter().chain(standalone)
+    }
+
+    /// Whether the controller writes objects of a kind by itself: its primaries and dependents.
+    pub fn writes(&self, gvk: &Gvk) -> bool {
+        self.primary == *gvk
+            || self
+                .dependents()
+                .any(|(_, dependent)| dependent.gvk == *gvk)
     }
 }

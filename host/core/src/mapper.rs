@@ -83,14 +83,11 @@ impl Mapper {
 
     /// `IM-1`: kind and group decide, the version does not.
     fn is_primary(&self, owner: &Owner) -> bool {
-        let group = owner
-            .api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group);
-        *owner.kind == *self.kind.kind && *group == *self.kind.group
+        owner.is_of(&self.kind)
     }
 
-    /// `IM-2`: a type that is absent counts as the right one.
+    /// `IM-2`: a type that is absent counts as the right one. Whoever may write a secondary in one namespace has no say over
+    /// the primaries of another, unless the manifest says so.
     fn tagged(
         &self,
         keys: &MappingKeys,
@@ -101,13 +98,21 @@ impl Mapper {
             name,
             namespace,
             kind,
+            across_namespaces,
         } = keys;
         let read = |key: &Arc<str>| tags.get(&**key).map(|text| &*text.0);
         let kind = kind.as_ref().and_then(read);
         if kind.is_some_and(|kind| !self.is_type(kind)) {
             return None;
         }
-        self.key(read(name)?, namespace.as_ref().and_then(read), secondary)
+        let key = self.key(read(name)?, namespace.as_ref().and_then(read), secondary)?;
+        let own = &secondary.key().namespace;
+        let across = own.is_some() && key.namespace.is_some() && *own != key.namespace;
+        if across && !across_namespaces {
+            tracing::debug!(secondary = %secondary.key(), primary = %key, "names a primary of another namespace, and is ignored");
+            return None;
+        }
+        Some(key)
     }
 
     /// `ID-2`: `group/version/Kind`; for core kinds `version/Kind` or `/version/Kind`.
@@ -277,7 +282,13 @@ mod tests {
         check(&keys, r#""io.javaoperatorsdk/primary-name":"""#, None, None);
         check(&keys, NAME, Some("n/p"), Some("p"));
         let both = format!("{NAME},{NAMESPACE}");
-        check(&keys, &both, Some("m/p"), Some("p"));
+        // Nobody in one namespace has a say over another, unless the manifest says so.
+        check(&keys, &both, None, Some("p"));
+        let across = MappingKeys {
+            across_namespaces: true,
+            ..keys.clone()
+        };
+        check(&across, &both, Some("m/p"), Some("p"));
         let own = MappingKeys {
             namespace: None,
             ..keys

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::budget::{self, Budget};
 
@@ -121,9 +122,9 @@ pub enum Change {
     },
 }
 
-/// The field managers whose shares are kept when managedFields are cut off.
-#[derive(Clone, Debug, Default)]
-pub struct Managers(Arc<[Box<str>]>);
+/// The field managers whose shares are kept when managedFields are cut off; none inside = all of them.
+#[derive(Clone, Debug)]
+pub struct Managers(Option<Arc<[Box<str>]>>);
 
 /// Why a text is not an object. Retrying does not help.
 #[derive(Debug, thiserror::Error)]
@@ -175,11 +176,38 @@ impl fmt::Display for ObjectRef {
     }
 }
 
+/// Fields of metadata that are the API server's.
+pub const OF_SERVER: [&str; 3] = [
+    "managedFields",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// Takes out of metadata what only the API server may say, so that a document that was read can be sent.
+pub fn clean_metadata(metadata: &mut Map<String, Value>) {
+    for field in OF_SERVER {
+        metadata.remove(field);
+    }
+}
+
 /// Whether a text can stand between two slashes of a path at the API server, as itself: a name, a namespace, a
 /// subresource. What else a component may give would lead to another object than the one that it was permitted.
 pub fn is_path_segment(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:@~!$&'()*+,;=".contains(&b);
     !matches!(text, "" | "." | "..") && text.bytes().all(plain)
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// Whether the owner is of this kind; versions do not count (`IM-1`).
+    pub fn is_of(&self, gvk: &Gvk) -> bool {
+        let group = self
+            .api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        *self.kind == *gvk.kind && *group == *gvk.group
+    }
 }
 
 // === impl Gvk ===
@@ -253,18 +281,32 @@ impl fmt::Display for Version {
 impl Managers {
     /// Returns the set of these names.
     pub fn new<S: Into<Box<str>>>(names: impl IntoIterator<Item = S>) -> Self {
-        Self(names.into_iter().map(Into::into).collect())
+        Self(Some(names.into_iter().map(Into::into).collect()))
+    }
+
+    /// Returns the set of all names.
+    pub fn all() -> Self {
+        Self(None)
     }
 
     /// Returns the set with one name more.
     #[must_use]
     pub fn with(&self, name: &str) -> Self {
-        Self(self.0.iter().cloned().chain([name.into()]).collect())
+        let more = |names: &Arc<[Box<str>]>| names.iter().cloned().chain([name.into()]).collect();
+        Self(self.0.as_ref().map(more))
     }
 
     /// Whether this manager is one of ours.
     pub fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|own| &**own == name)
+        let names = self.0.as_ref();
+        names.is_none_or(|names| names.iter().any(|own| &**own == name))
+    }
+}
+
+impl Default for Managers {
+    /// Returns the empty set.
+    fn default() -> Self {
+        Self::new::<&str>([])
     }
 }
 
@@ -329,7 +371,7 @@ impl Object {
     /// # Errors
     /// [`Error::Tree`] for an object that costs more than the budget has, or is deeper than any tree may be: the API server takes
     /// custom resources of thousands of levels.
-    pub fn tree(&self, budget: &mut Budget) -> Result<serde_json::Value, Error> {
+    pub fn tree(&self, budget: &mut Budget) -> Result<Value, Error> {
         Ok(budget.read(&self.0.json)?)
     }
 
@@ -351,6 +393,25 @@ impl Object {
         shares.find(|s| {
             s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource
         })
+    }
+
+    /// Whether an owner reference on the object `key` leads to this one, which is of kind `gvk`. From another namespace it
+    /// leads nowhere, and what is owned from nowhere is deleted.
+    pub fn is_owner(&self, gvk: &Gvk, reference: &Value, key: &ObjectRef) -> bool {
+        let header = self.header();
+        let text = |field| {
+            let text = reference.get(field).and_then(Value::as_str);
+            text.unwrap_or_default()
+        };
+        let group = text("apiVersion")
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        let reachable = header.key.namespace.is_none() || header.key.namespace == key.namespace;
+        reachable
+            && *text("uid") == *header.uid
+            && *text("name") == *header.key.name
+            && *text("kind") == *gvk.kind
+            && *group == *gvk.group
     }
 
     /// Whether two values are the same object in memory.

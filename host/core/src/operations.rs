@@ -5,20 +5,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::budget::{self, Budget};
 use crate::cluster::{self, Cluster, Deletion, Reason, Target, Verb, Write};
 use crate::dependent::managed_fields::Part;
-use crate::dependent::{self, diff, managed_fields};
+use crate::dependent::{self, diff, managed_fields, ownership};
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Comparison, MatchResult, ObjectTarget, WriteMode,
     WriteOptions, WriteRequest, WriteVerb,
 };
-use crate::manifest::GenericMatching;
+use crate::manifest::{self, GenericMatching, Permission};
 use crate::object::{Gvk, Object, ObjectRef, Scope};
 use crate::patch::{self, Operation, Patch};
+use crate::permission::Permissions;
+use crate::permission::ties::{self, Before, Effect, Manner};
 use crate::queue::{self, Queue};
 use crate::source::{Notice, Source, What};
 
@@ -37,6 +39,12 @@ pub struct Desk<'a> {
     pub queue: &'a Queue,
     /// What the run may still spend on documents.
     pub budget: &'a Mutex<Budget>,
+    /// What the component may do.
+    pub permissions: &'a Permissions,
+    /// The secondaries that the manifest declares for reading; the others are those of dependents.
+    pub declared: &'a BTreeMap<Arc<str>, manifest::Source>,
+    /// The controller's finalizer.
+    pub finalizer: &'a str,
 }
 
 /// A write after its document has been read.
@@ -46,16 +54,19 @@ struct Request {
     mode: WriteMode,
     compare: Option<Comparison>,
     options: WriteOptions,
+    /// Whether it is to fail if the object exists.
+    only_if_new: bool,
 }
 
 /// What is sent.
 enum Body {
     Create(Value),
     Apply(Value),
+    ForceApply(Value),
     Update(Value),
     Edit(Value),
-    /// With its text, which is sent as it is.
-    JsonPatch(Patch, String),
+    /// Sent as it was understood, not as it was written: a name that is there twice may mean another to the API server.
+    JsonPatch(Patch),
     MergePatch(Value),
 }
 
@@ -68,19 +79,21 @@ pub async fn write(
     primary: &Object,
     request: WriteRequest,
 ) -> Result<String, CallError> {
-    let request = read(request, &mut desk.budget.lock())?;
+    let mut request = read(request, &mut desk.budget.lock())?;
     check_target(desk, &request.target)?;
+    check_permission(desk, &mut request, primary)?;
     let source = source(desk, &request, primary)?;
     let actual = actual(&request, source, &mut desk.budget.lock())?;
-    if let (Some(by), Some((actual, tree))) = (request.compare, &actual)
-        && matches(desk, &request, by, actual.as_ref(), tree)
+    if let (Some(by), Some((cached, tree))) = (request.compare, &actual)
+        && matches(desk, &request, by, cached.as_ref(), tree)
     {
-        return Ok(actual
-            .as_ref()
-            .map_or_else(|| tree.to_string(), |object| object.json().to_owned()));
+        return Ok(unchanged(desk, primary, &request, cached.as_ref(), tree));
     }
-    let Some(write) = compose(desk, &request, actual.as_ref().map(|(_, tree)| tree))? else {
-        return Ok(actual.map_or_else(String::new, |(_, tree)| tree.to_string()));
+    let ours = matches!(request.verb, Body::Apply(_)) && is_ours(desk, &request.target, primary);
+    let Some(write) = compose(desk, &request, actual.as_ref().map(|(_, tree)| tree), ours)? else {
+        let unchanged =
+            |(cached, tree): &Actual| unchanged(desk, primary, &request, cached.as_ref(), tree);
+        return Ok(actual.as_ref().map_or_else(String::new, unchanged));
     };
     let filtered = matches!(
         request.mode,
@@ -102,7 +115,47 @@ pub async fn write(
         (None, Some(source)) if request.mode == WriteMode::CacheOnly => source.put(answer.clone()),
         _ => {}
     }
-    Ok(answer.json().to_owned())
+    let created = matches!(request.verb, Body::Create(_));
+    if created || desk.may_see(primary, &request.target.gvk, &answer) {
+        return Ok(answer.json().to_owned());
+    }
+    Ok(name_only(&request.target.gvk, &answer))
+}
+
+/// Returns the answer to a write that would change nothing: the object that it was compared with, as far as the component
+/// may see it.
+fn unchanged(
+    desk: &Desk<'_>,
+    primary: &Object,
+    request: &Request,
+    cached: Option<&Object>,
+    tree: &Value,
+) -> String {
+    let gvk = &request.target.gvk;
+    match cached {
+        Some(object) if desk.may_see(primary, gvk, object) => object.json().to_owned(),
+        Some(object) => name_only(gvk, object),
+        // The component's own words.
+        None => tree.to_string(),
+    }
+}
+
+/// Returns what an object is called and in which version it is, without anything that is in it.
+fn name_only(gvk: &Gvk, object: &Object) -> String {
+    let header = object.header();
+    let metadata = json!({
+        "name": &*header.key.name,
+        "namespace": header.key.namespace.as_deref(),
+        "uid": &*header.uid,
+        "resourceVersion": header.version.to_string(),
+        "generation": header.generation,
+    });
+    let mut named =
+        json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata });
+    if let Some(Value::Object(metadata)) = named.get_mut("metadata") {
+        metadata.retain(|_, value| !value.is_null());
+    }
+    named.to_string()
 }
 
 /// Passes on to the queue what a source has to say.
@@ -129,6 +182,8 @@ pub async fn remove(
 ) -> Result<(), CallError> {
     let target = Target::object(target.gvk, target.key);
     check_target(desk, &target)?;
+    desk.permissions
+        .permit(Permission::Delete, &target.gvk, &target.key)?;
     let gvk = target.gvk.clone();
     let left = desk
         .cluster
@@ -164,8 +219,8 @@ pub fn compare(
     } = question;
     let budget = &mut *desk.budget.lock();
     let (actual, desired) = (
-        json(actual, "actual", budget)?,
-        json(desired, "desired", budget)?,
+        parsed(actual, "actual", budget)?,
+        parsed(desired, "desired", budget)?,
     );
     let ignored = GenericMatching {
         ignore: ignore.iter().map(|p| p.as_str().into()).collect(),
@@ -181,7 +236,9 @@ pub fn compare(
         Comparison::Equality => Ok(diff::compare_all(&actual, &desired, ignore, budget)),
         Comparison::Applied => {
             let target = named(&desired)?;
-            let cached = cached(desk, primary, &target).ok_or_else(|| {
+            let cached = cached(desk, primary, &target)
+                .filter(|object| desk.may_see(primary, &target.gvk, object));
+            let cached = cached.ok_or_else(|| {
                 let message = format!(
                     "{} {} is in no cache: nobody knows which fields are ours",
                     target.gvk, target.key
@@ -259,8 +316,9 @@ pub fn refused(error: cluster::Error) -> CallError {
     let reason = match error.reason {
         Reason::Missing | Reason::UnknownKind => CallReason::Missing,
         Reason::Conflict => CallReason::Conflict,
-        Reason::Forbidden | Reason::Rejected => CallReason::Rejected,
+        Reason::Forbidden | Reason::Rejected | Reason::Busy => CallReason::Rejected,
         Reason::Unreachable => CallReason::Unreachable,
+        Reason::Unusable => CallReason::Other,
         Reason::Invalid => CallReason::Invalid,
     };
     CallError {
@@ -281,6 +339,9 @@ fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request, CallError
         WriteVerb::Apply(text) => {
             document(&text, budget).map(|(target, tree)| (target, Body::Apply(tree)))?
         }
+        WriteVerb::ForceApply(text) => {
+            document(&text, budget).map(|(target, tree)| (target, Body::ForceApply(tree)))?
+        }
         WriteVerb::Update(text) => {
             document(&text, budget).map(|(target, tree)| (target, Body::Update(tree)))?
         }
@@ -289,10 +350,12 @@ fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request, CallError
         }
         WriteVerb::JsonPatch(target, text) => {
             let patch = Patch::read(&text, budget).map_err(|e| invalid(e.to_string()))?;
-            (target, Body::JsonPatch(patch, text))
+            (target, Body::JsonPatch(patch))
         }
         WriteVerb::MergePatch(target, text) => {
-            (target, Body::MergePatch(json(&text, "the patch", budget)?))
+            let mut patch = parsed(&text, "the patch", budget)?;
+            ties::clean(&mut patch);
+            (target, Body::MergePatch(patch))
         }
     };
     let subresource = options.subresource.as_deref().map(Into::into);
@@ -313,6 +376,7 @@ fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request, CallError
         mode,
         compare,
         options,
+        only_if_new: false,
     })
 }
 
@@ -339,10 +403,10 @@ fn treatment(
     let status = target.subresource.as_deref() == Some("status");
     let by_verb = match verb {
         Body::Update(_) if status => Comparison::StatusOnly,
-        Body::Apply(_) => Comparison::Applied,
+        Body::Apply(_) | Body::ForceApply(_) => Comparison::Applied,
         Body::Update(_) => Comparison::Generic,
         // Patches are compared by what they would lead to.
-        Body::Create(_) | Body::Edit(_) | Body::JsonPatch(..) | Body::MergePatch(_) => {
+        Body::Create(_) | Body::Edit(_) | Body::JsonPatch(_) | Body::MergePatch(_) => {
             Comparison::Equality
         }
     };
@@ -359,7 +423,7 @@ fn treatment(
 }
 
 fn document(text: &str, budget: &mut Budget) -> Result<(ObjectTarget, Value), CallError> {
-    let tree = json(text, "the object", budget)?;
+    let tree = parsed(text, "the object", budget)?;
     Ok((named(&tree)?, tree))
 }
 
@@ -381,7 +445,7 @@ fn named(tree: &Value) -> Result<ObjectTarget, CallError> {
     Ok(ObjectTarget { gvk, key })
 }
 
-fn json(text: &str, what: &str, budget: &mut Budget) -> Result<Value, CallError> {
+fn parsed(text: &str, what: &str, budget: &mut Budget) -> Result<Value, CallError> {
     budget.read(text).map_err(|error| match error {
         budget::Error::Json(error) => invalid(format!("{what} is not JSON: {error}")),
         budget::Error::Exceeded(error) => CallError::new(
@@ -391,7 +455,7 @@ fn json(text: &str, what: &str, budget: &mut Budget) -> Result<Value, CallError>
     })
 }
 
-fn invalid(message: impl Into<String>) -> CallError {
+fn invalid(message: impl AsRef<str>) -> CallError {
     CallError::new(CallReason::Invalid, message)
 }
 
@@ -412,17 +476,144 @@ fn check_target(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
     }
 }
 
+// === what is permitted ===
+
+/// Whether the component may send this, as far as the document says: by its grants, and by what becomes of the object.
+fn check_permission(
+    desk: &Desk<'_>,
+    request: &mut Request,
+    primary: &Object,
+) -> Result<(), CallError> {
+    let Request { target, verb, .. } = &mut *request;
+    let Target {
+        gvk,
+        key,
+        subresource,
+    } = &*target;
+    desk.permissions.permit(verb.permission(), gvk, key)?;
+    // These end an object, by whatever verb they are written.
+    if let Some(name @ ("eviction" | "finalize")) = subresource.as_deref() {
+        let effect = Effect::Foreign(format!("{name} lets it go"));
+        permit_effect(desk, target, effect)?;
+    }
+    let writer = ties::Writer {
+        primary,
+        primary_gvk: &desk.primaries.spec().gvk,
+        finalizer: desk.finalizer,
+    };
+    // Not what the component says that it is like.
+    let known = || {
+        let target = ObjectTarget {
+            gvk: gvk.clone(),
+            key: key.clone(),
+        };
+        let known = cached(desk, primary, &target);
+        known.and_then(|object| object.tree(&mut desk.budget.lock()).ok())
+    };
+    let of_document = |tree: &Value, known: Option<&Value>, manner| {
+        let before = known.map_or(Before::Unknown, Before::Known);
+        ties::of_document(tree, before, manner, key, &writer)
+    };
+    let effect = match verb {
+        Body::Create(tree) => {
+            ties::clean(tree);
+            ties::of_document(tree, Before::Absent, Manner::Part, key, &writer)
+        }
+        Body::Apply(tree) | Body::ForceApply(tree) => {
+            ties::clean(tree);
+            let tied = ties::is_tied(tree);
+            let known = tied.then(known).flatten();
+            of_document(tree, known.as_ref(), Manner::Part)
+        }
+        Body::Update(tree) => {
+            ties::clean(tree);
+            // What another subresource is given is no object of the kind.
+            let manner = match subresource.as_deref() {
+                None | Some("status") => Manner::Whole,
+                Some(_) => Manner::Part,
+            };
+            of_document(tree, known().as_ref(), manner)
+        }
+        // Looked at once it is known what is sent.
+        Body::Edit(_) => Effect::Harmless,
+        Body::JsonPatch(patch) => ties::of_patch(patch).map_err(invalid)?,
+        Body::MergePatch(patch) => ties::of_merge_patch(patch),
+    };
+    let is_new = effect == Effect::HarmlessIfNew;
+    let permitted = permit_effect(desk, &request.target, effect);
+    request.only_if_new = is_new && permitted.is_err();
+    if is_new { Ok(()) } else { permitted }
+}
+
+/// Whether what a write does to owner references and finalizers is permitted: it can come to a deletion, or keep one from
+/// happening.
+fn permit_effect(desk: &Desk<'_>, target: &Target, effect: Effect) -> Result<(), CallError> {
+    let what = match effect {
+        Effect::Harmless => return Ok(()),
+        Effect::HarmlessIfNew => {
+            "it may be there already, and would go with the primary".to_owned()
+        }
+        Effect::Foreign(what) => what,
+    };
+    let Target { gvk, key, .. } = target;
+    let permitted = desk.permissions.permit(Permission::Delete, gvk, key);
+    permitted.map_err(|denied| CallError {
+        message: format!(
+            "{gvk} {key}: {what}, which takes `delete`: {}",
+            denied.message
+        ),
+        ..denied
+    })
+}
+
+impl Desk<'_> {
+    /// Whether a source answers for all that it holds: that of primaries, and those that the manifest declares. That of a
+    /// dependent is there to write it.
+    pub fn is_declared(&self, source: &Arc<Source>) -> bool {
+        let mut declared = self.declared.keys();
+        Arc::ptr_eq(source, self.primaries)
+            || declared.any(|name| {
+                let found = self.secondaries.get(name);
+                found.is_some_and(|found| Arc::ptr_eq(found, source))
+            })
+    }
+
+    /// Whether the component may see what is in an object.
+    pub fn may_see(&self, primary: &Object, gvk: &Gvk, object: &Object) -> bool {
+        let key = object.key();
+        let namespace = key.namespace.as_deref();
+        let owners = &object.header().owners;
+        self.permissions.may_read(gvk, namespace)
+            || owners.iter().any(|owner| owner.uid == primary.header().uid)
+            || sources(self, gvk).into_iter().any(|source| {
+                let declared = self.is_declared(source) && source.get(key).is_some();
+                declared || source.relates(object, primary.key())
+            })
+    }
+}
+
 impl Body {
+    /// Returns the permission that it takes.
+    fn permission(&self) -> Permission {
+        match self {
+            Self::Create(_) => Permission::Create,
+            Self::Apply(_) | Self::ForceApply(_) => Permission::Apply,
+            Self::Update(_) => Permission::Update,
+            Self::Edit(_) | Self::JsonPatch(_) | Self::MergePatch(_) => Permission::Patch,
+        }
+    }
+
     fn carries_version(&self) -> bool {
         match self {
             Self::Create(tree)
             | Self::Apply(tree)
+            | Self::ForceApply(tree)
             | Self::Update(tree)
             | Self::Edit(tree)
             | Self::MergePatch(tree) => tree
                 .pointer("/metadata/resourceVersion")
                 .is_some_and(Value::is_string),
-            Self::JsonPatch(patch, _) => patch.0.iter().any(
+            Self::JsonPatch(patch) => patch.0.iter().any(
                 |step| matches!(step, Operation::Test { path, .. } if *path == version_path()),
             ),
         }
@@ -507,7 +698,7 @@ fn actual(
 ) -> Result<Option<Actual>, CallError> {
     let cached = source.and_then(|source| source.get(&request.target.key));
     let tree = match (&request.options.actual, &cached) {
-        (Some(text), _) => json(text, "actual", budget)?,
+        (Some(text), _) => parsed(text, "actual", budget)?,
         (None, Some(object)) => object
             .tree(budget)
             .map_err(|e| CallError::new(CallReason::Exhausted, e.to_string()))?,
@@ -527,9 +718,11 @@ fn matches(
 ) -> bool {
     let led_to = match &request.verb {
         Body::Create(_) => return false,
-        Body::Apply(tree) | Body::Update(tree) | Body::Edit(tree) => Cow::Borrowed(tree),
+        Body::Apply(tree) | Body::ForceApply(tree) | Body::Update(tree) | Body::Edit(tree) => {
+            Cow::Borrowed(tree)
+        }
         // What can't be carried out here within bounds is left to the API server, which has its own.
-        Body::JsonPatch(patch, _) => match patch.apply(actual.clone(), &mut desk.budget.lock()) {
+        Body::JsonPatch(patch) => match patch.apply(actual.clone(), &mut desk.budget.lock()) {
             Ok(tree) => Cow::Owned(tree),
             Err(_) => return false,
         },
@@ -561,11 +754,28 @@ fn matches(
     verdict == MatchResult::Matches
 }
 
-/// Returns what is sent; none for an edit that changes nothing.
+/// Whether the object that a write concerns is the primary of the run, or belongs to it: by uid, or because it is mapped
+/// to it and we have applied it before. Nobody else's fields in it are worth a conflict.
+fn is_ours(desk: &Desk<'_>, target: &Target, primary: &Object) -> bool {
+    if target.gvk == desk.primaries.spec().gvk && target.key == *primary.key() {
+        return true;
+    }
+    let seen = sources(desk, &target.gvk);
+    seen.into_iter().any(|source| {
+        source.get(&target.key).is_some_and(|object| {
+            let applied = || object.share(desk.manager, None).is_some();
+            ownership::is_for(&object, &primary.header().uid)
+                || (source.relates(&object, primary.key()) && applied())
+        })
+    })
+}
+
+/// Returns what is sent; none for an edit that changes nothing. What is `ours` is applied by force.
 fn compose(
     desk: &Desk<'_>,
     request: &Request,
     actual: Option<&Value>,
+    ours: bool,
 ) -> Result<Option<Write>, CallError> {
     let manager = Arc::clone(desk.manager);
     let verb = match &request.verb {
@@ -573,9 +783,15 @@ fn compose(
             body: tree.to_string(),
             manager,
         },
-        Body::Apply(tree) => Verb::Apply {
+        Body::Apply(tree) | Body::ForceApply(tree) if request.only_if_new => Verb::Apply {
+            body: dependent::with_first_version(tree),
+            manager,
+            force: false,
+        },
+        Body::Apply(tree) | Body::ForceApply(tree) => Verb::Apply {
             body: tree.to_string(),
             manager,
+            force: ours || matches!(request.verb, Body::ForceApply(_)),
         },
         Body::Update(tree) => Verb::Replace {
             body: tree.to_string(),
@@ -585,8 +801,8 @@ fn compose(
             body: tree.to_string(),
             manager,
         },
-        Body::JsonPatch(_, text) => Verb::JsonPatch {
-            body: text.clone(),
+        Body::JsonPatch(patch) => Verb::JsonPatch {
+            body: patch.text(),
             manager,
         },
         Body::Edit(tree) => {
@@ -599,6 +815,9 @@ fn compose(
             let actual = actual.ok_or_else(missing)?;
             let mut patch = patch::diff(actual, tree, &mut desk.budget.lock())
                 .map_err(|e| CallError::new(CallReason::Exhausted, format!("the edit: {e}")))?;
+            ties::clean_patch(&mut patch);
+            let effect = ties::of_patch(&patch).map_err(invalid)?;
+            permit_effect(desk, &request.target, effect)?;
             if patch.0.is_empty() {
                 return Ok(None);
             }

@@ -21,6 +21,7 @@
 //! ```
 
 mod limiter;
+mod outage;
 mod retry;
 mod state;
 
@@ -48,6 +49,8 @@ pub struct Policy {
     pub rate_limit: Option<RateLimit>,
     /// A key runs at least this often (`IV-1`), counted from the end of a run; none or zero = never without an event.
     pub max_interval: Option<Duration>,
+    /// A run that asks to run again does so after this time at the earliest.
+    pub min_reschedule: Duration,
     /// What a deletion means.
     pub mode: Mode,
 }
@@ -99,12 +102,12 @@ pub enum Finished {
     Done {
         /// True if our finalizer was removed, so that only the deletion event is awaited (`EP-23`).
         finalizer_removed: bool,
-        /// Run again after this time; zero = at once.
+        /// Run again after this time, or the shortest that the policy has.
         again: Option<Duration>,
     },
     /// It failed, and the error handler wants no retry (`EC-5`).
     NoRetry {
-        /// Run again after this time; zero = at once.
+        /// Run again after this time, or the shortest that the policy has.
         again: Option<Duration>,
     },
     /// It failed (also by a trap, a time-out, a panic).
@@ -122,6 +125,8 @@ pub enum Failure {
     Handled,
     /// The API server answered 409.
     Conflict,
+    /// The API server could not be reached, was too busy, or failed itself: nothing that the key could do about.
+    Outage,
 }
 
 /// What the queue made of the end of an execution.
@@ -168,6 +173,8 @@ pub enum Next {
     Retry(Duration),
     /// After what is left of an earlier back-off, into which an event fell; no attempt is consumed (`EP-33`).
     Resume(Duration),
+    /// After this pause, or as soon as the API server does its work again; no attempt is consumed.
+    Outage(Duration),
     /// The attempts are used up; after the maximal interval, if there is one (`EP-35`).
     Exhausted(Option<Duration>),
     /// After the time the execution asked for.
@@ -297,6 +304,12 @@ impl Queue {
         self.change(|state| state.set_policy(policy));
     }
 
+    /// Takes in that the API server does its work again after an outage. The keys that wait for it run within the next two
+    /// seconds, not all at once.
+    pub fn resume(&self, now: Instant) {
+        self.change(|state| state.resume(now));
+    }
+
     /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`, the
     /// fix of quirk 13). No cleanup takes place. An execution under way ends without effect on the queue.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
@@ -352,11 +365,9 @@ impl Queue {
         self.0.state.lock().counts(now)
     }
 
-    /// Returns all keys, ordered. For people: it copies everything.
-    pub fn states(&self, now: Instant) -> Vec<KeyState> {
-        let mut states = self.0.state.lock().states(now);
-        states.sort_by(|a, b| a.key.cmp(&b.key));
-        states
+    /// Returns the first `limit` keys behind `after`, ordered. For people.
+    pub fn states(&self, now: Instant, after: Option<&ObjectRef>, limit: usize) -> Vec<KeyState> {
+        self.0.state.lock().states(now, after, limit)
     }
 
     /// Changes the state, and wakes who waits if something may be due earlier than before.
@@ -442,12 +453,13 @@ impl Drop for Ticket {
 // === impl vocabulary ===
 
 impl Default for Policy {
-    /// Retries as of `RT-1`, no rate limit, ten hours (`IV-1`).
+    /// Retries as of `RT-1`, no rate limit, ten hours (`IV-1`), no shortest time.
     fn default() -> Self {
         Self {
             retry: Some(Retry::default()),
             rate_limit: None,
             max_interval: Some(Duration::from_hours(10)),
+            min_reschedule: Duration::ZERO,
             mode: Mode::Normal,
         }
     }
@@ -459,6 +471,34 @@ impl Finished {
         finalizer_removed: false,
         again: None,
     };
+
+    /// Returns the same, but that the key does not run again before this time because it asks to.
+    fn no_sooner_than(self, least: Duration) -> Self {
+        let later = |again: Option<Duration>| again.map(|again| again.max(least));
+        match self {
+            Self::Done {
+                finalizer_removed,
+                again,
+            } => Self::Done {
+                finalizer_removed,
+                again: later(again),
+            },
+            Self::NoRetry { again } => Self::NoRetry {
+                again: later(again),
+            },
+            Self::Failed(_) | Self::Gone => self,
+        }
+    }
+
+    /// Whether it shows that the API server does its work. (A run that asked it for nothing is taken for one that did.)
+    fn was_answered(self) -> bool {
+        match self {
+            Self::Done { .. } | Self::NoRetry { .. } | Self::Failed(Failure::Conflict) => true,
+            Self::Failed(Failure::Unhandled | Failure::Handled | Failure::Outage) | Self::Gone => {
+                false
+            }
+        }
+    }
 }
 
 impl Next {
@@ -466,7 +506,9 @@ impl Next {
     pub fn after(self) -> Option<Duration> {
         match self {
             Self::AtOnce | Self::AtStart => Some(Duration::ZERO),
-            Self::Retry(after) | Self::Resume(after) | Self::Again(after) => Some(after),
+            Self::Retry(after) | Self::Resume(after) | Self::Again(after) | Self::Outage(after) => {
+                Some(after)
+            }
             Self::Exhausted(after) | Self::Idle(after) => after,
             Self::AwaitDeletion | Self::Dropped => None,
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
-use crate::manifest::{Controller, Dependent, Namespaces, Operator, Permission, Workflow};
+use crate::manifest::{Controller, Dependent, Grant, Namespaces, Operator, Permission, Workflow};
 use crate::object::Gvk;
 
 /// Where a rule holds.
@@ -127,25 +127,59 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
 /// The namespace of Events about primaries that live in none (`ER-3`).
 const DEFAULT: &str = "default";
 
-/// Returns the rules that a daemon in the namespace `own` needs to run these operators, by where they hold; sorted, and
-/// none twice.
-pub fn rules(operators: &[Operator], own: &str, kinds: &Kinds) -> BTreeMap<Reach, Vec<Rule>> {
-    let own = own.into();
-    let mut tally = Tally {
+/// Rules, by where they hold; sorted, and none twice.
+pub type Rules = BTreeMap<Reach, Vec<Rule>>;
+
+/// The service account of an operator: its namespace and name.
+pub type Account = (Arc<str>, Arc<str>);
+
+/// Who needs which rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// The daemon. Of an operator with an account it watches what is to be cached, and no more.
+    pub daemon: Rules,
+    /// The accounts of operators, in whose names the daemon acts.
+    pub accounts: BTreeMap<Account, Rules>,
+}
+
+/// Returns the rules that these operators need in a daemon in the namespace `own`.
+pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
+    let own: Arc<str> = own.into();
+    let tally = || Tally {
         kinds,
-        own,
+        own: Arc::clone(&own),
         found: BTreeMap::new(),
     };
+    let (mut daemon, mut shared) = (tally(), tally());
+    let mut accounts = BTreeMap::new();
     for operator in operators {
         for controller in operator.controllers.values() {
+            let account = controller.service_account.as_ref().map(|account| {
+                let namespace = account.namespace.as_ref().unwrap_or(&own);
+                (Arc::clone(namespace), Arc::clone(&account.name))
+            });
+            let tally = match account {
+                Some(account) => {
+                    shared.controller(controller);
+                    accounts.entry(account).or_insert_with(tally)
+                }
+                None => &mut daemon,
+            };
             tally.controller(controller);
             let plugin = operator.plugins.get(&controller.plugin);
-            for (gvk, permissions) in plugin.iter().flat_map(|p| &p.capabilities.kubernetes) {
-                tally.capability(gvk, permissions, &controller.namespaces);
+            for grant in plugin.iter().flat_map(|p| &p.capabilities.kubernetes) {
+                tally.capability(grant, controller);
             }
         }
     }
-    tally.rules()
+    daemon.watch_with(shared);
+    let accounts = accounts.into_iter();
+    Rights {
+        daemon: daemon.rules(),
+        accounts: accounts
+            .map(|(account, tally)| (account, tally.rules()))
+            .collect(),
+    }
 }
 
 /// Returns how [`Kinds`] names a kind: `Kind.group`, or `Kind` in the core group.
@@ -168,7 +202,8 @@ pub fn kind_names(operators: &[Operator]) -> BTreeSet<String> {
             .chain(dependents)
     });
     let plugins = operators.iter().flat_map(|o| o.plugins.values());
-    let permitted = plugins.flat_map(|plugin| plugin.capabilities.kubernetes.keys());
+    let grants = plugins.flat_map(|plugin| &plugin.capabilities.kubernetes);
+    let permitted = grants.map(|grant| &grant.gvk);
     declared.chain(permitted).map(kind_name).collect()
 }
 
@@ -244,7 +279,7 @@ impl Tally<'_> {
             };
             for (wanted, verbs) in [
                 (manage.create, &needs.create),
-                (manage.update, &needs.update),
+                (manage.update || dependent.adopt, &needs.update),
                 (manage.delete && deleted, &needs.delete),
             ] {
                 if wanted {
@@ -254,15 +289,19 @@ impl Tally<'_> {
         }
     }
 
-    fn capability(
-        &mut self,
-        gvk: &Gvk,
-        permissions: &BTreeSet<Permission>,
-        namespaces: &Namespaces,
-    ) {
+    /// Adds what a grant permits where it holds, which is nowhere for a kind without a namespace unless it says `all`, or the
+    /// controller writes that kind anyway.
+    fn capability(&mut self, grant: &Grant, controller: &Controller) {
+        let Grant { gvk, verbs, .. } = grant;
+        let said = grant.namespaces.as_ref();
+        if self.is_cluster_scoped(gvk) && said != Some(&Namespaces::All) && !controller.writes(gvk)
+        {
+            return;
+        }
+        let namespaces = said.unwrap_or(&controller.namespaces);
         let kinds = self.kinds;
         let subresources = kinds.subresources.get(&kind_name(gvk));
-        for permission in permissions {
+        for permission in verbs {
             let needs = &TABLE.capabilities;
             let verbs = match permission {
                 Permission::Get => &needs.get,
@@ -302,6 +341,17 @@ impl Tally<'_> {
             let resources = self.found.entry(reach).or_default();
             let key = (Arc::clone(&gvk.group), resource.clone());
             resources.entry(key).or_default().extend(verbs);
+        }
+    }
+
+    /// Adds what another tally watches.
+    fn watch_with(&mut self, other: Self) {
+        for (reach, resources) in other.found {
+            let here = self.found.entry(reach).or_default();
+            for (key, mut verbs) in resources {
+                verbs.retain(|verb| TABLE.watched.contains(verb));
+                here.entry(key).or_default().extend(verbs);
+            }
         }
     }
 
@@ -404,6 +454,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    /// Returns what a daemon in `own` needs.
+    fn rules(operators: &[Operator], own: &str, kinds: &Kinds) -> Rules {
+        rights(operators, own, kinds).daemon
+    }
     use crate::manifest::parse;
 
     /// Reads an operator whose controller has these fields, and its plugin those, in YAML flow style.
@@ -500,6 +555,10 @@ mod tests {
             (
                 "kind: Pod, manage: [create], createOnly: true",
                 "* pods: list watch create patch",
+            ),
+            (
+                "kind: Pod, ssa: false, manage: [create], adopt: true",
+                "* pods: list watch create update",
             ),
             ("kind: Pod, ssa: false", "* pods: list watch create update"),
             (
@@ -662,5 +721,33 @@ default events: get create patch
             let (_, dependent) = controller.dependents().next().unwrap();
             assert_eq!(TABLE.written.contains(kind), !dependent.applied(), "{kind}");
         }
+    }
+
+    #[test]
+    fn an_operator_with_an_account_of_its_own_leaves_the_daemon_what_it_watches() {
+        let operator = |name: &str, account: &str| {
+            let text = format!(
+                "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  {account}\n  \
+                 plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{{ apiVersion: v1, kind: Secret, verbs: [apply] }}] }} }} }}\n  \
+                 controllers: {{ {name}: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}, namespaces: [{name}] }} }}"
+            );
+            parse(&text, Path::new("o.yaml")).unwrap().remove(0)
+        };
+        let alone = |account: &str| rights(&[operator("a", account)], "home", &Kinds::default());
+        let all = alone("").daemon;
+        let Rights { daemon, accounts } = alone("serviceAccount: { name: pages }");
+        let account = ("home".into(), "pages".into());
+        assert_eq!(accounts, BTreeMap::from([(account, all.clone())]));
+        assert_eq!(shown(&daemon), "a pages.a.dev: list watch\n");
+
+        // Another operator's rights stay its own.
+        let far = operator("a", "serviceAccount: { name: pages, namespace: far }");
+        let both = rights(&[far, operator("b", "")], "home", &Kinds::default());
+        let far = ("far".into(), "pages".into());
+        assert_eq!(both.accounts, BTreeMap::from([(far, all)]));
+        let lines = shown(&both.daemon);
+        let here = lines.lines().filter(|line| line.starts_with("a "));
+        assert_eq!(here.collect::<Vec<_>>(), ["a pages.a.dev: list watch"]);
+        assert!(lines.contains("b secrets: create patch"), "{lines}");
     }
 }

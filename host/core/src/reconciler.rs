@@ -16,8 +16,10 @@ use crate::guest::{
 use crate::manifest;
 use crate::object::{Object, Version};
 use crate::operations::{self, Desk};
+use crate::permission::Permissions;
 use crate::queue::{self, Finished, Queue, Ticket};
 use crate::source::Source;
+use crate::text;
 use crate::workflow::Mode;
 
 pub mod context;
@@ -26,6 +28,7 @@ pub mod finalizer;
 mod mask;
 pub mod memory;
 pub mod outcome;
+mod page;
 pub mod visit;
 
 use context::Context;
@@ -38,6 +41,8 @@ pub use crate::operations::tell;
 
 /// What the runs of one controller need, put together once.
 pub struct Controller {
+    /// The operator that declares it.
+    pub operator: Arc<str>,
     /// What the manifest says.
     pub spec: manifest::Controller,
     /// What its plugin may use up.
@@ -54,6 +59,8 @@ pub struct Controller {
     pub finalizer: Arc<str>,
     /// The plugin.
     pub guest: Arc<dyn Guest>,
+    /// What the plugin may do.
+    pub permissions: Permissions,
     /// The API server.
     pub cluster: Arc<dyn Cluster>,
     /// The queue that is told of held-back events.
@@ -86,7 +93,7 @@ struct Failed {
     origin: FailureOrigin,
     message: String,
     dependents: Vec<(String, String)>,
-    conflict: bool,
+    sort: queue::Failure,
 }
 
 /// Runs one execution (`architecture.md`, data path).
@@ -103,10 +110,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
             .await
         {
             Ok(_) => Ended::DONE,
-            Err(error) => Ended::failed(
-                format!("adding the finalizer: {error}"),
-                error.is_conflict(),
-            ),
+            Err(error) => Ended::failed(format!("adding the finalizer: {error}"), sort(&error)),
         },
         Decision::Reconcile => reconcile(controller, primary, ticket).await,
         Decision::Cleanup => cleanup(controller, primary, ticket).await,
@@ -132,19 +136,19 @@ async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateCont
     if controller.workflow.is_managed() {
         visit::managed(run, session, Mode::Reconcile)
             .await
-            .map_err(Failed::of_workflow)?;
+            .map_err(|failed| Failed::of_workflow(failed, run.sort()))?;
     }
     let control = session
         .reconcile(run.primary.json())
         .await
-        .map_err(Failed::of_guest)?;
+        .map_err(|failure| Failed::of_guest(failure, run.sort()))?;
     let planned = outcome::writes(
         &control.update,
         &run.primary,
         &controller.manner(),
         &mut run.budget.lock(),
     )
-    .map_err(Failed::of_guest)?;
+    .map_err(|failure| Failed::of_guest(failure, queue::Failure::Unhandled))?;
     let mut written = None;
     for mut write in planned {
         if let Some(version) = written {
@@ -156,7 +160,8 @@ async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateCont
     Ok(control)
 }
 
-/// Asks the guest what a failed run leaves behind (EC rules).
+/// Asks the guest what a failed run leaves behind (EC rules). In an outage it may say what the status is, but not that the run
+/// is over: once the API server does its work again, the primary runs again, and so no failure is the last one.
 async fn handle(
     run: &Arc<Context>,
     session: &dyn Session,
@@ -165,26 +170,32 @@ async fn handle(
 ) -> Ended {
     let controller = &run.controller;
     if !controller.guest.exports().error_handler {
-        return Ended::failed(failed.message, failed.conflict);
+        return Ended::failed(failed.message, failed.sort);
     }
+    let outage = failed.sort == queue::Failure::Outage;
+    let mut retry = ticket.retry_if_failed();
+    retry.last &= !outage;
     let info = FailureInfo {
         origin: failed.origin,
         message: failed.message.clone(),
         dependents: failed.dependents,
-        retry: ticket.retry_if_failed(),
+        retry,
     };
     let control = match session.handle_error(run.primary.json(), &info).await {
         Ok(control) => control,
         Err(second) => {
             tracing::warn!(error = %second.message, "the error handler failed itself");
-            return Ended::failed(failed.message, failed.conflict);
+            return Ended::failed(failed.message, failed.sort);
         }
     };
     let ErrorControl::Handled { status, next } = control else {
-        return Ended::failed(failed.message, failed.conflict);
+        return Ended::failed(failed.message, failed.sort);
     };
     if let Some(status) = status {
         write_error_status(run, status, info.retry).await;
+    }
+    if outage {
+        return Ended::failed(failed.message, failed.sort);
     }
     tracing::info!(error = %failed.message, "the run failed, and the component has dealt with it");
     match next {
@@ -239,10 +250,13 @@ async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) 
         match visit::managed(&run, &*session, Mode::Cleanup).await {
             Ok(result) => {
                 complete = result.complete;
-                failed =
-                    visit::Failed::of(&result).map(|failed| Failed::of_workflow(failed).message);
+                failed = visit::Failed::of(&result)
+                    .map(|failed| Failed::of_workflow(failed, run.sort()).message);
             }
-            Err(failed) => return Ended::failed(Failed::of_workflow(failed).message, false),
+            Err(failed) => {
+                let Failed { message, sort, .. } = Failed::of_workflow(failed, run.sort());
+                return Ended::failed(message, sort);
+            }
         }
     }
     let control = if cleaner {
@@ -251,11 +265,11 @@ async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) 
         Ok(DeleteControl::RemoveFinalizer)
     };
     match control {
-        Err(failure) => Ended::failed(failure.message, false),
+        Err(failure) => Ended::failed(failure.message, run.sort()),
         Ok(DeleteControl::KeepFinalizer(after)) => Ended::again(outcome::reschedule(after)),
         // WF-9: nobody is left who would look at the result.
         Ok(DeleteControl::RemoveFinalizer) if failed.is_some() => {
-            Ended::failed(failed.unwrap_or_default(), false)
+            Ended::failed(failed.unwrap_or_default(), run.sort())
         }
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
         Ok(DeleteControl::RemoveFinalizer) => match controller
@@ -266,11 +280,19 @@ async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) 
                 controller.memory.forget(run.primary.key());
                 Ended::FINALIZER_REMOVED
             }
-            Err(error) => Ended::failed(
-                format!("removing the finalizer: {error}"),
-                error.is_conflict(),
-            ),
+            Err(error) => Ended::failed(format!("removing the finalizer: {error}"), sort(&error)),
         },
+    }
+}
+
+/// Says what an error of the API server means for the key.
+fn sort(error: &cluster::Error) -> queue::Failure {
+    if error.is_outage() {
+        queue::Failure::Outage
+    } else if error.is_conflict() {
+        queue::Failure::Conflict
+    } else {
+        queue::Failure::Unhandled
     }
 }
 
@@ -317,15 +339,22 @@ impl Controller {
         }
     }
 
-    /// Returns what writes need to know.
-    pub(crate) fn desk<'a>(&'a self, budget: &'a Mutex<Budget>) -> Desk<'a> {
+    /// Returns what writes over this line to the API server need to know.
+    pub(crate) fn desk<'a>(
+        &'a self,
+        cluster: &'a dyn Cluster,
+        budget: &'a Mutex<Budget>,
+    ) -> Desk<'a> {
         Desk {
-            cluster: &*self.cluster,
+            cluster,
             primaries: &self.primaries,
             secondaries: &self.secondaries,
             manager: &self.spec.field_manager,
             queue: &self.queue,
             budget,
+            permissions: &self.permissions,
+            declared: &self.spec.sources,
+            finalizer: &self.finalizer,
         }
     }
 
@@ -495,22 +524,17 @@ impl Ended {
         })
     }
 
-    fn failed(error: String, conflict: bool) -> Self {
-        let failure = if conflict {
-            queue::Failure::Conflict
-        } else {
-            queue::Failure::Unhandled
-        };
+    fn failed(error: String, sort: queue::Failure) -> Self {
         Self {
-            finished: Finished::Failed(failure),
-            error: Some(error),
+            finished: Finished::Failed(sort),
+            error: Some(text::kept(error)),
         }
     }
 
     fn handled(error: String) -> Self {
         Self {
             finished: Finished::Failed(queue::Failure::Handled),
-            error: Some(error),
+            error: Some(text::kept(error)),
         }
     }
 }
@@ -518,7 +542,7 @@ impl Ended {
 // === impl Failed ===
 
 impl Failed {
-    fn of_guest(failure: Failure) -> Self {
+    fn of_guest(failure: Failure, sort: queue::Failure) -> Self {
         let origin = match failure.cause {
             Cause::Returned => FailureOrigin::Reconciler,
             Cause::Trap => FailureOrigin::Trap,
@@ -530,32 +554,32 @@ impl Failed {
             origin,
             message: failure.message,
             dependents: Vec::new(),
-            conflict: false,
+            sort,
         }
     }
 
     fn of_write(error: &cluster::Error) -> Self {
-        let conflict = error.is_conflict();
         Self {
             origin: FailureOrigin::Update,
             message: error.message.clone(),
             dependents: Vec::new(),
-            conflict,
+            sort: sort(error),
         }
     }
 
-    fn of_workflow(failed: visit::Failed) -> Self {
+    fn of_workflow(failed: visit::Failed, sort: queue::Failure) -> Self {
         let visit::Failed { dependents } = failed;
         let list = dependents
             .iter()
             .map(|(name, text)| format!("{name}: {text}"))
             .collect::<Vec<_>>();
         let message = format!("the workflow failed: {}", list.join("; "));
+        let message = text::kept(message);
         Self {
             origin: FailureOrigin::Workflow,
             message,
             dependents,
-            conflict: false,
+            sort,
         }
     }
 }

@@ -78,7 +78,10 @@ pub fn ungranted(
     capabilities: &Capabilities,
 ) -> BTreeSet<Permission> {
     let new: BTreeSet<Permission> = now.difference(before).copied().collect();
-    let granted = capabilities.kubernetes.values().flatten();
+    let granted = capabilities
+        .kubernetes
+        .iter()
+        .flat_map(|grant| &grant.verbs);
     if granted.copied().any(|verb| new.contains(&verb)) {
         BTreeSet::new()
     } else {
@@ -340,11 +343,15 @@ mod tests {
         let in_place = [
             ("", "retry: none".to_owned()),
             ("", "concurrency: 2".to_owned()),
+            ("", "minRescheduleInterval: 1s, rateLimit: none".to_owned()),
             (
                 "rateLimit: { maxReconciliations: 2 }",
                 "maxReconciliationInterval: 1m".to_owned(),
             ),
-            ("", "fieldManager: other, serverSideApply: false".to_owned()),
+            (
+                "",
+                "fieldManager: web-other, serverSideApply: false".to_owned(),
+            ),
             (
                 &dependent(""),
                 dependent(", match: { export: same }, manage: [create], createOnly: true"),
@@ -378,10 +385,11 @@ mod tests {
     fn a_version_asks_in_vain_if_nothing_of_what_is_new_in_it_is_permitted() {
         use Permission::{Apply, Create, Delete};
         let granting = |verbs: &[Permission]| Capabilities {
-            kubernetes: BTreeMap::from([(
-                Gvk::parse("v1", "ConfigMap").unwrap(),
-                verbs.iter().copied().collect(),
-            )]),
+            kubernetes: vec![manifest::Grant {
+                gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+                verbs: verbs.iter().copied().collect(),
+                namespaces: None,
+            }],
         };
         let table: [[&[Permission]; 4]; 5] = [
             [&[], &[], &[], &[]],

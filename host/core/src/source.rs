@@ -1290,7 +1290,10 @@ mod tests {
         let mapper = Mapper::new(
             gvk("Page"),
             Scope::Namespaced,
-            Declared::Annotations(MappingKeys::default()),
+            Declared::Annotations(MappingKeys {
+                across_namespaces: true,
+                ..MappingKeys::default()
+            }),
         );
         let source = source(Role::Secondary(mapper), Filter::default(), &[]);
         let mut informer = Informer::new(&source, None);

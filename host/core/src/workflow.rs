@@ -144,6 +144,7 @@ mod tests {
             manage: Manage::default(),
             garbage_collected: true,
             create_only: false,
+            adopt: false,
             server_side_apply: None,
             matching: Matching::Usual,
             source: None,

@@ -24,6 +24,10 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
                 "reconciler/mask.rs",
                 "goes through a text that is paid for, and makes no tree",
             ),
+            (
+                "dependent/ownership.rs",
+                "reads a mark of some KiB at most, and makes no tree",
+            ),
             // Texts of the manifest, which is bounded as a whole.
             ("manifest/tree.rs", "a manifest"),
             ("manifest/raw.rs", "a manifest"),

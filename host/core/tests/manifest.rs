@@ -53,6 +53,32 @@ fn golden(file: &Path, found: &str) -> Result<(), String> {
     }
 }
 
+#[test]
+fn what_a_plugin_may_have_at_once_is_capped_and_told() {
+    let manifest = r"{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: { name: web }, spec: {
+        plugins: { large: { component: { path: a.wasm }, limits: { concurrency: 400 } }, usual: { component: { path: b.wasm } } },
+        controllers: { pages: { plugin: large, primary: { apiVersion: v1, kind: ConfigMap }, concurrency: 100, namespaces: all } } } }";
+    let mut operators = parse(manifest, Path::new("web.yaml")).unwrap();
+    let operator = &mut operators[0];
+    assert_eq!(
+        operator.cap_concurrency(32),
+        [
+            "operator web: spec.plugins.large.limits.concurrency is 400, and this daemon permits 32 (--plugin-concurrency): 32 it is",
+            "operator web: spec.controllers.pages.concurrency is 100, and this daemon permits 32 (--plugin-concurrency): 32 it is",
+        ]
+    );
+    let of = |name: &str| operator.plugins[name].limits.concurrency;
+    assert_eq!(
+        [
+            of("large"),
+            of("usual"),
+            operator.controllers["pages"].concurrency
+        ],
+        [32, 8, 32]
+    );
+    assert!(operator.cap_concurrency(32).is_empty());
+}
+
 fn name(file: &Path) -> &Path {
     Path::new(file.file_name().unwrap())
 }
@@ -148,12 +174,13 @@ proptest! {
 // === the JSON schema ===
 
 /// The bad examples that a schema cannot find: names that refer to each other, what is within texts, and sums.
-const BEYOND_A_SCHEMA: [&str; 7] = [
+const BEYOND_A_SCHEMA: [&str; 8] = [
     "a_circle",
     "an_interval_below_the_first",
     "an_unknown_plugin",
     "depends_on",
     "memory_out_of_range",
+    "no_cpu",
     "selector",
     "selector_operator",
 ];

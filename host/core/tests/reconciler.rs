@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::{Event as Watch, Writer};
@@ -27,6 +28,7 @@ use capstan_core::guest::*;
 use capstan_core::manifest::{self, Mapper as Mapping};
 use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::Flow;
@@ -36,7 +38,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 // === the API server ===
 
@@ -48,6 +50,8 @@ struct Server {
     writes: Mutex<Vec<String>>,
     /// Answers to the next writes that are failures.
     failures: Mutex<Vec<Error>>,
+    /// It answers no write.
+    hangs: AtomicBool,
 }
 
 impl Server {
@@ -89,7 +93,10 @@ impl Server {
             .lock()
             .get(&(target.gvk.clone(), target.key.clone()))
             .cloned();
+        let held = |body: &str| holds(&serde_json::from_str(body).unwrap(), old.as_ref());
         let tree = match verb {
+            Verb::Create { .. } if old.is_some() => return Err(conflict("it exists")),
+            Verb::Apply { ref body, .. } if !held(body) => return Err(conflict("another one")),
             Verb::Create { body, .. } | Verb::Replace { body, .. } => {
                 serde_json::from_str(&body).unwrap()
             }
@@ -116,16 +123,30 @@ impl Server {
     }
 }
 
+/// Whether an apply is for the object that is there: a uid must be its own, and a version holds for none but itself.
+fn holds(body: &Value, old: Option<&Value>) -> bool {
+    let named = |tree: &Value, field: &str| tree["metadata"][field].as_str().map(str::to_owned);
+    let same = |field| {
+        let (wanted, there) = (named(body, field), old.and_then(|old| named(old, field)));
+        wanted.is_none() || wanted == there
+    };
+    let fresh = old.is_none() && named(body, "uid").is_none();
+    fresh || (same("uid") && same("resourceVersion"))
+}
+
+fn unavailable(reason: Reason, code: u16) -> Error {
+    Error::new(reason, code, format!("HTTP {code}"))
+}
+
 fn conflict(message: &str) -> Error {
-    Error {
-        reason: Reason::Conflict,
-        code: 409,
-        message: message.to_owned(),
-    }
+    Error::new(Reason::Conflict, 409, message)
 }
 
 impl Cluster for Server {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        if self.hangs.load(Ordering::Relaxed) {
+            return std::future::pending().boxed();
+        }
         async move { self.carry_out(write) }.boxed()
     }
 
@@ -161,9 +182,17 @@ struct Script {
     cleanup: Result<DeleteControl, Failure>,
     handle_error: ErrorControl,
     desired: Result<Value, String>,
+    /// `reconcile` asks for this write first, and fails if that fails or does not end within a second.
+    asks: Option<WriteRequest>,
+    run: Option<Arc<dyn Run>>,
     /// What was called.
     calls: Arc<Mutex<Vec<String>>>,
+    /// What `reconcile` asks the daemon first.
+    ask: Option<Ask>,
 }
+
+/// Questions to the daemon, and what is noted of the answers.
+type Ask = Arc<dyn Fn(Arc<dyn Run>) -> BoxFuture<'static, Vec<String>> + Send + Sync>;
 
 impl Default for Script {
     fn default() -> Self {
@@ -180,14 +209,20 @@ impl Default for Script {
             cleanup: Ok(DeleteControl::RemoveFinalizer),
             handle_error: ErrorControl::Unhandled,
             desired: Ok(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } })),
+            asks: None,
+            run: None,
             calls: Arc::default(),
+            ask: None,
         }
     }
 }
 
 impl Guest for Script {
-    fn open(&self, _: Arc<dyn Run>) -> Box<dyn Session> {
-        Box::new(self.clone())
+    fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+        Box::new(Self {
+            run: Some(run),
+            ..self.clone()
+        })
     }
 
     fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
@@ -208,7 +243,26 @@ impl Script {
 
 impl Session for Script {
     fn reconcile<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
-        self.call("reconcile".to_owned(), self.reconcile.clone())
+        let answer = self.call("reconcile".to_owned(), self.reconcile.clone());
+        let asked = match (&self.ask, &self.run) {
+            (Some(ask), Some(run)) => Some(ask(Arc::clone(run))),
+            _ => None,
+        };
+        async move {
+            if let Some(asked) = asked {
+                let answers = asked.await;
+                self.calls.lock().extend(answers);
+            }
+            if let (Some(request), Some(run)) = (&self.asks, &self.run) {
+                let asked = timeout(Duration::from_secs(1), run.write(request.clone())).await;
+                let asked = asked.unwrap_or_else(|_| {
+                    Err(CallError::new(CallReason::Other, "the call took too long"))
+                });
+                asked.map_err(|error| Failure::new(Cause::Returned, error.message))?;
+            }
+            answer.await
+        }
+        .boxed()
     }
 
     fn cleanup<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
@@ -237,10 +291,7 @@ impl Session for Script {
         let answer = self.desired.clone().map(|tree| tree.to_string());
         self.call(
             format!("desired {name}"),
-            answer.map_err(|message| Failure {
-                cause: Cause::Returned,
-                message,
-            }),
+            answer.map_err(|message| Failure::new(Cause::Returned, message)),
         )
     }
 
@@ -281,8 +332,13 @@ struct Bench {
 
 impl Bench {
     fn new(script: Script, fields: &str) -> Self {
+        Self::granted(script, "", fields)
+    }
+
+    /// A bench whose plugin has these grants, in YAML flow style.
+    fn granted(script: Script, grants: &str, fields: &str) -> Self {
         let text = format!(
-            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: sample.dev/finalizer\n{}",
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grants}] }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: sample.dev/finalizer\n{}",
             fields
                 .lines()
                 .map(|line| format!("      {line}\n"))
@@ -327,6 +383,7 @@ impl Bench {
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
         let controller = Controller {
+            operator: Arc::clone(&operator.name),
             limits: operator.plugins["p"].limits.clone(),
             primaries: source(spec.primary.clone(), Role::Primary, &pages),
             secondaries: spec
@@ -337,6 +394,11 @@ impl Bench {
             standalone: BTreeMap::new(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
+            permissions: Permissions::new(
+                &spec,
+                &operator.plugins["p"].capabilities,
+                Home::default(),
+            ),
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
             queue: queue.clone(),
             memory: Arc::new(Memory::default()),
@@ -362,6 +424,15 @@ impl Bench {
         json_patch::merge(&mut tree, &json!({ "metadata": metadata }));
         let page = self.server.put(&self.controller.spec.primary, tree);
         self.pages.apply(Watch::Applied(page));
+    }
+
+    /// Returns the data of a config map on the server.
+    fn data(&self, name: &str) -> Value {
+        let key = (
+            Gvk::parse("v1", "ConfigMap").unwrap(),
+            ObjectRef::namespaced("n", name),
+        );
+        self.server.objects.lock()[&key]["data"].clone()
     }
 
     /// Runs the page once, and returns how that ended, what was called, and what was written.
@@ -395,10 +466,7 @@ fn status(text: &str) -> Result<UpdateControl, Failure> {
 }
 
 fn returned<T>(message: &str) -> Result<T, Failure> {
-    Err(Failure {
-        cause: Cause::Returned,
-        message: message.to_owned(),
-    })
+    Err(Failure::new(Cause::Returned, message))
 }
 
 fn strings(texts: &[&str]) -> Vec<String> {
@@ -432,6 +500,82 @@ async fn the_workflow_runs_before_the_reconciler_and_a_second_run_writes_nothing
         )
     );
     assert_eq!(bench.run().await, (DONE, calls, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_exists_already_is_ours_only_by_uid() {
+    const APPLIED: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+    const ADOPTED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true, adopt: true } } }";
+    let owned = |uid: &str| json!({ "ownerReferences": [{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": uid }] });
+    // Neither tells whose it is: a mapping by name, and the cache.
+    let mapped = json!({ "annotations": { "io.javaoperatorsdk/primary-name": "a" } });
+    let written: &[&str] = &["patch ConfigMap a", "patch ConfigMap a"];
+    let refused: &[&str] = &["patch ConfigMap a"];
+    for (fields, metadata, writes) in [
+        (APPLIED, json!({}), refused),
+        (APPLIED, mapped.clone(), refused),
+        (APPLIED, owned("u-2"), refused),
+        (APPLIED, owned("page"), written),
+        (ADOPTED, json!({}), written),
+        (ADOPTED, mapped, written),
+        (ADOPTED, owned("u-2"), refused),
+    ] {
+        for seen in [false, true] {
+            let mut bench = Bench::new(Script::default(), fields);
+            bench.page(json!({ "uid": "page" }));
+            let mut map = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "map" } });
+            json_patch::merge(&mut map, &json!({ "metadata": metadata }));
+            let map = bench
+                .server
+                .put(&Gvk::parse("v1", "ConfigMap").unwrap(), map);
+            let known = seen && metadata == owned("page");
+            if seen {
+                bench.maps.apply(Watch::Applied(map));
+            }
+            let writes = if known { refused } else { writes };
+            let what = format!("{fields} {metadata} {seen}");
+            assert_eq!(bench.run().await.2, strings(writes), "{what}");
+            let taken = known || writes.len() == 2;
+            assert_eq!(bench.data("a")["x"] == "y", taken, "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
+    const APPLIED: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+    let kind = Gvk::parse("v1", "ConfigMap").unwrap();
+    let owner =
+        json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);
+    let ours = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "old", "ownerReferences": owner } });
+    let mut theirs = ours.clone();
+    theirs["metadata"]["uid"] = "new".into();
+    let mut again = theirs.clone();
+    theirs["metadata"]["ownerReferences"] = json!([]);
+    again["data"] = json!({ "x": "before" });
+    for (there, writes) in [
+        (Some(theirs), &["patch ConfigMap a"][..]),
+        // Made again, by us.
+        (Some(again), &["patch ConfigMap a", "patch ConfigMap a"]),
+        (None, &["patch ConfigMap a", "patch ConfigMap a"]),
+    ] {
+        let mut bench = Bench::new(Script::default(), APPLIED);
+        bench.page(json!({ "uid": "page" }));
+        let seen = bench.server.put(&kind, ours.clone());
+        bench.maps.apply(Watch::Applied(seen));
+        bench
+            .server
+            .objects
+            .lock()
+            .remove(&(kind.clone(), ObjectRef::namespaced("n", "a")));
+        let left = there
+            .as_ref()
+            .map(|tree| bench.server.put(&kind, tree.clone()));
+        assert_eq!(bench.run().await.2, strings(writes), "{left:?}");
+        assert_eq!(bench.data("a")["x"] == "y", writes.len() == 2, "{left:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -704,4 +848,356 @@ async fn a_foreign_object_of_the_same_name_is_not_taken_for_the_dependent() {
     );
     bench.maps.apply(Watch::Applied(foreign));
     assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+}
+
+// === what a component may ask ===
+
+fn config_map() -> Gvk {
+    Gvk::parse("v1", "ConfigMap").unwrap()
+}
+
+fn target(namespace: &str, name: &str) -> ObjectTarget {
+    ObjectTarget {
+        gvk: config_map(),
+        key: ObjectRef::namespaced(namespace, name),
+    }
+}
+
+fn document(namespace: &str, name: &str, metadata: Value) -> String {
+    let mut document = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+    document["metadata"]["namespace"] = namespace.into();
+    document["metadata"]["name"] = name.into();
+    document.to_string()
+}
+
+fn plain(verb: WriteVerb) -> WriteRequest {
+    let options = WriteOptions {
+        mode: WriteMode::Plain,
+        ..WriteOptions::default()
+    };
+    WriteRequest { verb, options }
+}
+
+/// Notes the answer to a write, or why there is none.
+async fn written(run: &Arc<dyn Run>, verb: WriteVerb) -> String {
+    match run.write(plain(verb)).await {
+        Ok(answer) => answer,
+        Err(error) => format!("{:?}: {}", error.reason, error.message),
+    }
+}
+
+/// Runs a page once whose component asks; somebody's config maps `a/safe` and `n/safe` are there.
+async fn asked<F>(
+    grants: &str,
+    fields: &str,
+    ask: fn(Arc<dyn Run>) -> F,
+) -> (Vec<String>, Vec<String>)
+where
+    F: Future<Output = Vec<String>> + Send + 'static,
+{
+    let script = Script {
+        ask: Some(Arc::new(move |run| ask(run).boxed())),
+        ..Script::default()
+    };
+    let mut bench = Bench::granted(script, grants, fields);
+    bench.page(json!({ "uid": "u-page" }));
+    for namespace in ["m", "n"] {
+        let metadata =
+            json!({ "namespace": namespace, "name": "safe", "finalizers": ["other.dev/f"] });
+        let map = bench.server.put(
+            &config_map(),
+            json!({ "metadata": metadata, "data": { "k": "v" } }),
+        );
+        bench.maps.apply(Watch::Applied(map));
+    }
+    let (_, calls, writes) = bench.run().await;
+    let answers = calls.into_iter().filter(|call| call != "reconcile");
+    (
+        answers
+            .filter(|call| !call.starts_with("desired"))
+            .collect(),
+        writes,
+    )
+}
+
+const EXPLICITLY: &str = "namespaces: [n]\nworkflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
+
+#[tokio::test(start_paused = true)]
+async fn a_dependents_source_shows_nothing_of_others() {
+    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+        let mut answers = Vec::new();
+        for place in [Place::Source("cm".to_owned()), Place::Kind(config_map())] {
+            for selection in [
+                Selection::Everywhere,
+                Selection::Namespaced("n".to_owned()),
+                Selection::Related,
+            ] {
+                let query = Query {
+                    place: place.clone(),
+                    selection,
+                    labels: None,
+                    fields: Vec::new(),
+                    newest_only: false,
+                    limit: None,
+                    after: None,
+                };
+                answers.push(match run.find_all(query) {
+                    Ok(page) => page.items.len().to_string(),
+                    Err(error) => format!("{:?}", error.reason),
+                });
+            }
+            let named = run.find_named(place, ObjectRef::namespaced("n", "safe"));
+            answers.push(named.unwrap().map_or("none", |_| "found").to_owned());
+        }
+        answers
+    }
+    let get = |more: &str| format!("{{ apiVersion: v1, kind: ConfigMap, verbs: [get]{more} }}");
+    for (grants, expected) in [
+        (String::new(), ["Denied", "Denied", "0", "none"]),
+        (get(""), ["1", "1", "0", "found"]),
+        (get(", namespaces: all"), ["2", "1", "0", "found"]),
+        (get(", namespaces: [m]"), ["1", "0", "0", "none"]),
+    ] {
+        let (answers, _) = asked(&grants, EXPLICITLY, ask).await;
+        assert_eq!(answers, [expected, expected].concat(), "{grants}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
+    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+        let nothing = || "{}".to_owned();
+        let gone = json!({ "apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "none" });
+        let finalizers = r#"[{"op":"remove","path":"/metadata/finalizers"}]"#.to_owned();
+        vec![
+            written(&run, WriteVerb::MergePatch(target("m", "safe"), nothing())).await,
+            written(&run, WriteVerb::MergePatch(target("n", "safe"), nothing())).await,
+            written(&run, WriteVerb::JsonPatch(target("n", "safe"), finalizers)).await,
+            written(
+                &run,
+                WriteVerb::Create(document("n", "new", json!({ "ownerReferences": [gone] }))),
+            )
+            .await,
+            written(
+                &run,
+                WriteVerb::Create(document("n", "new", json!({ "managedFields": [{}] }))),
+            )
+            .await,
+        ]
+    }
+    let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [create, patch] }";
+    let (answers, writes) = asked(grants, EXPLICITLY, ask).await;
+    let field = "spec.plugins.p.capabilities.kubernetes";
+    let delete = format!(
+        "takes `delete`: the manifest does not permit `delete` on v1 ConfigMap; add it to {field}"
+    );
+    assert_eq!(
+        answers,
+        [
+            format!(
+                "Denied: the manifest permits `patch` on v1 ConfigMap, but not in namespace m; add it to `namespaces` of that entry in {field}"
+            ),
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"safe","namespace":"n","resourceVersion":"4","uid":"u-1"}}"#.to_owned(),
+            format!("Denied: v1 ConfigMap n/safe: it changes /metadata/finalizers, which {delete}"),
+            format!("Denied: v1 ConfigMap n/new: it would be owned by Pod gone (uid none), which {delete}"),
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new","namespace":"n","resourceVersion":"5","uid":"u-1"}}"#.to_owned(),
+        ]
+    );
+    assert_eq!(writes, ["patch ConfigMap safe", "create ConfigMap new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_others_takes_patch_and_delete() {
+    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+        let told = |done: Result<String, CallError>| {
+            done.map_or_else(|e| format!("{:?}", e.reason), |_| "done".to_owned())
+        };
+        vec![
+            told(run.add_finalizer(None).await),
+            told(
+                run.add_finalizer(Some("sample.dev/finalizer".to_owned()))
+                    .await,
+            ),
+            told(run.add_finalizer(Some("other.dev/f".to_owned())).await),
+        ]
+    }
+    let grant =
+        |verbs: &str| format!("{{ apiVersion: sample.dev/v1, kind: Page, verbs: [{verbs}] }}");
+    for (grants, expected) in [
+        (String::new(), "Denied"),
+        (grant("patch"), "Denied"),
+        (grant("delete"), "Denied"),
+        (grant("patch, delete"), "done"),
+    ] {
+        let (answers, _) = asked(&grants, "", ask).await;
+        assert_eq!(answers, ["done", "done", expected], "{grants}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_gives_the_primary_an_owner_or_takes_one_is_a_failure() {
+    let gone = json!({ "apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "none" });
+    let other = json!({ "apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "v" });
+    for (manner, metadata, fails) in [
+        ("", json!({ "ownerReferences": [gone] }), true),
+        ("", json!({ "finalizers": ["third.dev/f"] }), true),
+        (
+            "",
+            json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"] }),
+            false,
+        ),
+        ("", json!({ "labels": { "a": "b" } }), false),
+        (
+            "serverSideApply: false",
+            json!({ "labels": { "a": "b" } }),
+            true,
+        ),
+        (
+            "serverSideApply: false",
+            json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"], "labels": { "a": "b" } }),
+            false,
+        ),
+    ] {
+        let object = json!({ "metadata": metadata, "spec": {} }).to_string();
+        let script = Script {
+            reconcile: Ok(UpdateControl {
+                update: PrimaryUpdate::Object(object),
+                reschedule: None,
+            }),
+            ..Script::default()
+        };
+        let mut bench = Bench::new(script, manner);
+        bench.page(json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"] }));
+        let (finished, _, writes) = bench.run().await;
+        assert_eq!(
+            (finished != DONE, writes.is_empty()),
+            (fails, fails),
+            "{manner} {metadata}"
+        );
+    }
+}
+
+const OUTAGE: Finished = Finished::Failed(queue::Failure::Outage);
+const UNHANDLED: Finished = Finished::Failed(queue::Failure::Unhandled);
+
+const CREATES: &str = "{ apiVersion: v1, kind: ConfigMap, verbs: [create] }";
+
+fn creates() -> Option<WriteRequest> {
+    let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "n" } });
+    Some(WriteRequest {
+        verb: WriteVerb::Create(object.to_string()),
+        options: WriteOptions {
+            mode: WriteMode::Plain,
+            ..WriteOptions::default()
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_of_the_daemons_writes_an_outage_stops_the_run_waits_for_its_end() {
+    let cleaner = Exports {
+        reconciler: true,
+        cleaner: true,
+        dependent: true,
+        ..Exports::default()
+    };
+    let finalizer = json!({ "finalizers": ["sample.dev/finalizer"] });
+    let deleting = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let table = [
+        ("the finalizer is added", cleaner, json!({}), ""),
+        (
+            "a dependent",
+            Exports {
+                cleaner: false,
+                ..cleaner
+            },
+            json!({}),
+            WORKFLOW,
+        ),
+        ("the status", cleaner, finalizer, ""),
+        ("the finalizer is removed", cleaner, deleting.clone(), ""),
+    ];
+    for (what, exports, metadata, fields) in table {
+        for (error, wanted) in [
+            (unavailable(Reason::Unreachable, 0), OUTAGE),
+            (unavailable(Reason::Unreachable, 503), OUTAGE),
+            (unavailable(Reason::Busy, 429), OUTAGE),
+            (unavailable(Reason::Forbidden, 403), UNHANDLED),
+            (unavailable(Reason::Unusable, 200), UNHANDLED),
+        ] {
+            let reconcile = status(r#"{"status":{"ok":true}}"#);
+            let mut bench = Bench::new(
+                Script {
+                    exports,
+                    reconcile,
+                    ..Script::default()
+                },
+                fields,
+            );
+            bench.page(metadata.clone());
+            bench.server.failures.lock().push(error.clone());
+            assert_eq!(bench.run().await.0, wanted, "{what}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_that_fails_because_of_an_outage_has_not_failed_by_itself() {
+    let script = || Script {
+        asks: creates(),
+        ..Script::default()
+    };
+    for (error, wanted) in [
+        (unavailable(Reason::Unreachable, 503), OUTAGE),
+        (unavailable(Reason::Busy, 429), OUTAGE),
+        (conflict("there is one"), UNHANDLED),
+    ] {
+        let mut bench = Bench::granted(script(), CREATES, "");
+        bench.page(json!({}));
+        bench.server.failures.lock().push(error.clone());
+        assert_eq!(bench.run().await.0, wanted, "{error:?}");
+    }
+    // Its time is up before the API server answers.
+    let mut bench = Bench::granted(script(), CREATES, "");
+    bench.page(json!({}));
+    bench.server.hangs.store(true, Ordering::Relaxed);
+    assert_eq!(bench.run().await.0, OUTAGE);
+    bench.server.hangs.store(false, Ordering::Relaxed);
+    assert_eq!(
+        bench.run().await.0,
+        DONE,
+        "an outage before means nothing to the next run"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_an_outage_an_error_handler_is_never_told_of_a_last_attempt_and_can_t_end_the_retries() {
+    let exports = Exports {
+        reconciler: true,
+        error_handler: true,
+        ..Exports::default()
+    };
+    let handle_error = ErrorControl::Handled {
+        status: None,
+        next: NextStep::Stop,
+    };
+    let mut bench = Bench::new(
+        Script {
+            exports,
+            handle_error,
+            reconcile: status(r#"{"status":{"ok":true}}"#),
+            ..Script::default()
+        },
+        "retry: none\n",
+    );
+    bench.page(json!({}));
+    bench
+        .server
+        .failures
+        .lock()
+        .push(unavailable(Reason::Unreachable, 503));
+    let (finished, calls, _) = bench.run().await;
+    assert_eq!(finished, OUTAGE);
+    let told = "handle-error Update \"HTTP 503\" [] attempt 0 last false";
+    assert_eq!(calls, strings(&["reconcile", told]));
 }

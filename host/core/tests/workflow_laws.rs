@@ -75,6 +75,7 @@ impl Plan {
             manage: Manage::default(),
             garbage_collected: true,
             create_only: false,
+            adopt: false,
             server_side_apply: None,
             matching: Matching::Usual,
             source: None,

@@ -1,103 +1,192 @@
 //! Writes Kubernetes Events about primaries, best effort, without ever holding a run up (ER rules).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::budget::Budget;
 use capstan_core::cluster::{Cluster, Error, Target, Verb, Write};
 use capstan_core::guest::Event;
 use capstan_core::object::{Gvk, Object, ObjectRef};
+use capstan_core::outbox::{Message, Outbox, Posted};
 use k8s_openapi::jiff::{Timestamp, Unit};
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
-use crate::client::ApiServer;
+use crate::client::{Access, ApiServer, Identity};
 
-/// Events waiting to be written; beyond that they are dropped, because what sends them must not wait.
-const WAITING: usize = 256;
+mod bounds;
+
+/// The longest that one event may hold up the others.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `ER-4`: the longest name of an object.
 const NAME: usize = 253;
 
+/// What a component says about who reports, as an annotation: the report itself is the controller's.
+const COMPONENT: &str = "capstan.dev/component";
+
 /// Takes events; cheap to clone.
 #[derive(Clone)]
-pub struct Recorder {
-    queue: mpsc::Sender<Record>,
-}
+pub struct Recorder(Arc<Shared>);
 
 /// Writes the events that recorders took.
 pub struct Writer {
     api: Arc<ApiServer>,
     instance: String,
-    queue: mpsc::Receiver<Record>,
+    shared: Arc<Shared>,
 }
 
+/// Whose events a recorder is given.
+pub struct Origin {
+    /// In whose name they are written.
+    pub who: Identity,
+    /// The plugin, as `operator/plugin`: each has its own share.
+    pub plugin: Arc<str>,
+    /// The controller.
+    pub controller: Arc<str>,
+    /// The kind of its primaries.
+    pub gvk: Gvk,
+    /// Counts the events that are dropped.
+    pub dropped: Counter,
+}
+
+#[derive(Default)]
+struct Shared {
+    outbox: Mutex<Outbox<Record>>,
+    posted: Notify,
+}
+
+/// An event, and what is needed of its primary.
 struct Record {
+    who: Identity,
     controller: Arc<str>,
     gvk: Gvk,
-    about: Object,
+    about: ObjectRef,
+    uid: String,
+    version: String,
     event: Event,
 }
 
 /// Returns a recorder, and the writer to run as a task. `instance` is who reports (`ER-2`): the pod or host name.
 pub fn recorder(api: Arc<ApiServer>, instance: String) -> (Recorder, Writer) {
-    let (sender, receiver) = mpsc::channel(WAITING);
-    (
-        Recorder { queue: sender },
-        Writer {
-            api,
-            instance,
-            queue: receiver,
-        },
-    )
+    let shared = Arc::<Shared>::default();
+    let writer = Writer {
+        api,
+        instance,
+        shared: Arc::clone(&shared),
+    };
+    (Recorder(shared), writer)
 }
 
 impl Recorder {
-    /// Takes an event about a primary, or drops it with a warning when too many wait.
-    pub fn publish(&self, controller: &Arc<str>, gvk: &Gvk, about: &Object, event: Event) {
-        let record = Record {
-            controller: Arc::clone(controller),
-            gvk: gvk.clone(),
-            about: about.clone(),
-            event,
+    /// Takes an event about a primary, or drops it: if it is none, or if its plugin has too many.
+    pub fn publish(&self, origin: &Origin, about: &Object, event: Event) {
+        let (Self(shared), now) = (self, Instant::now());
+        let why = match bounds::bounded(event) {
+            Ok(event) => {
+                let record = Record {
+                    who: origin.who.clone(),
+                    controller: Arc::clone(&origin.controller),
+                    gvk: origin.gvk.clone(),
+                    about: about.key().clone(),
+                    uid: about.header().uid.to_string(),
+                    version: about.version().to_string(),
+                    event,
+                };
+                let message = Message {
+                    id: format!("{}/{}", record.namespace(), name(&record)),
+                    object: format!("{} {}", record.uid, record.about),
+                    size: bounds::size(&record.event),
+                    times: 1,
+                    content: record,
+                };
+                match shared.outbox.lock().post(&origin.plugin, message, now) {
+                    Posted::Waits => {
+                        shared.posted.notify_one();
+                        return;
+                    }
+                    Posted::Dropped => "there are too many".to_owned(),
+                }
+            }
+            Err(wrong) => wrong,
         };
-        if let Err(refused) = self.queue.try_send(record) {
-            let reason = match refused {
-                mpsc::error::TrySendError::Full(_) => "too many wait",
-                mpsc::error::TrySendError::Closed(_) => "shutting down",
-            };
-            tracing::warn!(%controller, key = %about.key(), reason, "kubernetes event dropped");
+        shared.posted.notify_one();
+        origin.dropped.inc();
+        let dropped = shared.outbox.lock().dropped(&origin.plugin, now);
+        if let Some(dropped) = dropped {
+            let (plugin, controller) = (&origin.plugin, &origin.controller);
+            tracing::warn!(%plugin, %controller, key = %about.key(), dropped, why, "kubernetes events dropped; told once a minute");
         }
+    }
+}
+
+impl Record {
+    /// `ER-3`: events about cluster-scoped objects go to `default`.
+    fn namespace(&self) -> &str {
+        self.about.namespace.as_deref().unwrap_or("default")
     }
 }
 
 impl Writer {
-    /// Writes events until all recorders are gone.
-    pub async fn run(mut self) {
-        while let Some(record) = self.queue.recv().await {
-            // ER-6: a failure is logged and nothing else.
-            if let Err(error) = self.write(&record).await {
-                tracing::warn!(controller = %record.controller, key = %record.about.key(), %error, "kubernetes event not written");
+    /// Writes events until `stop`, and then those that wait for nothing else.
+    pub async fn run(self, stop: CancellationToken) {
+        loop {
+            let next = self.shared.outbox.lock().next(Instant::now());
+            let at = match next {
+                Ok((plugin, message)) => {
+                    self.send(&plugin, &message).await;
+                    continue;
+                }
+                Err(at) => at,
+            };
+            if stop.is_cancelled() {
+                return;
+            }
+            let due = async {
+                match at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => {}
+                () = self.shared.posted.notified() => {}
+                () = stop.cancelled() => {}
             }
         }
     }
 
-    async fn write(&self, record: &Record) -> Result<(), Error> {
+    /// `ER-6`: a failure is logged and nothing else.
+    async fn send(&self, plugin: &Arc<str>, message: &Message<Record>) {
+        let record = &message.content;
+        let why = match timeout(PATIENCE, self.write(record, message.times)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.message,
+            Err(_) => format!("it takes longer than {PATIENCE:?}"),
+        };
+        tracing::warn!(%plugin, controller = %record.controller, key = %record.about, error = why, "kubernetes event not written");
+    }
+
+    async fn write(&self, record: &Record, times: u64) -> Result<(), Error> {
         let gvk = Gvk {
             group: "".into(),
             version: "v1".into(),
             kind: "Event".into(),
         };
-        // ER-3: events about cluster-scoped objects go to `default`.
-        let namespace = record.about.key().namespace.as_deref().unwrap_or("default");
-        let key = ObjectRef::namespaced(namespace, &name(record));
+        let key = ObjectRef::namespaced(record.namespace(), &name(record));
         let now = Timestamp::now()
             .round(Unit::Second)
             .unwrap_or_default()
             .to_string();
         let manager: Arc<str> = "capstan".into();
-        let verb = match self.api.get(&gvk, &key).await? {
+        let api = Access::new(Arc::clone(&self.api), record.who.clone());
+        let verb = match api.get(&gvk, &key).await? {
             None => Verb::Create {
-                body: body(record, &key, &now, &self.instance).to_string(),
+                body: body(record, times, &now, &self.instance).to_string(),
                 manager,
             },
             Some(old) => {
@@ -109,7 +198,7 @@ impl Writer {
                     .unwrap_or(1);
                 let patch = json!({
                     "metadata": { "resourceVersion": old.version().to_string() },
-                    "count": count + 1, "lastTimestamp": now, "message": record.event.message,
+                    "count": count + times, "lastTimestamp": now, "message": record.event.message,
                 });
                 Verb::MergePatch {
                     body: patch.to_string(),
@@ -117,13 +206,8 @@ impl Writer {
                 }
             }
         };
-        self.api
-            .write(Write {
-                target: Target::object(gvk, key),
-                verb,
-            })
-            .await
-            .map(|_| ())
+        let target = Target::object(gvk, key);
+        api.write(Write { target, verb }).await.map(|_| ())
     }
 }
 
@@ -133,20 +217,14 @@ fn name(record: &Record) -> String {
         controller,
         gvk,
         about,
+        uid,
         event,
+        ..
     } = record;
     let kind = if event.warning { "Warning" } else { "Normal" };
     let component = event.component.as_deref().unwrap_or(controller);
     let told_apart = event.key.as_deref().unwrap_or(&event.message);
-    let parts = [
-        &*gvk.kind,
-        &about.header().uid,
-        kind,
-        &event.reason,
-        component,
-        told_apart,
-    ]
-    .join("\0");
+    let parts = [&*gvk.kind, uid, kind, &event.reason, component, told_apart].join("\0");
     let digest = ring::digest::digest(&ring::digest::SHA256, parts.as_bytes());
     // The first half of the digest, as 32 digits.
     let half = digest
@@ -155,42 +233,47 @@ fn name(record: &Record) -> String {
         .take(16)
         .fold(0_u128, |n, byte| n << 8 | u128::from(*byte));
     let hex = format!("{half:032x}");
-    let object: String = about
-        .key()
-        .name
-        .chars()
-        .take(NAME - 1 - hex.len())
-        .collect();
+    let object: String = about.name.chars().take(NAME - 1 - hex.len()).collect();
     format!("{object}.{hex}")
 }
 
-/// `ER-2`: the Event as it is created.
-fn body(record: &Record, key: &ObjectRef, now: &str, instance: &str) -> Value {
+/// `ER-2`: the Event as it is created. Who reports is the controller, whatever the component says: it can't pass for another.
+fn body(record: &Record, times: u64, now: &str, instance: &str) -> Value {
     let Record {
         controller,
         gvk,
         about,
+        uid,
+        version,
         event,
+        ..
     } = record;
-    let component = event.component.as_deref().unwrap_or(controller);
+    let reporter = format!("capstan/{controller}");
+    let mut annotations = event.annotations.clone();
+    annotations.extend(
+        event
+            .component
+            .clone()
+            .map(|component| (COMPONENT.to_owned(), component)),
+    );
     json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": { "name": &*key.name, "namespace": key.namespace.as_deref(), "labels": event.labels, "annotations": event.annotations },
+        "metadata": { "name": name(record), "namespace": record.namespace(), "labels": event.labels, "annotations": annotations },
         "involvedObject": {
-            "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "name": &*about.key().name, "namespace": about.key().namespace.as_deref(),
-            "uid": about.header().uid, "resourceVersion": about.version().to_string(),
+            "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "name": &*about.name, "namespace": about.namespace.as_deref(),
+            "uid": uid, "resourceVersion": version,
         },
         "type": if event.warning { "Warning" } else { "Normal" },
         "reason": event.reason,
         "message": event.message,
         "action": event.action.as_deref().unwrap_or(""),
-        "count": 1,
+        "count": times,
         "firstTimestamp": now,
         "lastTimestamp": now,
-        "reportingComponent": component,
+        "reportingComponent": reporter,
         "reportingInstance": instance,
-        "source": { "component": component },
+        "source": { "component": reporter },
     })
 }
 
@@ -199,12 +282,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use capstan_core::object::Managers;
 
     fn record(page: &str, message: &str, key: Option<&str>) -> Record {
-        let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
-        let text =
-            json!({ "metadata": { "name": page, "namespace": "n", "uid": "u" } }).to_string();
         let event = Event {
             warning: false,
             reason: "Made".to_owned(),
@@ -217,9 +296,12 @@ mod tests {
         };
         Record {
             controller: "pages".into(),
-            about: Object::parse(&text, &gvk, &Managers::default()).unwrap(),
-            gvk,
+            gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(),
+            about: ObjectRef::namespaced("n", page),
+            uid: "u".to_owned(),
+            version: "1".to_owned(),
             event,
+            who: Identity::Daemon,
         }
     }
 
@@ -236,5 +318,19 @@ mod tests {
     #[test]
     fn a_name_is_never_too_long() {
         assert_eq!(name(&record(&"a".repeat(253), "x", None)).len(), 253);
+    }
+
+    #[test]
+    fn who_reports_is_the_controller_whatever_the_component_says() {
+        let mut record = record("a", "x", None);
+        record.event.component = Some("kubelet".to_owned());
+        let body = body(&record, 3, "now", "pod");
+        assert_eq!(body["reportingComponent"], "capstan/pages");
+        assert_eq!(body["source"]["component"], "capstan/pages");
+        assert_eq!(
+            body["metadata"]["annotations"],
+            json!({ COMPONENT: "kubelet" })
+        );
+        assert_eq!(body["count"], 3);
     }
 }

@@ -8,6 +8,7 @@ use capstan_core::filter::{Filter, PrimaryFilter, UserFilter};
 use capstan_core::manifest::{self, Dependent, Namespaces};
 use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
+use capstan_core::permission::Home;
 use capstan_core::source::{Role, Source, Spec};
 
 use super::{Declared, Kinds};
@@ -46,7 +47,7 @@ struct Watch<'a> {
 struct Planner<'a> {
     spec: &'a manifest::Controller,
     kinds: &'a Kinds,
-    own_namespace: &'a Arc<str>,
+    home: &'a Home,
 }
 
 impl Plan {
@@ -55,12 +56,12 @@ impl Plan {
         declared: &Declared,
         kinds: &Kinds,
         finalizer: &Arc<str>,
-        own_namespace: &Arc<str>,
+        home: &Home,
     ) -> Self {
         let planner = Planner {
             spec: &declared.spec,
             kinds,
-            own_namespace,
+            home,
         };
         let used = declared.needs_finalizer().then(|| Arc::clone(finalizer));
         let primaries = planner.primaries(used);
@@ -179,7 +180,7 @@ impl Planner<'_> {
         let scopes = self
             .kinds
             .get(watch.gvk)
-            .map(|kind| watch.scopes(kind, self.own_namespace));
+            .map(|kind| watch.scopes(kind, self.home));
         Planned {
             source: Arc::new(Source::new(source)),
             scopes: scopes.unwrap_or_default(),
@@ -188,23 +189,31 @@ impl Planner<'_> {
 }
 
 impl Watch<'_> {
-    fn scopes(&self, kind: &Kind, own: &Arc<str>) -> Vec<(Scope, Kind)> {
+    fn scopes(&self, kind: &Kind, home: &Home) -> Vec<(Scope, Kind)> {
+        let closed = home.unwatched(self.gvk);
         let scope = |namespace: Option<&Arc<str>>| {
             let (gvk, labels) = (self.gvk.clone(), self.labels.cloned());
+            let except =
+                closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced);
             (
                 Scope {
                     gvk,
                     namespace: namespace.cloned(),
+                    except: except.cloned(),
                     labels,
                 },
                 kind.clone(),
             )
         };
+        let listed = |names: &mut dyn Iterator<Item = &Arc<str>>| {
+            let open = names.filter(|name| Some(*name) != closed);
+            open.map(|name| scope(Some(name))).collect()
+        };
         match self.namespaces {
             _ if kind.scope == ObjectScope::Cluster => vec![scope(None)],
             Namespaces::All => vec![scope(None)],
-            Namespaces::Own => vec![scope(Some(own))],
-            Namespaces::Listed(names) => names.iter().map(|name| scope(Some(name))).collect(),
+            Namespaces::Own => listed(&mut [&home.own].into_iter()),
+            Namespaces::Listed(names) => listed(&mut names.iter()),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What is known of plugins, manifests and controllers, for people and machines: `/debug/plugins`, `/readyz`, metrics and the log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use capstan_core::manifest;
+use capstan_core::object::ObjectRef;
+use capstan_core::{manifest, text};
 use k8s_openapi::jiff::{Timestamp, Unit as Precision};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -13,10 +15,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Unit;
-use crate::admin::Unready;
-use crate::controller::Handle;
+use crate::admin::Part;
+use crate::control::Unready;
+use crate::controller::{Described, Handle};
 use crate::plugin::{Plugin, Usage};
 
 /// The state of everything that the manifests declare.
@@ -52,6 +56,8 @@ struct Entry {
     placed: u64,
     /// Versions that were refused.
     refused: u64,
+    /// Those of them that could not be compiled.
+    uncompiled: u64,
     /// What the versions before have done.
     earlier: Totals,
 }
@@ -116,8 +122,11 @@ pub struct Refusal {
 pub struct Report {
     /// The plugins, ordered by operator and name.
     pub plugins: Vec<Row>,
-    /// The manifests that are not in force as they are.
+    /// The manifests that are not in force as they are; all with the first plugins, and no more than fit.
     pub manifests: Vec<Manifest>,
+    /// What to ask for the rest with; none = that was all.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// A manifest whose last good version, if there was one, goes on.
@@ -210,6 +219,7 @@ impl Board {
             problem: None,
             placed: 0,
             refused: 0,
+            uncompiled: 0,
             earlier: Totals::default(),
         });
         entry.phase = Phase::Loading;
@@ -275,12 +285,13 @@ impl Board {
             "waits for plugin {culprit} of the same operator, whose new version can't be used"
         );
         tracing::warn!(plugin = %unit, culprit, "the new version is held back: an operator changes as a whole");
-        self.fail(unit, &Refusal::new("together", message), 0);
+        self.fail(unit, &Refusal::new("together", &message), 0);
     }
 
     fn fail(&self, unit: &Unit, Refusal { step, message }: &Refusal, refused: u64) {
         if let Some(entry) = self.plugins.lock().get_mut(unit) {
             entry.refused += refused;
+            entry.uncompiled += u64::from(*step == "compile");
             entry.phase = Phase::Settled;
             entry.problem = Some(Problem {
                 step: (*step).to_owned(),
@@ -382,18 +393,66 @@ impl Board {
         unready
     }
 
-    /// Returns the state of all plugins and manifests.
-    pub fn report(&self) -> Report {
+    /// Returns the state of controllers with a part of their keys, and what to ask for the rest with: `controller/namespace/name`.
+    pub fn describe(&self, part: &Part) -> (Vec<Value>, Option<String>) {
+        let after = part.after.as_deref().and_then(place);
+        let (mut left, mut end, mut complete) = (part.limit, None, true);
+        let mut states = Vec::new();
+        for handle in self.controllers() {
+            let name = handle.name();
+            let behind = after.as_ref().filter(|(controller, _)| *controller == name);
+            // Those before it have been shown.
+            let shown = after
+                .as_ref()
+                .is_some_and(|(controller, _)| name < *controller);
+            let limit = if shown { 0 } else { left };
+            let Described {
+                state,
+                keys,
+                last,
+                more,
+            } = handle.describe(behind.map(|(_, key)| key), limit);
+            states.push(state);
+            left -= keys;
+            complete &= shown || !more;
+            if let Some(ObjectRef {
+                namespace,
+                name: key,
+            }) = last
+            {
+                let namespace = namespace.as_deref().unwrap_or_default();
+                end = Some(format!("{name}/{namespace}/{key}"));
+            }
+        }
+        (states, end.filter(|_| !complete))
+    }
+
+    /// Returns the state of plugins and manifests, or a part of it.
+    pub fn report(&self, part: &Part) -> Report {
+        let first = part.after.is_none();
         let manifests = self.manifests.lock();
-        let manifests = manifests.iter().map(|manifest| Manifest {
+        let manifests = manifests.iter().take(if first { part.limit } else { 0 });
+        let manifests = manifests.map(|manifest| Manifest {
             file: manifest.file.display().to_string(),
             problem: manifest.problem.clone(),
             goes_on: manifest.goes_on,
         });
         let (running, plugins) = (self.controllers.lock().clone(), self.plugins.lock());
+        let after = part.after.as_deref().and_then(|after| {
+            let (operator, plugin) = after.rsplit_once('/')?;
+            Some(Unit {
+                operator: operator.into(),
+                plugin: plugin.into(),
+            })
+        });
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = plugins.range((begin, Bound::Unbounded));
+        let rows: Vec<_> = rest.by_ref().take(part.limit).collect();
+        let last = rows.last().map(|(unit, _)| unit.to_string());
         Report {
             manifests: manifests.collect(),
-            plugins: plugins
+            next: last.filter(|_| rest.next().is_some()),
+            plugins: rows
                 .iter()
                 .map(|(unit, entry)| entry.row(unit, &running))
                 .collect(),
@@ -494,9 +553,19 @@ impl Use {
 
 impl Refusal {
     /// Returns the refusal of a version, at a step.
-    pub(super) fn new(step: &'static str, message: String) -> Self {
+    pub(super) fn new(step: &'static str, message: &str) -> Self {
+        let message = text::block(message);
         Self { step, message }
     }
+}
+
+/// Reads where a part ends: `controller/namespace/name`.
+fn place(text: &str) -> Option<(&str, ObjectRef)> {
+    let (controller, key) = text.split_once('/')?;
+    let (namespace, name) = key.split_once('/')?;
+    let namespace = (!namespace.is_empty()).then(|| namespace.into());
+    let name = name.into();
+    Some((controller, ObjectRef { namespace, name }))
 }
 
 /// The wall clock to the second: people read it.
@@ -514,7 +583,7 @@ pub struct Metrics(pub Arc<Board>);
 /// A metric of plugins: its name, what it says, and its value.
 type Metric<V> = (&'static str, &'static str, fn(&Entry) -> Option<V>);
 
-const COUNTERS: [Metric<u64>; 6] = [
+const COUNTERS: [Metric<u64>; 7] = [
     ("plugin_calls", "Calls of exports", |entry| {
         Some(entry.totals().calls)
     }),
@@ -542,6 +611,11 @@ const COUNTERS: [Metric<u64>; 6] = [
         "plugin_versions_refused",
         "Versions that were refused",
         |entry| Some(entry.refused),
+    ),
+    (
+        "plugin_compile_failures",
+        "Versions that could not be compiled, or not with the memory and time that there is for it",
+        |entry| Some(entry.uncompiled),
     ),
 ];
 

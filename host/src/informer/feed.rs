@@ -11,19 +11,29 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::client::{ApiServer, Kind, escape};
+use crate::client::{ApiServer, Broken, Kind, collect, escape, one_line};
+use crate::pause::jitter;
 
 /// The API server ends a watch after this time; we then ask again from where we were.
 const WATCH_SECONDS: u64 = 290;
 
-/// A watch on which nothing is heard for this long is taken for dead (bookmarks come about every minute).
-const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 10);
+/// A watch on which nothing is heard for this long is opened anew (bookmarks come about every minute).
+const SILENCE: Duration = Duration::from_secs(100);
+
+/// The same once the API server is back after it was away: the connection may have gone with it.
+const DOUBT: Duration = Duration::from_secs(2);
 
 /// How long a page of a list may take.
 const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Objects per page where a list is used.
+/// Objects per page where a list is used; fewer if they are so large that the page is too long.
 const PAGE: usize = 500;
+
+/// The longest page of a list.
+const PAGE_BYTES: usize = 64 << 20;
+
+/// The longest event of a watch: one object, which is never longer than 3 MiB.
+const EVENT: usize = 16 << 20;
 
 /// What is watched: the key by which informers are shared (`PO-1`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +42,8 @@ pub struct Scope {
     pub gvk: capstan_core::object::Gvk,
     /// The namespace; none = all.
     pub namespace: Option<Arc<str>>,
+    /// Where all namespaces are watched: the one that is left out.
+    pub except: Option<Arc<str>>,
     /// The label selector; none = all.
     pub labels: Option<Arc<str>>,
 }
@@ -88,6 +100,15 @@ impl Feed {
         self.managers = self.api.managers();
     }
 
+    /// Waits for this time, or until the API server is back after it was away.
+    pub(crate) async fn rest(&self, pause: Duration) {
+        let mut returns = self.api.pulse().returns();
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            Ok(()) = returns.changed() => tokio::time::sleep(jitter(super::RETURN)).await,
+        }
+    }
+
     /// Lists and then watches in one request (a streaming list).
     ///
     /// # Errors
@@ -119,9 +140,9 @@ impl Feed {
 
     /// Lists in pages.
     pub(crate) async fn list(&self, sink: &mut impl FnMut(Item)) -> Result<(), Error> {
-        let mut next = None::<String>;
+        let (mut next, mut limit) = (None::<String>, PAGE);
         loop {
-            let mut query = format!("limit={PAGE}");
+            let mut query = format!("limit={limit}");
             if let Some(next) = &next {
                 query = format!("{query}&continue={}", escape(next));
             }
@@ -129,10 +150,22 @@ impl Feed {
                 .api
                 .stream(&self.kind, "list", &self.path(&query))
                 .await?;
-            let page = tokio::time::timeout(PAGE_TIMEOUT, body.collect()).await;
-            let page = page.map_err(|_| self.broken(&"a page of the list takes too long"))?;
-            let bytes = page.map_err(|e| self.broken(&e))?.to_bytes();
-            let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|e| self.broken(&e))?;
+            let page = tokio::time::timeout(PAGE_TIMEOUT, collect(body, PAGE_BYTES)).await;
+            let bytes = match page {
+                Ok(Ok(bytes)) => bytes,
+                Ok(Err(Broken::Long)) if limit > 1 => {
+                    limit = limit.div_ceil(8);
+                    continue;
+                }
+                Ok(Err(Broken::Long)) => {
+                    let what = format!("one object makes a page of more than {PAGE_BYTES} bytes");
+                    return Err(self.unusable(&what));
+                }
+                Ok(Err(Broken::Off(why))) => return Err(self.broken(&why)),
+                Err(_) => return Err(self.broken(&"a page of the list takes too long")),
+            };
+            self.api.pulse().heard();
+            let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|e| self.unusable(&e))?;
             for raw in page.items {
                 sink(self.object(raw.get(), Item::Listed));
             }
@@ -170,16 +203,22 @@ impl Feed {
 
     fn path(&self, query: &str) -> String {
         let path = self.kind.path(self.scope.namespace.as_deref());
-        match &self.scope.labels {
-            Some(labels) => format!("{path}?{query}&labelSelector={}", escape(labels)),
-            None => format!("{path}?{query}"),
+        let mut path = format!("{path}?{query}");
+        if let Some(labels) = &self.scope.labels {
+            path = format!("{path}&labelSelector={}", escape(labels));
         }
+        if let Some(except) = &self.scope.except {
+            let fields = format!("metadata.namespace!={except}");
+            path = format!("{path}&fieldSelector={}", escape(&fields));
+        }
+        path
     }
 
     async fn read_events(&self, mut body: Body, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
         let mut buffer = BytesMut::new();
         // So many bytes of an unfinished line are known to have no end in them.
         let mut searched = 0;
+        let (mut returns, mut patience) = (self.api.pulse().returns(), SILENCE);
         loop {
             while let Some(found) = buffer
                 .get(searched..)
@@ -193,11 +232,24 @@ impl Feed {
                 }
             }
             searched = buffer.len();
-            let frame = tokio::time::timeout(SILENCE, body.frame()).await;
-            match frame.map_err(|_| self.broken(&"nothing heard for minutes"))? {
-                None => return Ok(End::Closed),
-                Some(Err(error)) => return Err(self.broken(&error)),
-                Some(Ok(frame)) => {
+            if searched > EVENT {
+                let what = format!("an event is longer than {EVENT} bytes");
+                return Err(self.unusable(&what));
+            }
+            let frame = tokio::select! {
+                frame = tokio::time::timeout(patience, body.frame()) => frame,
+                Ok(()) = returns.changed() => {
+                    patience = jitter(DOUBT);
+                    continue;
+                }
+            };
+            match frame {
+                // Nobody knows whether anything still comes.
+                Err(_) | Ok(None) => return Ok(End::Closed),
+                Ok(Some(Err(error))) => return Err(self.broken(&error)),
+                Ok(Some(Ok(frame))) => {
+                    self.api.pulse().heard();
+                    patience = SILENCE;
                     if let Ok(data) = frame.into_data() {
                         buffer.extend_from_slice(&data);
                     }
@@ -207,15 +259,15 @@ impl Feed {
     }
 
     fn read_event(&self, line: &[u8], sink: &mut impl FnMut(Item)) -> Result<Option<End>, Error> {
-        let event: Event<'_> = serde_json::from_slice(line).map_err(|e| self.broken(&e))?;
+        let event: Event<'_> = serde_json::from_slice(line).map_err(|e| self.unusable(&e))?;
         match event.kind {
             "ADDED" | "MODIFIED" => sink(self.object(event.object.get(), Item::Applied)),
             "DELETED" => sink(self.object(event.object.get(), Item::Deleted)),
             "BOOKMARK" => {
                 let mark: Mark<'_> =
-                    serde_json::from_str(event.object.get()).map_err(|e| self.broken(&e))?;
-                let version =
-                    Version::parse(&mark.metadata.resource_version).map_err(|e| self.broken(&e))?;
+                    serde_json::from_str(event.object.get()).map_err(|e| self.unusable(&e))?;
+                let version = Version::parse(&mark.metadata.resource_version)
+                    .map_err(|e| self.unusable(&e))?;
                 let last = mark
                     .metadata
                     .annotations
@@ -238,13 +290,11 @@ impl Feed {
                 };
                 let message = format!(
                     "watch {}: {} (HTTP {})",
-                    self.kind.gvk, status.message, status.code
+                    self.kind.gvk,
+                    one_line(&status.message),
+                    status.code
                 );
-                return Err(Error {
-                    reason,
-                    code: status.code,
-                    message,
-                });
+                return Err(Error::new(reason, status.code, message));
             }
             _ => {}
         }
@@ -259,12 +309,15 @@ impl Feed {
     }
 
     fn broken(&self, text: &dyn std::fmt::Display) -> Error {
+        let text = one_line(&text.to_string());
         let message = format!("watch {}: the connection broke: {text}", self.kind.gvk);
-        Error {
-            reason: Reason::Unreachable,
-            code: 0,
-            message,
-        }
+        Error::new(Reason::Unreachable, 0, message)
+    }
+
+    fn unusable(&self, text: &dyn std::fmt::Display) -> Error {
+        let text = one_line(&text.to_string());
+        let message = format!("watch {}: what came can't be used: {text}", self.kind.gvk);
+        Error::new(Reason::Unusable, 0, message)
     }
 }
 
@@ -320,9 +373,51 @@ impl std::fmt::Display for Scope {
         if let Some(namespace) = &self.namespace {
             write!(f, " in {namespace}")?;
         }
+        if let Some(except) = &self.except {
+            write!(f, " outside of {except}")?;
+        }
         if let Some(labels) = &self.labels {
             write!(f, " where {labels}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::tests::{answering, config_maps};
+
+    async fn feed(body: usize) -> Feed {
+        let kind = config_maps();
+        let scope = Scope {
+            gvk: kind.gvk.clone(),
+            namespace: None,
+            except: None,
+            labels: None,
+        };
+        Feed::new(Arc::new(answering("200 OK", body).await), kind, scope)
+    }
+
+    #[tokio::test]
+    async fn an_event_without_an_end_is_given_up() {
+        let feed = feed(EVENT * 2).await;
+        let error = feed.watch(Version(1), &mut |_| {}).await.unwrap_err();
+        assert_eq!(error.reason, Reason::Unusable);
+        let text =
+            "watch v1 ConfigMap: what came can't be used: an event is longer than 16777216 bytes";
+        assert_eq!(error.message, text);
+    }
+
+    #[tokio::test]
+    async fn a_page_without_an_end_is_asked_for_with_fewer_objects_and_then_given_up() {
+        let feed = feed(PAGE_BYTES + 1).await;
+        let error = feed.list(&mut |_| {}).await.unwrap_err();
+        assert_eq!(error.reason, Reason::Unusable);
+        assert!(
+            error
+                .message
+                .ends_with("one object makes a page of more than 67108864 bytes")
+        );
     }
 }

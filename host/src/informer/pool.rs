@@ -23,6 +23,8 @@ struct Inner {
     api: Arc<ApiServer>,
     metrics: Arc<Metrics>,
     stop: CancellationToken,
+    /// Bytes of objects that each informer may keep.
+    bound: usize,
     running: Mutex<Running>,
 }
 
@@ -55,12 +57,18 @@ pub struct Membership {
 }
 
 impl Pool {
-    /// Returns a pool without informers; they end with `stop` at the latest.
-    pub fn new(api: Arc<ApiServer>, metrics: Arc<Metrics>, stop: CancellationToken) -> Self {
+    /// Returns a pool without informers; they end with `stop` at the latest. Each keeps objects of so many bytes at most.
+    pub fn new(
+        api: Arc<ApiServer>,
+        metrics: Arc<Metrics>,
+        bound: usize,
+        stop: CancellationToken,
+    ) -> Self {
         Self(Arc::new(Inner {
             api,
             metrics,
             stop,
+            bound,
             running: Mutex::default(),
         }))
     }
@@ -151,11 +159,12 @@ impl Shared {
 impl Running {
     fn entry(&mut self, scope: &Scope, inner: &Inner) -> &mut Entry {
         self.informers.entry(scope.clone()).or_insert_with(|| {
-            let writer = Writer::default();
+            let writer = Writer::bounded(inner.bound);
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             let shared = Shared {
                 scope: scope.clone(),
                 cache: writer.cache(),
+                bound: inner.bound,
                 writer: Mutex::new(Some(writer)),
                 subscribers: RwLock::default(),
                 state: watch::Sender::new(State::Listing),

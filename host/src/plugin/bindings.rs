@@ -2,7 +2,7 @@
 #![allow(
     unsafe_code,
     missing_docs,
-    reason = "generated code, whose documentation is in wit/; and `map_compiled`"
+    reason = "generated code, whose documentation is in wit/; and the two functions at the end"
 )]
 #![allow(
     clippy::pedantic,
@@ -11,7 +11,8 @@
     reason = "generated code"
 )]
 
-use std::path::Path;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -42,12 +43,29 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
-/// Maps compiled code into memory. The file must have been written by [`Engine::precompile_component`], whole.
+/// Maps compiled code into memory. The file must have been written by [`Engine::precompile_component`], whole; what stands
+/// behind that does not matter.
 ///
 /// # Errors
 /// If it was written by another version of wasmtime, or for another engine or processor.
-pub(super) fn map_compiled(engine: &Engine, file: &Path) -> wasmtime::Result<Component> {
-    // SAFETY: the file is native code that nobody checks any more. The caller keeps it in a folder that only this user
-    // can write, has written it itself, and has compared its digest with what was written (`loader::CodeCache`).
-    unsafe { Component::deserialize_file(engine, file) }
+pub(super) fn map_compiled(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
+    // wasmtime opens by path only; this one leads to what is open, whatever has become of its name.
+    let open = if cfg!(target_os = "linux") {
+        "/proc/self/fd"
+    } else {
+        "/dev/fd"
+    };
+    let path = format!("{open}/{}", file.as_raw_fd());
+    // SAFETY: the file is native code that nobody checks any more. The caller has just had it written, or has found the
+    // seal of this daemon's key under it, and only this user can write it (`code/folder.rs`).
+    unsafe { Component::deserialize_file(engine, path) }
+}
+
+/// The same with code in memory, of which it takes a copy.
+///
+/// # Errors
+/// As for [`map_compiled`].
+pub(super) fn load_compiled(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: as above.
+    unsafe { Component::deserialize(engine, code) }
 }

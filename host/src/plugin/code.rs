@@ -1,56 +1,181 @@
-//! Compiled code: kept in a folder that nobody else can use, and mapped from there.
+//! Compiled code: kept in a folder that nobody else can use, and mapped from there; and which component is compiled when.
 //!
 //! Compiling takes from 0.1 s (Rust) to 10 s (Python, JavaScript), and mapped code takes less memory than code that was
-//! compiled in this process.
+//! compiled in this process. It goes on one component at a time, when all that is compiled already is in place, and ends
+//! with the future that waits for it.
 
+mod folder;
+
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use parking_lot::Mutex;
+use rayon::ThreadPoolBuilder;
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
+use tokio::time::timeout;
 use tracing::warn;
-use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use super::bindings::map_compiled;
-use super::engine::{config, unfit};
+use super::bindings::{load_compiled, map_compiled};
+use super::compiler::{self, Limits};
+use super::engine::{Engine, unfit};
+use super::room;
+use folder::{Draft, Folder};
 
-/// Compiled components kept on disk; the oldest go.
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Compiled components kept on disk, beside those that are in use; the others that were used longest ago go.
 const KEEP: usize = 16;
 
-/// Where compiled code is kept. Cheap to clone.
+/// Failures that are remembered.
+const FAILURES: usize = 64;
+
+/// Components that are read at once.
+const READERS: usize = 2;
+
+/// How long is waited for all that is compiled already: one of them may be slow to start.
+const HEAD_START: Duration = Duration::from_secs(5);
+
+/// How often this program may end while a component is compiled, before that is taken for the component's fault.
+const DEATHS: u32 = 2;
+
+/// Memory may differ so much from the last time (1 in so many parts) and count as the same.
+const SAME: u64 = 4;
+
+/// Where compiled code is kept, and how it comes to be. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct CodeCache {
-    /// None: nowhere.
-    dir: Option<Arc<Path>>,
+    shared: Arc<Shared>,
     /// The process that compiles. None: this one.
-    compiler: Option<Arc<[OsString]>>,
+    compiler: Option<Arc<Compiler>>,
+    /// Keeps others from compiling.
+    head_start: Option<Arc<HeadStart>>,
+    /// Whether failures are remembered.
+    remembers: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// None: nowhere.
+    folder: Option<Arc<Folder>>,
+    /// What is mapped, by the names of entries.
+    in_use: Mutex<BTreeMap<String, Weak<()>>>,
+    readers: Semaphore,
+    turn: Semaphore,
+    /// How many are to be in place before anything is compiled.
+    ahead: watch::Sender<usize>,
+}
+
+#[derive(Debug)]
+struct Compiler {
+    command: Vec<OsString>,
+    budget: Budget,
+}
+
+/// What compiling one component may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of memory; without it, what there is at that time.
+    pub memory: Option<u64>,
+    /// CPU time.
+    pub cpu: Duration,
+    /// Time by the clock. On a busy machine, others are at work meanwhile.
+    pub clock: Duration,
 }
 
 /// A compiled component.
 pub(super) struct Code {
     pub(super) component: Component,
+    /// Where it runs: the engine that was asked for, or the one beside it.
+    pub(super) engine: Engine,
+    /// Why it does not fit the pool, if it does not.
+    pub(super) unfit: Option<String>,
     /// Whether it was compiled before.
     pub(super) kept: bool,
+    /// Keeps its entry from being removed.
+    pub(super) hold: Hold,
+}
+
+/// Keeps an entry of the cache from being removed, as long as it is in use.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hold {
+    _entry: Option<Arc<()>>,
+}
+
+/// Counts somebody in who is to be in place before anything is compiled, until it is given up.
+#[derive(Debug)]
+struct HeadStart {
+    shared: Arc<Shared>,
+    over: AtomicBool,
+}
+
+/// A component that the other process is to compile.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    compiler: &'a Compiler,
+    limits: Limits,
+    engine: &'a Engine,
+    wasm: &'a [u8],
+    digest: &'a str,
+}
+
+/// The right to compile.
+pub(super) struct Turn<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+/// What is remembered of a component that could not be compiled.
+#[derive(Debug, Serialize, Deserialize)]
+struct Failure {
+    /// The version of this program.
+    version: String,
+    limits: Limits,
+    /// How it ended; none if nobody lived to say it.
+    verdict: Option<Verdict>,
+    /// How often it was begun without an end.
+    deaths: u32,
+}
+
+/// Why a component can't be compiled.
+#[derive(Debug, Serialize, Deserialize)]
+enum Verdict {
+    Invalid(String),
+    Costly(String),
+}
+
+/// Why there is no code.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// What is wrong with the component, and where.
+    #[error("{0}")]
+    Invalid(String),
+    /// It takes more than it may.
+    #[error("{0}")]
+    Costly(String),
+    /// The daemon's own side.
+    #[error("{0}")]
+    Prepare(String),
 }
 
 // === impl CodeCache ===
 
 impl CodeCache {
-    /// Keeps compiled code in this folder, which is made if it does not exist. It must be ours alone, because what is in
-    /// there is run without being checked; if it is not, there is a warning, and each start compiles again.
-    pub fn at(dir: &Path) -> Self {
-        match private(dir) {
-            Ok(()) => Self {
-                dir: Some(dir.into()),
-                compiler: None,
-            },
+    /// Keeps compiled code in this folder, which is made if it does not exist. It must be ours alone, and what is in there
+    /// is sealed with a key: that of the file, or one that is made beside the code. If something is wrong with folder or
+    /// key, there is a warning, and each start compiles again.
+    pub fn keyed(dir: &Path, key: Option<&Path>) -> Self {
+        match Folder::open(dir, key) {
+            Ok(folder) => Self::with(Some(Arc::new(folder))),
             Err(error) => {
                 warn!(dir = %dir.display(), %error, "no folder for compiled code; components are compiled at each start");
                 Self::none()
@@ -58,109 +183,291 @@ impl CodeCache {
         }
     }
 
+    /// Keeps compiled code in this folder, with a key beside it.
+    pub fn at(dir: &Path) -> Self {
+        Self::keyed(dir, None)
+    }
+
     /// Keeps nothing.
     pub fn none() -> Self {
+        Self::with(None)
+    }
+
+    fn with(folder: Option<Arc<Folder>>) -> Self {
         Self {
-            dir: None,
+            shared: Arc::new(Shared {
+                folder,
+                in_use: Mutex::default(),
+                readers: Semaphore::new(READERS),
+                turn: Semaphore::new(1),
+                ahead: watch::Sender::new(0),
+            }),
             compiler: None,
+            head_start: None,
+            remembers: true,
         }
     }
 
-    /// Lets another process compile: this command line, which gets the component on its standard input and the file to
-    /// write as its last argument, and is expected to call [`compile_into`]. What compiling takes, 10 MB for a small
-    /// component and hundreds for Python, would stay with this process. Without a folder it makes no difference.
+    /// Lets another process compile: this command line, which is expected to end up in [`super::loader::compile`]. What
+    /// compiling takes, 10 MB for a small component and hundreds for Python, would stay with this process; and there is no
+    /// bound to what it takes.
     #[must_use]
-    pub fn compiled_by(mut self, command: impl IntoIterator<Item = OsString>) -> Self {
-        self.compiler = Some(command.into_iter().collect());
+    pub fn compiled_by(
+        mut self,
+        command: impl IntoIterator<Item = OsString>,
+        budget: Budget,
+    ) -> Self {
+        let command = command.into_iter().collect();
+        self.compiler = Some(Arc::new(Compiler { command, budget }));
         self
     }
 
-    /// Returns a component out of the folder, or compiled. `digest` is [`digest`] of `wasm`. Takes its time: not for threads
-    /// that others wait for.
+    /// Returns the same for somebody who is to be in place, if its code is kept, before anything is compiled: until the
+    /// last clone of this is dropped, or something of it has to be compiled.
+    #[must_use]
+    pub fn with_head_start(&self) -> Self {
+        self.shared.ahead.send_modify(|ahead| *ahead += 1);
+        Self {
+            head_start: Some(Arc::new(HeadStart {
+                shared: Arc::clone(&self.shared),
+                over: AtomicBool::new(false),
+            })),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the same for somebody who wants it tried again, whatever happened before.
+    #[must_use]
+    pub fn without_failures(&self) -> Self {
+        Self {
+            remembers: false,
+            ..self.clone()
+        }
+    }
+
+    /// Reads a component on a thread of its own, not too many at once.
+    pub(super) async fn reading<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        // One that hangs, as on a server that is gone, does not keep the others from being read.
+        let _permit = timeout(HEAD_START, self.shared.readers.acquire()).await;
+        aside(1, read).await
+    }
+
+    /// Returns the code of a component with this digest, if it is kept. Takes its time: not for threads that others wait
+    /// for.
+    pub(super) fn recall(&self, engine: &Engine, digest: &str) -> Option<Code> {
+        let folder = self.shared.folder.as_ref()?;
+        let name = name(engine, digest);
+        // First, so that it is not removed in between.
+        let hold = self.shared.hold(&name);
+        let file = match folder.get(&name) {
+            Ok(file) => file?,
+            Err(error) => {
+                warn!(file = name, %error, "compiled code is not taken; compiling again");
+                return None;
+            }
+        };
+        match Code::mapped(engine, &file, true, hold) {
+            Ok(code) => Some(code),
+            Err(error) => {
+                warn!(file = name, error = %format_args!("{error:#}"), "compiled code can't be used; compiling again");
+                None
+            }
+        }
+    }
+
+    /// Waits until this one may compile: one at a time, and after all that have a head start.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        if let Some(head_start) = &self.head_start {
+            head_start.give_up();
+        }
+        let permit = self.shared.turn.acquire().await.ok();
+        let mut ahead = self.shared.ahead.subscribe();
+        // However that ends.
+        drop(timeout(HEAD_START, ahead.wait_for(|ahead| *ahead == 0)).await);
+        Turn { _permit: permit }
+    }
+
+    /// Returns why this component could not be compiled before, if that was with the same program and no less room.
     ///
     /// # Errors
-    /// What is wrong with the component, and where; or that it is [`unfit`] for the engine's pool.
-    pub(super) fn component(
+    /// As [`CodeCache::compile`] has told it then.
+    pub(super) fn remembered(&self, digest: &str) -> Result<(), Error> {
+        let (Some(compiler), Some(folder)) = (&self.compiler, &self.shared.folder) else {
+            return Ok(());
+        };
+        match Failure::read(folder, digest) {
+            Some(failure) if self.remembers && failure.counts(compiler.budget.limits()) => {
+                Err(failure.error())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Compiles a component that is not kept yet. `digest` is [`digest`] of `wasm`.
+    ///
+    /// # Errors
+    /// What is wrong with the component, or what it takes too much of, also if that was found out before.
+    pub(super) async fn compile(
+        &self,
+        _turn: &Turn<'_>,
+        engine: &Engine,
+        wasm: Vec<u8>,
+        digest: &str,
+    ) -> Result<Code, Error> {
+        let Some(compiler) = &self.compiler else {
+            return self.compile_here(engine, wasm, digest).await;
+        };
+        self.remembered(digest)?;
+        let limits = compiler.budget.limits();
+        let attempt = Attempt::begin(&self.shared, digest, limits);
+        let job = Job {
+            compiler,
+            limits,
+            engine,
+            wasm: &wasm,
+            digest,
+        };
+        let error = match self.compile_elsewhere(job).await {
+            Ok(code) => return Ok(code),
+            Err(error) => error,
+        };
+        match error {
+            compiler::Error::NotStarted(error) => {
+                warn!(command = ?compiler.command, %error, "the process that compiles can't be started; compiling here");
+                self.compile_here(engine, wasm, digest).await
+            }
+            compiler::Error::Unable(why) => Err(Error::Prepare(why)),
+            // On another day it may be faster.
+            late @ compiler::Error::Late(_) => Err(Error::Costly(late.to_string())),
+            compiler::Error::Invalid(why) => {
+                attempt.failed(Verdict::Invalid(why.clone()));
+                Err(Error::Invalid(why))
+            }
+            compiler::Error::Costly(why) => {
+                attempt.failed(Verdict::Costly(why.clone()));
+                Err(Error::Costly(why))
+            }
+        }
+    }
+
+    /// Has it compiled by the other process, into a file that is kept, or if that can't be, into memory.
+    async fn compile_elsewhere(&self, job: Job<'_>) -> Result<Code, compiler::Error> {
+        let Job {
+            compiler: Compiler { command, .. },
+            limits,
+            engine,
+            wasm,
+            digest,
+        } = job;
+        let unable = |error: io::Error| compiler::Error::Unable(error.to_string());
+        if let Some(folder) = &self.shared.folder {
+            match folder.draft() {
+                Ok(draft) => {
+                    let out = draft.file().try_clone().map_err(unable)?;
+                    match compiler::compile(command, &limits, wasm, out).await {
+                        // No space left, perhaps.
+                        Err(compiler::Error::Unable(why)) => {
+                            warn!(why, "compiled code can't be written; it is not kept");
+                        }
+                        done => {
+                            done?;
+                            return self.kept(engine, draft, digest).await;
+                        }
+                    }
+                }
+                Err(error) => warn!(%error, "compiled code can't be written; it is not kept"),
+            }
+        }
+        let file = in_memory().map_err(unable)?;
+        let out = file.try_clone().map_err(unable)?;
+        compiler::compile(command, &limits, wasm, out).await?;
+        let engine = engine.clone();
+        let mapped = aside(1, move || {
+            Code::mapped(&engine, &file, false, Hold::default())
+        });
+        used(mapped.await)
+    }
+
+    /// Maps code that has just been compiled, seals it and puts it into the folder.
+    async fn kept(
         &self,
         engine: &Engine,
-        wasm: &[u8],
+        draft: Draft,
         digest: &str,
-    ) -> wasmtime::Result<Code> {
-        let fresh = |component| Code {
-            component,
-            kept: false,
-        };
-        let Some(dir) = &self.dir else {
-            return Component::from_binary(engine, wasm).map(fresh);
-        };
-        let file = dir.join(name(engine, digest));
-        if let Some(component) = recall(engine, &file)? {
-            return Ok(Code {
-                component,
-                kept: true,
-            });
-        }
-        if self.elsewhere(&file, wasm)
-            && let Some(component) = recall(engine, &file)?
-        {
-            prune(dir);
-            return Ok(fresh(component));
-        }
-        match keep(&file, &engine.precompile_component(wasm)?) {
-            Ok(()) => prune(dir),
-            Err(error) => warn!(file = %file.display(), %error, "compiled code cannot be kept"),
-        }
-        match recall(engine, &file)? {
-            Some(component) => Ok(fresh(component)),
-            None => Component::from_binary(engine, wasm).map(fresh),
-        }
+    ) -> Result<Code, compiler::Error> {
+        let (engine, name, shared) = (
+            engine.clone(),
+            name(engine, digest),
+            Arc::clone(&self.shared),
+        );
+        let kept = aside(1, move || {
+            let hold = shared.hold(&name);
+            let code = Code::mapped(&engine, draft.file(), false, hold)?;
+            if let Err(error) = draft.keep(&name) {
+                warn!(%error, "compiled code can't be kept");
+            }
+            shared.prune();
+            Ok(code)
+        });
+        used(kept.await)
     }
 
-    /// Has a component compiled by another process. False if there is none, or it failed: then the one that asked does it,
-    /// and learns what is wrong.
-    fn elsewhere(&self, file: &Path, wasm: &[u8]) -> bool {
-        let Some(command) = self.compiler.as_deref() else {
-            return false;
-        };
-        let spawned = spawn(command, file, wasm);
-        if let Err(error) = &spawned {
-            warn!(?command, %error, "the process that compiles failed; compiling here");
-        }
-        spawned.is_ok()
+    async fn compile_here(
+        &self,
+        engine: &Engine,
+        wasm: Vec<u8>,
+        digest: &str,
+    ) -> Result<Code, Error> {
+        let (engine, digest, shared) =
+            (engine.clone(), digest.to_owned(), Arc::clone(&self.shared));
+        let compiled = aside(threads(), move || {
+            let code = engine.wasm().precompile_component(&wasm);
+            let code = code.map_err(|error| Error::Invalid(format!("{error:#}")))?;
+            let name = name(&engine, &digest);
+            let hold = shared.hold(&name);
+            if let Err(error) = shared.keep(&name, &code) {
+                warn!(%error, "compiled code can't be kept");
+            }
+            shared.prune();
+            // From the file if it is there: that takes less memory.
+            if let Some(folder) = &shared.folder
+                && let Ok(Some(file)) = folder.get(&name)
+                && let Ok(code) = Code::mapped(&engine, &file, false, hold)
+            {
+                return Ok(code);
+            }
+            Code::copied(&engine, &code).map_err(|error| Error::Prepare(format!("{error:#}")))
+        });
+        compiled.await?
     }
 }
 
-/// Compiles a component and writes the code for a [`CodeCache`] with the same version of this program.
-///
-/// # Errors
-/// If it cannot be read, is no valid component, or the code cannot be written.
-pub fn compile_into(file: &Path, mut wasm: impl Read) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    wasm.read_to_end(&mut bytes)?;
-    let other = |error: wasmtime::Error| io::Error::other(format!("{error:#}"));
-    let engine = Engine::new(&config()).map_err(other)?;
-    keep(file, &engine.precompile_component(&bytes).map_err(other)?)
+fn used(mapped: Result<wasmtime::Result<Code>, Error>) -> Result<Code, compiler::Error> {
+    let unable = |why: String| compiler::Error::Unable(why);
+    let mapped = mapped.map_err(|error| unable(error.to_string()))?;
+    mapped.map_err(|error| unable(format!("{error:#}")))
 }
 
-fn spawn(command: &[OsString], file: &Path, wasm: &[u8]) -> io::Result<()> {
-    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .arg(file)
-        .env("RAYON_NUM_THREADS", threads().to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    // Dropped after that, so that it sees the end.
-    let fed = child.stdin.take().map(|mut stdin| stdin.write_all(wasm));
-    let status = child.wait()?;
-    fed.transpose()?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(io::Error::other(status.to_string()))
-    }
+/// Does something on threads that end with it: they and what they have allocated would otherwise stay for ever.
+async fn aside<T: Send + 'static>(
+    threads: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|n| format!("compile-{n}"))
+        .build();
+    let pool = pool.map_err(|error| Error::Prepare(error.to_string()))?;
+    let (tell, told) = oneshot::channel();
+    pool.spawn(move || {
+        // Nobody waits any more if this fails.
+        drop(tell.send(work()));
+    });
+    let gone = |_| Error::Prepare("the thread that compiles is gone".to_owned());
+    told.await.map_err(gone)
 }
 
 /// Returns how many threads compile: one core is left to those who are at work.
@@ -168,21 +475,16 @@ pub(super) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
 
-/// Makes a folder that only this user can use, or finds out that it is one.
-fn private(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let metadata = fs::symlink_metadata(dir)?;
-    let refuse = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    if !metadata.is_dir() {
-        return refuse("it is not a folder");
-    }
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
-        return refuse("it belongs to another user");
-    }
-    if metadata.mode() & 0o077 != 0 {
-        return refuse("others can use it; its mode should be 0700");
-    }
-    Ok(())
+/// Makes a file that is nowhere.
+#[cfg(target_os = "linux")]
+fn in_memory() -> io::Result<File> {
+    Ok(rustix::fs::memfd_create("code", rustix::fs::MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Makes a file that is nowhere: only Linux has that.
+#[cfg(not(target_os = "linux"))]
+fn in_memory() -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Returns the SHA-256 of a component, in hexadecimal.
@@ -198,97 +500,222 @@ pub(super) fn digest(wasm: &[u8]) -> String {
 /// Returns the name under which the code of a component is kept: what it was made of, and for which engine.
 fn name(engine: &Engine, digest: &str) -> String {
     let mut hasher = DefaultHasher::new();
-    engine.precompile_compatibility_hash().hash(&mut hasher);
+    engine
+        .wasm()
+        .precompile_compatibility_hash()
+        .hash(&mut hasher);
     format!("{digest}-{:016x}.cwasm", hasher.finish())
 }
 
-/// Returns what was kept under a name; none if it is not there or not what was written.
-///
-/// # Errors
-/// If it is [`unfit`].
-fn recall(engine: &Engine, file: &Path) -> wasmtime::Result<Option<Component>> {
-    let known = match intact(file) {
-        Ok(intact) => intact,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => {
-            warn!(file = %file.display(), %error, "compiled code cannot be read");
-            return Ok(None);
-        }
-    };
-    if known {
-        match map_compiled(engine, file) {
-            Ok(component) => return Ok(Some(component)),
-            Err(error) if unfit(&error) => return Err(error),
-            Err(_) => {}
+// === impl Budget ===
+
+impl Budget {
+    fn limits(self) -> Limits {
+        let Self { memory, cpu, clock } = self;
+        Limits {
+            memory: memory.unwrap_or_else(room::now),
+            cpu,
+            clock,
         }
     }
-    warn!(file = %file.display(), "compiled code is damaged; compiling again");
-    Ok(None)
 }
 
-/// Whether a file ends with the digest of what stands before. (What reads it looks at sections by offset, and not at the
-/// end.)
-fn intact(file: &Path) -> io::Result<bool> {
-    let mut file = File::open(file)?;
-    let length = file.metadata()?.len();
-    let Some(length) = length.checked_sub(SHA256_OUTPUT_LEN as u64) else {
-        return Ok(false);
-    };
-    let mut context = Context::new(&SHA256);
-    let mut code = Read::by_ref(&mut file).take(length);
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match code.read(&mut buffer)? {
-            0 => break,
-            n => context.update(buffer.get(..n).unwrap_or_default()),
-        }
-    }
-    let mut digest = [0; SHA256_OUTPUT_LEN];
-    file.seek(SeekFrom::Start(length))?;
-    file.read_exact(&mut digest)?;
-    Ok(context.finish().as_ref() == digest)
-}
+// === impl Shared ===
 
-/// Writes compiled code with its digest, all or nothing.
-fn keep(file: &Path, code: &[u8]) -> io::Result<()> {
-    // Two plugins may be the same file.
-    static DRAFTS: AtomicU32 = AtomicU32::new(0);
-    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-    let draft = file.with_extension(format!("{}-{number}.draft", std::process::id()));
-    let write = || {
-        let mut out = File::create(&draft)?;
-        out.write_all(code)?;
-        out.write_all(ring::digest::digest(&SHA256, code).as_ref())?;
-        out.sync_all()?;
-        fs::rename(&draft, file)
-    };
-    let written = write();
-    if written.is_err() {
-        // It may not even have been made.
-        drop(fs::remove_file(&draft));
-    }
-    written
-}
-
-/// Removes all but the youngest entries. Code that is in use stays mapped.
-fn prune(dir: &Path) {
-    let Ok(entries) = fs::read_dir(dir) else {
-        return;
-    };
-    let mut files: Vec<_> = entries
-        .flatten()
-        .filter(|entry| {
+impl Shared {
+    /// Keeps an entry from being removed, from now on.
+    fn hold(&self, name: &str) -> Hold {
+        let mut in_use = self.in_use.lock();
+        in_use.retain(|_, hold| hold.strong_count() > 0);
+        let known = in_use.get(name).and_then(Weak::upgrade);
+        let entry = known.unwrap_or_else(|| {
+            let entry = Arc::default();
+            in_use.insert(name.to_owned(), Arc::downgrade(&entry));
             entry
-                .path()
-                .extension()
-                .is_some_and(|extension| extension == "cwasm" || extension == "draft")
+        });
+        Hold {
+            _entry: Some(entry),
+        }
+    }
+
+    fn keep(&self, name: &str, code: &[u8]) -> io::Result<()> {
+        match &self.folder {
+            Some(folder) => folder.write(name, code),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what was not used for the longest time. Code that is in use would stay mapped; but it would have to be
+    /// compiled again at the next start.
+    fn prune(&self) {
+        let Some(folder) = &self.folder else {
+            return;
+        };
+        let in_use = self.in_use.lock().clone();
+        let held = |name: &str| in_use.get(name).is_some_and(|hold| hold.strong_count() > 0);
+        folder.prune(&["cwasm", "draft"], KEEP, held);
+        folder.prune(&["failed"], FAILURES, |_| false);
+    }
+}
+
+// === impl HeadStart ===
+
+impl HeadStart {
+    fn give_up(&self) {
+        if !self.over.swap(true, Ordering::SeqCst) {
+            self.shared
+                .ahead
+                .send_modify(|ahead| *ahead = ahead.saturating_sub(1));
+        }
+    }
+}
+
+impl Drop for HeadStart {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+// === impl Code ===
+
+impl Code {
+    /// Maps code out of a file whose content is ours, for the engine's pool, or if it does not fit there, for the engine
+    /// beside it. Where files can't be mapped as code, it is copied.
+    fn mapped(engine: &Engine, file: &File, kept: bool, hold: Hold) -> wasmtime::Result<Self> {
+        let code = match Self::fitting(engine, |engine| map_compiled(engine, file)) {
+            Err(_) => Self::copied(engine, &whole(file)?)?,
+            Ok(code) => code,
+        };
+        Ok(Self { kept, hold, ..code })
+    }
+
+    /// Takes code out of memory, in the same way.
+    fn copied(engine: &Engine, code: &[u8]) -> wasmtime::Result<Self> {
+        Self::fitting(engine, |engine| load_compiled(engine, code))
+    }
+
+    fn fitting(
+        engine: &Engine,
+        load: impl Fn(&wasmtime::Engine) -> wasmtime::Result<Component>,
+    ) -> wasmtime::Result<Self> {
+        let (component, engine, unfit) = match load(engine.wasm()) {
+            Err(error) if unfit(&error) => {
+                let apart = engine.apart()?;
+                (load(apart.wasm())?, apart, Some(format!("{error:#}")))
+            }
+            done => (done?, engine.clone(), None),
+        };
+        Ok(Self {
+            component,
+            engine,
+            unfit,
+            kept: false,
+            hold: Hold::default(),
         })
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    files.sort_by(|one, other| other.cmp(one));
-    for (_, file) in files.iter().skip(KEEP) {
-        if let Err(error) = fs::remove_file(file) {
-            warn!(file = %file.display(), %error, "an old entry stays");
+    }
+}
+
+fn whole(mut file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+// === what is remembered ===
+
+/// That a component is being compiled, and nothing is known of the end yet.
+struct Attempt {
+    shared: Arc<Shared>,
+    digest: String,
+    failure: Failure,
+}
+
+impl Attempt {
+    /// Writes it down, so that what ends this program does not do so again and again.
+    fn begin(shared: &Arc<Shared>, digest: &str, limits: Limits) -> Self {
+        let before = shared
+            .folder
+            .as_ref()
+            .and_then(|folder| Failure::read(folder, digest));
+        let deaths = match before {
+            Some(failure) if failure.is_of(limits) => failure.deaths,
+            Some(_) | None => 0,
+        };
+        let attempt = Self {
+            shared: Arc::clone(shared),
+            digest: digest.to_owned(),
+            failure: Failure {
+                version: VERSION.to_owned(),
+                limits,
+                verdict: None,
+                deaths: deaths + 1,
+            },
+        };
+        attempt.write();
+        attempt
+    }
+
+    /// Remembers how it has failed.
+    fn failed(mut self, verdict: Verdict) {
+        self.failure.verdict = Some(verdict);
+        self.write();
+        self.shared.prune();
+    }
+
+    fn write(&self) {
+        let Some(folder) = &self.shared.folder else {
+            return;
+        };
+        let written = serde_json::to_vec(&self.failure).map_err(io::Error::other);
+        let written = written.and_then(|text| folder.write(&Failure::name(&self.digest), &text));
+        if let Err(error) = written {
+            warn!(%error, "what is compiled can't be written down; it may be tried again at the next start");
+        }
+    }
+}
+
+impl Drop for Attempt {
+    /// It has succeeded, or nobody wants it any more.
+    fn drop(&mut self) {
+        if let (None, Some(folder)) = (&self.failure.verdict, &self.shared.folder) {
+            // If it was not written, it is not there.
+            drop(folder.remove(&Failure::name(&self.digest)));
+        }
+    }
+}
+
+impl Failure {
+    fn name(digest: &str) -> String {
+        format!("{digest}.failed")
+    }
+
+    /// Returns what is remembered. What can't be read is as good as nothing.
+    fn read(folder: &Folder, digest: &str) -> Option<Self> {
+        let content = folder.read(&Self::name(digest)).ok()??;
+        serde_json::from_slice(&content).ok()
+    }
+
+    /// Whether it would end in the same way with these limits.
+    fn counts(&self, now: Limits) -> bool {
+        self.is_of(now) && (self.verdict.is_some() || self.deaths >= DEATHS)
+    }
+
+    fn is_of(&self, now: Limits) -> bool {
+        let Limits { memory, cpu, .. } = self.limits;
+        // What is left of the machine's memory is never the same twice.
+        let same = memory.saturating_add(memory / SAME);
+        self.version == VERSION && now.memory <= same && now.cpu <= cpu
+    }
+
+    fn error(self) -> Error {
+        match self.verdict {
+            Some(Verdict::Invalid(why)) => Error::Invalid(why),
+            Some(Verdict::Costly(why)) => Error::Costly(format!("{why}, as was found out before")),
+            None => Error::Costly(format!(
+                "the daemon was ended {} times while it was compiled",
+                self.deaths
+            )),
         }
     }
 }
@@ -297,21 +724,120 @@ fn prune(dir: &Path) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_oldest_entries_go() {
-        let dir = tempfile::tempdir().unwrap();
-        let time = |n: u64| std::time::UNIX_EPOCH + std::time::Duration::from_secs(n);
-        let name = |n: u64| dir.path().join(format!("{n}.cwasm"));
-        for n in 0..20 {
-            File::create(name(n))
-                .unwrap()
-                .set_modified(time(n))
-                .unwrap();
+    const LIMITS: Limits = Limits {
+        memory: 1 << 30,
+        cpu: Duration::from_mins(2),
+        clock: Duration::from_mins(6),
+    };
+
+    fn failure(verdict: Option<Verdict>, deaths: u32) -> Failure {
+        Failure {
+            version: VERSION.to_owned(),
+            limits: LIMITS,
+            verdict,
+            deaths,
         }
-        fs::write(dir.path().join("README"), "").unwrap();
-        prune(dir.path());
-        let left: Vec<_> = (0..20).filter(|&n| name(n).exists()).collect();
-        assert_eq!(left, (4..20).collect::<Vec<_>>());
-        assert!(dir.path().join("README").exists());
+    }
+
+    #[test]
+    fn a_failure_counts_until_there_is_more_room_or_another_program() {
+        let costly = || Some(Verdict::Costly("it is a bomb".to_owned()));
+        let memory = |memory| Limits { memory, ..LIMITS };
+        let cpu = |seconds| Limits {
+            cpu: Duration::from_secs(seconds),
+            ..LIMITS
+        };
+        for (limits, expected) in [
+            (LIMITS, true),
+            (memory(512 << 20), true),
+            (memory(1200 << 20), true),
+            (memory(2 << 30), false),
+            (cpu(60), true),
+            (cpu(121), false),
+        ] {
+            assert_eq!(failure(costly(), 1).counts(limits), expected, "{limits:?}");
+        }
+        let mut old = failure(costly(), 1);
+        old.version = "0.0.1".to_owned();
+        assert!(!old.counts(LIMITS));
+    }
+
+    #[test]
+    fn a_component_during_which_the_daemon_ended_is_tried_once_more() {
+        assert!(!failure(None, 1).counts(LIMITS));
+        assert!(failure(None, 2).counts(LIMITS));
+        let why = failure(None, 2).error().to_string();
+        assert_eq!(why, "the daemon was ended 2 times while it was compiled");
+    }
+
+    #[test]
+    fn a_failure_is_remembered_and_an_attempt_that_nobody_wants_any_more_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = CodeCache::at(&dir.path().join("code"));
+        let folder = cache.shared.folder.as_ref().unwrap();
+        let deaths = || Failure::read(folder, "ab").map(|failure| failure.deaths);
+        let attempt = Attempt::begin(&cache.shared, "ab", LIMITS);
+        assert_eq!(deaths(), Some(1));
+        std::mem::forget(attempt);
+        let attempt = Attempt::begin(&cache.shared, "ab", LIMITS);
+        assert_eq!(deaths(), Some(2));
+        drop(attempt);
+        assert_eq!(deaths(), None);
+        Attempt::begin(&cache.shared, "ab", LIMITS).failed(Verdict::Costly("no".to_owned()));
+        assert!(Failure::read(folder, "ab").unwrap().verdict.is_some());
+    }
+
+    #[test]
+    fn entries_that_are_in_use_stay_and_of_the_others_the_oldest_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let code = dir.path().join("code");
+        let cache = CodeCache::at(&code);
+        let time = |n: u64| std::time::UNIX_EPOCH + Duration::from_secs(n);
+        let name = |n: u64| format!("{n}.cwasm");
+        for n in 0..20 {
+            let file = File::create(code.join(name(n))).unwrap();
+            file.set_modified(time(n)).unwrap();
+        }
+        let hold = cache.shared.hold(&name(1));
+        cache.shared.prune();
+        let left = || {
+            let left = (0..20).filter(|&n| code.join(name(n)).exists());
+            left.collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = [1].into_iter().chain(4..20).collect();
+        assert_eq!(left(), expected);
+        assert!(code.join("key").exists());
+        drop(hold);
+        cache.shared.prune();
+        assert_eq!(left(), (4..20).collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_already_comes_first_but_is_not_waited_for_for_ever() {
+        let cache = CodeCache::none();
+        let begun = tokio::time::Instant::now();
+        let (one, other) = (cache.with_head_start(), cache.with_head_start());
+        // It has to compile, so that it is not ahead itself.
+        drop(other.turn().await);
+        assert_eq!(begun.elapsed(), HEAD_START);
+        let slow = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(one);
+        };
+        let (turn, ()) = tokio::join!(cache.turn(), slow);
+        assert_eq!(begun.elapsed(), HEAD_START + Duration::from_secs(1));
+        drop(turn);
+        drop(cache.turn().await);
+        assert_eq!(begun.elapsed(), HEAD_START + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_compiles_at_a_time() {
+        let cache = CodeCache::none();
+        let turn = cache.turn().await;
+        let other = cache.clone();
+        assert!(timeout(Duration::from_mins(1), other.turn()).await.is_err());
+        drop(turn);
+        other.turn().await;
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use capstan_core::cluster;
 use capstan_core::guest;
 use capstan_core::object;
+use capstan_core::text::said;
 
 use super::bindings::capstan::operator::{
     cache, context, log, memo, operations, recorder, types, workflow,
@@ -69,7 +70,7 @@ impl From<types::MatchResult> for guest::MatchResult {
     fn from(result: types::MatchResult) -> Self {
         match result {
             types::MatchResult::Matches => Self::Matches,
-            types::MatchResult::Differs(what) => Self::Differs(what),
+            types::MatchResult::Differs(what) => Self::Differs(said(&what).into_owned()),
         }
     }
 }

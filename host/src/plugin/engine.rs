@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use capstan_core::manifest::Limits;
+use capstan_core::room::Room;
 use parking_lot::Mutex;
 use tracing::warn;
 use wasmtime::{Config, Enabled, EngineWeak, PoolingAllocationConfig, WasmBacktraceDetails};
@@ -47,6 +48,8 @@ pub struct Engine {
     wasm: wasmtime::Engine,
     ticker: Arc<Ticker>,
     pool: Pool,
+    /// The memory that all plugins share.
+    room: Room,
     /// Made when the first component needs it.
     apart: Arc<Mutex<Option<Engine>>>,
 }
@@ -138,7 +141,7 @@ impl Engine {
         if let Some(engine) = &*apart {
             return Ok(engine.clone());
         }
-        let engine = Self::without_pool()?;
+        let engine = Self::without_pool()?.with_room(self.room.clone());
         *apart = Some(engine.clone());
         Ok(engine)
     }
@@ -158,8 +161,20 @@ impl Engine {
             wasm,
             ticker,
             pool,
+            room: Room::default(),
             apart,
         })
+    }
+
+    /// Returns the engine with memory that its components share with those of other engines.
+    #[must_use]
+    pub fn with_room(self, room: Room) -> Self {
+        Self { room, ..self }
+    }
+
+    /// Returns the memory that its components share.
+    pub fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Keeps the ticker going until the answer is dropped.

@@ -1,17 +1,14 @@
-//! What a component may ask the daemon: each function first asks the manifest, then the run.
+//! What a component may ask the daemon: each function asks the run, which asks the manifest, and counts what goes to the API server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Lifetime, ObjectTarget, Place, Query, Run, Selection,
+    CallError, CallReason, CompareQuestion, Lifetime, ObjectTarget, Place, Query, Run,
     WorkflowCall, WriteRequest, WriteVerb,
 };
-use capstan_core::manifest::Permission;
-use capstan_core::object::Gvk;
 use k8s_openapi::jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
-use serde::Deserialize;
 use tokio::time::Instant;
 use tracing::error;
 use wasmtime::component::{HasSelf, Linker};
@@ -27,7 +24,6 @@ use super::bindings::capstan::operator::{
     cache, config, context, log, memo, operations, recorder, system, types, workflow,
 };
 use super::instance::State;
-use super::{Declared, Facts};
 
 /// What a component is answered.
 type Reply<T> = Result<T, types::CallError>;
@@ -86,51 +82,7 @@ impl wasmtime::component::HasData for Io {
     type Data<'a> = &'a mut wasmtime::component::ResourceTable;
 }
 
-// === what is permitted ===
-
-impl Facts {
-    /// Whether the manifest permits a write.
-    fn may_write(&self, permission: Permission, gvk: &Gvk) -> Result<(), CallError> {
-        if self.capabilities.permit(gvk, permission) {
-            Ok(())
-        } else {
-            Err(self.denied(permission, gvk))
-        }
-    }
-
-    /// Whether the manifest permits to look there: into own sources, at what is related to the primary, and at kinds
-    /// that the controller watches or that are permitted.
-    fn may_read(
-        &self,
-        declared: Option<&Declared>,
-        place: &Place,
-        selection: &Selection,
-    ) -> Result<(), CallError> {
-        let gvk = match (place, selection) {
-            (Place::Source(_) | Place::Primaries, _) | (Place::Kind(_), Selection::Related) => {
-                return Ok(());
-            }
-            (
-                Place::Kind(gvk),
-                Selection::Namespaced(_) | Selection::Everywhere | Selection::Indexed { .. },
-            ) => gvk,
-        };
-        let watched = declared.is_some_and(|declared| declared.watched.contains(gvk));
-        if watched || self.capabilities.permit(gvk, Permission::Get) {
-            return Ok(());
-        }
-        Err(self.denied(Permission::Get, gvk))
-    }
-
-    fn denied(&self, permission: Permission, gvk: &Gvk) -> CallError {
-        let verb = permission.word();
-        let plugin = &self.name;
-        let message = format!(
-            "the manifest does not permit `{verb}` on {gvk}; add it to spec.plugins.{plugin}.capabilities.kubernetes"
-        );
-        CallError::new(CallReason::Denied, message)
-    }
-}
+// === the run ===
 
 impl State {
     /// Returns the run of the call in progress.
@@ -142,13 +94,6 @@ impl State {
             )
         };
         self.run.clone().ok_or_else(outside)
-    }
-
-    /// Returns what the controller of the run declares.
-    fn declared(&self) -> Option<&Declared> {
-        self.facts
-            .controllers
-            .get(&self.run.as_ref()?.info().controller)
     }
 
     /// Counts a request to the API server.
@@ -172,23 +117,10 @@ impl State {
         verb: WriteVerb,
         options: Option<operations::WriteOptions>,
     ) -> Reply<String> {
-        let (permission, gvk) = subject(&verb)?;
-        self.facts.may_write(permission, &gvk)?;
         let run = self.run()?;
         self.count()?;
         let options = options.map(Into::into).unwrap_or_default();
         Ok(run.write(WriteRequest { verb, options }).await?)
-    }
-
-    /// Whether a finalizer of the primary may be changed: the controller's own, or any if the primary may be patched.
-    fn may_finalize(&self, finalizer: Option<&str>) -> Result<(), CallError> {
-        let (Some(name), Some(declared)) = (finalizer, self.declared()) else {
-            return Ok(());
-        };
-        if declared.finalizer.as_deref() == Some(name) {
-            return Ok(());
-        }
-        self.facts.may_write(Permission::Patch, &declared.primary)
     }
 
     async fn workflow(
@@ -206,41 +138,6 @@ impl State {
         self.count()?;
         run.workflow(call).await
     }
-}
-
-/// Returns the permission that a write needs, and the kind that it writes.
-fn subject(verb: &WriteVerb) -> Result<(Permission, Gvk), CallError> {
-    let (permission, object) = match verb {
-        WriteVerb::Create(object) => (Permission::Create, object),
-        WriteVerb::Apply(object) => (Permission::Apply, object),
-        WriteVerb::Update(object) => (Permission::Update, object),
-        WriteVerb::Edit(object) => (Permission::Patch, object),
-        WriteVerb::JsonPatch(target, _) | WriteVerb::MergePatch(target, _) => {
-            return Ok((Permission::Patch, target.gvk.clone()));
-        }
-    };
-    Ok((permission, kind_of(object)?))
-}
-
-/// Returns the kind that an object states.
-fn kind_of(object: &str) -> Result<Gvk, CallError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct View {
-        api_version: Option<String>,
-        kind: Option<String>,
-    }
-    let invalid = |message: String| CallError::new(CallReason::Invalid, message);
-    let view: View = serde_json::from_str(object)
-        .map_err(|error| invalid(format!("not a Kubernetes object: {error}")))?;
-    let api_version = view
-        .api_version
-        .ok_or_else(|| invalid("the object has no apiVersion".to_owned()))?;
-    let kind = view
-        .kind
-        .filter(|kind| !kind.is_empty())
-        .ok_or_else(|| invalid("the object has no kind".to_owned()))?;
-    Gvk::parse(&api_version, &kind).map_err(|error| invalid(error.to_string()))
 }
 
 // === the interfaces ===
@@ -271,25 +168,25 @@ impl context::Host for State {
 impl cache::Host for State {
     fn find_all(&mut self, query: cache::Query) -> Reply<types::Page> {
         let mut query = Query::try_from(query)?;
-        self.facts
-            .may_read(self.declared(), &query.place, &query.selection)?;
         let most = self.facts.limits.page;
         query.limit = Some(query.limit.map_or(most, |limit| limit.min(most)));
-        Ok(self.run()?.find_all(query)?.into())
+        let page = self.run()?.find_all(query)?;
+        self.answer(page.items.iter().map(String::len).sum())?;
+        Ok(page.into())
     }
 
     fn find_one(&mut self, place: cache::Place) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        self.facts
-            .may_read(self.declared(), &place, &Selection::Related)?;
-        Ok(self.run()?.find_one(place)?)
+        let found = self.run()?.find_one(place)?;
+        self.answer(found.as_ref().map_or(0, String::len))?;
+        Ok(found)
     }
 
     fn find_named(&mut self, place: cache::Place, key: types::ObjectKey) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        self.facts
-            .may_read(self.declared(), &place, &Selection::Everywhere)?;
-        Ok(self.run()?.find_named(place, key.into())?)
+        let found = self.run()?.find_named(place, key.into())?;
+        self.answer(found.as_ref().map_or(0, String::len))?;
+        Ok(found)
     }
 }
 
@@ -308,6 +205,14 @@ impl operations::Host for State {
         options: Option<operations::WriteOptions>,
     ) -> Reply<String> {
         self.write(WriteVerb::Apply(object), options).await
+    }
+
+    async fn force_apply(
+        &mut self,
+        object: String,
+        options: Option<operations::WriteOptions>,
+    ) -> Reply<String> {
+        self.write(WriteVerb::ForceApply(object), options).await
     }
 
     async fn update(
@@ -352,7 +257,6 @@ impl operations::Host for State {
         options: Option<operations::RemoveOptions>,
     ) -> Reply<()> {
         let target = ObjectTarget::try_from(target)?;
-        self.facts.may_write(Permission::Delete, &target.gvk)?;
         let run = self.run()?;
         self.count()?;
         Ok(run
@@ -361,14 +265,12 @@ impl operations::Host for State {
     }
 
     async fn add_finalizer(&mut self, finalizer: Option<String>) -> Reply<String> {
-        self.may_finalize(finalizer.as_deref())?;
         let run = self.run()?;
         self.count()?;
         Ok(run.add_finalizer(finalizer).await?)
     }
 
     async fn remove_finalizer(&mut self, finalizer: Option<String>) -> Reply<String> {
-        self.may_finalize(finalizer.as_deref())?;
         let run = self.run()?;
         self.count()?;
         Ok(run.remove_finalizer(finalizer).await?)
@@ -539,30 +441,5 @@ mod tests {
     fn a_uuid_says_its_version() {
         assert_eq!(uuid([0; 16]), "00000000-0000-4000-8000-000000000000");
         assert_eq!(uuid([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
-    }
-
-    #[test]
-    fn the_kind_of_a_write_is_read_from_its_object() {
-        let secret = r#"{"apiVersion":"v1","kind":"Secret"}"#;
-        let gvk = Gvk::parse("v1", "Secret").unwrap();
-        for (object, expected) in [
-            (secret, Ok(gvk)),
-            (
-                "{",
-                Err("not a Kubernetes object: EOF while parsing an object at line 1 column 1"),
-            ),
-            (r#"{"kind":"Secret"}"#, Err("the object has no apiVersion")),
-            (
-                r#"{"apiVersion":"v1","kind":""}"#,
-                Err("the object has no kind"),
-            ),
-            (
-                r#"{"apiVersion":"a/b/c","kind":"X"}"#,
-                Err("apiVersion \"a/b/c\" is not of the form \"v1\" or \"group/v1\""),
-            ),
-        ] {
-            let expected = expected.map_err(|message| CallError::new(CallReason::Invalid, message));
-            assert_eq!(kind_of(object), expected, "{object}");
-        }
     }
 }

@@ -4,16 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::cpu;
 use capstan_core::guest::{
-    Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo,
-    MatchQuestion, MatchResult, Run, UpdateControl,
+    CallError, CallReason, Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure,
+    FailureInfo, MatchQuestion, MatchResult, Run, UpdateControl,
 };
 use capstan_core::manifest::Limits;
+use capstan_core::room::{self, Holding};
+use capstan_core::text::{LONGEST, said, said_within};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use wasmtime::component::{self, ComponentExportIndex, InstancePre, ResourceTable};
-use wasmtime::{ResourceLimiter, Store, Trap, UpdateDeadline, WasmBacktrace};
-use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView};
+use wasmtime::{ResourceLimiterAsync, Store, Trap, UpdateDeadline, WasmBacktrace};
+use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView, async_trait};
 
 use super::Facts;
 use super::bindings::capstan::operator::types;
@@ -92,6 +95,13 @@ struct Limiter {
     limit: usize,
     /// Elements of tables in use.
     elements: usize,
+    /// Bytes of the answer that the daemon has made for the component last: about to be copied into its memory, it counts as
+    /// its own until the next one.
+    answer: usize,
+    /// What it holds of the memory that all plugins share.
+    holding: Holding,
+    /// When a wait for more of that has to be over.
+    deadline: Instant,
 }
 
 /// The call took longer than the manifest allows.
@@ -103,6 +113,11 @@ pub(super) struct Overdue;
 #[derive(Debug, thiserror::Error)]
 #[error("the component wanted more memory than it may have")]
 struct OverMemory;
+
+/// All plugins together have no more memory.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct NoRoom(room::Error);
 
 /// The component wanted larger tables than any may have.
 #[derive(Debug, thiserror::Error)]
@@ -200,6 +215,9 @@ impl State {
             used: 0,
             limit,
             elements: 0,
+            answer: 0,
+            holding: facts.room.holding(&facts.unit),
+            deadline: Instant::now(),
         };
         let deadline = Instant::now();
         Self {
@@ -215,6 +233,39 @@ impl State {
     }
 }
 
+impl State {
+    /// Counts an answer of so many bytes as the component's memory.
+    ///
+    /// # Errors
+    /// If there is no room for it.
+    pub(super) fn answer(&mut self, bytes: usize) -> Result<(), CallError> {
+        let Limiter {
+            used,
+            limit,
+            answer,
+            ..
+        } = &mut self.limiter;
+        let left = limit.saturating_sub(*used);
+        if bytes > left {
+            let message = format!(
+                "the answer has {bytes} bytes, and {left} are left of the component's memory (limits.memory)"
+            );
+            return Err(CallError::new(CallReason::Exhausted, message));
+        }
+        *answer = bytes;
+        Ok(())
+    }
+
+    /// Sets when the call that begins has to be over.
+    fn due(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Early enough that the reason is told, and not that the call took too long.
+        self.limiter.deadline = deadline.checked_sub(left / 8).unwrap_or(deadline);
+        self.limiter.answer = 0;
+    }
+}
+
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
@@ -224,8 +275,9 @@ impl WasiView for State {
     }
 }
 
-impl ResourceLimiter for Limiter {
-    fn memory_growing(
+#[async_trait]
+impl ResourceLimiterAsync for Limiter {
+    async fn memory_growing(
         &mut self,
         current: usize,
         desired: usize,
@@ -235,14 +287,19 @@ impl ResourceLimiter for Limiter {
             return Ok(false);
         }
         let used = self.used.saturating_sub(current).saturating_add(desired);
-        if used > self.limit {
+        if used.saturating_add(self.answer) > self.limit {
             return Err(OverMemory.into());
+        }
+        let more = u64::try_from(used.saturating_sub(self.used)).unwrap_or(u64::MAX);
+        if more > 0 {
+            let grown = self.holding.grow(more, self.deadline).await;
+            grown.map_err(NoRoom)?;
         }
         self.used = used;
         Ok(true)
     }
 
-    fn table_growing(
+    async fn table_growing(
         &mut self,
         current: usize,
         desired: usize,
@@ -288,19 +345,16 @@ impl Instance {
         counters: &Arc<Counters>,
     ) -> wasmtime::Result<Self> {
         let mut store = Store::new(pre.engine(), state);
-        store.limiter(|state| &mut state.limiter);
+        store.limiter_async(|state| &mut state.limiter);
         store.set_hostcall_fuel(HOSTCALL);
         store.epoch_deadline_callback(|store| {
             // The caller's timer says the same, but only when the runtime gets to look at it.
             if Instant::now() >= store.data().deadline {
                 return Err(Overdue.into());
             }
-            Ok(UpdateDeadline::YieldCustom(
-                1,
-                Box::pin(tokio::task::yield_now()),
-            ))
+            Ok(UpdateDeadline::YieldCustom(1, Box::pin(cpu::rest())))
         });
-        store.data_mut().deadline = deadline;
+        store.data_mut().due(deadline);
         store.set_epoch_deadline(1);
         let handle = pre.instantiate_async(&mut store).await?;
         Ok(Self {
@@ -345,7 +399,7 @@ impl Instance {
     pub(super) fn begin(&mut self, call: Call, deadline: Instant) {
         let state = self.store.data_mut();
         state.call = call;
-        state.deadline = deadline;
+        state.due(deadline);
         self.store.set_epoch_deadline(1);
     }
 
@@ -520,6 +574,8 @@ fn load_match<'a>(
 
 /// Returns the failure that an error of wasmtime means. `words` is what the component said before.
 pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<String>) -> Failure {
+    // Where it trapped has room beside it.
+    let words = words.map(|words| said_within(&words, LONGEST / 2).into_owned());
     if error.is::<Overdue>() {
         return overdue(limits.timeout);
     }
@@ -528,24 +584,20 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<St
             "the component wanted more than {} of memory (limits.memory)",
             quantity(limits.memory)
         );
-        return Failure {
-            cause: Cause::OutOfMemory,
-            message,
-        };
+        return Failure::new(Cause::OutOfMemory, message);
+    }
+    if let Some(NoRoom(why)) = error.downcast_ref() {
+        let message = format!("the component could not have more memory: {why}");
+        return Failure::new(Cause::OutOfMemory, message);
     }
     if error.is::<OverTables>() {
         let message = format!("the component wanted tables of more than {ELEMENTS} elements");
-        return Failure {
-            cause: Cause::OutOfMemory,
-            message,
-        };
+        return Failure::new(Cause::OutOfMemory, message);
     }
     if let Some(I32Exit(code)) = error.downcast_ref() {
         let said = words.map(|words| format!(": {words}")).unwrap_or_default();
-        return Failure {
-            cause: Cause::Trap,
-            message: format!("the component ended itself with exit({code}){said}"),
-        };
+        let message = format!("the component ended itself with exit({code}){said}");
+        return Failure::new(Cause::Trap, message);
     }
     let Some(trap) = error.downcast_ref::<Trap>() else {
         return Failure::other(format!(
@@ -560,18 +612,13 @@ pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<St
         Some(words) => format!("the component trapped: {words}{place}"),
         None => format!("the component trapped: {}{place}", reason(*trap)),
     };
-    Failure {
-        cause: Cause::Trap,
-        message,
-    }
+    Failure::new(Cause::Trap, message)
 }
 
 /// Returns the failure of a call that is over its time.
 pub(super) fn overdue(timeout: Duration) -> Failure {
-    Failure {
-        cause: Cause::Timeout,
-        message: format!("the component took longer than {timeout:?} (limits.timeout)"),
-    }
+    let message = format!("the component took longer than {timeout:?} (limits.timeout)");
+    Failure::new(Cause::Timeout, message)
 }
 
 /// Returns the functions on the stack when it trapped, innermost first.
@@ -601,16 +648,17 @@ fn place(error: &wasmtime::Error) -> Option<String> {
         "abort",
         "function ",
     ];
-    backtrace(error)
+    let name = backtrace(error)
         .into_iter()
-        .find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))
+        .find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))?;
+    Some(said_within(&name, LONGEST / 4).into_owned())
 }
 
 /// Returns the first frames, for the log.
 pub(super) fn stack(error: &wasmtime::Error) -> String {
     let mut frames = backtrace(error);
     frames.truncate(FRAMES);
-    frames.join(" < ")
+    said(&frames.join(" < ")).into_owned()
 }
 
 #[expect(
@@ -632,7 +680,7 @@ fn reason(trap: Trap) -> String {
 }
 
 /// Writes a number of bytes as the manifest does: `64Mi`.
-fn quantity(bytes: u64) -> String {
+pub(super) fn quantity(bytes: u64) -> String {
     match bytes {
         0 => "0".to_owned(),
         bytes if bytes.is_multiple_of(1 << 30) => format!("{}Gi", bytes >> 30),
@@ -644,6 +692,8 @@ fn quantity(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::room::Room;
+
     use super::*;
 
     #[test]
@@ -659,41 +709,72 @@ mod tests {
         }
     }
 
-    #[test]
-    fn all_memories_of_an_instance_are_bounded_together() {
-        let mut limiter = Limiter {
+    fn limiter(limit: usize, room: &Room) -> Limiter {
+        Limiter {
             used: 0,
-            limit: 10,
+            limit,
             elements: 0,
-        };
-        assert!(limiter.memory_growing(0, 4, None).unwrap());
-        assert!(limiter.memory_growing(0, 4, None).unwrap());
+            answer: 0,
+            holding: room.holding(&"guest".into()),
+            deadline: Instant::now(),
+        }
+    }
+
+    #[tokio::test]
+    async fn all_memories_of_an_instance_are_bounded_together() {
+        let mut limiter = limiter(10, &Room::default());
+        assert!(limiter.memory_growing(0, 4, None).await.unwrap());
+        assert!(limiter.memory_growing(0, 4, None).await.unwrap());
         assert!(
             limiter
                 .memory_growing(4, 7, None)
+                .await
                 .unwrap_err()
                 .is::<OverMemory>()
         );
-        assert!(limiter.memory_growing(4, 6, None).unwrap());
+        assert!(limiter.memory_growing(4, 6, None).await.unwrap());
         // Its own bound is the component's affair.
-        assert!(!limiter.memory_growing(4, 1000, Some(5)).unwrap());
+        assert!(!limiter.memory_growing(4, 1000, Some(5)).await.unwrap());
         assert_eq!(limiter.used, 10);
     }
 
-    #[test]
-    fn all_tables_of_an_instance_are_bounded_together() {
-        let mut limiter = Limiter {
-            used: 0,
-            limit: 0,
-            elements: 0,
-        };
+    #[tokio::test]
+    async fn what_the_daemon_has_made_for_it_counts_and_so_does_what_all_plugins_have() {
+        let mut own = limiter(10, &Room::default());
+        own.answer = 4;
+        let more = own.memory_growing(0, 7, None).await;
+        assert!(more.unwrap_err().is::<OverMemory>());
+        assert!(own.memory_growing(0, 6, None).await.unwrap());
+
+        let room = Room::new(10);
+        let mut one = limiter(100, &room);
+        assert!(one.memory_growing(0, 7, None).await.unwrap());
+        let more = limiter(100, &room).memory_growing(0, 4, None).await;
+        assert!(more.unwrap_err().is::<NoRoom>());
+        drop(one);
+        assert!(
+            limiter(100, &room)
+                .memory_growing(0, 5, None)
+                .await
+                .unwrap()
+        );
+    }
+
+    #[tokio::test]
+    async fn all_tables_of_an_instance_are_bounded_together() {
+        let mut limiter = limiter(0, &Room::default());
         let half = ELEMENTS / 2;
-        assert!(limiter.table_growing(0, half, None).unwrap());
-        assert!(limiter.table_growing(0, half, None).unwrap());
-        let more = limiter.table_growing(half, half + 1, None);
+        assert!(limiter.table_growing(0, half, None).await.unwrap());
+        assert!(limiter.table_growing(0, half, None).await.unwrap());
+        let more = limiter.table_growing(half, half + 1, None).await;
         assert!(more.unwrap_err().is::<OverTables>());
         // Its own bound is the component's affair.
-        assert!(!limiter.table_growing(half, ELEMENTS, Some(half)).unwrap());
+        assert!(
+            !limiter
+                .table_growing(half, ELEMENTS, Some(half))
+                .await
+                .unwrap()
+        );
         assert_eq!(limiter.elements, ELEMENTS);
     }
 }

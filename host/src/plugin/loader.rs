@@ -1,8 +1,7 @@
 //! From a file to a plugin: is it a component, does the daemon offer what it imports, does it export what the manifest needs?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +11,10 @@ use capstan_core::guest::Failure;
 use capstan_core::manifest::{
     Condition, Controller, Dependent, Instances, Matching, Operator, Permission,
 };
+use capstan_core::room::Room;
 use parking_lot::Mutex;
-use rayon::ThreadPoolBuilder;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 use wasmtime::component::types::{self, ComponentItem};
@@ -25,14 +24,16 @@ use super::bindings::CONTRACT;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, dependent, error_handler, reconciler,
 };
-use super::code::{Code, digest, threads};
-pub use super::code::{CodeCache, compile_into};
-use super::engine::{Engine, unfit};
+use super::bounds::{self, Excess, Refused};
+use super::code::{self, Code, digest};
+pub use super::code::{Budget, CodeCache};
+pub use super::compiler::{Limits as CompileLimits, run as compile};
+use super::engine::Engine;
 use super::instance::{self, Call, Indices, Instance, State};
-use super::output::Output;
 use super::shelf::Shelf;
 use super::usage::Counters;
-use super::{Declared, Facts, Loaded, Memo, Plugin, imports};
+use super::{Facts, Loaded, Memo, Plugin, imports};
+use crate::read;
 
 /// The contract's package.
 const PACKAGE: &str = "capstan:operator";
@@ -88,13 +89,17 @@ enum Wasm {
 
 /// A component that is compiled.
 struct Ready {
-    /// Where it runs: the engine that was asked for, or the one beside it.
-    engine: Engine,
-    component: Component,
+    code: Code,
     digest: String,
     compiled: Compiled,
-    /// Why it does not fit the pool, if it does not.
-    unfit: Option<String>,
+}
+
+/// What is found out about a component before it is compiled.
+enum Look {
+    /// That is not necessary.
+    Kept(String, Box<Code>),
+    /// It may be: its digest, and what is in it.
+    New(String, Vec<u8>),
 }
 
 /// What a file begins with.
@@ -165,6 +170,25 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong, and where.
+        reason: String,
+    },
+    /// It is made of more than anything that is meant.
+    #[error("verify {}: {excess}; build it with optimization, or of less", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What is too large, and where.
+        excess: Excess,
+    },
+    /// To compile it takes more than it may.
+    #[error(
+        "compile {}: {reason}; build it smaller, or allow more (--compile-memory, --compile-timeout)",
+        path.display()
+    )]
+    Costly {
+        /// The file.
+        path: PathBuf,
+        /// Of what, and how much.
         reason: String,
     },
     /// It was built for another contract.
@@ -246,8 +270,9 @@ impl Error {
             Self::Empty { .. }
             | Self::NotWasm { .. }
             | Self::CoreModule { .. }
-            | Self::Truncated { .. } => "verify",
-            Self::Compile { .. } => "compile",
+            | Self::Truncated { .. }
+            | Self::TooLarge { .. } => "verify",
+            Self::Compile { .. } | Self::Costly { .. } => "compile",
             Self::Contract { .. }
             | Self::Imports { .. }
             | Self::Exports { .. }
@@ -306,11 +331,16 @@ impl Plugin {
         let path = &plugin.component;
         let begun = Instant::now();
         let ready = compiled(engine, cache, path, wasm).await?;
-        if let Some(reason) = &ready.unfit {
+        if let Some(reason) = &ready.code.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
         let (pre, exports) = linked(&ready, operator, name, path)?;
-        let loaded = Loaded::new(ready, pre, exports, Facts::of(operator, name, plugin));
+        let loaded = Loaded::new(
+            ready,
+            pre,
+            exports,
+            Facts::of(operator, name, plugin, engine.room()),
+        );
         let loaded = loaded.kept(plugin.instances);
         loaded.try_start(path).await?;
         let Compiled { from_cache, .. } = loaded.compiled;
@@ -328,9 +358,9 @@ fn linked(
     name: &str,
     path: &Path,
 ) -> Result<(InstancePre<State>, Indices), Error> {
-    let Ready {
+    let Code {
         engine, component, ..
-    } = ready;
+    } = &ready.code;
     let linker =
         imports::linker(engine.wasm()).map_err(|error| Error::Prepare(format!("{error:#}")))?;
     check_imports(component, &linker, path)?;
@@ -355,32 +385,20 @@ fn linked(
 }
 
 impl Facts {
-    fn of(operator: &Operator, name: &Arc<str>, plugin: &capstan_core::manifest::Plugin) -> Self {
-        let controllers = users(operator, name).map(|controller| {
-            let sources = controller.sources.values().map(|source| &source.gvk);
-            let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
-            let watched = sources
-                .chain(dependents)
-                .chain([&controller.primary])
-                .cloned()
-                .collect();
-            let (primary, finalizer) = (controller.primary.clone(), controller.finalizer.clone());
-            (
-                Arc::clone(&controller.name),
-                Declared {
-                    primary,
-                    finalizer,
-                    watched,
-                },
-            )
-        });
+    fn of(
+        operator: &Operator,
+        name: &Arc<str>,
+        plugin: &capstan_core::manifest::Plugin,
+        room: &Room,
+    ) -> Self {
         Self {
             name: Arc::clone(name),
+            unit: format!("{}/{name}", operator.name).into(),
             limits: plugin.limits.clone(),
-            capabilities: plugin.capabilities.clone(),
             config: plugin.config.to_string(),
-            controllers: controllers.collect::<BTreeMap<_, _>>(),
+            log: Arc::default(),
             memo: Mutex::new(Memo::default()),
+            room: room.clone(),
         }
     }
 }
@@ -389,10 +407,9 @@ impl Loaded {
     /// Returns a component that has not been tried yet, without warm instances.
     fn new(ready: Ready, pre: InstancePre<State>, exports: Indices, facts: Facts) -> Self {
         let Ready {
-            engine,
+            code: Code { engine, hold, .. },
             digest,
             compiled,
-            ..
         } = ready;
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         Self {
@@ -405,6 +422,7 @@ impl Loaded {
             facts: Arc::new(facts),
             digest,
             compiled,
+            _hold: hold,
         }
     }
 
@@ -428,7 +446,7 @@ impl Loaded {
             counters,
             ..
         } = self;
-        let mut output = Output::new(Arc::clone(&facts.name), facts.limits.log);
+        let mut output = facts.output();
         output.begin(Call::Start.name());
         let output = Arc::new(Mutex::new(output));
         let state = State::new(Arc::clone(facts), None, Arc::clone(&output));
@@ -589,7 +607,7 @@ impl Plugin {
 fn permission(function: &str) -> Option<Permission> {
     match function {
         "create" => Some(Permission::Create),
-        "apply" => Some(Permission::Apply),
+        "apply" | "force-apply" => Some(Permission::Apply),
         "update" => Some(Permission::Update),
         "edit" | "json-patch" | "merge-patch" => Some(Permission::Patch),
         "remove" => Some(Permission::Delete),
@@ -774,66 +792,83 @@ fn chain(error: &wasmtime::Error) -> String {
 
 // === reading ===
 
-/// Returns the compiled component. Reading and compiling happens on threads that end with it: they and what they have
-/// allocated would otherwise stay for ever.
+/// Returns the compiled component: out of the cache or, when it is its turn, compiled. What waits for its turn is not kept in
+/// memory, but read again.
 async fn compiled(
     engine: &Engine,
     cache: &CodeCache,
     path: &Path,
     wasm: Wasm,
 ) -> Result<Ready, Error> {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(threads())
-        .thread_name(|n| format!("compile-{n}"))
-        .build();
-    let pool = pool.map_err(|error| Error::Prepare(error.to_string()))?;
-    let (tell, told) = oneshot::channel();
-    let (engine, cache, path) = (engine.clone(), cache.clone(), path.to_owned());
-    pool.spawn(move || {
-        // Nobody waits any more if this fails.
-        drop(tell.send(ready(engine, &cache, &path, wasm)));
-    });
-    told.await
-        .map_err(|_| Error::Prepare("the thread that compiles is gone".to_owned()))?
-}
-
-/// Has a component compiled, or finds it in the cache; for the engine's pool, or if it does not fit there, for the engine
-/// beside it.
-fn ready(engine: Engine, cache: &CodeCache, path: &Path, wasm: Wasm) -> Result<Ready, Error> {
-    let wasm = wasm.bytes(path)?;
-    verify(&wasm, path)?;
-    let (digest, begun) = (digest(&wasm), Instant::now());
-    let mut code = cache.component(engine.wasm(), &wasm, &digest);
-    let reason = code.as_ref().err().filter(|error| unfit(error)).map(chain);
-    let mut engine = engine;
-    if reason.is_some() {
-        engine = engine
-            .apart()
-            .map_err(|error| Error::Prepare(error.to_string()))?;
-        code = cache.component(engine.wasm(), &wasm, &digest);
-    }
-    let Code { component, kept } = code.map_err(|error| Error::Compile {
-        path: path.to_owned(),
-        reason: chain(&error),
-    })?;
+    let (begun, wasm) = (Instant::now(), Arc::new(wasm));
+    let look = async || {
+        let (engine, cache_there) = (engine.clone(), cache.clone());
+        let (path_there, wasm) = (path.to_owned(), Arc::clone(&wasm));
+        let look = cache.reading(move || look(&engine, &cache_there, &path_there, &wasm));
+        look.await.map_err(|error| Error::of(path, error))?
+    };
+    let mut turn = None;
+    let (digest, code) = loop {
+        match (look().await?, &turn) {
+            (Look::Kept(digest, code), _) => break (digest, *code),
+            (Look::New(digest, wasm), Some(turn)) => {
+                let code = cache.compile(turn, engine, wasm, &digest).await;
+                break (digest, code.map_err(|error| Error::of(path, error))?);
+            }
+            (Look::New(..), None) => {}
+        }
+        turn = Some(cache.turn().await);
+    };
     let compiled = Compiled {
         took: begun.elapsed(),
-        from_cache: kept,
+        from_cache: code.kept,
     };
     Ok(Ready {
-        engine,
-        component,
+        code,
         digest,
         compiled,
-        unfit: reason,
     })
 }
 
+/// Reads a component, and finds it in the cache or decides that it may be compiled.
+fn look(engine: &Engine, cache: &CodeCache, path: &Path, wasm: &Wasm) -> Result<Look, Error> {
+    let wasm = wasm.bytes(path)?;
+    verify(&wasm, path)?;
+    let digest = digest(&wasm);
+    if let Some(code) = cache.recall(engine, &digest) {
+        return Ok(Look::Kept(digest, Box::new(code)));
+    }
+    bounds::check(&wasm).map_err(|refused| match refused {
+        Refused::Malformed(reason) => Error::Compile {
+            path: path.to_owned(),
+            reason,
+        },
+        Refused::TooLarge(excess) => Error::TooLarge {
+            path: path.to_owned(),
+            excess,
+        },
+    })?;
+    let remembered = cache.remembered(&digest);
+    remembered.map_err(|error| Error::of(path, error))?;
+    Ok(Look::New(digest, wasm))
+}
+
+impl Error {
+    fn of(path: &Path, error: code::Error) -> Self {
+        let path = path.to_owned();
+        match error {
+            code::Error::Invalid(reason) => Self::Compile { path, reason },
+            code::Error::Costly(reason) => Self::Costly { path, reason },
+            code::Error::Prepare(why) => Self::Prepare(why),
+        }
+    }
+}
+
 impl Wasm {
-    fn bytes(self, path: &Path) -> Result<Vec<u8>, Error> {
+    fn bytes(&self, path: &Path) -> Result<Vec<u8>, Error> {
         match self {
-            Self::Bytes(wasm) => Ok(wasm),
-            Self::File => fs::read(path).map_err(|source| Error::Read {
+            Self::Bytes(wasm) => Ok(wasm.clone()),
+            Self::File => read::bytes(path, read::COMPONENT).map_err(|source| Error::Read {
                 path: path.to_owned(),
                 source,
             }),

@@ -1,14 +1,17 @@
 //! What a component prints and logs: line by line into the daemon's log, as much as its budget allows.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use capstan_core::bucket::{Bucket, Rate};
 use capstan_core::guest::RunInfo;
+use capstan_core::text::one_line;
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
+use tokio::time::Instant;
 use tracing::{debug, error, info, trace, warn};
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
@@ -19,6 +22,9 @@ const LINE: usize = 8 << 10;
 
 /// Lines kept to find out what a component said before it trapped.
 const LAST: usize = 24;
+
+/// Bytes kept of each of them.
+const WORDS: usize = 1 << 10;
 
 /// Where the output of an instance goes. It has one call at a time, and belongs to one execution at a time.
 pub(super) struct Output {
@@ -32,9 +38,11 @@ pub(super) struct Output {
     budget: usize,
     /// What is left of it.
     left: usize,
+    /// Bytes that all calls of the plugin together may write.
+    shared: Arc<Mutex<Bucket>>,
     /// Bytes of this call that were dropped.
     dropped: usize,
-    /// Begun lines.
+    /// Begun lines, each shorter than [`LINE`].
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     /// The last lines of stderr in this call, the dropped ones too.
@@ -70,8 +78,8 @@ pub(super) enum Level {
 // === impl Output ===
 
 impl Output {
-    /// Returns the output of an instance that nobody uses yet.
-    pub(super) fn new(plugin: Arc<str>, budget: usize) -> Self {
+    /// Returns the output of an instance that nobody uses yet. `shared` is of all instances of a plugin.
+    pub(super) fn new(plugin: Arc<str>, budget: usize, shared: Arc<Mutex<Bucket>>) -> Self {
         Self {
             plugin,
             controller: Arc::default(),
@@ -79,6 +87,7 @@ impl Output {
             call: "",
             budget,
             left: budget,
+            shared,
             dropped: 0,
             stdout: Vec::new(),
             stderr: Vec::new(),
@@ -119,24 +128,44 @@ impl Output {
                 budget,
                 ..
             } = self;
-            warn!(target: "guest", %plugin, %controller, %key, call, dropped, budget, "output beyond limits.log was dropped (bytes)");
+            warn!(%plugin, %controller, %key, call, dropped, budget, "output beyond limits.log was dropped (bytes)");
         }
     }
 
-    /// Takes what was printed; whole lines go out.
-    pub(super) fn print(&mut self, stream: Stream, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+    /// Counts what goes into the log otherwise, such as a failure: it is told in any case.
+    pub(super) fn charge(&mut self, size: usize) {
+        self.left = self.left.saturating_sub(size);
+        self.has_room(size);
+    }
+
+    /// Takes what was printed; whole lines go out. However much it is, no more than a line of it is kept.
+    pub(super) fn print(&mut self, stream: Stream, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = LINE - self.begun(stream).len();
+            let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+            // A line that is as long as the room for it goes out, with or without an end.
+            let (piece, rest) = bytes.split_at(end.min(room));
+            bytes = rest;
             let begun = self.begun(stream);
             begun.extend_from_slice(piece);
-            if piece.ends_with(b"\n") || begun.len() >= LINE {
-                let line = std::mem::take(begun);
+            if piece.ends_with(b"\n") || begun.len() == LINE {
+                let mut line = std::mem::take(begun);
                 self.printed(stream, &line);
+                line.clear();
+                *self.begun(stream) = line;
             }
         }
     }
 
     /// Takes a line of the interface `log`.
     pub(super) fn log(&mut self, level: Level, message: &str, fields: &[(String, String)]) {
+        let names = fields.iter().map(|(name, value)| name.len() + value.len());
+        let size = message.len() + names.sum::<usize>();
+        if size > self.left {
+            // What will be dropped is not put together first.
+            self.drop_bytes(size);
+            return;
+        }
         let mut text = String::new();
         for (name, value) in fields {
             let gap = if text.is_empty() { "" } else { " " };
@@ -197,19 +226,35 @@ impl Output {
                 if self.last.len() == LAST {
                     self.last.pop_front();
                 }
-                self.last.push_back(line.to_owned());
+                let words = line.get(..line.floor_char_boundary(WORDS));
+                self.last.push_back(words.unwrap_or(line).to_owned());
                 self.line(Level::Warn, line, "");
             }
         }
     }
 
+    /// What comes after is dropped too: a log with holes misleads.
+    fn drop_bytes(&mut self, size: usize) {
+        self.left = 0;
+        self.dropped += size;
+    }
+
+    /// Takes so many bytes of what all calls of the plugin together may write: four times what one may, and that much each second.
+    fn has_room(&self, size: usize) -> bool {
+        let bytes = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        let rate = Rate {
+            interval: Duration::from_secs(1) / bytes(self.budget).max(1),
+            burst: bytes(self.budget).saturating_mul(4),
+        };
+        let mut shared = self.shared.lock();
+        shared.take_now(bytes(size), rate, Instant::now())
+    }
+
     /// Writes a line, if the budget allows.
     fn line(&mut self, level: Level, line: &str, fields: &str) {
         let size = line.len() + fields.len() + 1;
-        if size > self.left {
-            // What comes after is dropped too: a log with holes misleads.
-            self.left = 0;
-            self.dropped += size;
+        if size > self.left || !self.has_room(size) {
+            self.drop_bytes(size);
             return;
         }
         self.left -= size;
@@ -240,23 +285,6 @@ impl Output {
             }
         }
     }
-}
-
-/// Returns a text that cannot pass for several lines of the log, or colour them.
-fn one_line(text: &str) -> Cow<'_, str> {
-    let harmless = |c: char| c == '\t' || !c.is_control();
-    if text.chars().all(harmless) {
-        return Cow::Borrowed(text);
-    }
-    let mut line = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if harmless(c) {
-            line.push(c);
-        } else {
-            line.extend(c.escape_default());
-        }
-    }
-    Cow::Owned(line)
 }
 
 // === impl Pipe ===
@@ -325,7 +353,7 @@ mod tests {
             final_state_unknown: false,
         };
         tracing::subscriber::with_default(subscriber, || {
-            let mut output = Output::new("webpage".into(), budget);
+            let mut output = Output::new("webpage".into(), budget, Arc::default());
             output.assign(&run);
             output.begin("reconcile");
             act(&mut output);
@@ -424,6 +452,35 @@ mod tests {
     }
 
     #[test]
+    fn however_much_is_printed_little_is_kept() {
+        let mut output = Output::new("webpage".into(), 64 << 10, Arc::default());
+        let bytes = vec![0xff; 4 << 20];
+        for stream in [Stream::Out, Stream::Err] {
+            for _ in 0..LAST {
+                output.print(stream, &bytes);
+            }
+        }
+        let last: usize = output.last.iter().map(String::capacity).sum();
+        let begun = output.stdout.capacity() + output.stderr.capacity();
+        assert!(
+            last <= LAST * WORDS && begun <= 4 * LINE,
+            "{last} and {begun} bytes are kept"
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_logged_beyond_the_budget_is_dropped_with_its_fields() {
+        let lines = logged(10, |output| {
+            output.log(Level::Info, "seen", &[("page".to_owned(), "a".repeat(100))]);
+            output.finish();
+        });
+        let dropped = format!(
+            "WARN guest: output beyond limits.log was dropped (bytes) {WHERE} dropped=108 budget=10"
+        );
+        assert_eq!(lines, [dropped]);
+    }
+
+    #[test]
     fn the_last_words_are_what_looks_like_an_end() {
         let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nno page\nnote: run with `RUST_BACKTRACE=1` …\n";
         let silent = "thread 'main' panicked at src/lib.rs:3:5:\nnote: run with …\n";
@@ -438,7 +495,7 @@ mod tests {
             ("reconciling\n", None),
             ("", None),
         ] {
-            let mut output = Output::new("webpage".into(), 0);
+            let mut output = Output::new("webpage".into(), 0, Arc::default());
             output.print(Stream::Err, printed.as_bytes());
             assert_eq!(output.last_words().as_deref(), words, "{printed}");
             output.begin("desired");

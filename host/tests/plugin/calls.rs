@@ -8,6 +8,7 @@ use capstan_core::guest::{
     Cause, Failure, Guest as _, PrimaryUpdate, UpdateControl, WorkflowResult,
 };
 use capstan_core::manifest::{Instances, Limits};
+use capstan_core::room::Room;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -98,10 +99,7 @@ pub fn nth(n: u64) -> Result<UpdateControl, Failure> {
 }
 
 pub fn failed<T>(cause: Cause, message: &str) -> Result<T, Failure> {
-    Err(Failure {
-        cause,
-        message: message.to_owned(),
-    })
+    Err(Failure::new(cause, message))
 }
 
 #[tokio::test]
@@ -220,6 +218,30 @@ async fn memory_within_the_limit_is_given() {
         ..Limits::default()
     };
     let plugin = load(&reconciler("(func $do (if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)))", IF_TOLD), limits).await;
+    assert_eq!(plugin.open(script()).reconcile("{}").await, nth(1));
+}
+
+#[tokio::test]
+async fn all_instances_have_memory_together_and_one_that_finds_none_says_who_has_it() {
+    let limits = Limits {
+        memory: 128 << 20,
+        ..short()
+    };
+    let engine = Engine::new(Pool::of([&limits])).unwrap();
+    let engine = engine.with_room(Room::new(100 << 20));
+    let grows =
+        "(func $do (if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)))";
+    let wasm = reconciler(grows, IF_TOLD);
+    let plugin = load_into(&engine, &wasm, limits, Instances::Fresh);
+    let plugin = plugin.await.unwrap();
+    let first = plugin.open(script());
+    assert_eq!(first.reconcile("{}").await, nth(1));
+    let failure = plugin.open(script()).reconcile("{}").await.unwrap_err();
+    assert_eq!(failure.cause, Cause::OutOfMemory);
+    let said = "the component could not have more memory: the 104857600 bytes that the daemon has for plugins (--plugin-memory) are used up: 67108864 more were waited for in vain, ";
+    assert!(failure.message.starts_with(said), "{}", failure.message);
+    assert!(failure.message.ends_with("/guest"), "{}", failure.message);
+    drop(first);
     assert_eq!(plugin.open(script()).reconcile("{}").await, nth(1));
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
-use capstan::plugin::loader::{CodeCache, Error, Interface, Need, compile_into, needs};
+use capstan::plugin::loader::{CodeCache, Error, Interface, Need, needs};
 use capstan_core::guest::{Exports, Guest as _};
 use capstan_core::manifest::{Condition, Limits, Manage, Matching};
 
@@ -419,7 +419,7 @@ async fn what_does_not_fit_the_pool_runs_beside_it_and_is_told() {
         let reason = "defined tables count of 9 exceeds the per-instance limit of 8";
         assert_eq!(lines.text().matches(reason).count(), 2, "{}", lines.text());
     }
-    assert_eq!(entries(&code).len(), 1);
+    assert_eq!(compiled(&code).len(), 1);
 }
 
 #[tokio::test]
@@ -444,6 +444,13 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.unwrap().path())
         .collect();
     files.sort();
+    files
+}
+
+/// Returns those that are code.
+fn compiled(dir: &Path) -> Vec<PathBuf> {
+    let mut files = entries(dir);
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "cwasm"));
     files
 }
 
@@ -489,28 +496,23 @@ async fn compiled_code_is_kept_and_used_again() {
             .exports()
     };
     assert_eq!(exports(&plain).await, PLAIN);
-    let [plain_code] = &entries(&code)[..] else {
+    let [plain_code] = &compiled(&code)[..] else {
         panic!("one entry")
     };
-    assert_eq!(
-        exports(&other).await,
-        Exports {
-            cleaner: true,
-            ..PLAIN
-        }
-    );
-    let other_code = entries(&code)
-        .into_iter()
-        .find(|file| file != plain_code)
-        .unwrap();
-    // Another component's code under its name: so it is not compiled again.
+    let cleans = Exports {
+        cleaner: true,
+        ..PLAIN
+    };
+    assert_eq!(exports(&other).await, cleans);
+    let is_other = |file: &PathBuf| file != plain_code;
+    let other_code = compiled(&code).into_iter().find(is_other).unwrap();
+    // Another component's code under its name is not taken, although the daemon has written it.
+    let written = std::fs::read(plain_code).unwrap();
     std::fs::copy(&other_code, plain_code).unwrap();
-    assert_eq!(
-        exports(&plain).await,
-        Exports {
-            cleaner: true,
-            ..PLAIN
-        }
+    assert_eq!(exports(&plain).await, PLAIN);
+    assert!(
+        std::fs::read(plain_code).unwrap() == written,
+        "it was compiled again"
     );
 }
 
@@ -545,7 +547,7 @@ async fn damaged_code_is_compiled_again() {
     Plugin::load(&engine(), &cache, &operator, "guest")
         .await
         .unwrap();
-    let [file] = &entries(&code)[..] else {
+    let [file] = &compiled(&code)[..] else {
         panic!("one entry")
     };
     let good = std::fs::read(file).unwrap();
@@ -582,68 +584,4 @@ async fn a_folder_that_others_can_write_is_not_used() {
         .await
         .unwrap();
     assert_eq!(entries(&code), [] as [PathBuf; 0]);
-}
-
-/// What the process that compiles runs: this test binary, told to run this alone.
-#[test]
-#[ignore = "is another test's process"]
-fn compiles_for_another_process() {
-    let file = std::env::args_os().next_back().unwrap();
-    compile_into(file.as_ref(), std::io::stdin()).unwrap();
-    std::fs::write(Path::new(&file).with_file_name("other-process"), "").unwrap();
-}
-
-#[tokio::test]
-async fn another_process_may_compile() {
-    let dir = tempfile::tempdir().unwrap();
-    let code = dir.path().join("code");
-    let program = std::env::current_exe().unwrap().into_os_string();
-    let arguments = [
-        "--ignored",
-        "--exact",
-        "loading::compiles_for_another_process",
-        "--nocapture",
-    ];
-    let command = [program].into_iter().chain(arguments.map(Into::into));
-    let cache = CodeCache::at(&code).compiled_by(command);
-    let operator = operator(&write(&dir, "guest", &cleaner()), Limits::default());
-    let exports = Exports {
-        cleaner: true,
-        ..PLAIN
-    };
-    let plugin = Plugin::load(&engine(), &cache, &operator, "guest")
-        .await
-        .unwrap();
-    assert_eq!(plugin.exports(), exports);
-    let [file, mark] = &entries(&code)[..] else {
-        panic!("one entry, and the mark")
-    };
-    assert!(mark.ends_with("other-process"));
-    let written = std::fs::metadata(file).unwrap().modified().unwrap();
-    // It is good for this process as well.
-    let plugin = Plugin::load(&engine(), &CodeCache::at(&code), &operator, "guest")
-        .await
-        .unwrap();
-    assert_eq!(plugin.exports(), exports);
-    assert_eq!(
-        std::fs::metadata(file).unwrap().modified().unwrap(),
-        written
-    );
-}
-
-#[tokio::test]
-async fn without_the_other_process_it_is_compiled_here() {
-    let dir = tempfile::tempdir().unwrap();
-    let operator = operator(&write(&dir, "guest", &cleaner()), Limits::default());
-    for (n, command) in [vec!["false"], vec!["/nowhere"], vec![], vec!["true"]]
-        .into_iter()
-        .enumerate()
-    {
-        let code = dir.path().join(n.to_string());
-        let cache = CodeCache::at(&code).compiled_by(command.into_iter().map(Into::into));
-        Plugin::load(&engine(), &cache, &operator, "guest")
-            .await
-            .unwrap();
-        assert_eq!(entries(&code).len(), 1);
-    }
 }

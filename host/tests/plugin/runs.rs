@@ -11,7 +11,7 @@ use capstan_core::guest::{
     Place, Query, RetryInfo, Run, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
-    Capabilities, Conditions, Controller, Dependent, Instances, Limits, Manage, MappingKeys,
+    Capabilities, Conditions, Controller, Dependent, Grant, Instances, Limits, Manage, MappingKeys,
     Matching, Namespaces, OnSwap, Operator, Permission, Plugin, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
@@ -176,7 +176,11 @@ impl Run for Script {
 pub fn operator(component: &Path, limits: Limits) -> Operator {
     let verbs = BTreeSet::from([Permission::Apply, Permission::Delete]);
     let capabilities = Capabilities {
-        kubernetes: BTreeMap::from([(gvk("v1", "ConfigMap"), verbs)]),
+        kubernetes: vec![Grant {
+            gvk: gvk("v1", "ConfigMap"),
+            verbs,
+            namespaces: None,
+        }],
     };
     let config = serde_json::json!({ "pageTitle": "hello" });
     let plugin = Plugin {
@@ -213,11 +217,13 @@ fn controller(workflow: Workflow) -> Controller {
         retry: None,
         rate_limit: None,
         max_interval: None,
+        min_reschedule: std::time::Duration::ZERO,
         concurrency: 8,
         indexes: BTreeMap::new(),
         sources: BTreeMap::new(),
         workflow,
         standalone: BTreeMap::new(),
+        service_account: None,
     }
 }
 
@@ -233,6 +239,7 @@ pub fn read_only(gvk: Gvk) -> Dependent {
         },
         garbage_collected: true,
         create_only: false,
+        adopt: false,
         server_side_apply: None,
         matching: Matching::Usual,
         source: None,

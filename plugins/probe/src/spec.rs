@@ -232,7 +232,7 @@ pub(crate) struct Memo {
     pub(crate) remove: Option<String>,
 }
 
-/// A write: an object for `create`, `apply`, `update`, `edit`; a target for the others; a patch for the patches.
+/// A write: an object for `create`, `apply`, `forceApply`, `update`, `edit`; a target for the others; a patch for the patches.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Write {
@@ -260,6 +260,7 @@ pub(crate) struct Write {
 pub(crate) enum Verb {
     Create,
     Apply,
+    ForceApply,
     Update,
     Edit,
     JsonPatch,

@@ -184,6 +184,7 @@ fn write(write: &Write, keep: &Keep) -> Result<Value> {
     let written = match write.verb {
         Verb::Create => options.create(&write.object)?,
         Verb::Apply => options.apply(&write.object)?,
+        Verb::ForceApply => options.force_apply(&write.object)?,
         Verb::Update => options.update(&write.object)?,
         Verb::Edit => options.edit(&write.object)?,
         Verb::JsonPatch => options.json_patch(&target()?, &write.patch)?,

@@ -70,6 +70,7 @@ type Verb string
 const (
 	VerbCreate          Verb = "create"
 	VerbApply           Verb = "apply"
+	VerbForceApply      Verb = "force-apply"
 	VerbUpdate          Verb = "update"
 	VerbEdit            Verb = "edit"
 	VerbJSONPatch       Verb = "json-patch"

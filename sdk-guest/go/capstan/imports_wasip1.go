@@ -134,6 +134,8 @@ func (imports) Write(verb Verb, object string, options WriteOptions) (string, er
 		switch verb {
 		case VerbCreate:
 			return witOperations.Create(object, bound)
+		case VerbForceApply:
+			return witOperations.ForceApply(object, bound)
 		case VerbUpdate:
 			return witOperations.Update(object, bound)
 		case VerbEdit:

@@ -8,9 +8,15 @@ func (r Run) Create[T any](object T, options ...WriteOptions) (T, error) {
 	return r.write(VerbCreate, object, options)
 }
 
-// Apply applies an object: server-side apply, forced, with the controller's field manager. It is sent exactly as given.
+// Apply applies an object: server-side apply with the controller's field manager. It is sent exactly as given. It is forced
+// if the object is the primary's; of any other, fields that another manager has fail with [ErrConflict].
 func (r Run) Apply[T any](object T, options ...WriteOptions) (T, error) {
 	return r.write(VerbApply, object, options)
+}
+
+// ForceApply applies an object like Apply, but forced, whosever it is: takes fields from other managers.
+func (r Run) ForceApply[T any](object T, options ...WriteOptions) (T, error) {
+	return r.write(VerbForceApply, object, options)
 }
 
 // Update replaces an object.

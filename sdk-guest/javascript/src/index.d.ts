@@ -318,8 +318,14 @@ export namespace operations {
 
   /** Creates an object; a `conflict` if it exists. Returns it as it is after the write, as the others do. */
   function create<T extends object>(object: T, options?: Options): T & KubernetesObject;
-  /** Applies an object: server-side apply, forced, with the controller's field manager. Sent exactly as given. */
+  /**
+   * Applies an object: server-side apply with the controller's field manager. Sent exactly as given. Forced if the object is the
+   * primary's; of any other, fields that another manager has are a `conflict`.
+   */
   function apply<T extends object>(object: T, options?: Options): T & KubernetesObject;
+
+  /** Applies an object like `apply`, but forced, whosever it is: takes fields from other managers. */
+  function forceApply<T extends object>(object: T, options?: Options): T & KubernetesObject;
   /** Replaces an object. */
   function update<T extends object>(object: T, options?: Options): T & KubernetesObject;
   /** Sends the JSON patch that leads from the cached object to this one. */

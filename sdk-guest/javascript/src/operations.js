@@ -10,9 +10,17 @@ export function create(object, options) {
   return written(() => daemon.create(json(object, "the object"), writing(options)));
 }
 
-/** Applies an object: server-side apply, forced, with the controller's field manager. Sent exactly as given. */
+/**
+ * Applies an object: server-side apply with the controller's field manager. Sent exactly as given. Forced if the object is the
+ * primary's; of any other, fields that another manager has are a `conflict`.
+ */
 export function apply(object, options) {
   return written(() => daemon.apply(json(object, "the object"), writing(options)));
+}
+
+/** Applies an object like `apply`, but forced, whosever it is: takes fields from other managers. */
+export function forceApply(object, options) {
+  return written(() => daemon.forceApply(json(object, "the object"), writing(options)));
 }
 
 /** Replaces an object. */

@@ -43,7 +43,7 @@ export interface Facts {
 }
 
 /** The verbs of `operations`. */
-export type Verb = "create" | "apply" | "update" | "edit" | "jsonPatch" | "mergePatch" | "remove" | "addFinalizer" | "removeFinalizer";
+export type Verb = "create" | "apply" | "forceApply" | "update" | "edit" | "jsonPatch" | "mergePatch" | "remove" | "addFinalizer" | "removeFinalizer";
 
 /** A write that was asked for. */
 export interface Write {

@@ -98,7 +98,7 @@ class Imports(Bound):
     def test_each_write_has_its_function(self) -> None:
         wit = self.wit("imports.operations")
         options = wit.WriteOptions(wit.WriteMode.CACHE_ONLY, wit.Comparison.STATUS_ONLY, "status", "a", "{}")
-        for name in ("create", "apply", "update", "edit"):
+        for name in ("create", "apply", "force_apply", "update", "edit"):
             asked = self.answer("operations", name, return_value=TEXT)
             function = getattr(operations, name)
             self.assertEqual(function(MAP), MAP)

@@ -57,6 +57,10 @@ pub(crate) mod operations {
         state(|state| state.write(Verb::Apply, object, options))
     }
 
+    pub(crate) fn force_apply(object: &str, options: Option<&WriteOptions>) -> Written {
+        state(|state| state.write(Verb::ForceApply, object, options))
+    }
+
     pub(crate) fn update(object: &str, options: Option<&WriteOptions>) -> Written {
         state(|state| state.write(Verb::Update, object, options))
     }

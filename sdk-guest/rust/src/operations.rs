@@ -77,9 +77,15 @@ pub fn create(object: &impl Serialize) -> Result<Json> {
     Options::new().create(object)
 }
 
-/// Applies an object: server-side apply, forced, with the controller's field manager. Sent exactly as given.
+/// Applies an object: server-side apply with the controller's field manager. Sent exactly as given. Forced if the object
+/// is the primary's; of any other, fields that another manager has are a [`Conflict`](crate::Reason::Conflict).
 pub fn apply(object: &impl Serialize) -> Result<Json> {
     Options::new().apply(object)
+}
+
+/// Applies an object like [`apply`], but forced, whosever it is: takes fields from other managers.
+pub fn force_apply(object: &impl Serialize) -> Result<Json> {
+    Options::new().force_apply(object)
 }
 
 /// Replaces an object.
@@ -188,6 +194,14 @@ impl Options {
     /// Like [`apply`].
     pub fn apply(&self, object: &impl Serialize) -> Result<Json> {
         answer(daemon::operations::apply(
+            Json::of(object)?.as_str(),
+            Some(&self.0),
+        ))
+    }
+
+    /// Like [`force_apply`].
+    pub fn force_apply(&self, object: &impl Serialize) -> Result<Json> {
+        answer(daemon::operations::force_apply(
             Json::of(object)?.as_str(),
             Some(&self.0),
         ))

@@ -75,6 +75,7 @@ pub struct Write {
 pub enum Verb {
     Create,
     Apply,
+    ForceApply,
     Update,
     Edit,
     JsonPatch,

@@ -76,6 +76,8 @@ pub struct Request {
     pub uri: String,
     /// Who asked.
     pub user: String,
+    /// In whose name; empty for their own.
+    pub impersonated: String,
     /// With what program.
     pub user_agent: String,
     /// The HTTP code of the answer.
@@ -93,6 +95,7 @@ struct Line {
     #[serde(rename = "requestURI")]
     request_uri: String,
     user: LineUser,
+    impersonated_user: LineUser,
     user_agent: String,
     object_ref: LineObject,
     response_status: LineStatus,
@@ -333,6 +336,7 @@ impl Line {
             name: self.object_ref.name,
             uri: self.request_uri,
             user: self.user.username,
+            impersonated: self.impersonated_user.username,
             user_agent: self.user_agent,
             code,
             time: self.request_received_timestamp,
@@ -378,7 +382,7 @@ mod tests {
     fn a_line_is_read_with_all_that_a_test_may_ask_for() {
         let text = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"x","stage":"ResponseComplete",
             "requestURI":"/apis/apps/v1/namespaces/a/deployments/web/status?fieldManager=m","verb":"patch",
-            "user":{"username":"ann","groups":["g"]},"sourceIPs":["127.0.0.1"],"userAgent":"capstan/0.1.0",
+            "user":{"username":"ann","groups":["g"]},"impersonatedUser":{"username":"system:serviceaccount:a:b"},"sourceIPs":["127.0.0.1"],"userAgent":"capstan/0.1.0",
             "objectRef":{"resource":"deployments","namespace":"a","name":"web","apiGroup":"apps","apiVersion":"v1","subresource":"status"},
             "responseStatus":{"metadata":{},"code":200},"requestReceivedTimestamp":"2026-01-02T03:04:05.000006Z"}"#;
         let expected = Request {
@@ -390,6 +394,7 @@ mod tests {
             name: "web".to_owned(),
             uri: "/apis/apps/v1/namespaces/a/deployments/web/status?fieldManager=m".to_owned(),
             user: "ann".to_owned(),
+            impersonated: "system:serviceaccount:a:b".to_owned(),
             user_agent: "capstan/0.1.0".to_owned(),
             code: 200,
             time: "2026-01-02T03:04:05.000006Z".to_owned(),

@@ -1,13 +1,17 @@
-//! Stands between the daemon and its API server, and can cut the line.
+//! Stands between the daemon and its API server, and can cut the line or hold back what goes over it.
 
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use cluster::{Cluster, User};
+
+/// How often who is held back looks whether it may go on.
+const HELD: Duration = Duration::from_millis(20);
 
 /// A line to the API server. It lasts as long as the process.
 pub struct Line {
@@ -18,6 +22,7 @@ pub struct Line {
 #[derive(Default)]
 struct State {
     down: AtomicBool,
+    held: AtomicBool,
     streams: parking_lot::Mutex<Vec<TcpStream>>,
 }
 
@@ -63,6 +68,16 @@ impl Line {
         self.interrupt();
     }
 
+    /// Lets nothing through, either way, until [`Line::release`]; connections stay, and new ones are accepted.
+    pub fn hold(&self) {
+        self.state.held.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets through what was held back, and all that follows.
+    pub fn release(&self) {
+        self.state.held.store(false, Ordering::SeqCst);
+    }
+
     /// Ends all connections; new ones are served.
     pub fn interrupt(&self) {
         for stream in self.state.streams.lock().drain(..) {
@@ -77,19 +92,35 @@ impl Line {
 }
 
 impl State {
-    fn join(&self, client: TcpStream, upstream: TcpStream) {
+    fn join(self: &Arc<Self>, client: TcpStream, upstream: TcpStream) {
         let copies = [&client, &upstream].map(|stream| stream.try_clone().unwrap());
         self.streams.lock().extend(copies);
         let [from, to] = [&upstream, &client].map(|stream| stream.try_clone().unwrap());
-        thread::spawn(move || pump(client, upstream));
-        thread::spawn(move || pump(from, to));
+        let (up, down) = (Arc::clone(self), Arc::clone(self));
+        thread::spawn(move || pump(client, upstream, &up));
+        thread::spawn(move || pump(from, to, &down));
     }
 }
 
 /// Copies until one of the two ends.
-fn pump(mut from: TcpStream, mut to: TcpStream) {
+fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
     // However it ends, the other direction ends with it.
-    drop(io::copy(&mut from, &mut to));
+    drop(copy(&mut from, &mut to, state));
     drop(from.shutdown(Shutdown::Both));
     drop(to.shutdown(Shutdown::Both));
+}
+
+fn copy(from: &mut TcpStream, to: &mut TcpStream, state: &State) -> io::Result<()> {
+    let mut buffer = [0; 16 << 10];
+    loop {
+        let read = from.read(&mut buffer)?;
+        while state.held.load(Ordering::SeqCst) {
+            // Looks again after a while; nothing but this connection waits.
+            thread::park_timeout(HELD);
+        }
+        if read == 0 {
+            return Ok(());
+        }
+        to.write_all(&buffer[..read])?;
+    }
 }

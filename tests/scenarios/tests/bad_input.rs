@@ -74,6 +74,14 @@ fn manifests_are_refused_with_place_and_remedy() {
             &["operator.yaml:12:", "labelSelector"][..],
         ),
         (
+            "concurrency: 4294967295",
+            &["operator.yaml:12:", "a whole number from 1 to 1024"][..],
+        ),
+        (
+            "fieldManager: kubectl-client-side-apply",
+            &["operator.yaml:12:", "under which others write"][..],
+        ),
+        (
             "workflow: { dependents: { a: { apiVersion: v1, kind: Pod, dependsOn: [b] } } }",
             &["operator.yaml:12:", "`b`"][..],
         ),

@@ -274,7 +274,8 @@ fn kubernetes_events_about_a_primary_are_counted_as_one() {
     assert_eq!(event["type"], "Warning");
     assert_eq!(event["involvedObject"]["name"], "p");
     assert_eq!(event["message"], "no room left");
-    assert_eq!(event["reportingComponent"], place.namespace.name());
+    let reporter = format!("capstan/{}", place.namespace.name());
+    assert_eq!(event["reportingComponent"], reporter);
 }
 
 #[test]

@@ -54,6 +54,9 @@ impl Release {
             &data.argument(),
             "--set",
             "operators.webpage.manifest.spec.controllers.webpage.namespaces=own",
+            // A namespace per test: its pages are beside the daemon.
+            "--set",
+            "allowOwnNamespace=true",
         ];
         helm(self.place.cluster, &[&arguments[..], more].concat())
     }
@@ -337,7 +340,7 @@ fn nothing_is_left_of_a_release_that_is_uninstalled() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    release.upgrade(&["--set", "podDisruptionBudget.enabled=true,networkPolicy.enabled=true,rbac.extraRules[0].verbs={get},rbac.extraRules[0].nonResourceURLs={/version}"]);
+    release.upgrade(&["--set", "podDisruptionBudget.enabled=true,metrics.enabled=true,rbac.extraRules[0].verbs={get},rbac.extraRules[0].nonResourceURLs={/version}"]);
     let installed = all();
     for kind in [
         "deployment",
@@ -368,7 +371,7 @@ fn the_chart_has_no_lint() {
     let example = format!("{chart}/examples/webpage.yaml");
     let data = Data::new();
     let everything =
-        "serviceMonitor.enabled=true,podDisruptionBudget.enabled=true,networkPolicy.enabled=true";
+        "metrics.enabled=true,serviceMonitor.enabled=true,podDisruptionBudget.enabled=true";
     offline(&["lint", "--strict", chart]).unwrap();
     offline(&[
         "lint",
@@ -437,8 +440,8 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
             "operators.webpage.components.webpage.data: expected a WebAssembly component in base64",
         ),
         (
-            "serviceMonitor.enabled=true,service.enabled=false",
-            "serviceMonitor.enabled needs service.enabled",
+            "serviceMonitor.enabled=true",
+            "serviceMonitor.enabled needs metrics.enabled",
         ),
     ];
     for (value, expected) in table {
@@ -508,37 +511,93 @@ fn a_component_comes_from_where_the_values_say() {
 }
 
 #[test]
-fn the_ports_of_daemon_probes_and_service_are_one() {
-    let values = json!({});
-    let deployment = template("deployment.yaml", "home", &values)
-        .unwrap()
-        .remove(0);
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let port = &container["ports"][0];
-    let listen = format!("--listen=0.0.0.0:{}", port["containerPort"]);
-    assert!(
-        container["args"]
-            .as_array()
-            .unwrap()
-            .contains(&json!(listen)),
-        "{container}"
+fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
+    let render = |file: &str, values: &Value| template(file, "home", values).unwrap().remove(0);
+    let container = |values: &Value| {
+        let deployment = render("deployment.yaml", values);
+        deployment["spec"]["template"]["spec"]["containers"][0].clone()
+    };
+    let has = |container: &Value, argument: &str| {
+        let arguments = container["args"].as_array().unwrap();
+        assert!(
+            arguments.contains(&json!(argument)),
+            "{argument} in {container}"
+        );
+    };
+    let closed = container(&json!({}));
+    assert_eq!(closed["ports"].as_array().unwrap().len(), 1);
+    let port = &closed["ports"][0];
+    has(
+        &closed,
+        &format!("--listen=0.0.0.0:{}", port["containerPort"]),
+    );
+    has(&closed, "--admin-listen=127.0.0.1:8081");
+    assert_eq!(
+        closed["env"][1]["value"], "127.0.0.1:8081",
+        "for `capstan plugins`"
     );
     for (probe, path) in [
         ("startupProbe", "/livez"),
         ("livenessProbe", "/livez"),
         ("readinessProbe", "/readyz"),
     ] {
-        assert_eq!(
-            container[probe]["httpGet"],
-            json!({ "path": path, "port": port["name"] })
-        );
+        let get = json!({ "path": path, "port": port["name"] });
+        assert_eq!(closed[probe]["httpGet"], get);
+        assert_eq!(closed[probe]["timeoutSeconds"], 5);
     }
-    let service = template("service.yaml", "home", &values).unwrap().remove(0);
+    assert_eq!(
+        template("service.yaml", "home", &json!({})).unwrap_or_default(),
+        Vec::<Value>::new()
+    );
+
+    let values = json!({ "metrics": { "enabled": true } });
+    let open = container(&values);
+    let port = &open["ports"][1];
+    has(
+        &open,
+        &format!(
+            "--admin-listen=127.0.0.1:8081,0.0.0.0:{}",
+            port["containerPort"]
+        ),
+    );
+    has(&open, "--metrics-auth=token");
+    let service = render("service.yaml", &values);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
     assert_eq!(
         service["spec"]["selector"],
-        deployment["spec"]["selector"]["matchLabels"]
+        render("deployment.yaml", &values)["spec"]["selector"]["matchLabels"]
     );
+}
+
+#[test]
+fn metrics_are_read_with_a_token_and_the_daemon_may_ask_whose_it_is() {
+    let names = |values: &Value| {
+        let objects = template("rbac.yaml", "home", values).unwrap_or_default();
+        let name = |object: &Value| object["metadata"]["name"].as_str().map(str::to_owned);
+        objects.iter().filter_map(name).collect::<BTreeSet<_>>()
+    };
+    let metrics = |auth: &str| {
+        let reader =
+            json!({ "kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring" });
+        json!({ "metrics": { "enabled": true, "auth": auth, "readers": [reader] }, "serviceMonitor": { "enabled": true } })
+    };
+    let endpoint = |auth: &str| {
+        let monitor = template("servicemonitor.yaml", "home", &metrics(auth))
+            .unwrap()
+            .remove(0);
+        monitor["spec"]["endpoints"][0].clone()
+    };
+    let (token, none) = (names(&metrics("token")), names(&metrics("none")));
+    for name in ["capstan-metrics-auth", "capstan-metrics-reader"] {
+        assert!(token.contains(name), "{token:?}");
+        assert!(
+            !none.contains(name) && !names(&json!({})).contains(name),
+            "{none:?}"
+        );
+    }
+    let file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+    assert_eq!(endpoint("token")["bearerTokenFile"], file);
+    assert_eq!(endpoint("none")["bearerTokenFile"], Value::Null);
 }
 
 #[test]
@@ -553,30 +612,27 @@ fn without_an_operator_there_is_nothing_to_run() {
 }
 
 #[test]
-fn a_network_policy_without_peers_lets_nobody_in() {
-    let policy = |values: Value| {
-        let objects = template(
-            "networkpolicy.yaml",
-            "home",
-            &json!({ "networkPolicy": values }),
-        )
-        .unwrap();
+fn a_network_policy_lets_in_only_who_reads_metrics_that_are_served() {
+    let policy = |enabled: bool, values: Value| {
+        let values = json!({ "metrics": { "enabled": enabled }, "networkPolicy": values });
+        let objects = template("networkpolicy.yaml", "home", &values).unwrap();
         objects[0]["spec"].clone()
     };
-    let closed = policy(json!({ "enabled": true }));
-    assert_eq!(
-        (&closed["ingress"], &closed["policyTypes"]),
-        (&json!([]), &json!(["Ingress"]))
-    );
-    let peers = json!([{ "namespaceSelector": {} }]);
+    let peers = json!([{ "podSelector": {} }]);
+    let open = |peers: &Value| json!([{ "from": peers, "ports": [{ "port": "metrics", "protocol": "TCP" }] }]);
+    for (enabled, values, expected) in [
+        (false, json!({}), json!([])),
+        (false, json!({ "from": peers }), json!([])),
+        (true, json!({}), open(&json!([{ "namespaceSelector": {} }]))),
+        (true, json!({ "from": peers }), open(&peers)),
+        (true, json!({ "from": [] }), json!([])),
+    ] {
+        let policy = policy(enabled, values);
+        assert_eq!(policy["ingress"], expected);
+        assert_eq!(policy["policyTypes"], json!(["Ingress"]));
+    }
     let egress = json!([{ "ports": [{ "port": 6443 }] }]);
-    let some = policy(json!({ "enabled": true, "from": peers, "egress": egress }));
-    assert_eq!(
-        some["ingress"],
-        json!([{ "from": peers, "ports": [{ "port": "http", "protocol": "TCP" }] }])
-    );
-    assert_eq!(
-        (&some["egress"], &some["policyTypes"]),
-        (&egress, &json!(["Ingress", "Egress"]))
-    );
+    let some = policy(false, json!({ "egress": egress }));
+    assert_eq!(some["egress"], egress);
+    assert_eq!(some["policyTypes"], json!(["Ingress", "Egress"]));
 }

@@ -325,7 +325,7 @@ fn a_dependent_where_nobody_watches_is_refused() {
     let place = Place::new("unwatched");
     let daemon = place.daemon(&manifest(
         &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }",
+        "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, mapping: { acrossNamespaces: true } }",
     ));
     let map = json!({ "metadata": { "name": "unwatched", "namespace": "default" }, "data": {} });
     place.probe("p", json!({ "dependents": { "cm": map } }));

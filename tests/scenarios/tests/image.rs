@@ -299,6 +299,7 @@ fn the_image_is_the_daemon_and_nothing_else() {
             "CAPSTAN_MANIFESTS=/etc/capstan/operators",
             "CAPSTAN_CODE_CACHE=/var/cache/capstan/code",
             "CAPSTAN_LISTEN=0.0.0.0:8080",
+            "CAPSTAN_ADDRESS=127.0.0.1:8081",
             "MIMALLOC_ALLOW_THP=0",
         ],
         "Entrypoint": ["/capstan"],

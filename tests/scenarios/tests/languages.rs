@@ -303,14 +303,15 @@ fn events(place: &Place) -> Value {
 }
 
 fn expected_events(controller: &str) -> Value {
+    let by = format!("capstan/{controller}");
     json!([
         {
-            "type": "Normal", "reason": "Asked", "message": WORD, "action": "ask",
-            "by": "prober", "labels": { "a": "b" }, "annotations": { "c": WORD },
+            "type": "Normal", "reason": "Asked", "message": WORD, "action": "ask", "by": by,
+            "labels": { "a": "b" }, "annotations": { "c": WORD, "capstan.dev/component": "prober" },
         },
         {
             "type": "Warning", "reason": "Odd", "message": "nobody knows why", "action": null,
-            "by": controller, "labels": null, "annotations": null,
+            "by": by, "labels": null, "annotations": null,
         },
     ])
 }

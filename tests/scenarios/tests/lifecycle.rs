@@ -159,7 +159,7 @@ fn a_run_that_changes_nothing_makes_no_request() {
     // The page is run again each millisecond, without any change.
     let manifest = place.sample_manifest("webpage").replace(
         "plugin: webpage\n",
-        "plugin: webpage\n      maxReconciliationInterval: 1ms\n",
+        "plugin: webpage\n      maxReconciliationInterval: 1ms\n      rateLimit: none\n",
     );
     let daemon = place.daemon(&manifest);
     page(&place, "page");

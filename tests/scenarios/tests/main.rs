@@ -17,10 +17,16 @@
 mod bad_input;
 mod base;
 mod chart;
+mod compiling;
 mod dependents;
+mod identity;
 mod image;
 mod languages;
 mod lifecycle;
+mod neighbours;
 mod operations;
+mod outage;
+mod permissions;
 mod swap;
+mod takeover;
 mod webpage;

@@ -175,7 +175,7 @@ fn another_finalizer_is_added_and_removed_beside_the_controllers_own() {
     let place = Place::new("finalizers");
     let daemon = place.daemon(&manifest(&place, "finalizer: own.dev/f\n").replace(
         "kubernetes: [",
-        "kubernetes: [{ apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch] }, ",
+        "kubernetes: [{ apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch, delete] }, ",
     ));
     let add = json!([{ "write": { "verb": "addFinalizer", "finalizer": "other.dev/f" } }]);
     place.probe(

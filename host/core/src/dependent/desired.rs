@@ -8,10 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::Error;
+use super::ownership::{MARK, Mark};
 use super::sanitize::Storage;
 use crate::budget::Budget;
 use crate::manifest::Dependent;
-use crate::object::{Gvk, Object, ObjectRef, Scope};
+use crate::object::{Gvk, Object, ObjectRef, Scope, clean_metadata};
 
 /// What an object should be: the answer of the component, checked and completed.
 #[derive(Clone, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Origin<'a> {
     pub primary: &'a Object,
     /// The kind of the primary.
     pub primary_gvk: &'a Gvk,
+    /// What says for whom it is made.
+    pub mark: &'a Mark,
 }
 
 impl Desired {
@@ -40,7 +43,7 @@ impl Desired {
     ///
     /// * `apiVersion` and `kind` as declared, the namespace of the primary if the kind has one;
     /// * an owner reference if the dependent is created here and garbage collected (`KD-2`), else, if it is created
-    ///   here, the mapping annotations (`KD-3`);
+    ///   here, the mapping annotations (`KD-3`) and the mark that proves whose it is, which no component can set;
     /// * `stringData` of a Secret becomes `data`, because what is only written can't be compared;
     /// * nulls vanish, as they would in the API server, except in custom resources, where null can be a value.
     ///
@@ -80,10 +83,12 @@ impl Desired {
                 return Err(origin.wrong("metadata", sort(&other), "an object with a name"));
             }
         };
+        clean_metadata(&mut metadata);
         let key = origin.key(&metadata)?;
         if let Some(namespace) = &key.namespace {
             metadata.insert("namespace".to_owned(), json!(&**namespace));
         }
+        origin.own_only(&metadata, &key)?;
         origin.tie(&mut metadata, &key)?;
         tree.insert("metadata".to_owned(), Value::Object(metadata));
         Ok(Self {
@@ -175,14 +180,40 @@ impl Origin<'_> {
         })
     }
 
+    /// Refuses owners other than the primary: with one that does not exist the object would be deleted.
+    fn own_only(&self, metadata: &Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
+        let owners = match metadata.get("ownerReferences") {
+            None => return Ok(()),
+            Some(Value::Array(owners)) => owners,
+            Some(other) => {
+                return Err(self.wrong("metadata.ownerReferences", sort(other), "a list"));
+            }
+        };
+        let foreign = owners
+            .iter()
+            .any(|owner| !self.primary.is_owner(self.primary_gvk, owner, key));
+        if foreign {
+            let right = "nothing, or one to the primary alone, by apiVersion, kind, name and uid";
+            return Err(self.wrong(
+                "metadata.ownerReferences",
+                "a reference to something else",
+                right,
+            ));
+        }
+        Ok(())
+    }
+
     /// Adds what leads from the dependent to its primary.
     fn tie(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
+        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+            annotations.remove(MARK);
+        }
         match (
             self.dependent.manage.create,
             self.dependent.garbage_collected,
         ) {
             (true, true) => self.own(metadata, key),
-            (true, false) => self.annotate(metadata),
+            (true, false) => self.annotate(metadata, key),
             (false, _) => Ok(()),
         }
     }
@@ -221,8 +252,21 @@ impl Origin<'_> {
         Ok(())
     }
 
-    /// `KD-3`: annotations that name the primary.
-    fn annotate(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
+    /// `KD-3`: annotations that name the primary, and the mark.
+    fn annotate(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
+        let (own, primarys) = (&key.namespace, &self.primary.key().namespace);
+        let Dependent {
+            source, mapping, ..
+        } = self.dependent;
+        if let (Some(own), Some(primarys), None) = (own, primarys, source)
+            && own != primarys
+            && !mapping.across_namespaces
+        {
+            let right = format!(
+                "{primarys:?} as that of the primary, or any with `mapping: {{ acrossNamespaces: true }}` in the manifest"
+            );
+            return Err(self.wrong("metadata.namespace", format!("{own:?}"), right));
+        }
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         let Value::Object(annotations) = annotations else {
             return Err(self.wrong(
@@ -236,6 +280,8 @@ impl Origin<'_> {
             self.primary.key(),
             self.primary_gvk,
         );
+        let mark = serde_json::to_string(self.mark).unwrap_or_default();
+        annotations.insert(MARK.to_owned(), json!(mark));
         annotations.insert(keys.name.to_string(), json!(&*primary.name));
         if let (Some(key), Some(namespace)) = (&keys.namespace, &primary.namespace) {
             annotations.insert(key.to_string(), json!(&**namespace));
@@ -327,7 +373,7 @@ fn drop_nulls(value: &mut Value) {
 mod tests {
     use super::super::tests::dependent;
     use super::*;
-    use crate::manifest::Manage;
+    use crate::manifest::{Manage, MappingKeys};
     use crate::object::Managers;
 
     fn primary(namespace: Option<&str>) -> (Object, Gvk) {
@@ -356,6 +402,7 @@ mod tests {
             scope,
             primary,
             primary_gvk,
+            mark: &Mark::new(("web", "pages", "conf"), primary, primary_gvk),
         };
         let desired = Desired::parse(&answer.to_string(), &origin, &mut Budget::of_run())
             .map_err(|error| error.to_string())?;
@@ -389,47 +436,68 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_reference_to_the_same_uid_is_kept_and_others_stay() {
+    fn an_owner_reference_to_the_primary_is_kept_and_others_are_refused() {
         // KD-2
-        let refer = |uid: &str| json!({"apiVersion": "v1", "kind": "X", "name": "x", "uid": uid});
-        for (given, uids) in [
-            (json!([refer("u-1")]), ["u-1"].as_slice()),
-            (json!([refer("u-2")]), &["u-2", "u-1"]),
-        ] {
+        let refer = |name: &str, uid: &str| json!({"apiVersion": "sample.dev/v1", "kind": "WebPage", "name": name, "uid": uid});
+        let owners = |given: Value, dependent: Dependent| {
             let answer = json!({"metadata": {"name": "a", "ownerReferences": given}});
-            let tree = parse(&answer, &config_map(), Scope::Namespaced).unwrap();
-            let owners = tree["metadata"]["ownerReferences"].as_array().unwrap();
-            assert_eq!(
-                owners
-                    .iter()
-                    .map(|owner| owner["uid"].as_str().unwrap())
-                    .collect::<Vec<_>>(),
-                uids
-            );
+            let tree = parse(&answer, &dependent, Scope::Namespaced);
+            tree.map(|tree| tree["metadata"]["ownerReferences"].clone())
+        };
+        let own = json!([refer("page", "u-1")]);
+        assert_eq!(owners(own.clone(), config_map()).unwrap(), own);
+        for foreign in [
+            refer("page", "u-2"),
+            refer("other", "u-1"),
+            json!({"apiVersion": "v1", "kind": "WebPage", "name": "page", "uid": "u-1"}),
+            json!("page"),
+        ] {
+            let free = Dependent {
+                garbage_collected: false,
+                ..config_map()
+            };
+            for dependent in [config_map(), free] {
+                let refused = owners(json!([refer("page", "u-1"), foreign]), dependent);
+                assert_eq!(
+                    refused.unwrap_err(),
+                    "dependent conf: metadata.ownerReferences is a reference to something else; right would be nothing, or one to the primary alone, by apiVersion, kind, name and uid"
+                );
+            }
         }
     }
 
     #[test]
     fn annotations_lead_to_the_primary_if_it_is_not_the_owner() {
         // KD-3, ID-2
-        let free = Dependent {
+        let near = Dependent {
             garbage_collected: false,
             ..config_map()
         };
-        let answer =
-            json!({"metadata": {"name": "a", "namespace": "other", "annotations": {"k": "v"}}});
+        let free = Dependent {
+            mapping: MappingKeys {
+                across_namespaces: true,
+                ..MappingKeys::default()
+            },
+            ..near.clone()
+        };
+        let answer = json!({"metadata": {"name": "a", "namespace": "other", "annotations": {"k": "v", MARK: "{}"}}});
+        let mark = r#"{"operator":"web","controller":"pages","dependent":"conf","primary":{"apiVersion":"sample.dev/v1","kind":"WebPage","namespace":"web","name":"page","uid":"u-1"}}"#;
+        assert_eq!(
+            parse(&answer, &near, Scope::Namespaced).unwrap_err(),
+            "dependent conf: metadata.namespace is \"other\"; right would be \"web\" as that of the primary, or any with `mapping: { acrossNamespaces: true }` in the manifest"
+        );
         let name = "io.javaoperatorsdk/primary-name";
         let namespace = "io.javaoperatorsdk/primary-namespace";
         let kind = "io.javaoperatorsdk/primary-type";
         let tree = parse(&answer, &free, Scope::Namespaced).unwrap();
-        let expected =
-            json!({"k": "v", name: "page", namespace: "web", kind: "sample.dev/v1/WebPage"});
+        let expected = json!({"k": "v", name: "page", namespace: "web", kind: "sample.dev/v1/WebPage", MARK: mark});
         assert_eq!(
             tree["metadata"],
             json!({"name": "a", "namespace": "other", "annotations": expected})
         );
         let tree = parse_for(&primary(None), &answer, &free, Scope::Namespaced).unwrap();
-        let expected = json!({"k": "v", name: "page", kind: "sample.dev/v1/WebPage"});
+        let mark = r#"{"operator":"web","controller":"pages","dependent":"conf","primary":{"apiVersion":"sample.dev/v1","kind":"WebPage","name":"page","uid":"u-1"}}"#;
+        let expected = json!({"k": "v", name: "page", kind: "sample.dev/v1/WebPage", MARK: mark});
         assert_eq!(tree["metadata"]["annotations"], expected);
     }
 
@@ -528,6 +596,7 @@ mod tests {
             scope: Scope::Namespaced,
             primary,
             primary_gvk,
+            mark: &Mark::new(("web", "pages", "conf"), primary, primary_gvk),
         };
         let error = Desired::parse("{\"data\": hunter2", &origin, &mut Budget::of_run())
             .unwrap_err()

@@ -14,23 +14,35 @@ use serde_json::{Map, Value};
 
 use crate::object::Gvk;
 
-use super::names::{ApiVersion, Finalizer, Key, KindName, Name};
+use super::names::{
+    ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved,
+};
 use super::problem::{Fault, Mark, Place, similar};
 use super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::read::{Leaf, Located, OrWord, Scalar, Slot};
-use super::units::{Bytes, Factor, LONGEST, Number0, Number1, Time};
+use super::tree::Quoted;
+use super::units::{Bytes, Factor, LONGEST, Objects, Requests, Time, Times, Workers};
 use super::{
-    Capabilities, Controller, Instances, Limits, Mapper, MappingKeys, Namespaces, OnSwap, Operator,
-    Origin, Permission, Plugin, RateLimit, Retry, Selector, Source, Warm, Workflow,
+    Capabilities, Controller, Grant, Instances, Limits, Mapper, MappingKeys, Namespaces, OnSwap,
+    Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount, Source, Warm,
+    Workflow,
 };
 
 mod dependent;
+
+/// The most bytes of log lines or memos that the daemon keeps for a component.
+const MOST_KEPT: u64 = 64 << 20;
+
+/// The longest time that a call may take.
+const LONGEST_CALL: Duration = Duration::from_hours(1);
 
 /// What is known while a document is checked.
 pub(super) struct Check<'a> {
     places: &'a [Place],
     file: &'a Path,
     faults: Vec<Fault>,
+    /// The operator's name, if it has one.
+    operator: Option<Arc<str>>,
 }
 
 /// Returns the value of a field, if it is there and right.
@@ -52,9 +64,15 @@ fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
     get(field).map_or(default, |Scalar(Time(duration))| *duration)
 }
 
-fn count(field: &MaybeLeaf<Number1>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Number1(n))| {
-        usize::try_from(*n).unwrap_or(usize::MAX)
+fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {
+    get(field).map_or(default, |Scalar(Workers(n))| {
+        usize::try_from(*n).unwrap_or(default)
+    })
+}
+
+fn times(field: &MaybeLeaf<Times>, default: usize) -> usize {
+    get(field).map_or(default, |Scalar(Times(n))| {
+        usize::try_from(*n).unwrap_or(default)
     })
 }
 
@@ -75,6 +93,7 @@ impl<'a> Check<'a> {
             places,
             file,
             faults,
+            operator: None,
         }
     }
 
@@ -179,14 +198,19 @@ impl<'a> Check<'a> {
         } = document.read()?;
         let metadata = self.need(&document.metadata, *place, "metadata");
         let name = metadata.and_then(|at| self.need(&at.value.name, at.place, "name"));
+        self.operator = name.map(|name| Arc::clone(&name.value.0.0));
         let spec = self.need(&document.spec, *place, "spec")?;
         let plugins = self.need(&spec.value.plugins, spec.place, "plugins");
         let controllers = self.need(&spec.value.controllers, spec.place, "controllers");
         let declared = plugins.map(|plugins| names(&plugins.value));
         let plugins = plugins.map(|named| self.plugins(named)).unwrap_or_default();
-        let (controllers, marks) = controllers
+        let (mut controllers, marks) = controllers
             .map(|named| self.controllers(named, declared.as_ref()))
             .unwrap_or_default();
+        let account = self.service_account(&spec.value.service_account);
+        for controller in controllers.values_mut() {
+            controller.service_account.clone_from(&account);
+        }
         let Located {
             value: Scalar(Name(name)),
             place,
@@ -201,6 +225,15 @@ impl<'a> Check<'a> {
             plugins,
             controllers,
             origin,
+        })
+    }
+
+    fn service_account(&mut self, field: &Maybe<raw::ServiceAccount>) -> Option<ServiceAccount> {
+        let Located { value, place } = located(field)?;
+        let Scalar(Name(name)) = &self.need(&value.name, *place, "name")?.value;
+        Some(ServiceAccount {
+            name: Arc::clone(name),
+            namespace: get(&value.namespace).map(|Scalar(Name(namespace))| Arc::clone(namespace)),
         })
     }
 
@@ -234,10 +267,37 @@ impl<'a> Check<'a> {
         let mut marks = BTreeMap::new();
         for (name, place, controller) in self.each(&named.value) {
             marks.insert(Arc::clone(name), self.mark(place));
+            self.field_manager(name, place, &controller.value.field_manager);
             let controller = self.controller(name, controller, plugins);
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
         (controllers, marks)
+    }
+
+    /// Finds a field manager under whose name others write: what it owned would be taken from them, or they from it.
+    fn field_manager(
+        &mut self,
+        controller: &Arc<str>,
+        place: usize,
+        field: &MaybeLeaf<FieldManager>,
+    ) {
+        let (manager, place) = match located(field) {
+            Some(Located {
+                value: Scalar(FieldManager(manager)),
+                place,
+            }) => (manager, *place),
+            None => (controller, place),
+        };
+        let names = [controller].into_iter().chain(self.operator.as_ref());
+        let right = names
+            .map(|name| &**name)
+            .chain(["capstan"])
+            .any(|name| is_named_after(manager, name));
+        if is_reserved(manager) {
+            self.fault(place, format!("found the field manager {}, under which others write; expected another `fieldManager`, such as `capstan-{controller}`", Quoted(manager)));
+        } else if !right {
+            self.fault(place, format!("found the field manager {}; expected one that begins with the name of this controller or operator, or with `capstan`, such as `capstan-{controller}`", Quoted(manager)));
+        }
     }
 
     // --- plugins ---
@@ -296,17 +356,14 @@ impl<'a> Check<'a> {
             );
         }
         Instances::Warm(Warm {
-            runs: count(&warm.runs, usual.runs),
+            runs: times(&warm.runs, usual.runs),
             memory: get(&warm.memory).map_or(usual.memory, |Scalar(Bytes(n))| *n),
             idle: time(&warm.idle, usual.idle),
         })
     }
 
-    fn limits(&mut self, limits: &Maybe<raw::Limits>) -> Limits {
-        let defaults = Limits::default();
-        let Some(limits) = get(limits) else {
-            return defaults;
-        };
+    /// Tells of limits that are beyond what a component may have.
+    fn check_limits(&mut self, limits: &raw::Limits) {
         if let Some(Located {
             value: Scalar(Bytes(memory)),
             place,
@@ -318,6 +375,53 @@ impl<'a> Check<'a> {
                 format!("found {memory} bytes; a component's memory is from `64Ki` to `4Gi`"),
             );
         }
+        if let Some(Located {
+            value: Scalar(Time(cpu)),
+            place,
+        }) = located(&limits.cpu)
+            && cpu.is_zero()
+        {
+            let message = "found no time at all; runs need some, such as `500ms` in each second";
+            self.fault(*place, message.to_owned());
+        }
+        let memo = get(&limits.memo);
+        let none = None;
+        let of = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>| memo.map_or(&none, field);
+        for field in [
+            &limits.log,
+            of(|memo| &memo.run),
+            of(|memo| &memo.primary),
+            of(|memo| &memo.plugin),
+        ] {
+            if let Some(Located {
+                value: Scalar(Bytes(size)),
+                place,
+            }) = located(field)
+                && *size > MOST_KEPT
+            {
+                let found = format!("found {size} bytes; the daemon keeps at most `64Mi` of these");
+                self.fault(*place, found);
+            }
+        }
+        if let Some(Located {
+            value: Scalar(Time(timeout)),
+            place,
+        }) = located(&limits.timeout)
+            && *timeout > LONGEST_CALL
+        {
+            self.fault(
+                *place,
+                format!("found {timeout:?}; a call ends within an hour, `1h`"),
+            );
+        }
+    }
+
+    fn limits(&mut self, limits: &Maybe<raw::Limits>) -> Limits {
+        let defaults = Limits::default();
+        let Some(limits) = get(limits) else {
+            return defaults;
+        };
+        self.check_limits(limits);
         let memo = get(&limits.memo);
         let of_memo = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>, default| {
             memo.map_or(default, |memo| bytes(field(memo), default))
@@ -325,18 +429,21 @@ impl<'a> Check<'a> {
         Limits {
             memory: get(&limits.memory).map_or(defaults.memory, |Scalar(Bytes(n))| *n),
             timeout: time(&limits.timeout, defaults.timeout),
-            concurrency: count(&limits.concurrency, defaults.concurrency),
+            concurrency: workers(&limits.concurrency, defaults.concurrency),
             memo_run: of_memo(|memo| &memo.run, defaults.memo_run),
             memo_primary: of_memo(|memo| &memo.primary, defaults.memo_primary),
             memo_plugin: of_memo(|memo| &memo.plugin, defaults.memo_plugin),
-            requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Number0(n))| *n),
-            page: get(&limits.page).map_or(defaults.page, |Scalar(Number1(n))| *n),
+            cpu: get(&limits.cpu).map(|Scalar(Time(cpu))| *cpu),
+            requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Requests(n))| *n),
+            requests_per_second: get(&limits.requests_per_second)
+                .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),
+            page: get(&limits.page).map_or(defaults.page, |Scalar(Objects(n))| *n),
             log: bytes(&limits.log, defaults.log),
         }
     }
 
     fn capabilities(&mut self, capabilities: &Maybe<raw::Capabilities>) -> Capabilities {
-        let mut kubernetes = BTreeMap::new();
+        let mut kubernetes = Vec::<Grant>::new();
         let grants = get(capabilities).and_then(|capabilities| located(&capabilities.kubernetes));
         for grant in grants
             .map(|grants| self.items(&grants.value, grants.place))
@@ -356,16 +463,22 @@ impl<'a> Check<'a> {
                 }
                 self.set(&verbs.value, verbs.place, |verb| permission(*verb))
             });
+            let namespaces = self.namespaces(&grant.namespaces);
             let Some((gvk, verbs)) = gvk.zip(verbs) else {
                 continue;
             };
-            if kubernetes.contains_key(&gvk) {
+            let mut before = kubernetes.iter();
+            if before.any(|grant| grant.gvk == gvk && grant.namespaces == namespaces) {
                 self.fault(
                     *place,
-                    format!("found {gvk} a second time; expected one entry with all its verbs"),
+                    format!("found {gvk} a second time; expected one entry with all its verbs, or other `namespaces`"),
                 );
             }
-            kubernetes.insert(gvk, verbs);
+            kubernetes.push(Grant {
+                gvk,
+                verbs,
+                namespaces,
+            });
         }
         Capabilities { kubernetes }
     }
@@ -410,6 +523,11 @@ impl<'a> Check<'a> {
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources);
         let (workflow, standalone) = self.workflows(raw, &sources);
+        let min_reschedule = match get(&raw.min_reschedule_interval) {
+            None => Duration::from_millis(100),
+            Some(OrWord::Word(_)) => Duration::ZERO,
+            Some(OrWord::Value(Scalar(Time(interval)))) => *interval,
+        };
         let max_interval = match get(&raw.max_reconciliation_interval) {
             None => Some(Duration::from_hours(10)),
             Some(OrWord::Word(_)) => None,
@@ -431,11 +549,13 @@ impl<'a> Check<'a> {
             retry,
             rate_limit,
             max_interval,
-            concurrency: count(&raw.concurrency, 8),
+            min_reschedule,
+            concurrency: workers(&raw.concurrency, 8),
             indexes,
             sources,
             workflow,
             standalone,
+            service_account: None,
         })
     }
 
@@ -484,7 +604,7 @@ impl<'a> Check<'a> {
         let max_attempts = match get(&raw.max_attempts) {
             None => defaults.max_attempts,
             Some(OrWord::Word(_)) => None,
-            Some(OrWord::Value(Scalar(Number1(n)))) => Some(*n),
+            Some(OrWord::Value(Scalar(Times(n)))) => Some(*n),
         };
         let max_interval = match located(&raw.max_interval) {
             // RT-1: the default bound is what five multiplications reach.
@@ -511,8 +631,21 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn rate_limit(&mut self, field: &Maybe<raw::RateLimit>) -> Option<RateLimit> {
-        let Located { value: raw, place } = located(field)?;
+    fn rate_limit(
+        &mut self,
+        field: &Maybe<OrWord<raw::Nothing, raw::RateLimit>>,
+    ) -> Option<RateLimit> {
+        let (raw, place) = match located(field) {
+            None => return Some(RateLimit::default()),
+            Some(Located {
+                value: OrWord::Word(_),
+                ..
+            }) => return None,
+            Some(Located {
+                value: OrWord::Value(raw),
+                place,
+            }) => (raw, place),
+        };
         let max_reconciliations = self
             .need(&raw.max_reconciliations, *place, "maxReconciliations")?
             .value
@@ -630,6 +763,7 @@ fn mapping_keys(raw: &raw::MappingKeys) -> MappingKeys {
         name: get(&raw.name).map_or(defaults.name, |Scalar(Key(key))| Arc::clone(key)),
         namespace: key(&raw.namespace, defaults.namespace),
         kind: key(&raw.kind, defaults.kind),
+        across_namespaces: flag(&raw.across_namespaces, false),
     }
 }
 

@@ -52,7 +52,7 @@ fn is_domain(text: &str) -> bool {
 }
 
 /// Whether `text` may be the value of a label, or the last part of its key, which must not be empty.
-pub(super) fn is_tag(text: &str) -> bool {
+pub fn is_tag(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -60,11 +60,65 @@ pub(super) fn is_tag(text: &str) -> bool {
 }
 
 /// Whether `text` may be the key of a label or annotation.
-pub(super) fn is_key(text: &str) -> bool {
+pub fn is_key(text: &str) -> bool {
     let (domain, name) = text
         .rsplit_once('/')
         .map_or((None, text), |(domain, name)| (Some(domain), name));
     domain.is_none_or(is_domain) && is_tag(name) && !name.is_empty()
+}
+
+/// What the names of field managers begin with that belong to others: tools, parts of Kubernetes, and controllers that many
+/// clusters have. `manager` is what operators are called that were made with kubebuilder.
+const RESERVED: [&str; 30] = [
+    "apache-httpclient",
+    "argo",
+    "before-first-apply",
+    "cert-manager",
+    "cilium",
+    "cloud-controller-manager",
+    "cluster-autoscaler",
+    "crossplane",
+    "fabric8",
+    "fleet",
+    "flux",
+    "go-http-client",
+    "helm",
+    "istio",
+    "k3s",
+    "kube-",
+    "kubeadm",
+    "kubectl",
+    "kubelet",
+    "kustomize",
+    "manager",
+    "mozilla",
+    "notification-controller",
+    "olm",
+    "openapi-generator",
+    "pulumi",
+    "rancher",
+    "source-controller",
+    "terraform",
+    "velero",
+];
+
+/// Whether others write under the name of a field manager.
+pub(super) fn is_reserved(manager: &str) -> bool {
+    let manager = manager.to_lowercase();
+    RESERVED.iter().any(|name| {
+        let rest = manager.strip_prefix(name);
+        rest.is_some_and(|rest| {
+            name.ends_with('-') || !rest.starts_with(|c: char| c.is_alphanumeric())
+        })
+    }) || ["argocd", "fluxcd"]
+        .iter()
+        .any(|name| manager.starts_with(name))
+}
+
+/// Whether a text is a name, or begins with it and something that ends it.
+pub(super) fn is_named_after(text: &str, name: &str) -> bool {
+    let rest = text.strip_prefix(name);
+    rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
 }
 
 // === forms ===
@@ -316,6 +370,39 @@ mod tests {
     fn a_pointer_is_empty_or_begins_with_a_slash() {
         let texts = ["", "/", "/a/b", "/a~0b/~1", "a", "/a~", "/a~2"];
         assert_eq!(right::<Pointer>(&texts), ["", "/", "/a/b", "/a~0b/~1"]);
+    }
+
+    #[test]
+    fn field_managers_of_others_are_known() {
+        let names = [
+            "kubectl",
+            "kubectl-edit",
+            "Kubectl",
+            "kube-controller-manager",
+            "helm",
+            "helm-controller",
+            "argocd-controller",
+            "flux",
+            "before-first-apply",
+            "manager",
+            "Mozilla",
+            "pages",
+            "helmet",
+            "manager2",
+            "capstan",
+            "kubernetes-pages",
+        ];
+        let reserved: Vec<_> = names.into_iter().filter(|name| is_reserved(name)).collect();
+        assert_eq!(reserved, names[..11]);
+        for (text, expected) in [
+            ("pages", true),
+            ("pages-2", true),
+            ("pages/web", true),
+            ("pagespeed", false),
+            ("other-pages", false),
+        ] {
+            assert_eq!(is_named_after(text, "pages"), expected, "{text}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::names::{
     ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer,
 };
 use super::read::{Entries, Leaf, OrWord, Scalar, Slot, Word};
-use super::units::{Bytes, Factor, Number0, Number1, Time};
+use super::units::{Bytes, Factor, Objects, Requests, Time, Times, Workers};
 
 /// A field that may be left out.
 pub(super) type Maybe<T> = Option<Slot<T>>;
@@ -94,6 +94,19 @@ pub(super) struct Spec {
     /// The controllers, by name; at least one, each name unique in the daemon (`LC-1`).
     #[schemars(extend("minProperties" = 1))]
     pub(super) controllers: Slot<Named<Controller>>,
+    /// Who the operator is to the API server: what its controllers write, and what they read live, is asked for in the name of
+    /// this service account. Without it, in the daemon's own.
+    pub(super) service_account: Maybe<ServiceAccount>,
+}
+
+/// A service account.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ServiceAccount {
+    /// Its name.
+    pub(super) name: Leaf<Name>,
+    /// Its namespace; without it, the daemon's own.
+    pub(super) namespace: MaybeLeaf<Name>,
 }
 
 /// A component, and what it may use.
@@ -139,7 +152,7 @@ pub(super) enum Bounded {
 pub(super) struct Warm {
     /// It is replaced after so many runs.
     #[schemars(extend("default" = 1000))]
-    pub(super) runs: MaybeLeaf<Number1>,
+    pub(super) runs: MaybeLeaf<Times>,
     /// It is replaced after a run that leaves it with more memory than this; without it, three quarters of `limits.memory`.
     pub(super) memory: MaybeLeaf<Bytes>,
     /// It is dropped when it has not been used for so long.
@@ -168,22 +181,29 @@ pub(super) enum Component {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Limits {
-    /// Memory of an instance; from 64Ki to 4Gi.
+    /// Memory of an instance, with what the daemon has just made for it; from 64Ki to 4Gi.
     #[schemars(extend("default" = "64Mi"))]
     pub(super) memory: MaybeLeaf<Bytes>,
     /// The time one call may take.
     #[schemars(extend("default" = "5s"))]
     pub(super) timeout: MaybeLeaf<Time>,
-    /// Calls at once; nested ones are not counted.
+    /// Calls at once; nested ones are not counted. The daemon has a bound of its own (`--plugin-concurrency`).
     #[schemars(extend("default" = 8))]
-    pub(super) concurrency: MaybeLeaf<Number1>,
+    pub(super) concurrency: MaybeLeaf<Workers>,
+    /// Processor time that its runs may use in each second, from `1ms` on; without it as much as there is, shared with others.
+    pub(super) cpu: MaybeLeaf<Time>,
     /// Requests to the API server that one run may ask for.
     #[schemars(extend("default" = 100))]
-    pub(super) requests: MaybeLeaf<Number0>,
-    /// Objects in one answer of the cache.
+    pub(super) requests: MaybeLeaf<Requests>,
+    /// Requests to the API server a second, of all runs together; five times as many at once after a rest. What is beyond
+    /// waits. The daemon's `--plugin-requests` bounds it.
+    #[schemars(extend("default" = 1000))]
+    pub(super) requests_per_second: MaybeLeaf<Times>,
+    /// Objects in one answer of the cache. It ends earlier if they have more bytes than a quarter of `memory`, or 8Mi.
     #[schemars(extend("default" = 500))]
-    pub(super) page: MaybeLeaf<Number1>,
-    /// Log lines of one call; what is beyond is dropped, with one warning.
+    pub(super) page: MaybeLeaf<Objects>,
+    /// Log lines of one call; what is beyond is dropped, with one warning. All calls of the plugin together may log four times as
+    /// much at once, and as much each second.
     #[schemars(extend("default" = "64Ki"))]
     pub(super) log: MaybeLeaf<Bytes>,
     /// What is kept between calls.
@@ -210,7 +230,7 @@ pub(super) struct Memo {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Capabilities {
-    /// What it may do with Kubernetes objects, one entry for each kind.
+    /// What it may do with Kubernetes objects, one entry for each kind, or several for different namespaces.
     #[schemars(extend("default" = []))]
     pub(super) kubernetes: Maybe<Vec<Slot<Grant>>>,
 }
@@ -224,9 +244,13 @@ pub(super) struct Grant {
     /// The kind.
     pub(super) kind: Leaf<KindName>,
     /// What is permitted: `get` reads from the caches beyond what belongs to the primary; the others are the functions of
-    /// `operations`, with `patch` for `edit`, `json-patch` and `merge-patch`, and `delete` for `remove` (`RO-1`).
+    /// `operations`, with `patch` for `edit`, `json-patch` and `merge-patch`, and `delete` for `remove` and for what leads to
+    /// a deletion, such as another's owner reference or finalizer (`RO-1`).
     #[schemars(extend("minItems" = 1))]
     pub(super) verbs: Slot<Vec<Slot<Verb>>>,
+    /// Where; without it, where the controller watches its primaries. A kind that lives in no namespace needs `all`, unless it is
+    /// that of the primary or of a dependent.
+    pub(super) namespaces: Maybe<Namespaces>,
 }
 
 /// What can be permitted.
@@ -269,14 +293,18 @@ pub(super) struct Controller {
     /// How failures are retried; `none` is not at all (`RT-1`).
     #[schemars(extend("default" = {}))]
     pub(super) retry: Maybe<OrWord<Nothing, Retry>>,
-    /// How often one primary may run; without it, as often as there is a reason (`RL-1`).
-    pub(super) rate_limit: Maybe<RateLimit>,
+    /// How often one primary may run; `none` is as often as there is a reason (`RL-1`).
+    #[schemars(extend("default" = { "maxReconciliations": 100, "within": "3s" }))]
+    pub(super) rate_limit: Maybe<OrWord<Nothing, RateLimit>>,
+    /// A run that asks to run again does so after this time at the earliest, whatever it asks for; `none` is at once.
+    #[schemars(extend("default" = "100ms"))]
+    pub(super) min_reschedule_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// A primary is reconciled at least this often; `none` is never without an event (`IV-1`).
     #[schemars(extend("default" = "10h"))]
     pub(super) max_reconciliation_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// Runs at once.
     #[schemars(extend("default" = 8))]
-    pub(super) concurrency: MaybeLeaf<Number1>,
+    pub(super) concurrency: MaybeLeaf<Workers>,
     /// Indexes over primaries, by name (`IX-2`).
     #[schemars(extend("default" = {}))]
     pub(super) indexes: Maybe<Named<Index>>,
@@ -315,7 +343,7 @@ pub(super) struct Retry {
     pub(super) multiplier: MaybeLeaf<Factor>,
     /// Retries after the first run, or `unlimited` (`RT-1`).
     #[schemars(extend("default" = 5))]
-    pub(super) max_attempts: Maybe<OrWord<Unlimited, Scalar<Number1>>>,
+    pub(super) max_attempts: Maybe<OrWord<Unlimited, Scalar<Times>>>,
     /// The longest delay, at least `initialInterval`; `none` is no bound; without it, `initialInterval` × `multiplier`⁵ (`RT-1`).
     pub(super) max_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
 }
@@ -325,7 +353,7 @@ pub(super) struct Retry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RateLimit {
     /// At most so many runs of one primary in a window (`RL-1`).
-    pub(super) max_reconciliations: Leaf<Number1>,
+    pub(super) max_reconciliations: Leaf<Times>,
     /// The length of a window, which begins with a run (`RL-1`).
     #[schemars(extend("default" = "10s"))]
     pub(super) within: MaybeLeaf<Time>,
@@ -385,6 +413,10 @@ pub(super) struct MappingKeys {
     /// The key that holds its kind as `group/version/Kind`; `none` if it is not looked at (`IM-2`).
     #[schemars(extend("default" = "io.javaoperatorsdk/primary-type"))]
     pub(super) kind: Maybe<OrWord<Nothing, Scalar<Key>>>,
+    /// Whether an object in one namespace may name a primary in another. Whoever may write such an object anywhere can then
+    /// attach it to any primary, and wake that.
+    #[schemars(extend("default" = false))]
+    pub(super) across_namespaces: Maybe<bool>,
 }
 
 /// The key under which objects are found.
@@ -458,9 +490,12 @@ pub(super) struct Dependent {
     /// Its end is left to owner references (`KD-2`).
     #[schemars(extend("default" = true))]
     pub(super) garbage_collected: Maybe<bool>,
-    /// Fail rather than take over an object that exists already (`KD-6`).
+    /// Fail if the object exists already, without asking whose it is (`KD-6`).
     #[schemars(extend("default" = false))]
     pub(super) create_only: Maybe<bool>,
+    /// Take over an object that exists already and is no other primary's; without it, such an object is an error.
+    #[schemars(extend("default" = false))]
+    pub(super) adopt: Maybe<bool>,
     /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
     pub(super) ssa: Maybe<bool>,
     /// How it is compared with what is desired (`SSA-6`).

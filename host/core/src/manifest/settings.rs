@@ -23,9 +23,10 @@ impl Controller {
                 "maxInterval": retry.max_interval.map(written),
             })
         });
-        let limit = self.rate_limit.as_ref().map(|limit| {
+        let limit = self.rate_limit.as_ref().map_or(json!("none"), |limit| {
             json!({ "maxReconciliations": limit.max_reconciliations, "within": written(limit.within) })
         });
+        let min_reschedule = Some(self.min_reschedule).filter(|interval| !interval.is_zero());
         json!({
             "name": &*self.name,
             "plugin": &*self.plugin,
@@ -38,6 +39,7 @@ impl Controller {
             "serverSideApply": self.server_side_apply,
             "retry": retry,
             "rateLimit": limit,
+            "minRescheduleInterval": min_reschedule.map_or("none".to_owned(), written),
             "maxReconciliationInterval": self.max_interval.map_or("none".to_owned(), written),
             "concurrency": self.concurrency,
             "indexes": indexes(&self.indexes),
@@ -87,6 +89,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "manage": verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect::<Vec<_>>(),
         "garbageCollected": dependent.garbage_collected,
         "createOnly": dependent.create_only,
+        "adopt": dependent.adopt,
         "ssa": dependent.applied(),
         "match": matching(&dependent.matching),
         "source": dependent.source.as_deref(),
@@ -131,7 +134,12 @@ fn condition(condition: &Condition) -> Value {
 
 fn mapping(keys: &MappingKeys) -> Value {
     let or_none = |key: &Option<Arc<str>>| key.as_deref().unwrap_or("none").to_owned();
-    json!({ "name": &*keys.name, "namespace": or_none(&keys.namespace), "kind": or_none(&keys.kind) })
+    json!({
+        "name": &*keys.name,
+        "namespace": or_none(&keys.namespace),
+        "kind": or_none(&keys.kind),
+        "acrossNamespaces": keys.across_namespaces,
+    })
 }
 
 fn namespaces(namespaces: &Namespaces) -> Value {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Operator;
 use super::problem::{Errors, Mark, Problem};
+use super::{Controller, Operator};
 
 /// Where an operator is written, for messages.
 #[derive(Clone, Debug, Default)]
@@ -29,14 +29,16 @@ impl PartialEq for Origin {
     }
 }
 
-/// Checks operators that one daemon is to run: no two have the same name, and no two of their controllers (`LC-1`).
+/// Checks operators that one daemon is to run: no two have the same name, no two of their controllers (`LC-1`), and no two
+/// write under the same field manager.
 ///
 /// # Errors
 /// [`Errors`] with each second use of a name, at its place, which name the first.
 pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
-    let mut problems = Vec::new();
+    let (mut problems, mut shared) = (Vec::new(), Vec::new());
     let mut names = BTreeMap::new();
     let mut controllers = BTreeMap::new();
+    let mut managers = BTreeMap::<&Arc<str>, Writer<'_>>::new();
     for Operator {
         name,
         origin,
@@ -65,7 +67,7 @@ pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
             origin.name,
             "metadata.name".to_owned(),
         );
-        for controller in declared.keys() {
+        for (controller, spec) in declared {
             let mark = origin
                 .controllers
                 .get(controller)
@@ -78,13 +80,59 @@ pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
                 mark,
                 format!("spec.controllers.{controller}"),
             );
+            shared.extend(second_writer(&mut managers, name, spec, origin, mark));
         }
     }
+    problems.extend(shared);
     if problems.is_empty() {
         Ok(())
     } else {
         Err(Errors::new(problems))
     }
+}
+
+/// Finds a controller that writes as another operator's does, so that each would undo what the other has applied.
+fn second_writer<'a>(
+    managers: &mut BTreeMap<&'a Arc<str>, Writer<'a>>,
+    operator: &'a Arc<str>,
+    spec: &'a Controller,
+    origin: &Origin,
+    mark: Mark,
+) -> Option<Problem> {
+    let site = Site {
+        file: origin.file.clone(),
+        mark,
+    };
+    let Controller {
+        name,
+        field_manager,
+        ..
+    } = spec;
+    let Some(first) = managers.get(field_manager) else {
+        let writer = Writer {
+            operator,
+            controller: name,
+            site,
+        };
+        managers.insert(field_manager, writer);
+        return None;
+    };
+    // Two controllers of one name are told already.
+    if first.operator == operator || first.controller == name {
+        return None;
+    }
+    let at = &first.site;
+    let path = format!("spec.controllers.{name}");
+    let mut problem = second("field manager", field_manager, &site, at, path);
+    problem.message = format!("{}; set another `fieldManager`", problem.message);
+    Some(problem)
+}
+
+/// Who writes under a field manager.
+struct Writer<'a> {
+    operator: &'a Arc<str>,
+    controller: &'a Arc<str>,
+    site: Site,
 }
 
 struct Site {
@@ -137,6 +185,28 @@ mod tests {
              unique in the daemon\n\n\
              c.yaml:3:19: metadata.name: found a second operator `one`; the first is at a.yaml:3:19, and names are unique \
              in the daemon"
+        );
+    }
+
+    #[test]
+    fn two_operators_do_not_write_under_one_field_manager() {
+        let sharing = |file: &str, name: &str, controller: &str| {
+            let text = format!(
+                "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  \
+                 plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
+                 {controller}: {{ plugin: p, fieldManager: capstan, primary: {{ apiVersion: v1, kind: ConfigMap }} }}\n"
+            );
+            parse(&text, Path::new(file)).unwrap().remove(0)
+        };
+        assert_eq!(
+            check_together(&[
+                sharing("a.yaml", "one", "web"),
+                sharing("b.yaml", "two", "db")
+            ])
+            .unwrap_err()
+            .to_string(),
+            "b.yaml:7:5: spec.controllers.db: found a second field manager `capstan`; the first is at a.yaml:7:5, and names are \
+             unique in the daemon; set another `fieldManager`"
         );
     }
 

@@ -13,11 +13,17 @@ pub(super) struct Time(pub(super) Duration);
 /// A number of bytes: `64Mi`, `4Ki`, `100000`.
 pub(super) struct Bytes(pub(super) u64);
 
-/// A number from 0.
-pub(super) struct Number0(pub(super) u32);
+/// How many things run at once.
+pub(super) struct Workers(pub(super) u32);
 
-/// A number from 1.
-pub(super) struct Number1(pub(super) u32);
+/// How many objects are answered at once.
+pub(super) struct Objects(pub(super) u32);
+
+/// How many requests are made.
+pub(super) struct Requests(pub(super) u32);
+
+/// How often something is done.
+pub(super) struct Times(pub(super) u32);
 
 /// A factor from 1.
 pub(super) struct Factor(pub(super) f64);
@@ -31,6 +37,14 @@ pub(super) const LONGEST: Duration = Duration::from_millis(u32::MAX as u64);
 /// What is wrong with the text, and what would be right.
 pub fn duration(text: &str) -> Result<Duration, String> {
     Time::text(text).map(|Time(duration)| duration)
+}
+
+/// Returns the number of bytes that a text such as `64Mi` means, as the command line takes it too.
+///
+/// # Errors
+/// What is wrong with the text, and what would be right.
+pub fn size(text: &str) -> Result<u64, String> {
+    Bytes::text(text).map(|Bytes(bytes)| bytes)
 }
 
 // === impl Time ===
@@ -136,34 +150,33 @@ impl Form for Bytes {
 
 // === impl numbers ===
 
-impl Form for Number0 {
-    const WHAT: &'static str = "a whole number from 0";
+macro_rules! numbers {
+    ($($type:ident from $least:literal to $most:literal),* $(,)?) => {
+        $(
+            impl Form for $type {
+                const WHAT: &'static str = concat!("a whole number from ", $least, " to ", $most);
 
-    fn number(number: &Number) -> Result<Self, String> {
-        whole(number)
-            .map(Self)
-            .ok_or_else(|| format!("expected {}", Self::WHAT))
-    }
+                fn number(number: &Number) -> Result<Self, String> {
+                    let within = whole(number).filter(|n| ($least..=$most).contains(n));
+                    within.map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
+                }
 
-    fn schema() -> Schema {
-        json_schema!({ "title": "whole number from 0", "type": "integer", "minimum": 0, "maximum": u32::MAX })
-    }
+                fn schema() -> Schema {
+                    let title = concat!("whole number from ", $least, " to ", $most);
+                    json_schema!({ "title": title, "type": "integer", "minimum": $least, "maximum": $most })
+                }
+            }
+        )*
+    };
 }
 
-impl Form for Number1 {
-    const WHAT: &'static str = "a whole number from 1";
-
-    fn number(number: &Number) -> Result<Self, String> {
-        whole(number)
-            .filter(|n| *n > 0)
-            .map(Self)
-            .ok_or_else(|| format!("expected {}", Self::WHAT))
-    }
-
-    fn schema() -> Schema {
-        json_schema!({ "title": "whole number from 1", "type": "integer", "minimum": 1, "maximum": u32::MAX })
-    }
-}
+// What is beyond is a slip of the pen, or meant to do harm: no machine has room for it.
+numbers!(
+    Workers from 1 to 1024,
+    Objects from 1 to 10_000,
+    Requests from 0 to 100_000,
+    Times from 1 to 1_000_000,
+);
 
 fn whole(number: &Number) -> Option<u32> {
     number.as_u64().and_then(|n| u32::try_from(n).ok())

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::limiter::{self, Window};
+use super::outage::Outage;
 use super::retry::Attempts;
 use super::{
     Counts, Deletion, Event, FOREVER, Failure, Finished, KeyState, Level, Mark, Mode, Next,
@@ -28,6 +29,7 @@ pub(super) struct State {
     phase: Phase,
     keys: HashMap<ObjectRef, Entry>,
     timetable: Timetable,
+    outage: Outage,
     in_flight: usize,
 }
 
@@ -84,6 +86,8 @@ struct History {
     retry: Option<Attempts>,
     /// None before the first run under a limit.
     window: Option<Window>,
+    /// How often in a row the API server was away.
+    outages: u32,
 }
 
 /// What is known of the life of the primary.
@@ -154,6 +158,7 @@ impl State {
             phase: Phase::Stopped,
             keys: HashMap::new(),
             timetable: Timetable::default(),
+            outage: Outage::default(),
             in_flight: 0,
         }
     }
@@ -194,12 +199,17 @@ impl State {
             self.keys.insert(key.clone(), Entry::new());
         }
         let Self {
-            keys, timetable, ..
+            keys,
+            timetable,
+            outage,
+            ..
         } = self;
         let Some(entry) = keys.get_mut(key) else {
             return Receipt::Unknown;
         };
+        let waited = entry.waits_for_server();
         let receipt = entry.hear(event, deletions_run);
+        outage.waiting -= usize::from(waited && !entry.waits_for_server());
         match (receipt, entry.flight) {
             (Receipt::Marked, Flight::Idle) => timetable.bring_forward(key, &mut entry.due, now),
             (Receipt::Removed, Flight::Idle) => self.remove(key),
@@ -232,6 +242,31 @@ impl State {
         }
     }
 
+    /// Takes in that the API server does its work again: what waits for it runs soon, spread.
+    pub(super) fn resume(&mut self, now: Instant) {
+        let Self {
+            keys,
+            timetable,
+            outage,
+            ..
+        } = self;
+        if !outage.end(now) {
+            return;
+        }
+        for (key, entry) in keys {
+            let waits = entry.waits_for_server();
+            entry.forget_outages();
+            // One in flight begins anew if it fails once more.
+            if !waits || entry.flight != Flight::Idle {
+                continue;
+            }
+            let at = Outage::place(key, now);
+            if entry.due.is_none_or(|due| due.at > at) {
+                timetable.put(key, &mut entry.due, at);
+            }
+        }
+    }
+
     /// Hands out no more keys for now.
     pub(super) fn stop(&mut self) {
         if self.phase == Phase::Running {
@@ -246,12 +281,18 @@ impl State {
 
     /// Drops all keys but these; those in flight when they end.
     pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
-        let timetable = &mut self.timetable;
-        self.keys.retain(|key, entry| {
+        let Self {
+            keys,
+            timetable,
+            outage,
+            ..
+        } = self;
+        keys.retain(|key, entry| {
             if keep(key) {
                 return true;
             }
             timetable.strike(&mut entry.due);
+            outage.waiting -= usize::from(entry.waits_for_server());
             entry.forget();
             entry.flight != Flight::Idle
         });
@@ -310,6 +351,7 @@ impl State {
             phase,
             keys,
             timetable,
+            outage,
             in_flight,
         } = self;
         let entry = keys
@@ -319,14 +361,25 @@ impl State {
             return Err(Error::NotInFlight(key.clone()));
         };
         *in_flight = in_flight.saturating_sub(1);
+        let waited = entry.waits_for_server();
         let what = match phase {
-            Phase::Running => entry.settle(policy, finished, now),
+            Phase::Running => {
+                let pause = |failures| outage.pause(key, failures);
+                entry.settle(policy, finished, now, pause)
+            }
             Phase::Stopped | Phase::Closed => entry.break_off(policy, finished),
         };
+        let waits = entry.waits_for_server() && what.next != Next::Dropped;
+        outage.waiting += usize::from(waits);
+        outage.waiting -= usize::from(waited);
         match (what.next, what.next.after()) {
             (Next::Dropped, _) => self.remove(key),
             (_, Some(after)) => timetable.put(key, &mut entry.due, now + after.min(FOREVER)),
             (_, None) => {}
+        }
+        // What waited for the API server and now got its answer shows that the others need not wait.
+        if waited && finished.was_answered() {
+            self.resume(now);
         }
         Ok(what)
     }
@@ -364,8 +417,20 @@ impl State {
         }
     }
 
-    /// Returns all keys, in no order.
-    pub(super) fn states(&self, now: Instant) -> Vec<KeyState> {
+    /// Returns the first `limit` keys behind `after`, ordered.
+    pub(super) fn states(
+        &self,
+        now: Instant,
+        after: Option<&ObjectRef>,
+        limit: usize,
+    ) -> Vec<KeyState> {
+        let behind = |key: &ObjectRef| after.is_none_or(|after| key > after);
+        let mut found: Vec<_> = self.keys.iter().filter(|(key, _)| behind(key)).collect();
+        if limit < found.len() {
+            found.select_nth_unstable_by_key(limit, |(key, _)| *key);
+            found.truncate(limit);
+        }
+        found.sort_unstable_by_key(|(key, _)| *key);
         let state = |(key, entry): (&ObjectRef, &Entry)| KeyState {
             key: key.clone(),
             in_flight: entry.flight != Flight::Idle,
@@ -373,7 +438,7 @@ impl State {
             retry: entry.retry(&self.policy),
             due_in: entry.due.map(|due| due.at.saturating_duration_since(now)),
         };
-        self.keys.iter().map(state).collect()
+        found.into_iter().map(state).collect()
     }
 }
 
@@ -507,16 +572,23 @@ impl Entry {
         }
     }
 
-    /// Ends a run.
-    fn settle(&mut self, policy: &Policy, finished: Finished, now: Instant) -> What {
+    /// Ends a run. `outage` says how long to wait after so many runs in a row that failed for an outage.
+    fn settle(
+        &mut self,
+        policy: &Policy,
+        finished: Finished,
+        now: Instant,
+        outage: impl FnOnce(u32) -> Duration,
+    ) -> What {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
         // EP-21: whatever came of it, nothing is left to do about what is gone.
         let finished = if flight == Flight::Superseded {
             Finished::DONE
         } else {
-            finished
+            finished.no_sooner_than(policy.min_reschedule)
         };
         let (outcome, next) = match finished {
+            Finished::Failed(Failure::Outage) => self.wait(outage),
             Finished::Failed(failure) => self.fail(policy, flight, failure, now),
             Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone => (
                 Outcome::Succeeded,
@@ -574,6 +646,21 @@ impl Entry {
         removed && self.life == Life::Exists && !self.renewed
     }
 
+    /// Waits for the API server. Nothing that is remembered of the key changes: it has done nothing wrong. An event during the
+    /// run does not shorten the pause.
+    fn wait(&mut self, outage: impl FnOnce(u32) -> Duration) -> (Outcome, Next) {
+        self.pending = true;
+        let outages = &mut self.history.get_or_insert_default().outages;
+        *outages = outages.saturating_add(1);
+        // Told once: what follows is the same outage.
+        let level = if *outages == 1 {
+            Level::Warning
+        } else {
+            Level::Debug
+        };
+        (Outcome::Failed(level), Next::Outage(outage(*outages)))
+    }
+
     /// EP-30 … EP-36.
     fn fail(
         &mut self,
@@ -587,6 +674,7 @@ impl Entry {
             let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
             return (Outcome::Failed(Level::Error), next);
         };
+        self.forget_outages();
         let woken = self.pending || (flight == Flight::Run && self.marked());
         self.pending = true;
         let attempts = self
@@ -608,17 +696,34 @@ impl Entry {
         let level = match failure {
             Failure::Conflict if !last => Level::Info,
             Failure::Handled if !last => Level::Debug,
-            Failure::Unhandled | Failure::Handled | Failure::Conflict if woken || !last => {
+            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage
+                if woken || !last =>
+            {
                 Level::Warning
             }
-            Failure::Unhandled | Failure::Handled | Failure::Conflict => Level::Error,
+            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage => {
+                Level::Error
+            }
         };
         (Outcome::Failed(level), next)
+    }
+
+    fn forget_outages(&mut self) {
+        if let Some(history) = &mut self.history {
+            history.outages = 0;
+        }
+    }
+
+    /// Whether its last run failed because the API server was away.
+    fn waits_for_server(&self) -> bool {
+        let history = self.history.as_ref();
+        history.is_some_and(|history| history.outages > 0)
     }
 
     fn forget_failures(&mut self) {
         if let Some(history) = &mut self.history {
             history.retry = None;
+            history.outages = 0;
             if history.window.is_none() {
                 self.history = None;
             }

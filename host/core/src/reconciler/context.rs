@@ -1,7 +1,7 @@
 //! Answers what a guest may ask during a run: caches, writes, workflows, memos (CX rules).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
@@ -10,15 +10,17 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::budget::{Budget, Exceeded};
-use crate::cluster::Deletion;
+use crate::cluster::{self, Cluster, Deletion, Write};
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
     Place, Query, Run, RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
-use crate::manifest::Selector;
-use crate::object::{Object, ObjectRef};
+use crate::manifest::{Limits, Permission, Selector};
+use crate::object::{Gvk, Object, ObjectRef, Scope};
 use crate::operations;
+use crate::queue;
 use crate::reconciler::mask::Mask;
+use crate::reconciler::page::Bounds;
 use crate::reconciler::{Controller, visit};
 use crate::source::Source;
 
@@ -33,6 +35,8 @@ pub struct Context {
     requests: AtomicU32,
     /// What the run may still spend on documents.
     pub(crate) budget: Mutex<Budget>,
+    /// Whether the API server was away when it was asked for something in this run.
+    outage: AtomicBool,
     kept: Mutex<Kept>,
 }
 
@@ -55,6 +59,7 @@ impl Context {
             info,
             requests: AtomicU32::new(0),
             budget: Mutex::new(Budget::of_run()),
+            outage: AtomicBool::new(false),
             kept: Mutex::default(),
         };
         Arc::new_cyclic(make)
@@ -78,6 +83,36 @@ impl Context {
         let tree = Arc::new(self.primary.tree(&mut self.budget.lock())?);
         self.kept.lock().tree = Some(Arc::clone(&tree));
         Ok(tree)
+    }
+
+    /// Waits for an answer of the API server, and remembers if it is away; also if the caller's time is up before the answer
+    /// comes.
+    pub(crate) async fn asked<T>(
+        &self,
+        answer: impl Future<Output = Result<T, cluster::Error>>,
+    ) -> Result<T, cluster::Error> {
+        let mut waiting = Waiting {
+            outage: &self.outage,
+            answered: false,
+        };
+        let answer = answer.await;
+        waiting.answered = !matches!(&answer, Err(error) if error.is_outage());
+        answer
+    }
+
+    /// Returns what writes of the guest need to know.
+    fn desk(&self) -> operations::Desk<'_> {
+        self.controller.desk(self, &self.budget)
+    }
+
+    /// Returns which sort of failure it is if the run fails for what the guest says: none of its own if the API server was
+    /// away.
+    pub(crate) fn sort(&self) -> queue::Failure {
+        if self.outage.load(Ordering::Relaxed) {
+            queue::Failure::Outage
+        } else {
+            queue::Failure::Unhandled
+        }
     }
 
     /// Returns what `desired` answered earlier in this run (`CX-3`).
@@ -136,13 +171,9 @@ impl Context {
             let after = cursor(after);
             objects.retain(|object| *object.key() > after);
         }
-        let bound = self.controller.limits.page;
-        let limit = query.limit.unwrap_or(bound).min(bound).max(1) as usize;
-        // Versions of one object stay together.
-        let last = objects.get(limit - 1).map(|last| last.key().clone());
-        let end = last.map_or(objects.len(), |last| {
-            objects.partition_point(|object| *object.key() <= last)
-        });
+        let Limits { page, memory, .. } = self.controller.limits;
+        let limit = query.limit.unwrap_or(page).min(page) as usize;
+        let end = Bounds::within(memory, limit).end(&objects, !mask.is_none())?;
         let next = (end < objects.len())
             .then(|| objects.get(end - 1).map(|last| last.key().to_string()))
             .flatten();
@@ -207,6 +238,60 @@ impl Context {
         }
     }
 
+    /// Whether a source answers such a question at all: one that the manifest declares any, that of a dependent any about what
+    /// belongs to the primary, and others if `get` is granted.
+    fn answers(&self, source: &Arc<Source>, selection: &Selection) -> bool {
+        *selection == Selection::Related
+            || self.is_declared(source)
+            || self.controller.permissions.reads(&source.spec().gvk)
+    }
+
+    /// Whether the component may see an object that a source holds.
+    fn may_see(&self, source: &Arc<Source>, object: &Object) -> bool {
+        let namespace = object.key().namespace.as_deref();
+        let permissions = &self.controller.permissions;
+        self.is_declared(source)
+            || permissions.may_read(&source.spec().gvk, namespace)
+            || source.relates(object, self.primary.key())
+    }
+
+    fn is_declared(&self, source: &Arc<Source>) -> bool {
+        self.desk().is_declared(source)
+    }
+
+    /// Whether a question that no source answers gets an empty page: one about a kind that may be read and that nobody
+    /// watches.
+    fn check_kind(&self, query: &Query, sources: &[&Arc<Source>]) -> Result<(), CallError> {
+        let gvk = match (&query.place, sources) {
+            (_, [source, ..]) => &source.spec().gvk,
+            (Place::Kind(gvk), []) => gvk,
+            (Place::Source(_) | Place::Primaries, []) => return Ok(()),
+        };
+        let namespace = match &query.selection {
+            Selection::Related => return Ok(()),
+            Selection::Namespaced(namespace) => Some(&**namespace),
+            Selection::Everywhere | Selection::Indexed { .. } => None,
+        };
+        if self.controller.permissions.reads(gvk) {
+            return Ok(());
+        }
+        Err(self.controller.permissions.unreadable(gvk, namespace))
+    }
+
+    /// Whether the component may change a finalizer of the primary: the controller's own, or another one if it may patch and
+    /// delete the primary.
+    fn may_finalize(&self, finalizer: Option<&str>) -> Result<(), CallError> {
+        let controller = &self.controller;
+        if finalizer.is_none_or(|name| *name == *controller.finalizer) {
+            return Ok(());
+        }
+        let (gvk, key) = (&controller.spec.primary, self.primary.key());
+        for verb in [Permission::Patch, Permission::Delete] {
+            controller.permissions.permit(verb, gvk, key)?;
+        }
+        Ok(())
+    }
+
     fn select(&self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
         match selection {
             Selection::Related => Ok(source.related(self.primary.key())),
@@ -216,6 +301,47 @@ impl Context {
                 .by_index(index, key)
                 .map_err(|e| CallError::new(CallReason::Missing, e.to_string())),
         }
+    }
+}
+
+/// Waits for an answer; one that does not come, or says that there is an outage, is remembered.
+struct Waiting<'a> {
+    outage: &'a AtomicBool,
+    answered: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.outage.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The API server, as calls of the guest have it.
+impl Cluster for Context {
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, cluster::Error>> {
+        self.asked(self.controller.cluster.write(write)).boxed()
+    }
+
+    fn get<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
+        self.asked(self.controller.cluster.get(gvk, key)).boxed()
+    }
+
+    fn look<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
+        self.asked(self.controller.cluster.look(gvk, key)).boxed()
+    }
+
+    fn scope(&self, gvk: &Gvk) -> Option<Scope> {
+        self.controller.cluster.scope(gvk)
     }
 }
 
@@ -244,9 +370,21 @@ impl Run for Context {
                 "primaries are not related to the primary",
             ));
         }
+        let sources = self.places(&query.place)?;
+        let open: Vec<_> = sources
+            .iter()
+            .filter(|source| self.answers(source, &query.selection))
+            .collect();
+        if open.is_empty() {
+            self.check_kind(&query, &sources)?;
+        }
         let mut objects = Vec::new();
-        for source in self.places(&query.place)? {
-            objects.extend(self.select(source, &query.selection)?);
+        for source in open {
+            let mut found = self.select(source, &query.selection)?;
+            if query.selection != Selection::Related && !self.is_declared(source) {
+                found.retain(|object| self.may_see(source, object));
+            }
+            objects.extend(found);
         }
         self.page(objects, &query)
     }
@@ -288,16 +426,13 @@ impl Run for Context {
         }
         let newest = sources
             .iter()
-            .filter_map(|source| source.get(&key))
+            .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
             .max_by_key(Object::version);
         Ok(newest.map(|object| object.json().to_owned()))
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
-        async move {
-            operations::write(&self.controller.desk(&self.budget), &self.primary, request).await
-        }
-        .boxed()
+        async move { operations::write(&self.desk(), &self.primary, request).await }.boxed()
     }
 
     fn remove(
@@ -305,16 +440,15 @@ impl Run for Context {
         target: ObjectTarget,
         deletion: Deletion,
     ) -> BoxFuture<'_, Result<(), CallError>> {
-        async move { operations::remove(&self.controller.desk(&self.budget), target, deletion).await }.boxed()
+        async move { operations::remove(&self.desk(), target, deletion).await }.boxed()
     }
 
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
+            self.may_finalize(finalizer.as_deref())?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let done = self
-                .controller
-                .add_finalizer(&self.primary, &finalizer)
-                .await;
+            let adding = self.controller.add_finalizer(&self.primary, &finalizer);
+            let done = self.asked(adding).await;
             done.map(|object| object.json().to_owned())
                 .map_err(operations::refused)
         }
@@ -326,11 +460,10 @@ impl Run for Context {
         finalizer: Option<String>,
     ) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
+            self.may_finalize(finalizer.as_deref())?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let done = self
-                .controller
-                .remove_finalizer(&self.primary, &finalizer)
-                .await;
+            let removing = self.controller.remove_finalizer(&self.primary, &finalizer);
+            let done = self.asked(removing).await;
             done.map(|left| {
                 left.unwrap_or_else(|| self.primary.clone())
                     .json()
@@ -342,11 +475,7 @@ impl Run for Context {
     }
 
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError> {
-        operations::compare(
-            &self.controller.desk(&self.budget),
-            &self.primary,
-            &question,
-        )
+        operations::compare(&self.desk(), &self.primary, &question)
     }
 
     fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {

@@ -41,6 +41,7 @@ pub fn add(
             Verb::Apply {
                 body: body.to_string(),
                 manager,
+                force: true,
             }
         }
         Apply::No => {

@@ -23,6 +23,9 @@ const ALWAYS: [&str; 4] = [
 /// Pointers that one question may have.
 const FIELDS: usize = 256;
 
+/// Steps of one of them: no object that is made into a tree is deeper.
+const STEPS: usize = 128;
+
 /// The fields that were asked for.
 pub(crate) struct Mask(Option<Level>);
 
@@ -53,6 +56,9 @@ impl Mask {
         }
         let mut all = Level::default();
         for pointer in ALWAYS.into_iter().chain(fields.iter().map(String::as_str)) {
+            if pointer.split('/').nth(STEPS + 1).is_some() {
+                return invalid(format!("fields: a pointer of more than {STEPS} steps"));
+            }
             match pointer.strip_prefix('/') {
                 Some(path) => all.ask(path),
                 None if pointer.is_empty() => return Ok(Self(None)),
@@ -60,6 +66,11 @@ impl Mask {
             }
         }
         Ok(Self(Some(all)))
+    }
+
+    /// Whether everything is asked for.
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Returns the object with these fields alone; of a list the whole, wherever in it a pointer leads.
@@ -150,6 +161,14 @@ mod tests {
         let fields: Vec<_> = fields.iter().map(|&field| field.to_owned()).collect();
         let text = Mask::of(&fields)?.apply(&object, &mut Budget::of_run());
         Ok(serde_json::from_str(&text.unwrap()).unwrap())
+    }
+
+    #[test]
+    fn a_pointer_of_too_many_steps_is_refused() {
+        let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}});
+        assert_eq!(masked(&object, &[&"/a".repeat(STEPS)]), Ok(object.clone()));
+        let refused = masked(&object, &[&"/a".repeat(1 << 20)]).unwrap_err();
+        assert_eq!(refused.reason, CallReason::Invalid);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use serde_json::{Map, Value, json};
 use crate::budget::{self, Budget};
 use crate::cluster::{Target, Verb, Write};
 use crate::guest::{Failure, PrimaryUpdate};
-use crate::object::{Gvk, Object, Version};
+use crate::object::{Gvk, Object, Version, clean_metadata};
 use crate::patch::{self, Patch};
+use crate::permission::ties::{self, Before, Effect, Writer};
 
 /// How a controller writes to its primaries.
 #[derive(Clone, Debug)]
@@ -160,6 +161,43 @@ fn fill(
     Ok(())
 }
 
+/// Returns a document that leaves owner references and finalizers of others alone: by these an object is deleted, or kept.
+fn tied_as_before(
+    document: Map<String, Value>,
+    primary: &Object,
+    manner: &Manner,
+    budget: &mut Budget,
+) -> Result<Map<String, Value>, Failure> {
+    let document = Value::Object(document);
+    if !manner.apply || ties::is_tied(&document) {
+        let before = Value::Object(tree(primary, budget)?);
+        let writer = Writer {
+            primary,
+            primary_gvk: &manner.gvk,
+            finalizer: manner.finalizer.as_deref().unwrap_or_default(),
+        };
+        let how = if manner.apply {
+            ties::Manner::Part
+        } else {
+            ties::Manner::Whole
+        };
+        let known = Before::Known(&before);
+        if let Effect::Foreign(what) =
+            ties::of_document(&document, known, how, primary.key(), &writer)
+        {
+            return Err(Failure::other(format!(
+                "the answer of `reconcile` (object) can't be written: {what}; owner references, and finalizers other than the controller's, are as they were in a right answer"
+            )));
+        }
+    }
+    match document {
+        Value::Object(document) => Ok(document),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Ok(Map::new())
+        }
+    }
+}
+
 fn object(
     mut document: Map<String, Value>,
     primary: &Object,
@@ -168,9 +206,16 @@ fn object(
 ) -> Result<Option<Planned>, Failure> {
     let target = Target::object(manner.gvk.clone(), primary.key().clone());
     document.remove("status");
+    if let Some(Value::Object(meta)) = document.get_mut("metadata") {
+        clean_metadata(meta);
+    }
+    let document = tied_as_before(document, primary, manner, budget)?;
     if !manner.apply {
         let mut before = tree(primary, budget)?;
         before.remove("status");
+        if let Some(Value::Object(meta)) = before.get_mut("metadata") {
+            clean_metadata(meta);
+        }
         // An explicit null removes a field.
         let Some(Value::Object(document)) = without_nulls(Value::Object(document)) else {
             return Ok(None);
@@ -183,8 +228,8 @@ fn object(
         let difference = difference(before, document, version, budget)?;
         return Ok(patched(target, &difference, manner));
     }
+    let mut document = document;
     if let Some(Value::Object(meta)) = document.get_mut("metadata") {
-        meta.remove("managedFields");
         meta.insert("uid".to_owned(), (&*primary.header().uid).into());
         if let Some(finalizer) = &manner.finalizer {
             let list = meta.entry("finalizers").or_insert_with(|| json!([]));
@@ -252,6 +297,7 @@ fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Pla
     let verb = Verb::Apply {
         body: document.to_string(),
         manager: Arc::clone(&manner.manager),
+        force: true,
     };
     Planned {
         write: Write { target, verb },

@@ -19,6 +19,10 @@ use crate::workflow::condition::{self, Check, Expression};
 use crate::workflow::graph::{self, Graph};
 use crate::workflow::{self, Activation, Mode, Outcome, Step, Task};
 
+mod claim;
+
+use claim::{Basis, Stopped};
+
 /// A workflow, ready to be walked.
 #[derive(Debug)]
 pub struct Flow {
@@ -475,7 +479,7 @@ impl Visitor<'_> {
         }
         let actual = source
             .get(desired.key())
-            .filter(|object| source.relates(object, primary));
+            .filter(|object| self.belongs(name, spec, object));
         let (operation, now) = self.bring_in_line(name, spec, &desired, actual).await?;
         if let Some(now) = now {
             self.remember(name, hash, &now);
@@ -491,27 +495,67 @@ impl Visitor<'_> {
         desired: &Desired,
         actual: Option<Object>,
     ) -> Result<(Operation, Option<Object>), String> {
+        let basis = Basis::of(actual);
+        let refusal = match self.write_upon(name, spec, desired, &basis).await {
+            Ok(done) => return Ok(done),
+            Err(Stopped::Refused(error)) if basis.is_doubted_by(&error, spec) => error.to_string(),
+            Err(stopped) => return Err(stopped.to_string()),
+        };
+        // The one request that no write needs which succeeds.
+        let cluster = &self.run.controller.cluster;
+        let looking = cluster.look(&spec.gvk, desired.key());
+        let live = self.run.asked(looking).await;
+        let live =
+            live.map_err(|error| format!("{refusal}; whose it is can't be found out: {error}"))?;
+        let Some(basis) = self.settle(name, spec, basis, live).await? else {
+            return Err(refusal);
+        };
+        let done = self.write_upon(name, spec, desired, &basis).await;
+        done.map_err(|stopped| stopped.to_string())
+    }
+
+    async fn write_upon(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        desired: &Desired,
+        basis: &Basis,
+    ) -> Result<(Operation, Option<Object>), Stopped> {
+        let failed = |error: dependent::Error| Stopped::Failed(error.to_string());
         let manager = &self.run.controller.spec.field_manager;
-        let (operation, write) = match (dependent::need(&spec.manage, actual.as_ref()), actual) {
+        let actual = match basis {
+            Basis::Absent | Basis::Adopted(_) => None,
+            Basis::Ours(actual) => Some(actual),
+        };
+        let (operation, write) = match (dependent::need(&spec.manage, actual), basis) {
             (Need::Nothing, _) => return Ok((Operation::Unchanged, None)),
-            (Need::Create, _) | (Need::Compare, None) => (
+            (_, Basis::Absent) => (
                 Operation::Created,
                 dependent::create(desired, spec, manager),
             ),
-            (Need::Compare, Some(actual)) => {
-                match self.compare(name, spec, &actual, desired).await? {
-                    MatchResult::Matches => return Ok((Operation::Unchanged, Some(actual))),
+            (_, Basis::Adopted(found)) => (
+                Operation::Updated,
+                dependent::adopt(found, desired, spec, manager, &mut self.run.budget.lock())
+                    .map_err(failed)?,
+            ),
+            (_, Basis::Ours(actual)) => {
+                let compared = self.compare(name, spec, actual, desired).await;
+                match compared.map_err(Stopped::Failed)? {
+                    MatchResult::Matches => {
+                        return Ok((Operation::Unchanged, Some(actual.clone())));
+                    }
                     MatchResult::Differs(what) => {
                         tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
                         let budget = &mut self.run.budget.lock();
-                        let write = dependent::update(&actual, desired, spec, manager, budget)
-                            .map_err(|e| e.to_string())?;
-                        (Operation::Updated, write)
+                        let write = dependent::update(actual, desired, spec, manager, budget);
+                        (Operation::Updated, write.map_err(failed)?)
                     }
                 }
             }
         };
-        let now = self.write(self.source(name)?, desired.key(), write).await?;
+        let source = self.source(name).map_err(Stopped::Failed)?;
+        let now = self.write(source, desired.key(), write).await;
+        let now = now.map_err(Stopped::Refused)?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
         Ok((operation, now))
     }
@@ -546,7 +590,7 @@ impl Visitor<'_> {
         controller.memory.keep_verdict(primary.key(), name, verdict);
     }
 
-    /// `KD-9`: deletes the object, if it is there and not going already.
+    /// `KD-9`: deletes the object, if it is there, ours and not going already.
     async fn delete(
         &self,
         name: &Arc<str>,
@@ -558,14 +602,10 @@ impl Visitor<'_> {
         let key = actual.key().clone();
         if !actual.header().deleting {
             let source = self.source(name)?;
-            let write = dependent::delete(node.spec.gvk.clone(), key.clone());
-            let left = self
-                .run
-                .controller
-                .cluster
-                .write(write)
-                .await
-                .map_err(|error| error.to_string())?;
+            let write = dependent::delete(node.spec.gvk.clone(), &actual);
+            let deleting = self.run.controller.cluster.write(write);
+            let left = self.run.asked(deleting).await;
+            let left = left.map_err(|error| error.to_string())?;
             if let Some(left) = left {
                 source.put(left);
             }
@@ -575,7 +615,7 @@ impl Visitor<'_> {
     }
 
     /// Returns the dependent's object as the caches have it, without asking for its desired state if nothing that could
-    /// be it exists.
+    /// be it exists. An object of its name that belongs to somebody else is not it.
     async fn actual(&self, name: &Arc<str>, node: &Node) -> Result<Option<Object>, String> {
         let mut related = self.source(name)?.related(self.run.primary.key());
         if related.is_empty() {
@@ -587,7 +627,7 @@ impl Visitor<'_> {
             let answer = self.desired(name).await?;
             self.complete(name, &node.spec, &answer)?.key().clone()
         };
-        related.retain(|object| *object.key() == key);
+        related.retain(|object| *object.key() == key && self.belongs(name, &node.spec, object));
         Ok(related.pop())
     }
 
@@ -654,9 +694,13 @@ impl Visitor<'_> {
             scope,
             primary,
             primary_gvk,
+            mark: &self.mark(name),
         };
         let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock())
             .map_err(|e| e.to_string())?;
+        let permissions = &self.run.controller.permissions;
+        let reach = permissions.in_reach(&spec.gvk, desired.key());
+        reach.map_err(|denied| denied.message)?;
         self.run.keep_key(name, desired.key());
         Ok(desired)
     }
@@ -691,14 +735,10 @@ impl Visitor<'_> {
         source: &Source,
         key: &ObjectRef,
         write: cluster::Write,
-    ) -> Result<Option<Object>, String> {
+    ) -> Result<Option<Object>, cluster::Error> {
         let controller = &self.run.controller;
         let window = source.begin(key.clone(), |notices| tell(&controller.queue, notices));
-        let now = controller
-            .cluster
-            .write(write)
-            .await
-            .map_err(|error| error.to_string())?;
+        let now = self.run.asked(controller.cluster.write(write)).await?;
         if let Some(now) = &now {
             window.wrote(now.clone());
         }

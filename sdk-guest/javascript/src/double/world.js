@@ -48,6 +48,7 @@ export class World {
   operations = {
     create: (object, options) => this.writes.write("create", object, options),
     apply: (object, options) => this.writes.write("apply", object, options),
+    forceApply: (object, options) => this.writes.write("forceApply", object, options),
     update: (object, options) => this.writes.write("update", object, options),
     edit: (object, options) => this.writes.write("edit", object, options),
     jsonPatch: (target, patch, options) => this.writes.patch("jsonPatch", target, patch, options),

@@ -36,7 +36,9 @@ Comparison = Literal["by-verb", "applied", "generic", "status-only", "equality"]
 Propagation = Literal["usual", "background", "foreground", "orphan"]
 """What becomes of the objects that a deleted one owns: what is usual for the kind; deleted afterwards; deleted before; they stay."""
 
-Verb = Literal["create", "apply", "update", "edit", "json-patch", "merge-patch", "remove", "add-finalizer", "remove-finalizer"]
+Verb = Literal[
+    "create", "apply", "force-apply", "update", "edit", "json-patch", "merge-patch", "remove", "add-finalizer", "remove-finalizer"
+]
 """What can be asked for."""
 
 
@@ -96,9 +98,14 @@ def create(object: Object, **options: Unpack[WriteOptions]) -> Object:
 
 
 def apply(object: Object, **options: Unpack[WriteOptions]) -> Object:
-    """Applies an object: server-side apply, forced, with the controller's field manager. Sent exactly as given: a primary that is applied
-    without its finalizer loses it."""
+    """Applies an object: server-side apply with the controller's field manager. Sent exactly as given: a primary that is applied without
+    its finalizer loses it. Forced if the object is the primary's; of any other, fields that another manager has are a `conflict`."""
     return _write("apply", object, options)
+
+
+def force_apply(object: Object, **options: Unpack[WriteOptions]) -> Object:
+    """Applies an object like `apply`, but forced, whosever it is: takes fields from other managers."""
+    return _write("force-apply", object, options)
 
 
 def update(object: Object, **options: Unpack[WriteOptions]) -> Object:

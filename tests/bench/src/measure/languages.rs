@@ -117,7 +117,11 @@ fn memory(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &
 
 /// Notes what a run costs that changes nothing, one after another.
 fn runs(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &str) -> Result<()> {
-    let again = ["maxReconciliationInterval: 1ms", "concurrency: 1"];
+    let again = [
+        "maxReconciliationInterval: 1ms",
+        "rateLimit: none",
+        "concurrency: 1",
+    ];
     let manifest = manifest(stage, language, &format!("instances: {instances}"), &again)?;
     let whole = Span::begin(stage, None)?;
     let mut daemon = Daemon::start(stage, &manifest)?;

@@ -158,7 +158,7 @@ fn change(round: &mut Round<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
 
 fn noop(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
     (round.tell)("noop");
-    let text = Subject::manifest_with("maxReconciliationInterval: 1ms")?;
+    let text = Subject::manifest_with("maxReconciliationInterval: 1ms\n      rateLimit: none")?;
     let manifest = stage.manifest("noop", &text)?;
     let whole = Span::begin(stage, None)?;
     let mut daemon = Daemon::start(stage, &manifest)?;

@@ -86,7 +86,7 @@ const MANNERS: [Manner; 4] = [
         name: "busy",
         change: Change::Component,
         plugin: "onSwap: nothing",
-        controller: "maxReconciliationInterval: 1ms",
+        controller: "maxReconciliationInterval: 1ms\n      rateLimit: none",
         work: Work::Always,
     },
 ];

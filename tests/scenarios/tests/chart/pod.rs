@@ -1,7 +1,7 @@
 //! Runs a pod's container as a local process, with just what the pod says: arguments, environment, volumes, user, service account.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -86,6 +86,10 @@ impl<'a> Pod<'a> {
         let container = self.container();
         for argument in list(&container["args"]) {
             let argument = argument.as_str().unwrap();
+            // At a free port, too: where it listens.
+            if argument.starts_with("--admin-listen=") {
+                continue;
+            }
             command.arg(if argument.starts_with("--listen=") {
                 "--listen=127.0.0.1:0".to_owned()
             } else {
@@ -160,6 +164,12 @@ impl<'a> Pod<'a> {
                 writable.push(path.to_owned());
             } else {
                 project(&folder, &self.files(volume));
+                if let Some(mode) = volume["secret"]["defaultMode"].as_u64() {
+                    let mode = Permissions::from_mode(u32::try_from(mode).unwrap());
+                    for entry in fs::read_dir(folder.join("..data")).unwrap() {
+                        fs::set_permissions(entry.unwrap().path(), mode.clone()).unwrap();
+                    }
+                }
             }
         }
         writable

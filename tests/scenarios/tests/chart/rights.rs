@@ -51,7 +51,13 @@ fn installed(manifest: &Value, rbac: &Value) -> Vec<Value> {
 
 /// Returns objects by kind and namespace; helm has an order of its own.
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
-    objects.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["namespace"]));
+    let place = |object: &Value| {
+        format!(
+            "{} {}",
+            object["metadata"]["namespace"], object["metadata"]["name"]
+        )
+    };
+    objects.sort_by_key(|object| format!("{} {}", object["kind"], place(object)));
     objects
 }
 
@@ -72,9 +78,34 @@ fn manifests() -> Vec<(&'static str, Value)> {
         { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["apply", "delete"] },
         { "apiVersion": "batch/v1", "kind": "Job", "verbs": ["patch"] },
         { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["create", "apply"] },
+        { "apiVersion": "v1", "kind": "Secret", "verbs": ["apply"], "namespaces": ["vault", "b"] },
+        { "apiVersion": "v1", "kind": "Service", "verbs": ["apply"], "namespaces": "own" },
+        { "apiVersion": "v1", "kind": "Pod", "verbs": ["delete"], "namespaces": "all" },
+        { "apiVersion": "v1", "kind": "Node", "verbs": ["patch"] },
+        { "apiVersion": "v1", "kind": "Namespace", "verbs": ["patch"], "namespaces": "all" },
+        { "apiVersion": "v1", "kind": "PersistentVolume", "verbs": ["patch"], "namespaces": ["a"] },
     ] } });
     let condition = json!({ "cel": "primary.spec.exposed" });
+    let acting = |account: Value, controller: Value| {
+        let mut manifest = manifest(grants.clone(), controller);
+        manifest["spec"]["serviceAccount"] = account;
+        manifest
+    };
     vec![
+        (
+            "an account",
+            acting(
+                json!({ "name": "pages" }),
+                json!({ "namespaces": ["a", "b"] }),
+            ),
+        ),
+        (
+            "an account elsewhere",
+            acting(
+                json!({ "name": "pages", "namespace": "far" }),
+                json!({ "namespaces": "all" }),
+            ),
+        ),
         ("all", manifest(json!({}), json!({ "namespaces": "all" }))),
         ("own", manifest(json!({}), json!({ "namespaces": "own" }))),
         (
@@ -84,7 +115,18 @@ fn manifests() -> Vec<(&'static str, Value)> {
         ("capabilities", manifest(grants.clone(), json!({}))),
         (
             "capabilities in listed",
-            manifest(grants, json!({ "namespaces": ["a", "b"] })),
+            manifest(grants.clone(), json!({ "namespaces": ["a", "b"] })),
+        ),
+        (
+            "capabilities on what the controller writes",
+            manifest(
+                grants.clone(),
+                json!({
+                    "primary": { "apiVersion": "v1", "kind": "PersistentVolume" },
+                    "namespaces": ["a"],
+                    "standalone": { "s": { "dependents": { "node": pod(json!({ "kind": "Node" })) } } },
+                }),
+            ),
         ),
         (
             "manage",
@@ -94,6 +136,7 @@ fn manifests() -> Vec<(&'static str, Value)> {
                     "all": pod(json!({})),
                     "create": pod(json!({ "kind": "Service", "manage": ["create"] })),
                     "update": pod(json!({ "kind": "Endpoints", "manage": ["update"] })),
+                    "found": { "apiVersion": "v1", "kind": "Secret", "manage": ["create"], "adopt": true },
                     "once": { "apiVersion": "batch/v1", "kind": "Job", "manage": ["create", "delete"], "createOnly": true },
                     "read": pod(json!({ "kind": "Secret", "readOnly": true })),
                     "plain": pod(json!({ "kind": "ConfigMap" })),
@@ -180,7 +223,7 @@ fn the_chart_gives_the_rights_that_the_daemon_prints() {
 fn what_users_say_of_kinds_counts_for_both() {
     let grants = json!({ "capabilities": { "kubernetes": [
         { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch", "update"] },
-        { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["delete"] },
+        { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["delete"], "namespaces": "all" },
         { "apiVersion": "v1", "kind": "Pod", "verbs": ["create"] },
     ] } });
     let manifest = manifest(grants, json!({ "namespaces": ["a"] }));
@@ -472,6 +515,7 @@ fn probe(strict: &Strict) {
         { "write": { "verb": "remove", "target": target("made") } },
         // In no cache, so that it is looked for at the API server.
         { "write": { "verb": "removeFinalizer", "finalizer": "other.dev/finalizer" } },
+        { "write": { "verb": "remove", "target": { "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "namespace": namespace, "name": "none" } } },
         event, event,
     ]);
     let spec = json!({
@@ -538,7 +582,7 @@ fn the_daemon_makes_use_of_every_right_and_needs_no_other() {
 
     let grants = json!({ "capabilities": { "kubernetes": [
         { "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["get", "create", "apply", "update", "patch", "delete"] },
-        { "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "verbs": ["patch"] },
+        { "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "verbs": ["patch", "delete"] },
     ] } });
     let controller = json!({
         "namespaces": [strict.namespace.name()],

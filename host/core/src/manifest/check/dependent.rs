@@ -170,6 +170,7 @@ impl Check<'_> {
             manage,
             garbage_collected,
             create_only: flag(&raw.create_only, false),
+            adopt: flag(&raw.adopt, false),
             server_side_apply: get(&raw.ssa).copied(),
             matching,
             source,
@@ -226,6 +227,20 @@ impl Check<'_> {
                 create_only.place,
                 "found `createOnly` without `create` in `manage`; expected both or neither",
             );
+        }
+        if let Some(adopt) = located(&raw.adopt).filter(|field| field.value) {
+            if !manage.create {
+                self.fault(
+                    adopt.place,
+                    "found `adopt` without `create` in `manage`; expected both or neither",
+                );
+            }
+            if flag(&raw.create_only, false) {
+                self.fault(
+                    adopt.place,
+                    "found `adopt` together with `createOnly`; expected one of them",
+                );
+            }
         }
         let mapping = located(&raw.mapping);
         if let Some(mapping) = mapping.filter(|_| garbage_collected) {

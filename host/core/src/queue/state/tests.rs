@@ -14,6 +14,7 @@ const MISSED: Event = Event::PrimaryDeleted { unknown: true };
 const RELATED: Event = Event::Related;
 
 const FAILED: Finished = Finished::Failed(Failure::Unhandled);
+const OUTAGE: Finished = Finished::Failed(Failure::Outage);
 const FINALIZED: Finished = Finished::Done {
     finalizer_removed: true,
     again: None,
@@ -81,6 +82,11 @@ impl Script {
 
     fn start(&mut self) {
         self.state.start(self.now);
+    }
+
+    fn resume(&mut self) {
+        self.state.resume(self.now);
+        self.state.check();
     }
 
     fn event(&mut self, event: Event) -> Receipt {
@@ -160,6 +166,8 @@ impl State {
             .values()
             .filter(|entry| entry.flight != Flight::Idle);
         assert_eq!(self.in_flight, flying.count());
+        let waiting = self.keys.values().filter(|entry| entry.waits_for_server());
+        assert_eq!(self.outage.waiting, waiting.count());
         for entry in self.keys.values() {
             assert!(
                 entry.due.is_none() || entry.flight == Flight::Idle,
@@ -464,6 +472,147 @@ fn a_failing_key_is_retried_and_then_left_to_the_maximal_interval() {
     assert_eq!(script.finish(Finished::DONE).retry, None);
     script.event(RELATED);
     assert_eq!(script.taken().retry, None);
+}
+
+#[test]
+fn an_outage_uses_up_no_attempt_however_long_it_lasts() {
+    // With one attempt, or none at all.
+    for max_attempts in [Some(1), None] {
+        let retry = max_attempts.map(|max| Retry {
+            max_attempts: Some(max),
+            ..Retry::default()
+        });
+        let mut script = Script::in_flight(Policy {
+            retry,
+            ..Policy::default()
+        });
+        for failures in 1..1000 {
+            let What {
+                outcome,
+                next,
+                retry,
+            } = script.finish(OUTAGE);
+            let level = if failures == 1 {
+                Level::Warning
+            } else {
+                Level::Debug
+            };
+            assert_eq!((outcome, retry), (Outcome::Failed(level), None));
+            let Next::Outage(pause) = next else {
+                panic!("{next:?}")
+            };
+            assert!(pause >= millis(250) && pause <= millis(4000), "{pause:?}");
+            script.now += pause.saturating_sub(millis(1));
+            assert_eq!(script.take(), None);
+            script.now += millis(1);
+            assert_eq!(script.taken().retry, None);
+        }
+        assert_eq!(script.next(Finished::DONE), Next::Idle(Some(TEN_HOURS)));
+    }
+}
+
+#[test]
+fn an_outage_leaves_the_attempts_before_it_as_they_were() {
+    let mut script = Script::in_flight(Policy::default());
+    script.finish(FAILED);
+    script.at(2000).take();
+    assert_eq!(script.finish(OUTAGE).retry, Some(info(1, false)));
+    script.at(6000);
+    assert_eq!(script.taken().retry, Some(info(1, false)));
+    assert_eq!(script.next(FAILED), Next::Retry(millis(2000)));
+}
+
+#[test]
+fn an_event_during_an_outage_wakes_who_waits_and_not_who_has_just_failed() {
+    let mut script = Script::in_flight(Policy::default());
+    script.event(RELATED);
+    assert!(matches!(script.next(OUTAGE), Next::Outage(_)));
+    assert_eq!(script.take(), None);
+    script.event(RELATED);
+    assert_eq!(script.take(), Some("a".to_owned()));
+}
+
+#[test]
+fn the_first_that_gets_through_brings_the_others_forward_within_two_seconds() {
+    let mut script = Script::new(Policy::default());
+    let names: Vec<_> = (0..300).map(|n| format!("k{n}")).collect();
+    for name in &names {
+        script.event_of(name, CHANGED);
+        script.take();
+        let key = ObjectRef::cluster(name);
+        script.state.finish(&key, OUTAGE, script.now).unwrap();
+    }
+    script.state.check();
+    let probe = loop {
+        match script.turn() {
+            Turn::Run(taken) => break taken.key,
+            Turn::Wait(at) => script.now = at.unwrap(),
+            Turn::Closed => panic!("closed"),
+        }
+    };
+    let back = script.now;
+    script.state.finish(&probe, Finished::DONE, back).unwrap();
+    let mut times = Vec::new();
+    while times.len() < names.len() - 1 {
+        match script.turn() {
+            Turn::Run(taken) => {
+                times.push(script.now - back);
+                let now = script.now;
+                script
+                    .state
+                    .finish(&taken.key, Finished::DONE, now)
+                    .unwrap();
+            }
+            Turn::Wait(at) => script.now = at.unwrap(),
+            Turn::Closed => panic!("closed"),
+        }
+    }
+    assert!(times.iter().all(|time| *time <= millis(2000)), "{times:?}");
+    let first_tenth = times.iter().filter(|time| **time < millis(200)).count();
+    assert!(first_tenth < 60, "{first_tenth} at once");
+}
+
+#[test]
+fn when_the_server_is_said_to_be_back_who_waits_runs_within_two_seconds_and_nobody_else_is_moved() {
+    let mut script = Script::in_flight(Policy::default());
+    for _ in 0..10 {
+        script.next(OUTAGE);
+        script.now += millis(4000);
+        script.take();
+    }
+    script.next(OUTAGE);
+    script.event_of("b", CHANGED);
+    script.take();
+    let (key, now) = (ObjectRef::cluster("b"), script.now);
+    script.state.finish(&key, FAILED, now).unwrap();
+    script.resume();
+    let due = |script: &Script, letter| {
+        script.state.keys[&ObjectRef::cluster(letter)]
+            .due
+            .unwrap()
+            .at
+            - now
+    };
+    assert!(due(&script, "a") <= millis(2000));
+    assert_eq!(due(&script, "b"), millis(2000), "its own retry");
+    script.now += millis(2000);
+    assert_eq!(script.taken().retry, None);
+}
+
+#[test]
+fn a_run_that_asks_to_run_again_at_once_waits_for_the_shortest_time() {
+    let mut script = Script::in_flight(Policy {
+        min_reschedule: millis(100),
+        ..Policy::default()
+    });
+    for (asked, given) in [(0, 100), (99, 100), (100, 100), (500, 500)] {
+        assert_eq!(script.next(again(asked)), Next::Again(millis(given)));
+        script.now += millis(given);
+        script.take();
+    }
+    // An event still runs at once.
+    script.event(RELATED);
+    assert_eq!(script.next(again(0)), Next::AtOnce);
 }
 
 #[test]
@@ -913,8 +1062,13 @@ fn states_say_why_a_key_does_not_run() {
     }
     script.take();
     script.event_of("b", RELATED);
-    let mut states = script.state.states(script.now);
-    states.sort_by(|one, two| one.key.cmp(&two.key));
+    let states = script.state.states(script.now, None, usize::MAX);
+    let first = ObjectRef::cluster("a");
+    assert_eq!(script.state.states(script.now, None, 1), states[..1]);
+    assert_eq!(
+        script.state.states(script.now, Some(&first), 1),
+        states[1..2]
+    );
     let state = |letter, in_flight, retry, due_in: Option<u64>| KeyState {
         key: ObjectRef::cluster(letter),
         in_flight,
@@ -962,6 +1116,7 @@ enum Step {
     Take,
     Finish(u8, Finished),
     Wait(u64),
+    Resume,
     Stop,
     Start,
 }
@@ -980,6 +1135,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..9000_u64).prop_map(again),
         1 => Just(Finished::NoRetry { again: None }),
         3 => Just(FAILED),
+        2 => Just(OUTAGE),
         1 => Just(Finished::Gone),
     ];
     prop_oneof![
@@ -987,6 +1143,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Step::Take),
         4 => (any::<u8>(), finished).prop_map(|(ticket, finished)| Step::Finish(ticket, finished)),
         3 => (0..4000_u64).prop_map(Step::Wait),
+        1 => Just(Step::Resume),
         1 => Just(Step::Stop),
         2 => Just(Step::Start),
     ]
@@ -1012,6 +1169,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         rate_limit,
         max_interval,
         mode,
+        ..Policy::default()
     })
 }
 
@@ -1048,6 +1206,7 @@ impl Play {
             }
             Step::Finish(..) => {}
             Step::Wait(ms) => self.script.now += millis(ms),
+            Step::Resume => self.script.resume(),
             Step::Stop => self.script.state.stop(),
             Step::Start => self.script.start(),
         }

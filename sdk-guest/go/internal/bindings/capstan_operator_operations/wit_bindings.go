@@ -400,6 +400,158 @@ func Apply(object string, options witTypes.Option[WriteOptions]) witTypes.Result
 
 }
 
+//go:wasmimport capstan:operator/operations@0.1.0 force-apply
+func wasm_import_force_apply(arg0 uintptr, arg1 uint32, arg2 int32, arg3 int32, arg4 int32, arg5 int32, arg6 int32, arg7 uintptr, arg8 uint32, arg9 int32, arg10 uintptr, arg11 uint32, arg12 int32, arg13 uintptr, arg14 uint32, arg15 uintptr)
+
+func ForceApply(object string, options witTypes.Option[WriteOptions]) witTypes.Result[string, capstan_operator_types.CallError] {
+	pinner := &runtime.Pinner{}
+	defer pinner.Unpin()
+
+	returnArea := uintptr(witRuntime.Allocate(pinner, (4 * 4), 4))
+	utf8 := unsafe.Pointer(unsafe.StringData(object))
+	pinner.Pin(utf8)
+	var option13 int32
+	var option14 int32
+	var option15 int32
+	var option16 int32
+	var option17 int32
+	var option18 uintptr
+	var option19 uint32
+	var option20 int32
+	var option21 uintptr
+	var option22 uint32
+	var option23 int32
+	var option24 uintptr
+	var option25 uint32
+	switch options.Tag() {
+	case witTypes.OptionNone:
+
+		option13 = int32(0)
+		option14 = 0
+		option15 = 0
+		option16 = 0
+		option17 = 0
+		option18 = 0
+		option19 = 0
+		option20 = 0
+		option21 = 0
+		option22 = 0
+		option23 = 0
+		option24 = 0
+		option25 = 0
+	case witTypes.OptionSome:
+		payload := options.Some()
+		var option int32
+		var option0 int32
+		switch (payload).CompareBy.Tag() {
+		case witTypes.OptionNone:
+
+			option = int32(0)
+			option0 = 0
+		case witTypes.OptionSome:
+			payload := (payload).CompareBy.Some()
+
+			option = int32(1)
+			option0 = int32(payload)
+		default:
+			panic("unreachable")
+		}
+		var option2 int32
+		var option3 uintptr
+		var option4 uint32
+		switch (payload).Subresource.Tag() {
+		case witTypes.OptionNone:
+
+			option2 = int32(0)
+			option3 = 0
+			option4 = 0
+		case witTypes.OptionSome:
+			payload := (payload).Subresource.Some()
+			utf81 := unsafe.Pointer(unsafe.StringData(payload))
+			pinner.Pin(utf81)
+
+			option2 = int32(1)
+			option3 = uintptr(utf81)
+			option4 = uint32(len(payload))
+		default:
+			panic("unreachable")
+		}
+		var option6 int32
+		var option7 uintptr
+		var option8 uint32
+		switch (payload).Source.Tag() {
+		case witTypes.OptionNone:
+
+			option6 = int32(0)
+			option7 = 0
+			option8 = 0
+		case witTypes.OptionSome:
+			payload := (payload).Source.Some()
+			utf85 := unsafe.Pointer(unsafe.StringData(payload))
+			pinner.Pin(utf85)
+
+			option6 = int32(1)
+			option7 = uintptr(utf85)
+			option8 = uint32(len(payload))
+		default:
+			panic("unreachable")
+		}
+		var option10 int32
+		var option11 uintptr
+		var option12 uint32
+		switch (payload).Actual.Tag() {
+		case witTypes.OptionNone:
+
+			option10 = int32(0)
+			option11 = 0
+			option12 = 0
+		case witTypes.OptionSome:
+			payload := (payload).Actual.Some()
+			utf89 := unsafe.Pointer(unsafe.StringData(payload))
+			pinner.Pin(utf89)
+
+			option10 = int32(1)
+			option11 = uintptr(utf89)
+			option12 = uint32(len(payload))
+		default:
+			panic("unreachable")
+		}
+
+		option13 = int32(1)
+		option14 = int32((payload).Mode)
+		option15 = option
+		option16 = option0
+		option17 = option2
+		option18 = option3
+		option19 = option4
+		option20 = option6
+		option21 = option7
+		option22 = option8
+		option23 = option10
+		option24 = option11
+		option25 = option12
+	default:
+		panic("unreachable")
+	}
+	wasm_import_force_apply(uintptr(utf8), uint32(len(object)), option13, option14, option15, option16, option17, option18, option19, option20, option21, option22, option23, option24, option25, returnArea)
+	var result witTypes.Result[string, capstan_operator_types.CallError]
+	switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
+	case 0:
+		value := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 * 4))))
+
+		result = witTypes.Ok[string, capstan_operator_types.CallError](value)
+	case 1:
+		value26 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 * 4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (3 * 4))))
+
+		result = witTypes.Err[string, capstan_operator_types.CallError](capstan_operator_types.CallError{Reason: uint8(uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4)))), Code: uint16(uint16(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 + 1*4))))), Message: value26})
+	default:
+		panic("unreachable")
+	}
+	result27 := result
+	return result27
+
+}
+
 //go:wasmimport capstan:operator/operations@0.1.0 update
 func wasm_import_update(arg0 uintptr, arg1 uint32, arg2 int32, arg3 int32, arg4 int32, arg5 int32, arg6 int32, arg7 uintptr, arg8 uint32, arg9 int32, arg10 uintptr, arg11 uint32, arg12 int32, arg13 uintptr, arg14 uint32, arg15 uintptr)
 

@@ -1,0 +1,134 @@
+//! Decides how long something waits that may be done so often a second, and more often at once after a rest.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often something may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// The time after which it may be done once more.
+    pub interval: Duration,
+    /// How often it may be done at once after a rest.
+    pub burst: u32,
+}
+
+/// What was done lately. It stands for tokens in a bucket, of which one is taken each time and one comes back per interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bucket {
+    /// When all tokens are back; none at the beginning.
+    full: Option<Instant>,
+}
+
+impl Rate {
+    /// Returns a rate of so many a second, five times as many at once.
+    pub fn per_second(times: u32) -> Self {
+        let times = times.max(1);
+        Self {
+            interval: Duration::from_secs(1) / times,
+            burst: times.saturating_mul(5),
+        }
+    }
+}
+
+impl Bucket {
+    /// Takes a token, which may be one that is to come, and returns the time until it is there.
+    pub fn take(&mut self, rate: Rate, now: Instant) -> Duration {
+        let full = self.full.map_or(now, |full| full.max(now)) + rate.interval;
+        self.full = Some(full);
+        (full - now).saturating_sub(rate.interval.saturating_mul(rate.burst.max(1)))
+    }
+
+    /// Takes so many tokens if they are all there.
+    pub fn take_now(&mut self, tokens: u32, rate: Rate, now: Instant) -> bool {
+        let begin = self.full.map_or(now, |full| full.max(now));
+        let full = begin + rate.interval.saturating_mul(tokens);
+        let there = full - now <= rate.interval.saturating_mul(rate.burst);
+        if there {
+            self.full = Some(full);
+        }
+        there
+    }
+
+    /// Whether all tokens are there.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.full.is_none_or(|full| full <= now)
+    }
+
+    /// Takes a token if it is there within `longest`, and returns the time until then.
+    pub fn take_within(&mut self, rate: Rate, longest: Duration, now: Instant) -> Option<Duration> {
+        let mut taken = *self;
+        let wait = taken.take(rate, now);
+        (wait <= longest).then(|| {
+            *self = taken;
+            wait
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate {
+        interval: Duration::from_millis(100),
+        burst: 3,
+    };
+
+    #[test]
+    fn tokens_that_are_not_all_there_are_not_taken() {
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        // A script of (milliseconds, tokens, taken).
+        for (ms, tokens, taken) in [
+            (0, 4, false),
+            (0, u32::MAX, false),
+            (0, 2, true),
+            (0, 2, false),
+            (0, 1, true),
+            (199, 2, false),
+            (200, 2, true),
+        ] {
+            assert_eq!(
+                bucket.take_now(tokens, RATE, at(ms)),
+                taken,
+                "{ms} {tokens}"
+            );
+        }
+        assert!(!bucket.is_full(at(499)) && bucket.is_full(at(500)));
+    }
+
+    #[test]
+    fn a_bucket_gives_its_tokens_at_once_and_then_one_per_interval() {
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        // A script of (milliseconds, wait).
+        for (at, wait) in [
+            (0, 0),
+            (0, 0),
+            (0, 0),
+            (0, 100),
+            (0, 200),
+            (250, 50),
+            (1000, 0),
+            (1000, 0),
+            (1000, 0),
+            (1000, 100),
+        ] {
+            let now = start + Duration::from_millis(at);
+            assert_eq!(
+                bucket.take(RATE, now),
+                Duration::from_millis(wait),
+                "at {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_would_wait_too_long_takes_nothing() {
+        let (mut bucket, now) = (Bucket::default(), Instant::now());
+        let mut take = |ms| bucket.take_within(RATE, Duration::from_millis(ms), now);
+        assert_eq!([take(0), take(0), take(0)], [Some(Duration::ZERO); 3]);
+        assert_eq!([take(0), take(99)], [None; 2]);
+        assert_eq!(take(100), Some(Duration::from_millis(100)));
+    }
+}

@@ -1,0 +1,282 @@
+//! Decides whose an object is that a dependent wants to be: this primary's, another's, or nobody's that we know of.
+//!
+//! Only a uid proves anything. Names can be had again, mapping annotations can be copied, and our field manager writes
+//! for other primaries, too.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::object::{Gvk, Object, ObjectRef, Owner};
+
+/// The annotation that holds the [`Mark`] of an object.
+pub const MARK: &str = "capstan.dev/made-for";
+
+/// The longest mark that is heeded, in bytes: names are bounded, so ours are shorter.
+const LONGEST: usize = 4096;
+
+/// Says for whom the daemon made an object that no owner reference ties to its primary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The operator.
+    pub operator: String,
+    /// Its controller.
+    pub controller: String,
+    /// The dependent.
+    pub dependent: String,
+    /// The primary.
+    pub primary: Marked,
+}
+
+/// The primary that a [`Mark`] names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Marked {
+    /// Group and version of its kind.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace; none for a cluster-scoped one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its uid: what counts.
+    pub uid: String,
+}
+
+/// Whose an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This primary's.
+    Ours,
+    /// Made for this primary, but by another dependent, controller or operator.
+    Sibling(Mark),
+    /// Made for another primary, which may have gone since.
+    Marked(Mark),
+    /// Something else owns it.
+    Owned(Owner),
+    /// Nobody says that it is theirs.
+    Unclaimed,
+}
+
+impl Mark {
+    /// Returns the mark of what a dependent makes for a primary.
+    pub fn new(
+        (operator, controller, dependent): (&str, &str, &str),
+        primary: &Object,
+        gvk: &Gvk,
+    ) -> Self {
+        let key = primary.key();
+        Self {
+            operator: operator.to_owned(),
+            controller: controller.to_owned(),
+            dependent: dependent.to_owned(),
+            primary: Marked {
+                api_version: gvk.api_version().into_owned(),
+                kind: gvk.kind.to_string(),
+                namespace: key.namespace.as_deref().map(str::to_owned),
+                name: key.name.to_string(),
+                uid: primary.header().uid.to_string(),
+            },
+        }
+    }
+
+    /// Returns the mark of an object; none if it has none that can be read.
+    pub fn of(object: &Object) -> Option<Self> {
+        let tags = object.tags();
+        let text = &tags.annotations.get(MARK)?.0;
+        if text.len() > LONGEST {
+            return None;
+        }
+        serde_json::from_str(text).ok()
+    }
+}
+
+impl Marked {
+    /// Returns kind and key; none if what the mark says is no kind.
+    pub fn place(&self) -> Option<(Gvk, ObjectRef)> {
+        let key = ObjectRef {
+            namespace: self.namespace.as_deref().map(Into::into),
+            name: self.name.as_str().into(),
+        };
+        Some((Gvk::parse(&self.api_version, &self.kind).ok()?, key))
+    }
+}
+
+/// Whether a uid proves that an object is a primary's: its owner reference, or its mark.
+pub fn is_for(object: &Object, uid: &str) -> bool {
+    let mut owners = object.header().owners.iter();
+    owners.any(|owner| &*owner.uid == uid)
+        || Mark::of(object).is_some_and(|mark| mark.primary.uid == uid)
+}
+
+/// Returns whose an object is, for the dependent and the primary that `own` names. Of the other dependents of its
+/// controller, those in `declared` still exist; what one made that has gone since is its successor's.
+pub fn whose(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Whose {
+    let owners = &object.header().owners;
+    if owners.iter().any(|owner| *owner.uid == *own.primary.uid) {
+        return Whose::Ours;
+    }
+    if let Some(mark) = Mark::of(object) {
+        if mark.primary.uid != own.primary.uid {
+            return Whose::Marked(mark);
+        }
+        let controller = mark.operator == own.operator && mark.controller == own.controller;
+        let taken = mark.dependent != own.dependent && declared.contains(&*mark.dependent);
+        return if controller && !taken {
+            Whose::Ours
+        } else {
+            Whose::Sibling(mark)
+        };
+    }
+    owners
+        .first()
+        .map_or(Whose::Unclaimed, |owner| Whose::Owned(owner.clone()))
+}
+
+impl Whose {
+    /// Returns the text of the error that an object is there and can't be written, with what would help.
+    pub fn refusal(&self, kind: &str, object: &Object, dependent: &str) -> String {
+        let key = object.key();
+        let whose = match self {
+            Self::Ours => return format!("{kind} {key} is ours"),
+            Self::Sibling(mark) => format!("made for this primary by {}", maker(mark)),
+            Self::Marked(mark) => {
+                let Marked {
+                    kind,
+                    namespace,
+                    name,
+                    uid,
+                    ..
+                } = &mark.primary;
+                let place = namespace.as_ref().map(|namespace| format!("{namespace}/"));
+                let place = place.unwrap_or_default();
+                format!(
+                    "made for {kind} {place}{name} (uid {uid}) by {}",
+                    maker(mark)
+                )
+            }
+            Self::Owned(Owner {
+                kind, name, uid, ..
+            }) => {
+                format!("owned by {kind} {name} (uid {uid})")
+            }
+            Self::Unclaimed => "nobody is named as its owner".to_owned(),
+        };
+        let cure = match self {
+            Self::Ours | Self::Sibling(_) | Self::Unclaimed => {
+                format!("set `adopt: true` on dependent {dependent} to take it over")
+            }
+            Self::Marked(_) | Self::Owned(_) => format!(
+                "nothing is taken from another owner, with `adopt` neither: give the object of dependent {dependent} another name"
+            ),
+        };
+        let managers = managers(object);
+        format!("{kind} {key} exists and is not ours: managed by {managers}, {whose}; {cure}")
+    }
+}
+
+fn maker(mark: &Mark) -> String {
+    let Mark {
+        operator,
+        controller,
+        dependent,
+        ..
+    } = mark;
+    format!("dependent {dependent} of controller {controller} of operator {operator}")
+}
+
+/// Returns the managers of an object's fields as a list; the object has been read with all of them.
+fn managers(object: &Object) -> String {
+    let shares = object.header().shares.iter();
+    let whole = shares.filter(|share| share.subresource.is_none());
+    let names: BTreeSet<&str> = whole.map(|share| &*share.manager).collect();
+    if names.is_empty() {
+        return "nobody".to_owned();
+    }
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::object::Managers;
+
+    fn mark(path: (&str, &str, &str), name: &str, uid: &str) -> Mark {
+        let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
+        let page = json!({"metadata": {"name": name, "namespace": "team", "uid": uid}});
+        let page = Object::parse(&page.to_string(), &gvk, &Managers::default()).unwrap();
+        Mark::new(path, &page, &gvk)
+    }
+
+    /// Returns an object with this mark and an owner of this uid, which argocd and kubectl have written.
+    fn object(marked: Option<&Mark>, owner: Option<&str>) -> Object {
+        let text = marked.map(|mark| serde_json::to_string(mark).unwrap());
+        let annotations = text.map_or_else(|| json!({}), |text| json!({ MARK: text }));
+        let owners: Vec<Value> = owner
+            .map(|uid| json!({"apiVersion": "sample.dev/v1", "kind": "Page", "name": "first", "uid": uid}))
+            .into_iter()
+            .collect();
+        let managers = json!([
+            {"manager": "kubectl", "operation": "Update"},
+            {"manager": "argocd", "operation": "Apply"},
+            {"manager": "status", "operation": "Update", "subresource": "status"},
+        ]);
+        let tree = json!({"metadata": {"name": "conf", "namespace": "team", "annotations": annotations,
+            "ownerReferences": owners, "managedFields": managers}});
+        let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
+        Object::parse(&tree.to_string(), &gvk, &Managers::all()).unwrap()
+    }
+
+    #[test]
+    fn only_a_uid_says_whose_an_object_is() {
+        let own = mark(("o", "c", "conf"), "page", "u-1");
+        let by = |path, uid| mark(path, "page", uid);
+        let (sibling, renamed) = (by(("o", "c", "other"), "u-1"), by(("o", "c", "old"), "u-1"));
+        let (foreign, namesake) = (
+            by(("o2", "c", "conf"), "u-1"),
+            by(("o", "c", "conf"), "u-2"),
+        );
+        let declared = BTreeSet::from(["conf", "other"]);
+        for (marked, owner, expected) in [
+            (None, None, Whose::Unclaimed),
+            (None, Some("u-1"), Whose::Ours),
+            (Some(&own), None, Whose::Ours),
+            (Some(&renamed), None, Whose::Ours),
+            (Some(&sibling), None, Whose::Sibling(sibling.clone())),
+            (Some(&foreign), None, Whose::Sibling(foreign.clone())),
+            (Some(&namesake), None, Whose::Marked(namesake.clone())),
+            (Some(&namesake), Some("u-1"), Whose::Ours),
+        ] {
+            assert_eq!(whose(&object(marked, owner), &own, &declared), expected);
+        }
+        let theirs = whose(&object(None, Some("u-2")), &own, &declared);
+        assert!(matches!(theirs, Whose::Owned(owner) if &*owner.uid == "u-2"));
+    }
+
+    #[test]
+    fn a_refusal_says_whose_it_is_and_what_helps() {
+        let own = mark(("o", "c", "conf"), "page", "u-1");
+        let first = mark(("o", "c", "conf"), "first", "u-2");
+        let adopt = "set `adopt: true` on dependent conf to take it over";
+        let rename = "nothing is taken from another owner, with `adopt` neither: give the object of dependent conf another name";
+        for (marked, owner, whose_it_is, cure) in [
+            (None, None, "nobody is named as its owner", adopt),
+            (None, Some("u-2"), "owned by Page first (uid u-2)", rename),
+            (
+                Some(&first),
+                None,
+                "made for Page team/first (uid u-2) by dependent conf of controller c of operator o",
+                rename,
+            ),
+        ] {
+            let found = object(marked, owner);
+            let text = whose(&found, &own, &BTreeSet::new()).refusal("ConfigMap", &found, "conf");
+            let there = "ConfigMap team/conf exists and is not ours: managed by argocd, kubectl";
+            assert_eq!(text, format!("{there}, {whose_it_is}; {cure}"));
+        }
+    }
+}

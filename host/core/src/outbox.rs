@@ -1,0 +1,338 @@
+//! Decides which of the messages that many senders want sent is next, and which are dropped: no sender holds up another.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::bucket::{Bucket, Rate};
+
+/// Messages of one sender that wait.
+const MESSAGES: usize = 256;
+
+/// Their bytes, all together.
+const BYTES: usize = 256 << 10;
+
+/// What each message takes beside its own bytes.
+const OVERHEAD: usize = 64;
+
+/// As client-go has it: of one object 25 messages at once, then one in five minutes.
+const PER_OBJECT: Rate = Rate {
+    interval: Duration::from_mins(5),
+    burst: 25,
+};
+
+/// Of one sender, for whatever objects.
+const PER_SENDER: Rate = Rate {
+    interval: Duration::from_millis(20),
+    burst: 1000,
+};
+
+/// Objects whose rate is remembered.
+const OBJECTS: usize = 4096;
+
+/// Dropped messages are told at most so often.
+const TOLD: Duration = Duration::from_mins(1);
+
+/// The messages that wait.
+#[derive(Debug)]
+pub struct Outbox<T> {
+    senders: BTreeMap<Arc<str>, Sender<T>>,
+    /// Whose turn it was.
+    last: Option<Arc<str>>,
+}
+
+/// A message.
+#[derive(Debug)]
+pub struct Message<T> {
+    /// Equal messages have the same; while one of them waits, others are counted with it.
+    pub id: String,
+    /// The object that it is about.
+    pub object: String,
+    /// The bytes that it takes.
+    pub size: usize,
+    /// How often it was posted.
+    pub times: u64,
+    /// What is sent.
+    pub content: T,
+}
+
+/// What is known of a sender.
+#[derive(Debug)]
+struct Sender<T> {
+    waiting: BTreeMap<Place, Message<T>>,
+    places: HashMap<String, Place>,
+    number: u64,
+    bytes: usize,
+    rate: Bucket,
+    objects: HashMap<String, Bucket>,
+    /// Messages dropped since that was told.
+    dropped: u64,
+    told: Option<Instant>,
+}
+
+/// When a message may be sent, and its number.
+type Place = (Instant, u64);
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// It waits to be sent, or was counted with one that does.
+    Waits,
+    /// It is dropped, or another one for it.
+    Dropped,
+}
+
+impl<T> Default for Outbox<T> {
+    fn default() -> Self {
+        Self {
+            senders: BTreeMap::new(),
+            last: None,
+        }
+    }
+}
+
+impl<T> Default for Sender<T> {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            places: HashMap::new(),
+            number: 0,
+            bytes: 0,
+            rate: Bucket::default(),
+            objects: HashMap::new(),
+            dropped: 0,
+            told: None,
+        }
+    }
+}
+
+// === impl Outbox ===
+
+impl<T> Outbox<T> {
+    /// Takes a message, or drops one.
+    pub fn post(&mut self, sender: &Arc<str>, message: Message<T>, now: Instant) -> Posted {
+        self.senders
+            .entry(Arc::clone(sender))
+            .or_default()
+            .post(message, now)
+    }
+
+    /// Takes in that a message was dropped before it was posted. Returns how many were, if that is to be told now.
+    pub fn dropped(&mut self, sender: &Arc<str>, now: Instant) -> Option<u64> {
+        let sender = self.senders.entry(Arc::clone(sender)).or_default();
+        sender.dropped += 1;
+        let silent = sender.told.is_some_and(|told| now < told + TOLD);
+        (!silent).then(|| {
+            sender.told = Some(now);
+            std::mem::take(&mut sender.dropped)
+        })
+    }
+
+    /// Returns the next message and its sender: the senders take turns. Else the time from which on there will be one, if
+    /// there is one at all.
+    pub fn next(&mut self, now: Instant) -> Result<(Arc<str>, Message<T>), Option<Instant>> {
+        let ready = |sender: &Sender<T>| sender.earliest().is_some_and(|at| at <= now);
+        let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let after = self.senders.range::<Arc<str>, _>((after, Bound::Unbounded));
+        let turn = after
+            .chain(&self.senders)
+            .find(|(_, sender)| ready(sender))
+            .map(|(name, _)| Arc::clone(name));
+        let Some(name) = turn else {
+            return Err(self.senders.values().filter_map(Sender::earliest).min());
+        };
+        self.last = Some(Arc::clone(&name));
+        let message = self.senders.get_mut(&name).and_then(Sender::take);
+        message.map(|message| (name, message)).ok_or(None)
+    }
+}
+
+// === impl Sender ===
+
+impl<T> Sender<T> {
+    fn post(&mut self, mut message: Message<T>, now: Instant) -> Posted {
+        if let Some(place) = self.places.get(&message.id)
+            && let Some(waiting) = self.waiting.get_mut(place)
+        {
+            let bytes = self.bytes - waiting.size + message.size;
+            if bytes <= BYTES {
+                self.bytes = bytes;
+                message.times += waiting.times;
+                *waiting = message;
+            } else {
+                waiting.times += message.times;
+            }
+            return Posted::Waits;
+        }
+        let Some(wait) = self.wait(&message.object, now) else {
+            return Posted::Dropped;
+        };
+        let place = (now + wait, self.number);
+        self.number += 1;
+        let mut posted = Posted::Waits;
+        while self.waiting.len() >= MESSAGES || self.bytes + message.size + OVERHEAD > BYTES {
+            // What has to wait anyway makes room.
+            posted = Posted::Dropped;
+            let last = self.waiting.last_key_value().map(|(place, _)| *place);
+            match last.filter(|last| *last > place) {
+                Some(last) => drop(self.remove(last)),
+                None => return Posted::Dropped,
+            }
+        }
+        self.bytes += message.size + OVERHEAD;
+        self.places.insert(message.id.clone(), place);
+        self.waiting.insert(place, message);
+        posted
+    }
+
+    /// Returns how long a message about this object waits; none if that is too long.
+    fn wait(&mut self, object: &str, now: Instant) -> Option<Duration> {
+        if self.objects.len() >= OBJECTS && !self.objects.contains_key(object) {
+            // Forgets those that have used up least.
+            let mut used: Vec<_> = self.objects.values().copied().collect();
+            let (_, middle, _) = used.select_nth_unstable(OBJECTS / 2);
+            let middle = *middle;
+            self.objects.retain(|_, bucket| *bucket > middle);
+        }
+        let bucket = self.objects.entry(object.to_owned()).or_default();
+        let by_object = bucket.take_within(PER_OBJECT, PER_OBJECT.interval, now)?;
+        let by_sender = self
+            .rate
+            .take_within(PER_SENDER, Duration::from_secs(10), now)?;
+        Some(by_object.max(by_sender))
+    }
+
+    fn earliest(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    fn take(&mut self) -> Option<Message<T>> {
+        let place = *self.waiting.first_key_value()?.0;
+        self.remove(place)
+    }
+
+    fn remove(&mut self, place: Place) -> Option<Message<T>> {
+        let message = self.waiting.remove(&place)?;
+        self.places.remove(&message.id);
+        self.bytes -= message.size + OVERHEAD;
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(id: &str, object: &str, size: usize) -> Message<&'static str> {
+        Message {
+            id: id.to_owned(),
+            object: object.to_owned(),
+            size,
+            times: 1,
+            content: "",
+        }
+    }
+
+    /// Returns what is sent now: sender, id and how often.
+    fn sent(outbox: &mut Outbox<&'static str>, now: Instant) -> Vec<String> {
+        let mut sent = Vec::new();
+        while let Ok((sender, message)) = outbox.next(now) {
+            sent.push(format!("{sender} {} ×{}", message.id, message.times));
+        }
+        sent
+    }
+
+    #[test]
+    fn senders_take_turns_however_many_messages_one_has() {
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        let (flood, calm) = ("flood".into(), "calm".into());
+        for n in 0..10_000 {
+            outbox.post(&flood, message(&format!("{n}"), &format!("o{n}"), 100), now);
+        }
+        for n in 0..20 {
+            let posted = outbox.post(&calm, message(&format!("{n}"), "o", 100), now);
+            assert_eq!(posted, Posted::Waits);
+        }
+        let sent = sent(&mut outbox, now);
+        assert_eq!(sent.len(), MESSAGES + 20);
+        let last = sent.iter().rposition(|line| line.starts_with("calm"));
+        assert_eq!(last, Some(38), "{sent:?}");
+    }
+
+    #[test]
+    fn equal_messages_are_counted_while_one_of_them_waits() {
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        let sender = "s".into();
+        for _ in 0..1000 {
+            let posted = outbox.post(&sender, message("same", "o", 100), now);
+            assert_eq!(posted, Posted::Waits);
+        }
+        assert_eq!(sent(&mut outbox, now), ["s same ×1000"]);
+    }
+
+    #[test]
+    fn one_object_gets_twenty_five_at_once_and_then_one_in_five_minutes_which_counts_the_rest() {
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        let sender = "s".into();
+        for n in 0..25 {
+            outbox.post(&sender, message(&format!("{n}"), "o", 100), now);
+        }
+        assert_eq!(sent(&mut outbox, now).len(), 25);
+        for _ in 0..7 {
+            let posted = outbox.post(&sender, message("again", "o", 100), now);
+            assert_eq!(posted, Posted::Waits);
+        }
+        let posted = outbox.post(&sender, message("another", "o", 100), now);
+        assert_eq!(posted, Posted::Dropped);
+        let posted = outbox.post(&sender, message("elsewhere", "p", 100), now);
+        assert_eq!(posted, Posted::Waits);
+        assert_eq!(sent(&mut outbox, now), ["s elsewhere ×1"]);
+        let later = now + PER_OBJECT.interval;
+        assert_eq!(outbox.next(now).err(), Some(Some(later)));
+        assert_eq!(sent(&mut outbox, later), ["s again ×7"]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_what_must_wait_longest_makes_room() {
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        let sender = "s".into();
+        for n in 0..25 {
+            outbox.post(&sender, message(&format!("{n}"), "o", 100), now);
+        }
+        sent(&mut outbox, now);
+        outbox.post(&sender, message("held", "o", BYTES / 2), now);
+        for n in 0..4 {
+            outbox.post(&sender, message(&format!("big {n}"), "p", BYTES / 4), now);
+        }
+        let sent = sent(&mut outbox, now + Duration::from_hours(1));
+        assert_eq!(sent, ["s big 0 ×1", "s big 1 ×1", "s big 2 ×1"]);
+        let posted = outbox.post(&sender, message("huge", "p", BYTES), now);
+        assert_eq!(posted, Posted::Dropped);
+    }
+
+    #[test]
+    fn objects_are_forgotten_rather_than_kept_without_end() {
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        let sender: Arc<str> = "s".into();
+        for n in 0..20_000_u64 {
+            let now = now + Duration::from_millis(50 * n);
+            outbox.post(&sender, message("m", &format!("o{n}"), 100), now);
+            sent(&mut outbox, now);
+        }
+        assert!(outbox.senders[&sender].objects.len() <= OBJECTS);
+    }
+
+    #[test]
+    fn drops_are_told_once_a_minute_with_their_number() {
+        let (mut outbox, now) = (Outbox::<()>::default(), Instant::now());
+        let sender = "s".into();
+        let mut told = |seconds| outbox.dropped(&sender, now + Duration::from_secs(seconds));
+        assert_eq!(
+            [told(0), told(1), told(59), told(60), told(61)],
+            [Some(1), None, None, Some(3), None]
+        );
+    }
+}

@@ -1,0 +1,422 @@
+//! Decides what a component may ask for: by the grants of its manifest, where its controller watches, and where the daemon lives.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::guest::{CallError, CallReason};
+use crate::manifest::{self, Capabilities, Grant, Namespaces, Permission};
+use crate::object::{Gvk, ObjectRef};
+
+pub mod risk;
+pub mod ties;
+
+/// What a component may do for one controller.
+#[derive(Clone, Debug, Default)]
+pub struct Permissions {
+    /// The plugin, for messages.
+    plugin: Arc<str>,
+    grants: Vec<Grant>,
+    /// Where the controller watches, which bounds a grant that says nothing else.
+    namespaces: Option<Namespaces>,
+    /// The kinds of these that the controller writes by itself, wherever they live.
+    declared: BTreeSet<Gvk>,
+    primary: Option<Gvk>,
+    home: Home,
+}
+
+/// Where the daemon lives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Home {
+    /// What `own` means in manifests.
+    pub own: Arc<str>,
+    /// The namespace with what the daemon is made of, which is out of reach of components; none if it is in none, or its
+    /// user has opened it.
+    pub closed: Option<Arc<str>>,
+}
+
+/// What is open to a component of a kind in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// It is permitted.
+    Here,
+    /// It is permitted elsewhere.
+    Elsewhere,
+    /// It is permitted nowhere.
+    Nowhere,
+}
+
+// === impl Home ===
+
+impl Home {
+    /// Says why an object is out of reach of components, if it is.
+    ///
+    /// The daemon's manifests, components and keys, its pod and its account are in its namespace, and so may be whatever
+    /// makes such objects out of others. So nothing there is written for a component but its own primaries, and of the kinds
+    /// of Kubernetes nothing is even watched. The namespace itself is out of reach, too.
+    pub fn bars(&self, gvk: &Gvk, key: &ObjectRef, primary: Option<&Gvk>) -> Option<String> {
+        let closed = self.closed.as_deref()?;
+        let inside = key.namespace.as_deref() == Some(closed);
+        let itself = *gvk.group == *"" && *gvk.kind == *"Namespace" && *key.name == *closed;
+        let own = primary == Some(gvk) && !is_built_in(gvk);
+        ((inside && !own) || itself).then(|| {
+            format!(
+                "{gvk} {key} is out of reach: {closed} is the daemon's own namespace, which its user can open by --allow-own-namespace"
+            )
+        })
+    }
+
+    /// Returns the namespace in which objects of this kind are not even watched.
+    pub fn unwatched(&self, gvk: &Gvk) -> Option<&Arc<str>> {
+        self.closed.as_ref().filter(|_| is_built_in(gvk))
+    }
+}
+
+/// Whether a kind is one of Kubernetes itself, as far as the group says.
+fn is_built_in(gvk: &Gvk) -> bool {
+    !gvk.group.contains('.') || gvk.group.ends_with(".k8s.io")
+}
+
+// === impl Permissions ===
+
+impl Permissions {
+    /// Returns what the plugin of a controller may do for it.
+    pub fn new(controller: &manifest::Controller, granted: &Capabilities, home: Home) -> Self {
+        let kinds = granted.kubernetes.iter().map(|grant| &grant.gvk);
+        Self {
+            plugin: Arc::clone(&controller.plugin),
+            grants: granted.kubernetes.clone(),
+            namespaces: Some(controller.namespaces.clone()),
+            declared: kinds
+                .filter(|gvk| controller.writes(gvk))
+                .cloned()
+                .collect(),
+            primary: Some(controller.primary.clone()),
+            home,
+        }
+    }
+
+    /// Whether a write is permitted.
+    ///
+    /// # Errors
+    /// `denied`, with what would permit it.
+    pub fn permit(&self, verb: Permission, gvk: &Gvk, key: &ObjectRef) -> Result<(), CallError> {
+        self.in_reach(gvk, key)?;
+        match self.reach(verb, gvk, key.namespace.as_deref()) {
+            Reach::Here => Ok(()),
+            reach @ (Reach::Elsewhere | Reach::Nowhere) => {
+                Err(self.denied(reach, verb, gvk, key.namespace.as_deref()))
+            }
+        }
+    }
+
+    /// Whether an object is one that components may reach at all.
+    ///
+    /// # Errors
+    /// `denied`, if it belongs to the daemon.
+    pub fn in_reach(&self, gvk: &Gvk, key: &ObjectRef) -> Result<(), CallError> {
+        match self.home.bars(gvk, key, self.primary.as_ref()) {
+            None => Ok(()),
+            Some(why) => Err(CallError::new(CallReason::Denied, why)),
+        }
+    }
+
+    /// Whether objects of a kind may be read anywhere beyond what belongs to the primary.
+    pub fn reads(&self, gvk: &Gvk) -> bool {
+        self.of(Permission::Get, gvk).next().is_some()
+    }
+
+    /// Whether any object of a kind may be read in a namespace; none for a kind that lives in none.
+    pub fn may_read(&self, gvk: &Gvk, namespace: Option<&str>) -> bool {
+        self.reach(Permission::Get, gvk, namespace) == Reach::Here
+    }
+
+    /// Returns the refusal of a read, with what would permit it.
+    pub fn unreadable(&self, gvk: &Gvk, namespace: Option<&str>) -> CallError {
+        let reach = self.reach(Permission::Get, gvk, namespace);
+        self.denied(reach, Permission::Get, gvk, namespace)
+    }
+
+    fn of(&self, verb: Permission, gvk: &Gvk) -> impl Iterator<Item = &Grant> {
+        let fits = move |grant: &&Grant| grant.gvk == *gvk && grant.verbs.contains(&verb);
+        self.grants.iter().filter(fits)
+    }
+
+    fn reach(&self, verb: Permission, gvk: &Gvk, namespace: Option<&str>) -> Reach {
+        let mut reach = Reach::Nowhere;
+        for grant in self.of(verb, gvk) {
+            if self.extends(grant, namespace) {
+                return Reach::Here;
+            }
+            reach = Reach::Elsewhere;
+        }
+        reach
+    }
+
+    /// Whether a grant holds in a namespace. For what lives in none it has to say `all`, unless the controller writes that
+    /// kind anyway.
+    fn extends(&self, grant: &Grant, namespace: Option<&str>) -> bool {
+        let Some(namespace) = namespace else {
+            return grant.namespaces == Some(Namespaces::All) || self.declared.contains(&grant.gvk);
+        };
+        match grant.namespaces.as_ref().or(self.namespaces.as_ref()) {
+            Some(Namespaces::All) => true,
+            Some(Namespaces::Own) => *namespace == *self.home.own,
+            Some(Namespaces::Listed(names)) => names.contains(namespace),
+            None => false,
+        }
+    }
+
+    fn denied(
+        &self,
+        reach: Reach,
+        verb: Permission,
+        gvk: &Gvk,
+        namespace: Option<&str>,
+    ) -> CallError {
+        let (verb, plugin) = (verb.word(), &self.plugin);
+        let field = format!("spec.plugins.{plugin}.capabilities.kubernetes");
+        let message = match (reach, namespace) {
+            (Reach::Here | Reach::Nowhere, _) => {
+                format!("the manifest does not permit `{verb}` on {gvk}; add it to {field}")
+            }
+            (Reach::Elsewhere, Some(namespace)) => format!(
+                "the manifest permits `{verb}` on {gvk}, but not in namespace {namespace}; add it to `namespaces` of that entry in {field}"
+            ),
+            (Reach::Elsewhere, None) => format!(
+                "the manifest permits `{verb}` on {gvk} in namespaces only; add `namespaces: all` to that entry in {field} if it lives in none, else name a namespace"
+            ),
+        };
+        CallError::new(CallReason::Denied, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::manifest::parse;
+
+    /// Returns what an operator is permitted whose plugin has these grants, and whose controller these fields.
+    fn permissions(grants: &str, controller: &str, home: Home) -> Permissions {
+        let text = format!(
+            "{{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: {{ name: o }}, spec: {{ \
+             plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grants}] }} }} }}, \
+             controllers: {{ c: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}, {controller} }} }} }} }}"
+        );
+        let operators =
+            parse(&text, Path::new("o.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+        let operator = &operators[0];
+        let (controller, plugin) = (&operator.controllers["c"], &operator.plugins["p"]);
+        Permissions::new(controller, &plugin.capabilities, home)
+    }
+
+    fn open() -> Home {
+        Home {
+            own: "home".into(),
+            closed: None,
+        }
+    }
+
+    /// Reads `Kind namespace/name` or `Kind name`; of the core group, but for a page.
+    fn target(text: &str) -> (Gvk, ObjectRef) {
+        let (kind, key) = text.split_once(' ').unwrap();
+        let api_version = match kind {
+            "Page" | "Site" => "a.dev/v1",
+            "Deployment" => "apps/v1",
+            "RoleBinding" | "ClusterRole" => "rbac.authorization.k8s.io/v1",
+            _ => "v1",
+        };
+        let key = match key.split_once('/') {
+            Some((namespace, name)) => ObjectRef::namespaced(namespace, name),
+            None => ObjectRef::cluster(key),
+        };
+        (Gvk::parse(api_version, kind).unwrap(), key)
+    }
+
+    const VERBS: [Permission; 6] = [
+        Permission::Get,
+        Permission::Create,
+        Permission::Apply,
+        Permission::Update,
+        Permission::Patch,
+        Permission::Delete,
+    ];
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
+    fn a_grant_holds_where_the_controller_watches_unless_it_names_other_namespaces() {
+        let maps =
+            |more: &str| format!("{{ apiVersion: v1, kind: ConfigMap, verbs: [apply]{more} }}");
+        let nodes = |more: &str| format!("{{ apiVersion: v1, kind: Node, verbs: [apply]{more} }}");
+        let dependent = "workflow: { dependents: { n: { apiVersion: v1, kind: Node } } }";
+        let page = "{ apiVersion: a.dev/v1, kind: Page, verbs: [apply] }";
+        let table: Vec<(String, &str, &str, bool)> = vec![
+            (String::new(), "namespaces: all", "ConfigMap a/x", false),
+            (maps(""), "namespaces: all", "ConfigMap a/x", true),
+            (maps(""), "namespaces: all", "Secret a/x", false),
+            (maps(""), "namespaces: [a, b]", "ConfigMap a/x", true),
+            (maps(""), "namespaces: [a, b]", "ConfigMap b/x", true),
+            (maps(""), "namespaces: [a, b]", "ConfigMap c/x", false),
+            (maps(""), "namespaces: own", "ConfigMap home/x", true),
+            (maps(""), "namespaces: own", "ConfigMap a/x", false),
+            (
+                maps(", namespaces: [c]"),
+                "namespaces: [a]",
+                "ConfigMap c/x",
+                true,
+            ),
+            (
+                maps(", namespaces: [c]"),
+                "namespaces: [a]",
+                "ConfigMap a/x",
+                false,
+            ),
+            (
+                maps(", namespaces: [c]"),
+                "namespaces: all",
+                "ConfigMap a/x",
+                false,
+            ),
+            (
+                maps(", namespaces: all"),
+                "namespaces: [a]",
+                "ConfigMap z/x",
+                true,
+            ),
+            (
+                maps(", namespaces: own"),
+                "namespaces: [a]",
+                "ConfigMap home/x",
+                true,
+            ),
+            (
+                maps(", namespaces: own"),
+                "namespaces: [a]",
+                "ConfigMap a/x",
+                false,
+            ),
+            (
+                format!("{}, {}", maps(""), maps(", namespaces: [c]")),
+                "namespaces: [a]",
+                "ConfigMap c/x",
+                true,
+            ),
+            // What lives in no namespace.
+            (nodes(""), "namespaces: all", "Node x", false),
+            (
+                nodes(", namespaces: [a]"),
+                "namespaces: all",
+                "Node x",
+                false,
+            ),
+            (
+                nodes(", namespaces: all"),
+                "namespaces: [a]",
+                "Node x",
+                true,
+            ),
+            (nodes(""), dependent, "Node x", true),
+            (page.to_owned(), "namespaces: [a]", "Page x", true),
+            // A namespace that is left out makes nothing of another kind of it.
+            (maps(""), "namespaces: all", "ConfigMap x", false),
+        ];
+        for (grants, controller, text, expected) in table {
+            let permissions = permissions(&grants, controller, open());
+            let (gvk, key) = target(text);
+            for verb in VERBS {
+                let permitted = permissions.permit(verb, &gvk, &key).is_ok();
+                let expected = expected && verb == Permission::Apply;
+                assert_eq!(
+                    permitted, expected,
+                    "{verb:?} {text} by [{grants}] in {controller}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_what_would_permit_it() {
+        let permissions = permissions(
+            "{ apiVersion: v1, kind: ConfigMap, verbs: [apply] }, { apiVersion: v1, kind: Node, verbs: [apply] }",
+            "namespaces: [a]",
+            open(),
+        );
+        for (text, message) in [
+            (
+                "Secret a/x",
+                "the manifest does not permit `apply` on v1 Secret; add it to spec.plugins.p.capabilities.kubernetes",
+            ),
+            (
+                "ConfigMap b/x",
+                "the manifest permits `apply` on v1 ConfigMap, but not in namespace b; add it to `namespaces` of that entry in spec.plugins.p.capabilities.kubernetes",
+            ),
+            (
+                "Node x",
+                "the manifest permits `apply` on v1 Node in namespaces only; add `namespaces: all` to that entry in spec.plugins.p.capabilities.kubernetes if it lives in none, else name a namespace",
+            ),
+        ] {
+            let (gvk, key) = target(text);
+            let denied = permissions.permit(Permission::Apply, &gvk, &key);
+            assert_eq!(denied, Err(CallError::new(CallReason::Denied, message)));
+        }
+    }
+
+    #[test]
+    fn nothing_in_the_daemons_namespace_is_in_reach_but_primaries() {
+        let kinds = ["ConfigMap", "Secret", "Pod", "Namespace", "Site", "Page"].map(|kind| {
+            let (gvk, _) = target(&format!("{kind} x"));
+            format!(
+                "{{ apiVersion: {}, kind: {kind}, verbs: [get, create, apply, update, patch, delete], namespaces: all }}",
+                gvk.api_version()
+            )
+        });
+        let closed = Home {
+            own: "home".into(),
+            closed: Some("home".into()),
+        };
+        for (text, expected) in [
+            ("ConfigMap home/x", false),
+            ("Secret home/sh.helm.release.v1.capstan.v1", false),
+            ("Pod home/x", false),
+            // Of which pods or secrets may be made.
+            ("Site home/x", false),
+            ("Namespace home", false),
+            ("Page home/x", true),
+            ("ConfigMap other/x", true),
+            ("Site other/x", true),
+            ("Namespace other", true),
+            // Not in it, only called like it.
+            ("ConfigMap other/home", true),
+        ] {
+            let (gvk, key) = target(text);
+            let shut = permissions(&kinds.join(", "), "namespaces: all", closed.clone());
+            let opened = permissions(&kinds.join(", "), "namespaces: all", open());
+            for verb in VERBS {
+                assert_eq!(shut.permit(verb, &gvk, &key).is_ok(), expected, "{text}");
+                assert_eq!(opened.permit(verb, &gvk, &key), Ok(()), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_of_kubernetes_are_not_watched_in_the_daemons_namespace() {
+        let closed = Home {
+            own: "home".into(),
+            closed: Some("home".into()),
+        };
+        for (kind, unwatched) in [
+            ("ConfigMap", true),
+            ("Deployment", true),
+            ("RoleBinding", true),
+            ("Page", false),
+        ] {
+            let (gvk, _) = target(&format!("{kind} x"));
+            assert_eq!(closed.unwatched(&gvk).is_some(), unwatched, "{kind}");
+            assert_eq!(open().unwatched(&gvk), None);
+        }
+        // A primary that is a kind of Kubernetes is out of reach, too.
+        let (gvk, key) = target("ConfigMap home/x");
+        assert!(closed.bars(&gvk, &key, Some(&gvk)).is_some());
+    }
+}

@@ -1,0 +1,245 @@
+//! Says which declarations give a component more than they seem to: kinds by which rights are had or given.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::manifest::{Grant, Operator, Permission};
+use crate::object::Gvk;
+
+/// A declaration that gives more than it seems to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Risk {
+    /// The field of the manifest.
+    pub field: String,
+    /// The kind.
+    pub gvk: Gvk,
+    /// What it gives.
+    pub why: &'static str,
+}
+
+/// What is done with a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Read,
+    Write,
+}
+
+const ANY: &[Deed] = &[Deed::Read, Deed::Write];
+
+const WRITE: &[Deed] = &[Deed::Write];
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+const CERTIFICATES: &str = "certificates.k8s.io";
+
+/// Kinds by group, what of them counts, and why.
+const KINDS: &[(&str, &[&str], &[Deed], &str)] = &[
+    (
+        "",
+        &["Secret"],
+        ANY,
+        "credentials are read from them, and one of type service-account-token becomes a token of any service account of its namespace",
+    ),
+    (
+        "",
+        &["ServiceAccount"],
+        WRITE,
+        "what runs as one has its rights, and tokens of it can be made",
+    ),
+    (
+        "",
+        &["Node"],
+        WRITE,
+        "a node decides what runs where, and with whose rights",
+    ),
+    (
+        "",
+        &["Namespace"],
+        WRITE,
+        "its labels decide which pods are refused, and all that is in it goes with it",
+    ),
+    (
+        "",
+        &["PersistentVolume"],
+        WRITE,
+        "one may be a folder of a node",
+    ),
+    (
+        RBAC,
+        &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
+        WRITE,
+        "they give rights: to anybody, all that the daemon has",
+    ),
+    (
+        ADMISSION,
+        &[
+            "MutatingWebhookConfiguration",
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+        ],
+        WRITE,
+        "they see and change what everybody writes",
+    ),
+    (
+        ADMISSION,
+        &[
+            "ValidatingWebhookConfiguration",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+        ],
+        WRITE,
+        "they see and refuse what everybody writes",
+    ),
+    (
+        "apiextensions.k8s.io",
+        &["CustomResourceDefinition"],
+        WRITE,
+        "all objects of the kind go with it, and a conversion webhook in it sees and changes them",
+    ),
+    (
+        "apiregistration.k8s.io",
+        &["APIService"],
+        WRITE,
+        "it sends requests for a whole API group, with who made them, elsewhere",
+    ),
+    (
+        CERTIFICATES,
+        &["CertificateSigningRequest", "ClusterTrustBundle"],
+        WRITE,
+        "a certificate is an identity, and one that is trusted vouches for others",
+    ),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        &["FlowSchema", "PriorityLevelConfiguration"],
+        WRITE,
+        "they decide whose requests the API server serves",
+    ),
+];
+
+/// Returns the risks of an operator, sorted.
+pub fn of(operator: &Operator) -> BTreeSet<Risk> {
+    let mut risks = BTreeSet::new();
+    for (name, plugin) in &operator.plugins {
+        let field: Arc<str> = format!("spec.plugins.{name}.capabilities.kubernetes").into();
+        for Grant { gvk, verbs, .. } in &plugin.capabilities.kubernetes {
+            let deed = if verbs.iter().all(|verb| *verb == Permission::Get) {
+                Deed::Read
+            } else {
+                Deed::Write
+            };
+            risks.extend(risk(&field, gvk, deed));
+        }
+    }
+    for (name, controller) in &operator.controllers {
+        let field = format!("spec.controllers.{name}");
+        for (source, declared) in &controller.sources {
+            let field = format!("{field}.sources.{source}");
+            risks.extend(risk(&field, &declared.gvk, Deed::Read));
+        }
+        for (dependent, declared) in controller.dependents() {
+            let manage = declared.manage;
+            if manage.create || manage.update || manage.delete {
+                let field = format!("{field}: dependent {dependent}");
+                risks.extend(risk(&field, &declared.gvk, Deed::Write));
+            }
+        }
+        risks.extend(risk(
+            &format!("{field}.primary"),
+            &controller.primary,
+            Deed::Write,
+        ));
+    }
+    risks
+}
+
+fn risk(field: &str, gvk: &Gvk, deed: Deed) -> Option<Risk> {
+    let mut kinds = KINDS.iter();
+    let (_, _, _, why) = kinds.find(|(group, kinds, deeds, _)| {
+        *gvk.group == **group && kinds.contains(&&*gvk.kind) && deeds.contains(&deed)
+    })?;
+    Some(Risk {
+        field: field.to_owned(),
+        gvk: gvk.clone(),
+        why,
+    })
+}
+
+impl fmt::Display for Risk {
+    /// Writes the field, the kind and what it gives.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, gvk, why } = self;
+        write!(f, "{field}: {gvk} gives more than it seems to: {why}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::manifest::parse;
+
+    #[test]
+    fn kinds_that_give_rights_are_told_wherever_they_are_declared() {
+        let told = |grant: &str, controller: &str| -> Vec<String> {
+            let text = format!(
+                "{{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: {{ name: o }}, spec: {{ \
+                 plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grant}] }} }} }}, \
+                 controllers: {{ c: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}, {controller} }} }} }} }}"
+            );
+            let operators = parse(&text, Path::new("o.yaml")).unwrap_or_else(|e| panic!("{e}"));
+            let risks = of(&operators[0]).into_iter();
+            risks
+                .map(|risk| format!("{} {}", risk.field, risk.gvk.kind))
+                .collect()
+        };
+        let role = "apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding";
+        let grant = "spec.plugins.p.capabilities.kubernetes";
+        for (granted, controller, expected) in [
+            (String::new(), String::new(), vec![]),
+            (
+                "{ apiVersion: v1, kind: ConfigMap, verbs: [apply] }".to_owned(),
+                String::new(),
+                vec![],
+            ),
+            (
+                "{ apiVersion: v1, kind: Secret, verbs: [get] }".to_owned(),
+                String::new(),
+                vec![format!("{grant} Secret")],
+            ),
+            (format!("{{ {role}, verbs: [get] }}"), String::new(), vec![]),
+            (
+                format!("{{ {role}, verbs: [get, apply] }}"),
+                String::new(),
+                vec![format!("{grant} RoleBinding")],
+            ),
+            (
+                String::new(),
+                "sources: { s: { informer: { apiVersion: v1, kind: Secret } } }".to_owned(),
+                vec!["spec.controllers.c.sources.s Secret".to_owned()],
+            ),
+            (
+                String::new(),
+                format!(
+                    "workflow: {{ dependents: {{ d: {{ {role} }}, e: {{ {role}, readOnly: true }} }} }}"
+                ),
+                vec!["spec.controllers.c: dependent d RoleBinding".to_owned()],
+            ),
+            // Another group's kind of the same name.
+            (
+                "{ apiVersion: b.dev/v1, kind: Secret, verbs: [apply] }".to_owned(),
+                String::new(),
+                vec![],
+            ),
+        ] {
+            assert_eq!(
+                told(&granted, &controller),
+                expected,
+                "{granted} {controller}"
+            );
+        }
+    }
+}

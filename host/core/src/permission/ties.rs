@@ -1,0 +1,460 @@
+//! Decides whether a write changes who owns an object or what holds back its end, which can delete it or keep it for ever.
+
+use serde_json::Value;
+
+use crate::object::{Gvk, OF_SERVER, Object, ObjectRef, clean_metadata};
+use crate::patch::{Operation, Patch, Path};
+
+const OWNERS: &str = "ownerReferences";
+
+const FINALIZERS: &str = "finalizers";
+
+/// Whose write it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    /// The primary, which may own what is made for it.
+    pub primary: &'a Object,
+    /// Its kind.
+    pub primary_gvk: &'a Gvk,
+    /// The controller's finalizer, which it may add and remove.
+    pub finalizer: &'a str,
+}
+
+/// What is known of an object before a document of it is written.
+#[derive(Clone, Copy, Debug)]
+pub enum Before<'a> {
+    /// It is like this.
+    Known(&'a Value),
+    /// It is in no cache: it may be there or not.
+    Unknown,
+    /// There is none, or the write fails.
+    Absent,
+}
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// What it does not say is gone.
+    Whole,
+    /// What it does not say stays.
+    Part,
+}
+
+/// What a write does to the ties of its object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing that is not the writer's.
+    Harmless,
+    /// Nothing, if there is no such object yet; one that is there would get the primary as its owner, and go with it.
+    HarmlessIfNew,
+    /// This, which has to be permitted.
+    Foreign(String),
+}
+
+// === documents ===
+
+/// Returns what writing `after` does to an object of this name.
+pub fn of_document(
+    after: &Value,
+    before: Before<'_>,
+    manner: Manner,
+    key: &ObjectRef,
+    writer: &Writer<'_>,
+) -> Effect {
+    let (wanted, known) = (
+        Ties::of(after),
+        match before {
+            Before::Known(tree) => Ties::of(tree),
+            Before::Unknown | Before::Absent => Ties::default(),
+        },
+    );
+    let is_own = |owner: &Value| writer.is_primary(owner, key);
+    let added = wanted.owners.iter().filter(|owner| !known.has(owner));
+    let (own, foreign): (Vec<&Value>, Vec<&Value>) = added.partition(|owner| is_own(owner));
+    if let Some(owner) = foreign.first() {
+        return Effect::Foreign(format!("it would be owned by {}", named(owner)));
+    }
+    let mut finalizers = wanted.finalizers.iter();
+    if let Some(finalizer) =
+        finalizers.find(|f| !known.finalizers.contains(f) && **f != writer.finalizer)
+    {
+        return Effect::Foreign(format!("it would get the finalizer {finalizer:?}"));
+    }
+    if manner == Manner::Whole {
+        match before {
+            Before::Unknown => {
+                let why = "no source watches it, so that nobody knows whose owner references and finalizers it would lose";
+                return Effect::Foreign(why.to_owned());
+            }
+            Before::Known(_) => {
+                if let Some(lost) = known.lost(&wanted, writer, key) {
+                    return Effect::Foreign(lost);
+                }
+            }
+            Before::Absent => {}
+        }
+    }
+    // A reference that is only written in other words is there already.
+    let adopts = own.iter().any(|owner| !known.knows(uid(owner)));
+    match before {
+        Before::Known(_) if adopts => {
+            Effect::Foreign("it would be owned by the primary, which did not make it".to_owned())
+        }
+        Before::Unknown if adopts => Effect::HarmlessIfNew,
+        Before::Known(_) | Before::Unknown | Before::Absent => Effect::Harmless,
+    }
+}
+
+/// Whether a document says anything of owners or finalizers.
+pub fn is_tied(document: &Value) -> bool {
+    let Ties { owners, finalizers } = Ties::of(document);
+    !owners.is_empty() || !finalizers.is_empty()
+}
+
+/// Takes out of a document what only the API server may say.
+pub fn clean(document: &mut Value) {
+    if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+        clean_metadata(metadata);
+    }
+}
+
+impl Writer<'_> {
+    fn is_primary(&self, owner: &Value, key: &ObjectRef) -> bool {
+        self.primary.is_owner(self.primary_gvk, owner, key)
+    }
+}
+
+/// Owner references and finalizers of a document.
+#[derive(Default)]
+struct Ties<'a> {
+    owners: Vec<&'a Value>,
+    finalizers: Vec<&'a str>,
+}
+
+impl<'a> Ties<'a> {
+    fn of(document: &'a Value) -> Self {
+        let list = |field| {
+            let list = document.get("metadata").and_then(|meta| meta.get(field));
+            list.and_then(Value::as_array).into_iter().flatten()
+        };
+        Self {
+            owners: list(OWNERS).collect(),
+            finalizers: list(FINALIZERS).filter_map(Value::as_str).collect(),
+        }
+    }
+
+    /// Whether an owner reference is there as it is written, or with more fields.
+    fn has(&self, owner: &Value) -> bool {
+        self.owners.iter().any(|known| within(owner, known))
+    }
+
+    fn knows(&self, uid: &str) -> bool {
+        self.owners.iter().any(|known| self::uid(known) == uid)
+    }
+
+    /// Says what of others is here and not in `after`.
+    fn lost(&self, after: &Self, writer: &Writer<'_>, key: &ObjectRef) -> Option<String> {
+        let mut owners = self.owners.iter();
+        let owner = owners.find(|owner| !after.has(owner) && !writer.is_primary(owner, key));
+        if let Some(owner) = owner {
+            return Some(format!("it would no longer be owned by {}", named(owner)));
+        }
+        let mut finalizers = self.finalizers.iter();
+        let lost = finalizers.find(|f| !after.finalizers.contains(f) && **f != writer.finalizer);
+        lost.map(|finalizer| format!("it would lose the finalizer {finalizer:?}"))
+    }
+}
+
+/// Whether all that one owner reference says another one says as well.
+fn within(owner: &Value, known: &Value) -> bool {
+    match owner {
+        Value::Object(fields) => fields
+            .iter()
+            .all(|(name, value)| value.is_null() || known.get(name) == Some(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            owner == known
+        }
+    }
+}
+
+fn uid(owner: &Value) -> &str {
+    owner.get("uid").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn named(owner: &Value) -> String {
+    let text = |field| owner.get(field).and_then(Value::as_str).unwrap_or("?");
+    format!("{} {} (uid {})", text("kind"), text("name"), text("uid"))
+}
+
+// === patches ===
+
+/// Returns what a JSON patch does. What stands at an index when it arrives is not known here, so that any touch counts.
+///
+/// # Errors
+/// A patch of fields that are the API server's, or of all metadata at once.
+pub fn of_patch(patch: &Patch) -> Result<Effect, String> {
+    let mut effect = Effect::Harmless;
+    for step in &patch.0 {
+        let paths = match step {
+            // What is only read stays as it is.
+            Operation::Test { .. } => continue,
+            Operation::Move { from, path } => vec![path, from],
+            Operation::Add { path, .. }
+            | Operation::Remove { path }
+            | Operation::Replace { path, .. }
+            | Operation::Copy { path, .. } => vec![path],
+        };
+        for path in paths {
+            match field(path) {
+                Field::Another => {}
+                Field::All => {
+                    let pointer = path.to_string();
+                    return Err(format!(
+                        "a patch of {pointer:?} as a whole: name the fields in it"
+                    ));
+                }
+                Field::Servers => {
+                    return Err(format!(
+                        "a patch of {path}, which only the API server may set"
+                    ));
+                }
+                Field::Ties => effect = Effect::Foreign(format!("it changes {path}")),
+            }
+        }
+    }
+    Ok(effect)
+}
+
+/// Takes out of a patch what only the API server may say.
+pub fn clean_patch(patch: &mut Patch) {
+    patch.0.retain(|step| field(step.path()) != Field::Servers);
+}
+
+/// Returns what a merge patch does, which replaces lists as a whole.
+pub fn of_merge_patch(patch: &Value) -> Effect {
+    let metadata = patch.get("metadata");
+    let touched = [OWNERS, FINALIZERS]
+        .into_iter()
+        .find(|field| metadata.is_some_and(|metadata| metadata.get(field).is_some()));
+    match (touched, metadata) {
+        (Some(field), _) => Effect::Foreign(format!("it changes /metadata/{field}")),
+        (None, Some(metadata)) if !metadata.is_object() => {
+            Effect::Foreign("it changes /metadata".to_owned())
+        }
+        (None, _) => Effect::Harmless,
+    }
+}
+
+/// What a pointer leads to.
+#[derive(PartialEq, Eq)]
+enum Field {
+    /// The object, or its metadata.
+    All,
+    Servers,
+    Ties,
+    Another,
+}
+
+fn field(path: &Path) -> Field {
+    let mut steps = path.steps().iter().map(String::as_str);
+    match (steps.next(), steps.next()) {
+        (None, _) | (Some("metadata"), None) => Field::All,
+        (Some("metadata"), Some(OWNERS | FINALIZERS)) => Field::Ties,
+        (Some("metadata"), Some(name)) if OF_SERVER.contains(&name) => Field::Servers,
+        (Some(_), _) => Field::Another,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::Managers;
+
+    fn gvk() -> Gvk {
+        Gvk::parse("a.dev/v1", "Page").unwrap()
+    }
+
+    fn page() -> Object {
+        let text = r#"{"metadata":{"name":"p","namespace":"n","uid":"u"}}"#;
+        Object::parse(text, &gvk(), &Managers::default()).unwrap()
+    }
+
+    fn owner(kind: &str, name: &str, uid: &str) -> Value {
+        json!({ "apiVersion": "a.dev/v1", "kind": kind, "name": name, "uid": uid })
+    }
+
+    fn tied(owners: &[&Value], finalizers: &[&str]) -> Value {
+        json!({ "metadata": { "ownerReferences": owners, "finalizers": finalizers } })
+    }
+
+    /// Returns `ok`, `if new`, or what is foreign.
+    fn told(after: &Value, before: Before<'_>, manner: Manner, namespace: &str) -> String {
+        let (primary, gvk) = (page(), gvk());
+        let writer = Writer {
+            primary: &primary,
+            primary_gvk: &gvk,
+            finalizer: "own.dev/f",
+        };
+        let key = ObjectRef::namespaced(namespace, "x");
+        match of_document(after, before, manner, &key, &writer) {
+            Effect::Harmless => "ok".to_owned(),
+            Effect::HarmlessIfNew => "if new".to_owned(),
+            Effect::Foreign(what) => what,
+        }
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
+    fn a_document_may_have_ties_to_the_primary_and_those_that_are_there() {
+        let own = owner("Page", "p", "u");
+        let other = owner("Site", "s", "v");
+        let mut held = other.clone();
+        held["blockOwnerDeletion"] = true.into();
+        let none = json!({ "metadata": {} });
+        let there = tied(&[&other, &own], &["other.dev/f"]);
+        let (part, whole) = (Manner::Part, Manner::Whole);
+        let known = |tree| Before::Known(tree);
+        for (after, before, manner, expected) in [
+            (&none, Before::Unknown, part, "ok"),
+            (&none, known(&there), part, "ok"),
+            (&there, known(&there), whole, "ok"),
+            (&tied(&[&own], &["own.dev/f"]), Before::Absent, part, "ok"),
+            (&tied(&[&own], &[]), Before::Unknown, part, "if new"),
+            (
+                &tied(&[&own], &[]),
+                known(&none),
+                part,
+                "it would be owned by the primary, which did not make it",
+            ),
+            (&tied(&[&own], &[]), known(&there), part, "ok"),
+            (
+                &tied(&[&other], &[]),
+                Before::Absent,
+                part,
+                "it would be owned by Site s (uid v)",
+            ),
+            (
+                &tied(&[&other], &[]),
+                Before::Unknown,
+                part,
+                "it would be owned by Site s (uid v)",
+            ),
+            // The same uid under another name is an owner that does not exist.
+            (
+                &tied(&[&owner("Page", "q", "u")], &[]),
+                Before::Absent,
+                part,
+                "it would be owned by Page q (uid u)",
+            ),
+            (
+                &tied(&[&held], &[]),
+                known(&there),
+                part,
+                "it would be owned by Site s (uid v)",
+            ),
+            (
+                &tied(&[], &["other.dev/f"]),
+                known(&none),
+                part,
+                "it would get the finalizer \"other.dev/f\"",
+            ),
+            (
+                &none,
+                known(&there),
+                whole,
+                "it would no longer be owned by Site s (uid v)",
+            ),
+            (
+                &tied(&[&other], &[]),
+                known(&there),
+                whole,
+                "it would lose the finalizer \"other.dev/f\"",
+            ),
+            (&none, known(&tied(&[&own], &["own.dev/f"])), whole, "ok"),
+            (
+                &none,
+                Before::Unknown,
+                whole,
+                "no source watches it, so that nobody knows whose owner references and finalizers it would lose",
+            ),
+        ] {
+            assert_eq!(told(after, before, manner, "n"), expected, "{after}");
+        }
+        // A primary of another namespace owns nothing here.
+        let after = tied(&[&own], &[]);
+        let foreign = "it would be owned by Page p (uid u)";
+        assert_eq!(told(&after, Before::Absent, part, "m"), foreign);
+    }
+
+    #[test]
+    fn patches_count_by_what_they_touch() {
+        for (patch, expected) in [
+            (
+                json!([{ "op": "add", "path": "/data/a", "value": "b" }]),
+                Ok("ok"),
+            ),
+            (
+                json!([{ "op": "add", "path": "/metadata/labels", "value": {} }]),
+                Ok("ok"),
+            ),
+            (
+                json!([{ "op": "test", "path": "/metadata/finalizers/0", "value": "x" }]),
+                Ok("ok"),
+            ),
+            (
+                json!([{ "op": "remove", "path": "/metadata/finalizers/0" }]),
+                Ok("it changes /metadata/finalizers/0"),
+            ),
+            (
+                json!([{ "op": "move", "from": "/metadata/ownerReferences", "path": "/data/x" }]),
+                Ok("it changes /metadata/ownerReferences"),
+            ),
+            (
+                json!([{ "op": "copy", "from": "/spec/x", "path": "/metadata/ownerReferences" }]),
+                Ok("it changes /metadata/ownerReferences"),
+            ),
+            (
+                json!([{ "op": "replace", "path": "/metadata", "value": {} }]),
+                Err("a patch of \"/metadata\" as a whole: name the fields in it"),
+            ),
+            (
+                json!([{ "op": "replace", "path": "", "value": {} }]),
+                Err("a patch of \"\" as a whole: name the fields in it"),
+            ),
+            (
+                json!([{ "op": "replace", "path": "/metadata/managedFields", "value": [{}] }]),
+                Err("a patch of /metadata/managedFields, which only the API server may set"),
+            ),
+        ] {
+            let read: Patch = serde_json::from_value(patch.clone()).unwrap();
+            let found = of_patch(&read).map(|effect| match effect {
+                Effect::Foreign(what) => what,
+                Effect::Harmless | Effect::HarmlessIfNew => "ok".to_owned(),
+            });
+            let expected = expected.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(found, expected, "{patch}");
+        }
+        for (patch, harmless) in [
+            (json!({ "data": {} }), true),
+            (json!({ "metadata": { "labels": null } }), true),
+            (json!({ "metadata": { "ownerReferences": null } }), false),
+            (json!({ "metadata": { "finalizers": [] } }), false),
+            (json!({ "metadata": null }), false),
+        ] {
+            assert_eq!(
+                of_merge_patch(&patch) == Effect::Harmless,
+                harmless,
+                "{patch}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_the_api_servers_is_not_sent() {
+        let mut document = json!({ "metadata": { "name": "a", "managedFields": [{}], "deletionTimestamp": "x", "deletionGracePeriodSeconds": 1 } });
+        clean(&mut document);
+        assert_eq!(document, json!({ "metadata": { "name": "a" } }));
+    }
+}

@@ -1,0 +1,225 @@
+//! Waits for memory: one bound for the instances of all plugins together, shared between plugins.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+mod state;
+
+use state::State;
+
+/// The memory of all plugins. Cheap to clone.
+#[derive(Clone)]
+pub struct Room(Arc<Mutex<State<Tell>>>);
+
+/// Tells one who waits; false if he has gone.
+type Tell = Box<dyn FnOnce() -> bool + Send>;
+
+/// What one instance holds. It is given back when this is dropped.
+pub struct Holding {
+    room: Room,
+    plugin: Arc<str>,
+    bytes: u64,
+}
+
+/// A wait. What comes when nobody waits any more is given back.
+struct Ask {
+    room: Room,
+    plugin: Arc<str>,
+    bytes: u64,
+    got: oneshot::Receiver<()>,
+}
+
+/// There is no memory for it. Worth another try later, unless it wants more than there is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It would not fit if there were nobody else.
+    #[error(
+        "{bytes} bytes are more than the {total} that the daemon has for all plugins (--plugin-memory)"
+    )]
+    TooMuch {
+        /// What was wanted.
+        bytes: u64,
+        /// What there is.
+        total: u64,
+    },
+    /// Others had it.
+    #[error(
+        "the {total} bytes that the daemon has for plugins (--plugin-memory) are used up: {bytes} more were waited for in vain, {most} bytes of it has {holder}"
+    )]
+    UsedUp {
+        /// What was wanted.
+        bytes: u64,
+        /// What there is.
+        total: u64,
+        /// Who has most of it.
+        holder: Arc<str>,
+        /// How much he has.
+        most: u64,
+    },
+}
+
+// === impl Room ===
+
+impl Room {
+    /// Returns room for so many bytes.
+    pub fn new(total: u64) -> Self {
+        Self(Arc::new(Mutex::new(State::new(total))))
+    }
+
+    /// Returns what an instance of a plugin holds: nothing yet.
+    pub fn holding(&self, plugin: &Arc<str>) -> Holding {
+        Holding {
+            room: self.clone(),
+            plugin: Arc::clone(plugin),
+            bytes: 0,
+        }
+    }
+}
+
+impl Default for Room {
+    /// Returns room without a bound.
+    fn default() -> Self {
+        Self::new(u64::MAX)
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Room({})", self.0.lock().total())
+    }
+}
+
+// === impl Holding ===
+
+impl Holding {
+    /// Holds so many bytes more, and waits for them no longer than until `deadline`.
+    ///
+    /// # Errors
+    /// [`Error`], at once if it could never be.
+    pub async fn grow(&mut self, bytes: u64, deadline: Instant) -> Result<(), Error> {
+        let mut ask = {
+            let mut state = self.room.0.lock();
+            let total = state.total();
+            if self.bytes.saturating_add(bytes) > total {
+                return Err(Error::TooMuch { bytes, total });
+            }
+            if state.take(&self.plugin, bytes) {
+                self.bytes += bytes;
+                return Ok(());
+            }
+            let (tell, got) = oneshot::channel();
+            state.wait(&self.plugin, bytes, Box::new(move || tell.send(()).is_ok()));
+            let Self { room, plugin, .. } = &*self;
+            Ask {
+                room: room.clone(),
+                plugin: Arc::clone(plugin),
+                bytes,
+                got,
+            }
+        };
+        // Whether it came in time or at the last moment.
+        let in_time = timeout_at(deadline, &mut ask.got).await;
+        if matches!(in_time, Ok(Ok(()))) || ask.has_got() {
+            ask.bytes = 0;
+            self.bytes += bytes;
+            return Ok(());
+        }
+        Err(self.used_up(bytes))
+    }
+
+    fn used_up(&self, bytes: u64) -> Error {
+        let state = self.room.0.lock();
+        let (holder, most) = state.most().unwrap_or_default();
+        Error::UsedUp {
+            bytes,
+            total: state.total(),
+            holder,
+            most,
+        }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.room.0.lock().give_back(&self.plugin, self.bytes);
+        }
+    }
+}
+
+// === impl Ask ===
+
+impl Ask {
+    /// Ends the wait, and says whether something has come.
+    fn has_got(&mut self) -> bool {
+        self.got.close();
+        self.got.try_recv().is_ok()
+    }
+}
+
+impl Drop for Ask {
+    fn drop(&mut self) {
+        if self.bytes > 0 && self.has_got() {
+            self.room.0.lock().give_back(&self.plugin, self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(4)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_there_is_waited_for_until_the_deadline_and_then_told_with_who_has_it() {
+        let room = Room::new(100);
+        let (mut hog, mut other) = (room.holding(&"hog".into()), room.holding(&"other".into()));
+        assert_eq!(hog.grow(75, soon()).await, Ok(()));
+        let begun = Instant::now();
+        let refused = other.grow(60, soon()).await.unwrap_err();
+        assert_eq!(begun.elapsed(), Duration::from_secs(4));
+        assert_eq!(
+            refused.to_string(),
+            "the 100 bytes that the daemon has for plugins (--plugin-memory) are used up: 60 more were waited for in vain, 75 bytes of it has hog"
+        );
+        let (got, ()) = tokio::join!(other.grow(60, soon()), async { drop(hog) });
+        assert_eq!(got, Ok(()));
+        drop(other);
+        assert_eq!(room.holding(&"new".into()).grow(75, soon()).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_could_never_be_is_refused_at_once() {
+        let mut holding = Room::new(100).holding(&"a".into());
+        assert_eq!(holding.grow(60, soon()).await, Ok(()));
+        let refused = Error::TooMuch {
+            bytes: 41,
+            total: 100,
+        };
+        assert_eq!(holding.grow(41, soon()).now_or_never(), Some(Err(refused)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_to_one_who_has_gone_is_given_back() {
+        let room = Room::new(100);
+        let plugin = "a".into();
+        let (mut one, mut other) = (room.holding(&plugin), room.holding(&plugin));
+        assert_eq!(one.grow(60, soon()).await, Ok(()));
+        let mut wait = Box::pin(other.grow(60, soon()));
+        assert_eq!((&mut wait).now_or_never(), None);
+        drop(one);
+        drop(wait);
+        assert_eq!(room.0.lock().most(), None);
+    }
+}

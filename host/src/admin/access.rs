@@ -1,0 +1,321 @@
+//! Decides who may read a page from another host: the API server knows who a token belongs to, and what that one may do.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use capstan_core::bucket::{Bucket, Rate};
+use futures::future::BoxFuture;
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+/// How long a verdict counts.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Verdicts that are kept, of each sort.
+const KEPT: usize = 256;
+
+/// Questions under way at a time.
+const AT_ONCE: usize = 4;
+
+/// Questions at once and each second, so that whoever tries tokens does not use up the API server's patience with the daemon.
+const QUESTIONS: Rate = Rate {
+    interval: Duration::from_millis(100),
+    burst: 40,
+};
+
+/// How long the API server may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks the API server about tokens, and remembers for a while what it has said.
+pub struct Gate {
+    ask: Ask,
+    verdicts: Mutex<Verdicts>,
+    rate: Mutex<Bucket>,
+    places: Semaphore,
+}
+
+/// What asks whether the owner of a token may get a path.
+type Ask = Box<dyn Fn(String, String) -> BoxFuture<'static, kube::Result<Verdict>> + Send + Sync>;
+
+/// What the API server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its owner may.
+    Permitted,
+    /// Its owner, who has this name, may not.
+    Forbidden(String),
+    /// It is nobody's.
+    Unknown,
+}
+
+/// The hash of a token and a path.
+type Key = [u8; 32];
+
+/// Verdicts, those that permit apart: whoever tries tokens does not drive them out.
+#[derive(Debug, Default)]
+struct Verdicts {
+    permitted: HashMap<Key, (Instant, Verdict)>,
+    refused: HashMap<Key, (Instant, Verdict)>,
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// Returns a gate that asks this cluster.
+    pub fn new(client: kube::Client) -> Self {
+        Self::asking(Box::new(move |token, path| {
+            Box::pin(ask(client.clone(), token, path))
+        }))
+    }
+
+    fn asking(ask: Ask) -> Self {
+        Self {
+            ask,
+            verdicts: Mutex::default(),
+            rate: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+
+    /// Says whether a request may pass; if not, with which answer it ends.
+    async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), (StatusCode, String)> {
+        let Some(token) = token(headers) else {
+            let text = "a token is needed: Authorization: Bearer TOKEN\n";
+            return Err((StatusCode::UNAUTHORIZED, text.to_owned()));
+        };
+        let key = key(token, path);
+        let known = self.verdicts.lock().get(&key, Instant::now());
+        let verdict = match known {
+            Some(verdict) => verdict,
+            None => self.asked(key, token, path).await?,
+        };
+        match verdict {
+            Verdict::Permitted => Ok(()),
+            Verdict::Unknown => {
+                let text = "the API server does not know this token\n";
+                Err((StatusCode::UNAUTHORIZED, text.to_owned()))
+            }
+            Verdict::Forbidden(name) => {
+                let text =
+                    format!("{name} may not get {path}: no role permits that nonResourceURL\n");
+                Err((StatusCode::FORBIDDEN, text))
+            }
+        }
+    }
+
+    async fn asked(
+        &self,
+        key: Key,
+        token: &str,
+        path: &str,
+    ) -> Result<Verdict, (StatusCode, String)> {
+        if !self.rate.lock().take_now(1, QUESTIONS, Instant::now()) {
+            let text = "too many tokens are being tried\n".to_owned();
+            return Err((StatusCode::TOO_MANY_REQUESTS, text));
+        }
+        let question = async {
+            let _place = self.places.acquire().await;
+            (self.ask)(token.to_owned(), path.to_owned()).await
+        };
+        match timeout(PATIENCE, question).await {
+            Ok(Ok(verdict)) => {
+                self.verdicts
+                    .lock()
+                    .put(key, verdict.clone(), Instant::now());
+                Ok(verdict)
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the API server can't be asked about a token");
+                let text = "the API server can't be asked about the token\n".to_owned();
+                Err((StatusCode::SERVICE_UNAVAILABLE, text))
+            }
+            Err(_) => {
+                let text = "the API server takes too long to say something about the token\n";
+                Err((StatusCode::SERVICE_UNAVAILABLE, text.to_owned()))
+            }
+        }
+    }
+}
+
+/// Lets a request pass, or answers it.
+pub async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    match gate.check(request.headers(), &path).await {
+        Ok(()) => next.run(request).await,
+        Err((StatusCode::UNAUTHORIZED, text)) => {
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+            (StatusCode::UNAUTHORIZED, challenge, text).into_response()
+        }
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+fn key(token: &str, path: &str) -> Key {
+    let digest = ring::digest::digest(&ring::digest::SHA256, format!("{path}\0{token}").as_bytes());
+    let mut key = Key::default();
+    key.iter_mut()
+        .zip(digest.as_ref())
+        .for_each(|(to, from)| *to = *from);
+    key
+}
+
+// === impl Verdicts ===
+
+impl Verdicts {
+    fn get(&self, key: &Key, now: Instant) -> Option<Verdict> {
+        let (until, verdict) = self.permitted.get(key).or_else(|| self.refused.get(key))?;
+        (now < *until).then(|| verdict.clone())
+    }
+
+    fn put(&mut self, key: Key, verdict: Verdict, now: Instant) {
+        let kept = match verdict {
+            Verdict::Permitted => &mut self.permitted,
+            Verdict::Forbidden(_) | Verdict::Unknown => &mut self.refused,
+        };
+        if kept.len() >= KEPT {
+            kept.retain(|_, (until, _)| now < *until);
+        }
+        if kept.len() < KEPT {
+            kept.insert(key, (now + FRESH, verdict));
+        }
+    }
+}
+
+// === the API server ===
+
+async fn ask(client: kube::Client, token: String, path: String) -> kube::Result<Verdict> {
+    let review = TokenReview {
+        spec: TokenReviewSpec {
+            token,
+            audiences: None,
+        },
+        ..TokenReview::default()
+    };
+    let tokens = Api::<TokenReview>::all(client.clone());
+    let status = tokens.create(&PostParams::default(), &review).await?.status;
+    let owner = status.filter(|status| status.authenticated == Some(true));
+    let Some(UserInfo {
+        username,
+        groups,
+        uid,
+        extra,
+    }) = owner.and_then(|status| status.user)
+    else {
+        return Ok(Verdict::Unknown);
+    };
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: username.clone(),
+            groups,
+            uid,
+            extra,
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(path),
+                verb: Some("get".to_owned()),
+            }),
+            resource_attributes: None,
+        },
+        ..SubjectAccessReview::default()
+    };
+    let reviews = Api::<SubjectAccessReview>::all(client);
+    let status = reviews
+        .create(&PostParams::default(), &review)
+        .await?
+        .status;
+    Ok(match status {
+        Some(status) if status.allowed => Verdict::Permitted,
+        Some(_) | None => Verdict::Forbidden(username.unwrap_or_default()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A cluster in which `reader` may read metrics and `other` exists; it counts how often it is asked.
+    fn gate() -> (Gate, Arc<AtomicUsize>) {
+        let asked = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&asked);
+        let gate = Gate::asking(Box::new(move |token, path| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move {
+                Ok(match (&*token, &*path) {
+                    ("reader", "/metrics") => Verdict::Permitted,
+                    ("reader" | "other", _) => Verdict::Forbidden(token),
+                    _ => Verdict::Unknown,
+                })
+            })
+        }));
+        (gate, asked)
+    }
+
+    async fn code(gate: &Gate, value: &str, path: &str) -> u16 {
+        let mut headers = HeaderMap::new();
+        if !value.is_empty() {
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        }
+        gate.check(&headers, path)
+            .await
+            .map_or_else(|(code, _)| code.as_u16(), |()| 200)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_is_for_whom_the_api_server_permits_it() {
+        let (gate, asked) = gate();
+        let table = [
+            ("", "/metrics", 401),
+            ("Basic cmVhZGVy", "/metrics", 401),
+            ("Bearer ", "/metrics", 401),
+            ("Bearer nobody", "/metrics", 401),
+            ("Bearer other", "/metrics", 403),
+            ("Bearer reader", "/metrics", 200),
+            ("bearer reader", "/metrics", 200),
+            ("Bearer reader", "/debug/plugins", 403),
+        ];
+        for (value, path, expected) in table {
+            assert_eq!(code(&gate, value, path).await, expected, "{value} {path}");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 4, "each token and path once");
+        tokio::time::advance(FRESH).await;
+        assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
+        assert_eq!(
+            asked.load(Ordering::Relaxed),
+            5,
+            "a verdict does not count for ever"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_tries_tokens_neither_floods_the_api_server_nor_keeps_others_out() {
+        let (gate, asked) = gate();
+        assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
+        for n in 0..10_000 {
+            code(&gate, &format!("Bearer {n}"), "/metrics").await;
+        }
+        let burst = QUESTIONS.burst as usize;
+        assert_eq!(asked.load(Ordering::Relaxed), burst);
+        assert_eq!(code(&gate, "Bearer new", "/metrics").await, 429);
+        assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
+        assert!(gate.verdicts.lock().refused.len() <= KEPT);
+    }
+}

@@ -1,0 +1,108 @@
+//! Lets each plugin send so many requests a second: what is beyond waits, and nobody else does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::bucket::{Bucket, Rate};
+use capstan_core::cluster::{Cluster, Error, Write};
+use capstan_core::object::{Gvk, Object, ObjectRef, Scope};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use tokio::time::{Instant, sleep};
+
+use super::Access;
+
+/// The plugins' meters.
+#[derive(Default)]
+pub struct Meters(Mutex<HashMap<Unit, Arc<Meter>>>);
+
+/// An operator, and a plugin of its.
+type Unit = (Arc<str>, Arc<str>);
+
+/// What one plugin has sent lately, whichever of its versions and controllers.
+#[derive(Default)]
+struct Meter {
+    state: Mutex<Bucket>,
+}
+
+/// The API server, as one plugin has it.
+pub struct Metered {
+    api: Access,
+    meter: Arc<Meter>,
+    rate: Rate,
+    throttled: Counter,
+}
+
+impl Meters {
+    /// Returns the API server as a plugin has it that may send so many requests a second.
+    pub fn api_of(
+        &self,
+        (operator, plugin): (&Arc<str>, &Arc<str>),
+        per_second: u32,
+        api: Access,
+        throttled: Counter,
+    ) -> Metered {
+        let mut meters = self.0.lock();
+        // Those of plugins that are gone.
+        meters.retain(|_, meter| Arc::strong_count(meter) > 1);
+        let name = (Arc::clone(operator), Arc::clone(plugin));
+        Metered {
+            api,
+            meter: Arc::clone(meters.entry(name).or_default()),
+            rate: Rate::per_second(per_second),
+            throttled,
+        }
+    }
+}
+
+impl Metered {
+    /// Waits until the next request may be sent.
+    async fn turn(&self) {
+        let wait = self.meter.state.lock().take(self.rate, Instant::now());
+        if wait > Duration::ZERO {
+            self.throttled.inc();
+            sleep(wait).await;
+        }
+    }
+}
+
+impl Cluster for Metered {
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        async move {
+            self.turn().await;
+            self.api.write(write).await
+        }
+        .boxed()
+    }
+
+    fn get<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        async move {
+            self.turn().await;
+            self.api.get(gvk, key).await
+        }
+        .boxed()
+    }
+
+    fn look<'a>(
+        &'a self,
+        gvk: &'a Gvk,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        async move {
+            self.turn().await;
+            self.api.look(gvk, key).await
+        }
+        .boxed()
+    }
+
+    fn scope(&self, gvk: &Gvk) -> Option<Scope> {
+        self.api.scope(gvk)
+    }
+}

@@ -1,0 +1,161 @@
+//! Listens to whether the API server does its work, asks it when nothing is heard, and tells those that wait when it is back.
+
+use std::future::Future;
+use std::time::Duration;
+
+use capstan_core::cluster::Error;
+use capstan_core::health::{Health, Sign};
+use http::{Method, Request};
+use kube::client::Body;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{ApiServer, REFUSAL, USER_AGENT, chain, collect, one_line};
+
+/// An API server that has not even told its version after this time does not answer.
+const ASKED: Duration = Duration::from_secs(2);
+
+/// What is asked for a sign of life: anybody may, and it costs the API server next to nothing.
+const SIGN: &str = "/version";
+
+/// A request that began this shortly before the API server came back is waited for all the same.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// What is heard of the API server.
+pub struct Pulse {
+    health: Mutex<Health>,
+    /// Told when it is back after it did not answer.
+    back: watch::Sender<()>,
+}
+
+/// Whether a request changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+}
+
+/// A request that is under way, and is given up if it is dropped.
+struct Waiting<'a> {
+    pulse: &'a Pulse,
+    /// None if it is no write, or over.
+    write: Option<u64>,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            health: Mutex::new(Health::new(Instant::now())),
+            back: watch::Sender::new(()),
+        }
+    }
+}
+
+impl Pulse {
+    /// Takes in a sign of life.
+    pub(crate) fn heard(&self) {
+        let sign = self.health.lock().heard(Instant::now());
+        if sign == Sign::Back {
+            tracing::info!("the API server is back");
+            self.back.send_replace(());
+        }
+    }
+
+    /// Says what is wrong with the API server for so long that somebody should know.
+    pub fn trouble(&self) -> Option<String> {
+        self.health.lock().trouble(Instant::now())
+    }
+
+    /// Returns what is told when the API server is back.
+    pub(crate) fn returns(&self) -> watch::Receiver<()> {
+        self.back.subscribe()
+    }
+
+    /// Waits for what a request leads to, unless the API server was away meanwhile: then nobody may be left who would answer.
+    pub(super) async fn follow<T>(
+        &self,
+        kind: Kind,
+        exchange: impl Future<Output = Result<T, Error>>,
+        lost: impl FnOnce() -> Error,
+    ) -> Result<T, Error> {
+        let began = Instant::now();
+        let mut waiting = Waiting {
+            pulse: self,
+            write: (kind == Kind::Write).then(|| self.health.lock().begin_write(began)),
+        };
+        let mut returns = self.returns();
+        let returned =
+            async { while returns.changed().await.is_ok() && began.elapsed() < YOUNG {} };
+        let answer = tokio::select! {
+            answer = exchange => answer,
+            () = returned => Err(lost()),
+        };
+        let trouble = answer.as_ref().err().filter(|error| error.is_outage());
+        if let Some(number) = waiting.write.take() {
+            let ended = trouble.map_or(Ok(()), |error| Err(error.message.as_str()));
+            self.health
+                .lock()
+                .end_write(number, Some(ended), Instant::now());
+        }
+        match trouble {
+            Some(error) => self.health.lock().failed(&error.message),
+            None => self.heard(),
+        }
+        answer
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.write {
+            let mut health = self.pulse.health.lock();
+            health.end_write(number, None, Instant::now());
+        }
+    }
+}
+
+impl ApiServer {
+    /// Asks the API server for a sign of life whenever nothing is heard of it, until it is dropped. Calls `back` when it is
+    /// there again.
+    pub async fn listen(&self, back: impl Fn()) {
+        let mut returns = self.pulse.returns();
+        loop {
+            let asks_at = self.pulse.health.lock().asks_at();
+            tokio::select! {
+                Ok(()) = returns.changed() => back(),
+                () = sleep_until(asks_at) => {
+                    if self.pulse.health.lock().asks_at() <= Instant::now() {
+                        self.ask().await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn ask(&self) {
+        self.pulse.health.lock().asking(Instant::now());
+        let trouble = match timeout(ASKED, self.version()).await {
+            Ok(Ok(())) => return self.pulse.heard(),
+            Ok(Err(why)) => why,
+            Err(_) => format!("no answer to GET {SIGN} within {ASKED:?}"),
+        };
+        if self.pulse.health.lock().silent(&trouble) {
+            tracing::warn!(error = %trouble, "the API server gives no sign of life");
+        }
+    }
+
+    async fn version(&self) -> Result<(), String> {
+        let request = Request::builder().method(Method::GET).uri(SIGN);
+        let request = request.header("user-agent", USER_AGENT).body(Body::empty());
+        let request = request.map_err(|error| error.to_string())?;
+        let response = self.client.send(request).await;
+        let response = response.map_err(|error| one_line(&chain(&error)))?;
+        let status = response.status();
+        drop(collect(response.into_body(), REFUSAL).await);
+        if status.is_server_error() {
+            return Err(format!("GET {SIGN}: HTTP {}", status.as_u16()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,429 @@
+//! What has to answer whatever the runs do: probes, signals and the watchdog, on a thread and a runtime of their own.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::http::{self, Bounds};
+use crate::logging::{LAST_LINES, Log};
+use crate::shutdown::{self, Signals};
+use crate::watchdog::{FROZEN, Heartbeat, Late, Suspects, Watchdog};
+
+/// What probes may use.
+const BOUNDS: Bounds = Bounds {
+    connections: 64,
+    answer: Duration::from_secs(10),
+};
+
+/// How long the main runtime may take to say what is not ready.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long its last answer counts when it is too busy for another.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// How often the log says what was left out.
+const TELL: Duration = Duration::from_secs(10);
+
+/// How long the process may take to end, once its last lines are written, before it is made to.
+const LAST_RESORT: Duration = Duration::from_secs(2);
+
+/// Something that is not ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unready {
+    /// What: an informer, a plugin.
+    pub what: String,
+    /// Why, in one sentence.
+    pub why: String,
+}
+
+/// What lists what is not ready yet; empty = ready.
+pub type Question = Box<dyn Fn() -> Vec<Unready> + Send + Sync>;
+
+/// What the thread needs.
+pub struct Start {
+    /// Where probes are served.
+    pub listen: SocketAddr,
+    /// How long runs under way may take to finish after the first signal.
+    pub drain: Duration,
+    /// Cancelled at the first signal.
+    pub stop: CancellationToken,
+    /// What may be to blame when the main runtime does not run.
+    pub suspects: Suspects,
+    /// Ends the process with a status, whatever its other threads do; see [`exit`].
+    pub exit: Box<dyn FnOnce(u8) + Send>,
+    /// The log.
+    pub log: Log,
+}
+
+/// The thread, once it serves. Dropping it ends it.
+pub struct Control {
+    address: SocketAddr,
+    main: Arc<Main>,
+    ended: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The main runtime, and what it is asked for. What is not ready it says itself, because it may hold the locks; the one who asks
+/// waits for a while only.
+struct Main {
+    runtime: Handle,
+    /// Pages that are made there.
+    pages: OnceLock<Router>,
+    question: OnceLock<Question>,
+    /// Whether it is being asked.
+    asked: Mutex<bool>,
+    known: watch::Sender<Option<Known>>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    unready: Vec<Unready>,
+    at: Instant,
+}
+
+/// What the pages show.
+struct Probes {
+    main: Arc<Main>,
+    late: Late,
+}
+
+// === impl Control ===
+
+impl Control {
+    /// Starts the thread; to be called on the main runtime, which it watches from now on.
+    ///
+    /// # Errors
+    /// If the address is taken or not ours, or the system has no thread or no signals for us.
+    pub async fn start(start: Start) -> anyhow::Result<Self> {
+        let main = Arc::new(Main::new(Handle::current()));
+        let ended = CancellationToken::new();
+        let heart = Heartbeat::default();
+        let beating = ended.clone().run_until_cancelled_owned(heart.clone().run());
+        tokio::spawn(beating);
+        let (tell, told) = oneshot::channel();
+        let thread = {
+            let (main, ended) = (Arc::clone(&main), ended.clone());
+            let work = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                match runtime.context("start the runtime of probes and signals") {
+                    Ok(runtime) => runtime.block_on(run(start, main, heart, ended, tell)),
+                    Err(error) => drop(tell.send(Err(error))),
+                }
+            };
+            let thread = std::thread::Builder::new().name("control".to_owned());
+            thread
+                .spawn(work)
+                .context("start the thread of probes and signals")?
+        };
+        Ok(Self {
+            address: told
+                .await
+                .context("start the thread of probes and signals")??,
+            main,
+            ended,
+            thread: Some(thread),
+        })
+    }
+
+    /// Says what lists what is not ready; until then nothing is.
+    pub fn ask(&self, question: Question) {
+        // Said once only.
+        drop(self.main.question.set(question));
+    }
+
+    /// Serves these pages, too. They are made on the main runtime.
+    pub fn show(&self, pages: Router) {
+        // Said once only.
+        drop(self.main.pages.set(pages));
+    }
+
+    /// Returns where probes are served: the real port if port 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.ended.cancel();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// The thread's work, until `ended`.
+async fn run(
+    start: Start,
+    main: Arc<Main>,
+    heart: Heartbeat,
+    ended: CancellationToken,
+    tell: oneshot::Sender<anyhow::Result<SocketAddr>>,
+) {
+    let Start {
+        listen,
+        drain,
+        stop,
+        suspects,
+        exit,
+        log,
+    } = start;
+    let begun = async {
+        let mut signals = Signals::listen().context("listen for signals")?;
+        let listener = TcpListener::bind(listen).await;
+        let listener = listener.with_context(|| format!("listen on {listen}"))?;
+        let address = listener.local_addr().context("find the own address")?;
+        anyhow::Ok((async move || signals.next().await, listener, address))
+    };
+    let (signals, listener, address) = match begun.await {
+        Ok(begun) => begun,
+        Err(error) => return drop(tell.send(Err(error))),
+    };
+    drop(tell.send(Ok(address)));
+    let watchdog = Watchdog::new(heart, suspects);
+    let probes = Probes {
+        main,
+        late: watchdog.late(),
+    };
+    let telling = async {
+        loop {
+            tokio::time::sleep(TELL).await;
+            log.tell();
+        }
+    };
+    tokio::select! {
+        biased;
+        code = shutdown::obey(signals, &stop, drain) => exit(code),
+        () = http::serve(listener, router(probes), BOUNDS, ended) => {}
+        () = watchdog.run() => {}
+        () = telling => {}
+    }
+}
+
+/// Ends the process, whatever its other threads do.
+pub fn exit(code: u8, log: &Log) {
+    log.flush(LAST_LINES);
+    // What the C library does at the end may wait for a thread that never ends.
+    let last_resort = std::thread::Builder::new().spawn(|| {
+        std::thread::park_timeout(LAST_RESORT);
+        std::process::abort();
+    });
+    drop(last_resort);
+    std::process::exit(code.into());
+}
+
+// === impl Main ===
+
+impl Main {
+    fn new(runtime: Handle) -> Self {
+        Self {
+            runtime,
+            pages: OnceLock::new(),
+            question: OnceLock::new(),
+            asked: Mutex::new(false),
+            known: watch::Sender::new(None),
+        }
+    }
+
+    /// Returns what is not ready.
+    async fn unready(self: &Arc<Self>) -> Vec<Unready> {
+        let mut known = self.known.subscribe();
+        known.mark_unchanged();
+        self.ask();
+        let answered = tokio::time::timeout(PATIENCE, known.changed()).await;
+        let known = known.borrow();
+        match &*known {
+            Some(known) if answered.is_ok() || known.at.elapsed() < FRESH => known.unready.clone(),
+            Some(_) | None => vec![Unready {
+                what: "the main runtime".to_owned(),
+                why: format!("has not answered within {PATIENCE:?}"),
+            }],
+        }
+    }
+
+    /// Asks the main runtime, unless that is under way.
+    fn ask(self: &Arc<Self>) {
+        if std::mem::replace(&mut *self.asked.lock(), true) {
+            return;
+        }
+        let main = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let starting = || {
+                vec![Unready {
+                    what: "the daemon".to_owned(),
+                    why: "starting".to_owned(),
+                }]
+            };
+            let unready = main.question.get().map_or_else(starting, |ask| ask());
+            let at = Instant::now();
+            *main.asked.lock() = false;
+            main.known.send_replace(Some(Known { unready, at }));
+        });
+    }
+}
+
+// === pages ===
+
+fn router(probes: Probes) -> Router {
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .fallback(page)
+        .with_state(Arc::new(probes))
+}
+
+/// 200 as long as the main runtime runs; else 503.
+async fn livez(State(probes): State<Arc<Probes>>) -> Response {
+    match alive(probes.late.by()) {
+        Ok(()) => "ok\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
+    }
+}
+
+/// Says why the daemon has to be started again, given how late its heart is.
+fn alive(late: Duration) -> Result<(), String> {
+    if late < FROZEN {
+        return Ok(());
+    }
+    Err(format!(
+        "the main runtime has not run for {} s\n",
+        late.as_secs()
+    ))
+}
+
+/// 200 once every cache is filled and every plugin is loaded; else 503 with the reasons, one per line.
+async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
+    let unready = probes.main.unready().await;
+    if unready.is_empty() {
+        return "ok\n".into_response();
+    }
+    let lines: Vec<_> = unready
+        .iter()
+        .map(|Unready { what, why }| format!("{what}: {why}\n"))
+        .collect();
+    (StatusCode::SERVICE_UNAVAILABLE, lines.concat()).into_response()
+}
+
+/// Any other page, if it is served here.
+async fn page(State(probes): State<Arc<Probes>>, request: Request) -> Response {
+    let Some(pages) = probes.main.pages.get() else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let pages = TowerToHyperService::new(pages.clone());
+    let page = probes
+        .main
+        .runtime
+        .spawn(async move { pages.call(request).await });
+    match page.await {
+        Ok(Ok(page)) => page,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::sync::mpsc;
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+    use crate::shutdown::ABORTED;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        format!("{} {}", head.split(' ').nth(1).unwrap(), body.trim())
+    }
+
+    #[test]
+    fn probes_and_signals_are_heeded_while_the_main_runtime_stands_still() {
+        let main = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (stop, (exit, exited)) = (CancellationToken::new(), mpsc::channel());
+        let control = main.block_on(Control::start(Start {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            drain: SOON,
+            stop: stop.clone(),
+            suspects: Box::new(Vec::new),
+            exit: Box::new(move |code| exit.send(code).unwrap()),
+            log: Log::default(),
+        }));
+        let control = control.unwrap();
+        let address = control.address();
+        assert_eq!(get(address, "/readyz"), "503 the daemon: starting");
+        let unready = Unready {
+            what: "plugin p".to_owned(),
+            why: "being loaded".to_owned(),
+        };
+        control.ask(Box::new(move || vec![unready.clone()]));
+        assert_eq!(get(address, "/readyz"), "503 plugin p: being loaded");
+        assert_eq!(get(address, "/metrics"), "404 ");
+        control.show(Router::new().route("/metrics", get_text("some")));
+        assert_eq!(get(address, "/metrics"), "200 some");
+
+        // The only worker stands still.
+        let (go_on, wait) = mpsc::channel::<()>();
+        let (stands, is_still) = mpsc::channel();
+        main.spawn(async move {
+            stands.send(()).unwrap();
+            let _ends = wait.recv();
+        });
+        is_still.recv_timeout(SOON).unwrap();
+        assert_eq!(get(address, "/livez"), "200 ok");
+        assert_eq!(
+            get(address, "/readyz"),
+            "503 plugin p: being loaded",
+            "as it was last"
+        );
+
+        kill_process(getpid(), Signal::TERM).unwrap();
+        main.block_on(async { tokio::time::timeout(SOON, stop.cancelled()).await })
+            .unwrap();
+        kill_process(getpid(), Signal::INT).unwrap();
+        assert_eq!(exited.recv_timeout(SOON), Ok(ABORTED));
+        drop((go_on, control));
+    }
+
+    fn get_text(text: &'static str) -> axum::routing::MethodRouter {
+        axum::routing::get(move || async move { text })
+    }
+
+    #[test]
+    fn who_stands_still_for_long_is_not_alive() {
+        assert_eq!(alive(Duration::from_secs(29)), Ok(()));
+        assert_eq!(
+            alive(FROZEN),
+            Err("the main runtime has not run for 30 s\n".to_owned())
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! Serves pages to whoever comes, without letting them take what the daemon needs: connections, time and memory are bounded.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// How long the head of a request may take to come, and a connection to be used again.
+const HEAD: Duration = Duration::from_secs(5);
+
+/// The longest head of a request, in bytes.
+const LONGEST_HEAD: usize = 16 << 10;
+
+/// How long a connection may last, whatever is sent or read on it.
+const LIFE: Duration = Duration::from_secs(30);
+
+/// How long to wait for a descriptor when there is none.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a server may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections at a time. A new one takes the place of the oldest on which nothing is asked.
+    pub connections: usize,
+    /// How long an answer may take.
+    pub answer: Duration,
+}
+
+/// An open connection.
+struct Open {
+    task: AbortHandle,
+    /// Whether an answer is under way.
+    busy: Arc<AtomicBool>,
+}
+
+/// Serves until `stop`; then connections are closed.
+pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
+    let mut tasks = JoinSet::new();
+    let mut open = VecDeque::new();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_ended) = tasks.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                open.retain(|open: &Open| !open.task.is_finished());
+                if !has_room(&mut open, bounds.connections) {
+                    continue;
+                }
+                let busy = Arc::<AtomicBool>::default();
+                let connection = answer(stream, router.clone(), Arc::clone(&busy), bounds.answer);
+                let task = tasks.spawn(connection);
+                open.push_back(Open { task, busy });
+            }
+            // Another connection has to end first, or the peer is gone already.
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    tasks.shutdown().await;
+}
+
+/// Makes room for one more, if need be and possible. Who opens connections and asks nothing thus keeps nobody else out.
+fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
+    if open.len() < most {
+        return true;
+    }
+    let idle = open
+        .iter()
+        .position(|open| !open.busy.load(Ordering::Relaxed));
+    let closed = idle.and_then(|at| open.remove(at));
+    closed.inspect(|closed| closed.task.abort()).is_some()
+}
+
+/// Answers the requests of one connection.
+async fn answer(stream: TcpStream, router: Router, busy: Arc<AtomicBool>, limit: Duration) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (answer, busy) = (router.call(request), Arc::clone(&busy));
+        async move {
+            busy.store(true, Ordering::Relaxed);
+            let answer = timeout(limit, answer).await;
+            busy.store(false, Ordering::Relaxed);
+            let late = || (StatusCode::SERVICE_UNAVAILABLE, "no answer in time\n").into_response();
+            Ok::<Response, Infallible>(answer.map_or_else(|_| late(), |Ok(answer)| answer))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(LONGEST_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    // A peer that breaks off, or takes too long, is its own affair.
+    drop(timeout(LIFE, connection).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        connections: 4,
+        answer: Duration::from_millis(200),
+    };
+
+    struct Server {
+        address: std::net::SocketAddr,
+        _stop: tokio_util::sync::DropGuard,
+    }
+
+    async fn server() -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/quick", get(|| async { "quick" }))
+            .route("/slow", get(std::future::pending::<&'static str>))
+            .route("/long", get(|| async { "x".repeat(64 << 20) }));
+        let stop = CancellationToken::new();
+        tokio::spawn(serve(listener, router, BOUNDS, stop.clone()));
+        Server {
+            address,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    impl Server {
+        async fn send(&self, text: &str) -> TcpStream {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            stream.write_all(text.as_bytes()).await.unwrap();
+            stream
+        }
+
+        async fn get(&self, path: &str) -> String {
+            read(
+                self.send(&format!(
+                    "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+                ))
+                .await,
+            )
+            .await
+        }
+    }
+
+    /// Reads to the end, which may be a reset.
+    async fn read(mut stream: TcpStream) -> String {
+        let mut text = Vec::new();
+        drop(
+            timeout(2 * LIFE, stream.read_to_end(&mut text))
+                .await
+                .expect("an end"),
+        );
+        String::from_utf8(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn connections_that_ask_nothing_keep_nobody_out() {
+        let server = server().await;
+        let mut idle = Vec::new();
+        for begun in ["", "GET /qui", "GET /quick HTTP/1.1\r\nx: "]
+            .iter()
+            .cycle()
+            .take(100)
+        {
+            idle.push(server.send(begun).await);
+            if idle.len() % 10 == 0 {
+                assert!(server.get("/quick").await.ends_with("quick"));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_takes_too_long_is_broken_off() {
+        let server = server().await;
+        assert!(server.get("/slow").await.starts_with("HTTP/1.1 503 "));
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_too_long_is_refused() {
+        let server = server().await;
+        let many = "x: y\r\n".repeat(320 << 10);
+        let long = format!("x: {}\r\n", "y".repeat(320 << 10));
+        for headers in [many, long] {
+            let head = format!("GET /quick HTTP/1.1\r\n{headers}\r\n");
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            // The server need not read to the end.
+            drop(stream.write_all(head.as_bytes()).await);
+            let answer = read(stream).await;
+            assert!(
+                answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
+                "{answer}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_does_not_come_and_an_answer_that_is_not_read_end_the_connection() {
+        let server = server().await;
+        let half = server.send("GET /quick HTTP/1.1\r\nx: ").await;
+        assert_eq!(read(half).await, "");
+        let unread = server.send("GET /long HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        tokio::time::sleep(LIFE + HEAD).await;
+        assert!(read(unread).await.len() < 64 << 20);
+    }
+}

@@ -1,0 +1,293 @@
+//! Writes log lines to standard error on a thread of its own. A line that finds no room is dropped and counted: whoever logs never waits.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use capstan_core::text;
+use parking_lot::{Condvar, Mutex};
+use serde_json::{Map, Value};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The most bytes that wait to be written, beside as many that are being written.
+const ROOM: usize = 4 << 20;
+
+/// The longest line, in bytes.
+const LONGEST: usize = 64 << 10;
+
+/// The longest text in a line of JSON that is too long as a whole.
+const LONGEST_TEXT: usize = 4 << 10;
+
+/// What memory is kept once a burst is written.
+const USUAL: usize = 64 << 10;
+
+/// Lines that wait to be written.
+#[derive(Debug, Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    /// There is something to write.
+    filled: Condvar,
+    /// All is written.
+    emptied: Condvar,
+    dropped: AtomicU64,
+    /// Those of them that were told.
+    told: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whole lines.
+    waiting: Vec<u8>,
+    /// Whether a part is being written.
+    writing: bool,
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// As JSON objects.
+    Json,
+}
+
+/// Takes lines for a [`Queue`].
+#[derive(Clone, Debug)]
+pub struct Lines {
+    queue: Arc<Queue>,
+    form: Form,
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// Returns what takes the lines of a subscriber.
+    pub fn lines(self: &Arc<Self>, form: Form) -> Lines {
+        Lines {
+            queue: Arc::clone(self),
+            form,
+        }
+    }
+
+    /// Starts the thread that writes to standard error. Where the system has none for us there is nobody to tell.
+    pub fn start(self: &Arc<Self>) {
+        let queue = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("log".to_owned());
+        drop(thread.spawn(move || queue.write_all(&mut io::stderr())));
+    }
+
+    /// Takes a line, or drops it if too much waits.
+    pub fn push(&self, line: &str) {
+        let mut state = self.state.lock();
+        if state.waiting.len() + line.len() > ROOM {
+            drop(state);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        state.waiting.extend_from_slice(line.as_bytes());
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Waits until all is written, but not for longer than this.
+    pub fn flush(&self, limit: Duration) {
+        let mut state = self.state.lock();
+        let busy = |state: &mut State| state.writing || !state.waiting.is_empty();
+        self.emptied.wait_while_for(&mut state, busy, limit);
+    }
+
+    /// Returns how many lines were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many lines were dropped since the last time that this was asked.
+    pub fn dropped_since(&self) -> u64 {
+        let dropped = self.dropped();
+        dropped - self.told.swap(dropped, Ordering::Relaxed)
+    }
+
+    /// Writes what comes, for ever.
+    fn write_all(&self, out: &mut impl io::Write) {
+        let mut lines = Vec::new();
+        loop {
+            let mut state = self.state.lock();
+            state.writing = false;
+            if state.waiting.is_empty() {
+                self.emptied.notify_all();
+            }
+            self.filled
+                .wait_while(&mut state, |state| state.waiting.is_empty());
+            std::mem::swap(&mut lines, &mut state.waiting);
+            state.writing = true;
+            drop(state);
+            if out.write_all(&lines).is_err() {
+                // There is nobody to tell.
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+            lines.clear();
+            lines.shrink_to(USUAL);
+        }
+    }
+}
+
+// === impl Lines ===
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl io::Write for &Lines {
+    /// Takes a whole line: a subscriber writes each event at once.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        match self.form {
+            Form::Text => self.queue.push(&cut(&text)),
+            Form::Json => self.queue.push(&json(&text)),
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Cuts a line that is too long.
+fn cut(line: &str) -> std::borrow::Cow<'_, str> {
+    if line.len() <= LONGEST {
+        return line.into();
+    }
+    format!("{}\n", text::said_within(line.trim_end(), LONGEST)).into()
+}
+
+/// Returns a line of JSON in which nothing is hidden. JSON itself escapes control characters, and a text can have no other
+/// characters outside of its strings.
+fn json(line: &str) -> String {
+    let line = if line.len() > LONGEST {
+        shorter(line)
+    } else {
+        line.to_owned()
+    };
+    if line.trim_end().chars().all(text::is_plain) {
+        return line;
+    }
+    let mut shown = String::with_capacity(line.len());
+    for c in line.chars() {
+        if c == '\n' || text::is_plain(c) {
+            shown.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _infallible =
+                    std::fmt::Write::write_fmt(&mut shown, format_args!("\\u{unit:04x}"));
+            }
+        }
+    }
+    shown
+}
+
+/// Returns a line of JSON with shorter texts; only the main fields if that does not help.
+fn shorter(line: &str) -> String {
+    let mut event: Map<String, Value> = serde_json::from_str(line).unwrap_or_default();
+    for value in event.values_mut() {
+        if let Value::String(text) = value {
+            *text = text::said_within(text, LONGEST_TEXT).into_owned();
+        }
+    }
+    let whole = format!("{}\n", Value::Object(event.clone()));
+    if whole.len() <= LONGEST {
+        return whole;
+    }
+    event.retain(|field, value| {
+        matches!(field.as_str(), "timestamp" | "level" | "message" | "error") && value.is_string()
+    });
+    format!("{}\n", Value::Object(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Hands on what is written, and waits until that is taken.
+    struct Pipe(mpsc::SyncSender<Vec<u8>>);
+
+    impl io::Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_owned()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn reader(queue: &Arc<Queue>) -> mpsc::Receiver<Vec<u8>> {
+        let (sender, receiver) = mpsc::sync_channel(0);
+        let queue = Arc::clone(queue);
+        std::thread::spawn(move || queue.write_all(&mut Pipe(sender)));
+        receiver
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_that_does_not_read_and_what_waits_is_bounded() {
+        let queue = Arc::<Queue>::default();
+        let reader = reader(&queue);
+        let line = format!("{}\n", "x".repeat(1023));
+        let lines = 3 * ROOM / line.len();
+        for _ in 0..lines {
+            queue.push(&line);
+        }
+        // It waits for the reader, and gives up.
+        queue.flush(Duration::from_millis(20));
+        let dropped = usize::try_from(queue.dropped()).unwrap();
+        assert_eq!(queue.dropped_since(), queue.dropped());
+        assert_eq!(queue.dropped_since(), 0);
+        let mut read = 0;
+        while read < (lines - dropped) * line.len() {
+            let part = reader.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert!(part.len() <= ROOM && part.ends_with(b"\n"), "whole lines");
+            read += part.len();
+        }
+        queue.flush(Duration::from_secs(10));
+        assert!(
+            (lines / 3..=2 * lines / 3 + 1).contains(&(lines - dropped)),
+            "{dropped}"
+        );
+    }
+
+    #[test]
+    fn a_line_of_json_hides_nothing_and_is_bounded() {
+        let event =
+            serde_json::json!({ "timestamp": "t", "error": "a\u{202e}b\u{e0041}\n", "n": 1 });
+        let line = json(&format!("{event}\n"));
+        assert_eq!(
+            line,
+            "{\"error\":\"a\\u202eb\\udb40\\udc41\\n\",\"n\":1,\"timestamp\":\"t\"}\n"
+        );
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), event);
+
+        let long =
+            serde_json::json!({ "level": "WARN", "error": "x".repeat(4 << 20), "key": "a/b" });
+        let line = json(&format!("{long}\n"));
+        let read: Value = serde_json::from_str(&line).unwrap();
+        assert!(line.len() < LONGEST_TEXT + 100, "{}", line.len());
+        assert_eq!(
+            (&read["level"], &read["key"]),
+            (&"WARN".into(), &"a/b".into())
+        );
+
+        let many: Map<_, _> = (0..99)
+            .map(|n| (n.to_string(), "x".repeat(9_000).into()))
+            .collect();
+        assert!(json(&Value::Object(many).to_string()).len() < LONGEST);
+    }
+}

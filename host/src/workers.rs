@@ -1,0 +1,207 @@
+//! Where executions run: on threads of their own, with slots that plugins share, and somebody who looks for polls that take too long.
+//!
+//! Informers, queues, requests and probes stay on the main runtime: whatever executions do, these go on. There is always a
+//! thread more here than slots, so that timers fire and who comes finds out that it has to wait.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+use capstan_core::cpu::{Account, Cpu, Held, Slots, Spent};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::Instant;
+
+/// A metric of each plugin: its name, its help, and what it shows.
+type Gauge = (&'static str, &'static str, fn(&Spent) -> f64);
+
+/// What the threads are behind those that watch, send and answer, when there is not enough for all.
+const NICE: i32 = 5;
+
+/// The threads and their slots. They end when this is dropped; runs that are not over then are not waited for.
+pub struct Workers {
+    cpu: Cpu,
+    /// None only while it is dropped.
+    runtime: Option<Runtime>,
+    _watch: Watch,
+}
+
+/// The metrics of plugins that have to do with time.
+#[derive(Debug)]
+pub struct Metrics(pub Cpu);
+
+/// The thread that looks. It sleeps while nothing is polled.
+struct Watch {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+// === impl Workers ===
+
+impl Workers {
+    /// Starts as many as there are cores, and some for when they are held for long.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn start() -> io::Result<Self> {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let slots = Slots {
+            usual: cores,
+            extra: cores.clamp(4, 16),
+        };
+        let thread = Arc::new(OnceLock::<Thread>::new());
+        let cpu = Cpu::new(slots, {
+            let thread = Arc::clone(&thread);
+            move || {
+                if let Some(thread) = thread.get() {
+                    thread.unpark();
+                }
+            }
+        });
+        let watch = Watch::start(cpu.clone(), &thread)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(slots.usual + slots.extra + 1)
+            .thread_name("executions")
+            .on_thread_start(step_back)
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            cpu,
+            runtime: Some(runtime),
+            _watch: watch,
+        })
+    }
+
+    /// Returns the slots.
+    pub fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
+    /// Returns the account of a plugin, which may use so much time in each second.
+    pub fn account(&self, plugin: &str, cpu: Option<Duration>) -> Account {
+        let quota = cpu.as_ref().map(Duration::as_secs_f64);
+        self.cpu.account(&plugin.into(), quota)
+    }
+
+    /// Returns where to spawn.
+    pub fn runtime(&self) -> Handle {
+        match &self.runtime {
+            Some(runtime) => runtime.handle().clone(),
+            None => Handle::current(),
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Lets other threads go first.
+fn step_back() {
+    // On Linux this is about the calling thread alone. One that has stepped back further already stays there.
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%error, "the threads of executions are as important as the others");
+    }
+}
+
+// === impl Watch ===
+
+impl Watch {
+    fn start(cpu: Cpu, slot: &OnceLock<Thread>) -> io::Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let thread = thread::Builder::new().name("watch".into()).spawn({
+            let ended = Arc::clone(&ended);
+            move || {
+                while !ended.load(Ordering::Acquire) {
+                    let (late, next) = cpu.look(Instant::now());
+                    late.iter().for_each(tell);
+                    match next {
+                        Some(at) => {
+                            thread::park_timeout(at.saturating_duration_since(Instant::now()));
+                        }
+                        None => thread::park(),
+                    }
+                }
+            }
+        })?;
+        slot.get_or_init(|| thread.thread().clone());
+        Ok(Self {
+            ended,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let ended = thread.join();
+            debug_assert!(ended.is_ok(), "the watch panicked");
+        }
+    }
+}
+
+fn tell(late: &Held) {
+    let Held { plugin, job, held } = late;
+    let key = job.key.as_ref().map(ToString::to_string);
+    tracing::warn!(%plugin, controller = %job.controller, key, ?held, "an execution computes for long without giving others a turn; they have other threads");
+}
+
+// === impl Metrics ===
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let spent = self.0.spent();
+        let labels = |spent: &Spent| match spent.plugin.split_once('/') {
+            Some((operator, plugin)) => [
+                ("operator", operator.to_owned()),
+                ("plugin", plugin.to_owned()),
+            ],
+            None => [
+                ("operator", String::new()),
+                ("plugin", spent.plugin.to_string()),
+            ],
+        };
+        let used = ConstCounter::new(0.0);
+        let help = "Time for which the executions of a plugin have computed, and the daemon on their behalf";
+        let mut family =
+            encoder.encode_descriptor("plugin_cpu_seconds", help, None, used.metric_type())?;
+        for one in &spent {
+            let value = ConstCounter::new(one.time.as_secs_f64());
+            value.encode(family.encode_family(&labels(one))?)?;
+        }
+        let gauges: [Gauge; 2] = [
+            (
+                "plugin_held_seconds",
+                "How long the longest poll of a plugin's executions under way has taken so far",
+                |one| one.held.as_secs_f64(),
+            ),
+            (
+                "plugin_waiting",
+                "Executions of a plugin that wait to compute",
+                |one| f64::from(u32::try_from(one.waiting).unwrap_or(u32::MAX)),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let mut family =
+                encoder.encode_descriptor(name, help, None, ConstGauge::new(0.0).metric_type())?;
+            for one in &spent {
+                ConstGauge::new(value(one)).encode(family.encode_family(&labels(one))?)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! In whose name the daemon acts: an operator with a service account of its own has the rights of that account, and no others.
+
+use cluster::{Query, User};
+use scenarios::{Place, SOON, Start, run};
+use serde_json::{Value, json};
+
+use cluster::wait;
+
+const MAP: &str = "workflow:\n  dependents:\n    own: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }\n";
+
+/// Returns a manifest of one controller over probes, whose operator acts as `pages`.
+fn manifest(place: &Place) -> String {
+    let account = format!(
+        "serviceAccount: {{ name: pages, namespace: {} }}",
+        place.namespace.name()
+    );
+    let manifest = place.probe_manifest(MAP);
+    manifest.replace(
+        "spec:\n  plugins:",
+        &format!("spec:\n  {account}\n  plugins:"),
+    )
+}
+
+/// Gives the daemon and the operator the rights that the daemon prints, and returns the daemon's account.
+fn permit(place: &Place, manifest: &str) -> User {
+    let namespace = place.namespace.name();
+    let folder = tempfile::tempdir().unwrap();
+    let (file, rights) = (
+        folder.path().join("o.yaml"),
+        folder.path().join("rights.json"),
+    );
+    std::fs::write(&file, manifest).unwrap();
+    let file = file.to_str().unwrap();
+    let daemon = [
+        "--namespace",
+        namespace,
+        "--service-account",
+        "daemon",
+        "--name",
+        "rights",
+    ];
+    let (code, out, err) = run(&[&["rbac", "-o", "json", "-m", file], &daemon[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    std::fs::write(&rights, out).unwrap();
+    let rights = rights.to_str().unwrap();
+    place.cluster.kubectl(&["apply", "-f", rights]).unwrap();
+    place.namespace.service_account("daemon").unwrap()
+}
+
+#[test]
+fn what_an_operator_writes_and_reads_live_is_asked_for_in_its_name() {
+    let place = Place::new("acting");
+    let manifest = manifest(&place);
+    let account = permit(&place, &manifest);
+    let operator = format!("system:serviceaccount:{}:pages", place.namespace.name());
+    let mark = place.cluster.audit().unwrap().mark().unwrap();
+    let daemon = Start::new(&manifest)
+        .kubeconfig(place.cluster.kubeconfig(&account).unwrap())
+        .run(&place)
+        .until_ready();
+    place.create("v1", "ConfigMap", &place.config_maps(), "taken", json!({}));
+    let event = json!({ "event": { "reason": "Told", "message": "told" } });
+    let spec = |name: &str| {
+        json!({
+            "dependents": { "own": { "metadata": { "name": name }, "data": { "a": "b" } } },
+            "reconcile": { "do": [event], "status": { "done": true } },
+        })
+    };
+    place.probe("p", spec("made"));
+    place.probe("q", spec("taken"));
+    place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["done"] == true
+    });
+    daemon.await_line("taken exists and is not ours");
+    place.delete(&place.probes(), "p");
+    place.await_gone(&place.probes(), "p");
+    let events = place.namespace.path("v1", "events");
+    wait::until_ok(SOON, "the event", || {
+        let found = place.cluster.api().get(&events).unwrap();
+        let told = |event: &Value| event["reason"] == "Told";
+        let any = found["items"].as_array().unwrap().iter().any(told);
+        any.then_some(()).ok_or_else(|| found.to_string())
+    })
+    .unwrap();
+    assert!(daemon.stop().success());
+
+    let query = Query::since(mark).user(&account.name);
+    let requests = place.cluster.audit().unwrap().requests(&query).unwrap();
+    let requests = requests
+        .iter()
+        .filter(|request| !request.resource.is_empty());
+    let mut written = std::collections::BTreeSet::new();
+    for request in requests {
+        assert!(
+            request.code < 400 || [404, 409].contains(&request.code),
+            "{request:?}"
+        );
+        let cached = request.uri.contains("watch=") || !request.uri.contains("fieldSelector");
+        if ["list", "watch"].contains(&&*request.verb) && cached {
+            assert_eq!(request.impersonated, "", "{request:?}");
+        } else {
+            assert_eq!(request.impersonated, operator, "{request:?}");
+            written.insert(format!("{} {}", request.verb, request.resource));
+        }
+    }
+    for expected in [
+        "create configmaps",
+        "delete configmaps",
+        "list configmaps",
+        "create events",
+        "patch probes",
+    ] {
+        assert!(written.contains(expected), "{expected} in {written:?}");
+    }
+}
+
+#[test]
+fn a_right_that_is_missing_is_told_with_who_lacks_it() {
+    let place = Place::new("lacking");
+    let manifest = manifest(&place);
+    let account = permit(&place, &manifest);
+    let namespace = place.namespace.name();
+    let operator = format!("system:serviceaccount:{namespace}:pages");
+    let remove = |name: &str| {
+        let command = ["-n", namespace, "delete", "rolebinding", name];
+        place.cluster.kubectl(&command).unwrap();
+    };
+    let daemon = || {
+        Start::new(&manifest)
+            .kubeconfig(place.cluster.kubeconfig(&account).unwrap())
+            .run(&place)
+            .until_ready()
+    };
+    remove(&format!("rights:{namespace}:pages"));
+    place.probe("p", json!({}));
+    let lacking = daemon();
+    lacking.await_line(&format!(
+        "the operator acts as {operator}, which lacks that right"
+    ));
+    assert!(lacking.stop().success());
+    remove("rights:impersonate");
+    let text =
+        format!("the daemon's own service account lacks the right to impersonate {operator}");
+    daemon().await_line(&text);
+}
