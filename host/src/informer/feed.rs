@@ -6,12 +6,13 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::object::{Managers, Object, Version};
+use capstan_core::text::{LONGEST, said_within};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::client::{ApiServer, Broken, Kind, collect, escape, one_line};
+use crate::client::{ApiServer, Broken, Kind, collect, escape};
 use crate::pause::jitter;
 
 /// The API server ends a watch after this time; we then ask again from where we were.
@@ -291,7 +292,7 @@ impl Feed {
                 let message = format!(
                     "watch {}: {} (HTTP {})",
                     self.kind.gvk,
-                    one_line(&status.message),
+                    said_within(&status.message, LONGEST / 2),
                     status.code
                 );
                 return Err(Error::new(reason, status.code, message));
@@ -309,13 +310,11 @@ impl Feed {
     }
 
     fn broken(&self, text: &dyn std::fmt::Display) -> Error {
-        let text = one_line(&text.to_string());
         let message = format!("watch {}: the connection broke: {text}", self.kind.gvk);
         Error::new(Reason::Unreachable, 0, message)
     }
 
     fn unusable(&self, text: &dyn std::fmt::Display) -> Error {
-        let text = one_line(&text.to_string());
         let message = format!("watch {}: what came can't be used: {text}", self.kind.gvk);
         Error::new(Reason::Unusable, 0, message)
     }
