@@ -756,7 +756,9 @@ pub(crate) mod tests {
                 });
             }
         });
-        let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        // As the daemon has it.
+        config.default_retry = false;
         ApiServer::new(kube::Client::try_from(config).unwrap(), Managers::default())
     }
 

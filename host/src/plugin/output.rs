@@ -428,7 +428,7 @@ mod tests {
             output.finish();
         });
         let dropped = format!(
-            "WARN guest: output beyond limits.log was dropped (bytes) {WHERE} dropped=495 budget=8"
+            "WARN capstan::plugin::output: output beyond limits.log was dropped (bytes) {WHERE} dropped=495 budget=8"
         );
         let again = WHERE.replace("reconcile", "cleanup");
         assert_eq!(
@@ -475,7 +475,7 @@ mod tests {
             output.finish();
         });
         let dropped = format!(
-            "WARN guest: output beyond limits.log was dropped (bytes) {WHERE} dropped=108 budget=10"
+            "WARN capstan::plugin::output: output beyond limits.log was dropped (bytes) {WHERE} dropped=108 budget=10"
         );
         assert_eq!(lines, [dropped]);
     }
