@@ -129,7 +129,8 @@ impl Visitor<'_> {
                 let Some((gvk, key)) = mark.primary.place() else {
                     return false;
                 };
-                match self.run.controller.cluster.look(&gvk, &key).await {
+                let looking = self.run.controller.cluster.look(&gvk, &key);
+                match self.run.asked(looking).await {
                     Ok(Some(primary)) => *primary.header().uid != *mark.primary.uid,
                     Ok(None) => true,
                     Err(error) => matches!(error.reason, Reason::UnknownKind),
