@@ -8,7 +8,7 @@ use bytes::Bytes;
 use capstan_core::cluster::{Cluster, Deletion, Error, Propagation, Reason, Target, Verb, Write};
 use capstan_core::manifest::ServiceAccount;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
-use capstan_core::text::{LONGEST, said_within};
+use capstan_core::text::{LONGEST, kept, said_within};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -623,7 +623,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    text
+    kept(text)
 }
 
 impl About<'_> {

@@ -1,6 +1,6 @@
 //! Decides which requests to the API server manifests lead to, as rules of RBAC: all that they permit, and no verb more.
 //!
-//! What a declaration means in verbs is a table, which the Helm chart reads as well; [`rules`] says which declarations count,
+//! What a declaration means in verbs is a table, which the Helm chart reads as well; [`rights`] says which declarations count,
 //! and where. Kinds are known here by name alone: their plurals are guessed as kubectl guesses them, unless [`Kinds`] says
 //! otherwise.
 

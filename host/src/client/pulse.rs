@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{ApiServer, REFUSAL, USER_AGENT, chain, collect, one_line};
+use super::{ApiServer, REFUSAL, USER_AGENT, chain, collect};
 
 /// An API server that has not even told its version after this time does not answer.
 const ASKED: Duration = Duration::from_secs(2);
@@ -150,7 +150,7 @@ impl ApiServer {
         let request = request.header("user-agent", USER_AGENT).body(Body::empty());
         let request = request.map_err(|error| error.to_string())?;
         let response = self.client.send(request).await;
-        let response = response.map_err(|error| one_line(&chain(&error)))?;
+        let response = response.map_err(|error| chain(&error))?;
         let status = response.status();
         drop(collect(response.into_body(), REFUSAL).await);
         if status.is_server_error() {
