@@ -323,10 +323,16 @@ async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, lines.concat()).into_response()
 }
 
-/// Any other page, if it is served here.
+/// Any other page, if it is served here; 503 as long as the daemon starts.
 async fn page(State(probes): State<Arc<Probes>>, request: Request) -> Response {
-    let Some(pages) = probes.main.pages.get() else {
-        return StatusCode::NOT_FOUND.into_response();
+    let Main {
+        pages, question, ..
+    } = &*probes.main;
+    let Some(pages) = pages.get() else {
+        return match question.get() {
+            Some(_) => StatusCode::NOT_FOUND.into_response(),
+            None => (StatusCode::SERVICE_UNAVAILABLE, "the daemon: starting\n").into_response(),
+        };
     };
     let pages = TowerToHyperService::new(pages.clone());
     let page = probes
@@ -380,7 +386,9 @@ mod tests {
         }));
         let control = control.unwrap();
         let address = control.address();
-        assert_eq!(get(address, "/readyz"), "503 the daemon: starting");
+        for page in ["/readyz", "/metrics"] {
+            assert_eq!(get(address, page), "503 the daemon: starting");
+        }
         let unready = Unready {
             what: "plugin p".to_owned(),
             why: "being loaded".to_owned(),

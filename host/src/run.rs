@@ -109,7 +109,6 @@ async fn serve(
     )?
     .capped(args.plugin_concurrency())
     .within(Room::new(args.plugin_memory()));
-    control.ask(question(&board, &neighbours));
     let mut pages = pages(&board, &neighbours, log);
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);
@@ -117,6 +116,7 @@ async fn serve(
     if listeners.is_empty() {
         control.show(pages.router());
     }
+    control.ask(question(&board, &neighbours));
     let server_stop = CancellationToken::new();
     let server = listeners.serve(pages, args.metrics_auth, gate, server_stop.clone());
     let server = tokio::spawn(server);

@@ -683,9 +683,10 @@ fn cached(desk: &Desk<'_>, primary: &Object, target: &ObjectTarget) -> Option<Ob
     let found = sources(desk, &target.gvk)
         .into_iter()
         .filter_map(|source| source.get(&target.key));
+    let is_primary = target.gvk == desk.primaries.spec().gvk && target.key == *primary.key();
     found
         .max_by_key(Object::version)
-        .or_else(|| (*primary.key() == target.key).then(|| primary.clone()))
+        .or_else(|| is_primary.then(|| primary.clone()))
 }
 
 /// The object to compare with: given, or cached.

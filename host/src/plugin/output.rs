@@ -141,10 +141,11 @@ impl Output {
     /// Takes what was printed; whole lines go out. However much it is, no more than a line of it is kept.
     pub(super) fn print(&mut self, stream: Stream, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = LINE - self.begun(stream).len();
-            let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
             // A line that is as long as the room for it goes out, with or without an end.
-            let (piece, rest) = bytes.split_at(end.min(room));
+            let room = bytes.len().min(LINE - self.begun(stream).len());
+            let (next, _) = bytes.split_at(room);
+            let end = memchr::memchr(b'\n', next).map_or(room, |at| at + 1);
+            let (piece, rest) = bytes.split_at(end);
             bytes = rest;
             let begun = self.begun(stream);
             begun.extend_from_slice(piece);
@@ -218,18 +219,26 @@ impl Output {
     }
 
     fn printed(&mut self, stream: Stream, line: &[u8]) {
-        let line = String::from_utf8_lossy(line);
-        let line = line.trim_end_matches(['\n', '\r']);
-        match stream {
-            Stream::Out => self.line(Level::Info, line, ""),
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let level = match stream {
+            Stream::Out => Level::Info,
             Stream::Err => {
                 if self.last.len() == LAST {
                     self.last.pop_front();
                 }
-                let words = line.get(..line.floor_char_boundary(WORDS));
-                self.last.push_back(words.unwrap_or(line).to_owned());
-                self.line(Level::Warn, line, "");
+                let words = line.get(..WORDS).unwrap_or(line);
+                let words = String::from_utf8_lossy(words);
+                let kept = words.get(..words.floor_char_boundary(WORDS));
+                self.last.push_back(kept.unwrap_or_default().to_owned());
+                Level::Warn
             }
+        };
+        if line.len() < self.left {
+            self.line(level, &String::from_utf8_lossy(line), "");
+        } else {
+            // What will be dropped is not made a text first.
+            self.drop_bytes(line.len() + 1);
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::{CodeCache, Error};
+use capstan::workers::Workers;
+use capstan_core::cpu::Job;
 use capstan_core::guest::{
     Cause, Failure, Guest as _, PrimaryUpdate, UpdateControl, WorkflowResult,
 };
@@ -263,23 +265,45 @@ async fn ends_in_time(plugin: &Plugin, run: Arc<Script>) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_call_that_computes_for_ever_lets_others_run_and_ends_in_time() {
+#[tokio::test]
+async fn calls_that_compute_for_ever_let_others_run_and_end_in_time() {
     let plugin = load(&reconciler("(func $do (loop (br 0)))", IF_TOLD), short()).await;
+    let (plugin, workers) = (Arc::new(plugin), Workers::start().unwrap());
+    let execute = |name: &str, execution: futures::future::BoxFuture<'static, ()>| {
+        let account = workers.account(name, None);
+        let job = Job {
+            controller: name.into(),
+            key: None,
+        };
+        let run = async move { account.run(job, execution).await };
+        workers.runtime().spawn(run)
+    };
     let ticks = Arc::new(Mutex::new(0));
-    let beside = tokio::spawn({
-        let ticks = Arc::clone(&ticks);
-        async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                *ticks.lock() += 1;
-            }
+    let counted = Arc::clone(&ticks);
+    let beside = async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            *counted.lock() += 1;
         }
-    });
-    let spinning = tokio::spawn(async move { ends_in_time(&plugin, script()).await });
-    spinning.await.unwrap();
+    };
+    let beside = execute("beside", Box::pin(beside));
+    // More than the threads that compute.
+    let spin = |_| {
+        let plugin = Arc::clone(&plugin);
+        execute(
+            "spinning",
+            Box::pin(async move { ends_in_time(&plugin, script()).await }),
+        )
+    };
+    for spinning in (0..32).map(spin).collect::<Vec<_>>() {
+        spinning.await.unwrap();
+    }
     beside.abort();
-    assert!(*ticks.lock() >= 2, "the other task had no turn");
+    assert!(
+        *ticks.lock() >= 5,
+        "the other plugin had {} turns",
+        ticks.lock()
+    );
 }
 
 /// Asks for the managed workflow.

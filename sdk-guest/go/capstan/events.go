@@ -14,7 +14,7 @@ type Event struct {
 	Key string
 	// Action is what was being done.
 	Action string
-	// Component is who reports it; empty = the controller's name.
+	// Component is which part of the component reports it; it becomes the annotation capstan.dev/component.
 	Component string
 	// Labels of the Event.
 	Labels map[string]string

@@ -524,14 +524,23 @@ impl Daemon {
         .unwrap();
     }
 
-    /// Returns what `/debug/controllers` says.
+    /// Returns what `/debug/controllers` says, once it says something.
     pub fn controllers(&self) -> Value {
-        serde_json::from_str(&self.get("/debug/controllers").1).unwrap()
+        self.page("/debug/controllers")
     }
 
-    /// Returns what `/debug/plugins` says.
+    /// Returns what `/debug/plugins` says, once it says something.
     pub fn plugins(&self) -> Value {
-        serde_json::from_str(&self.get("/debug/plugins").1).unwrap()
+        self.page("/debug/plugins")
+    }
+
+    fn page(&self, path: &str) -> Value {
+        let text = wait::until_ok(SOON, path, || match self.get(path) {
+            (200, text) => Ok(text),
+            (503, why) => Err(why),
+            (code, text) => panic!("{path}: HTTP {code} {text}"),
+        });
+        serde_json::from_str(&text.unwrap()).unwrap()
     }
 
     /// Returns what `/debug/plugins` says of the plugin of this name; none if it knows none.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use cluster::wait;
-use scenarios::{Daemon, Place, SOON, Start, component};
+use scenarios::{Daemon, Place, SOON, component};
 use serde_json::{Value, json};
 
 /// How long the attack of a test goes on.
@@ -54,8 +54,7 @@ fn a_component_that_fails_all_the_time_with_a_long_text_fills_no_log() {
 #[test]
 fn a_failure_can_not_pass_for_a_line_of_the_log() {
     let place = Place::new("forged");
-    let daemon = Start::new(&place.probe_manifest("")).arguments(&["--log-format", "json"]);
-    let daemon = daemon.run(&place).until_ready();
+    let daemon = place.daemon(&place.probe_manifest(""));
     place.probe(
         "p",
         failing("oops\n{\"level\":\"ERROR\",\"forged\":1}\n\u{1b}[31mred\u{202e}txt\u{200b}"),

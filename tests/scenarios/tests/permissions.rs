@@ -476,11 +476,8 @@ fn an_annotation_leads_to_no_primary_of_another_namespace() {
         assert_eq!(probe["status"]["read"], expected, "{more}");
         daemon.await_quiet();
         let runs = daemon.runs();
-        two.place.merge(
-            &maps,
-            "attached",
-            &json!({ "data": { more.replace([':', ' '], "-"): "touched" } }),
-        );
+        two.place
+            .merge(&maps, "attached", &json!({ "data": { "touched": more } }));
         if more.is_empty() {
             daemon.await_quiet();
             assert_eq!(daemon.runs(), runs, "nobody is woken");

@@ -1104,8 +1104,14 @@ fn a_controller_name_in_use_is_refused_while_the_first_goes_on() {
     proves_work(&place, "p", "something");
     folder.remove("operator.yaml");
     daemon.await_bad_manifests(0);
+    wait::until_ok(SOON, "the other one to have the name", || {
+        match daemon.plugin("probe") {
+            Some(row) if row["operator"] == "other" => Ok(()),
+            row => Err(format!("{row:?}")),
+        }
+    })
+    .unwrap();
     proves_work(&place, "p", "something else");
-    assert_eq!(daemon.plugin("probe").unwrap()["operator"], "other");
 }
 
 #[test]
@@ -1150,7 +1156,7 @@ fn a_hangup_has_what_was_refused_tried_again() {
         wait::until_ok(SOON, &format!("{count} refusals"), || {
             match daemon.plugin("probe").unwrap() {
                 row if row["state"] == "outdated" && row["refused"] == count => Ok(()),
-                row => Err(row),
+                row => Err(format!("{row:?}")),
             }
         })
         .unwrap();

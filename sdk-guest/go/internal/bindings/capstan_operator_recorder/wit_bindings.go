@@ -31,19 +31,20 @@ type Severity = uint8
 type Event struct {
 	// How serious it is.
 	Severity Severity
-	// One word in CamelCase, for programs.
+	// One word in CamelCase, for programs; 128 bytes at most, what is beyond is cut off.
 	Reason string
-	// A sentence, for people.
+	// A sentence, for people; 1 KiB at most, what is beyond is cut off.
 	Message string
 	// Events with the same key are counted as one; none = with the same message (ER-4).
 	Key witTypes.Option[string]
-	// What was being done.
+	// What was being done; 128 bytes at most.
 	Action witTypes.Option[string]
-	// Who reports it; none = the controller's name (ER-2).
+	// Which part of the component reports it; 128 bytes at most. It becomes the annotation `capstan.dev/component`:
+	// who reports is always `capstan/` and the controller's name (ER-2).
 	Component witTypes.Option[string]
-	// Labels of the Event.
+	// Labels of the Event; one that Kubernetes would refuse drops the Event.
 	Labels []capstan_operator_types.Pair
-	// Annotations of the Event.
+	// Annotations of the Event, 256 KiB at most; one that Kubernetes would refuse drops the Event.
 	Annotations []capstan_operator_types.Pair
 }
 
