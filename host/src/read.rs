@@ -42,7 +42,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Returns what is in a text file.
 ///
 /// # Errors
-/// As for [`bytes`], or if it is not UTF-8.
+/// As for [`bytes()`], or if it is not UTF-8.
 pub fn text(path: &Path, limit: u64) -> io::Result<String> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     String::from_utf8(bytes(path, limit)?).map_err(invalid)
@@ -51,7 +51,7 @@ pub fn text(path: &Path, limit: u64) -> io::Result<String> {
 /// Returns what is in an open file.
 ///
 /// # Errors
-/// As for [`bytes`].
+/// As for [`bytes()`].
 pub fn opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let metadata = file.metadata()?;
     regular(metadata.file_type())?;
