@@ -23,6 +23,7 @@ const POWERS: &str = "running the image takes a mount namespace, so root or a ke
 /// The user of the image and of the chart.
 const USER: u32 = 65532;
 /// Where the daemon finds manifests, its folder for compiled code, and who it is.
+const KEY: &str = "etc/capstan/key";
 const OPERATORS: &str = "etc/capstan/operators";
 const CACHE: &str = "var/cache/capstan";
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
@@ -100,6 +101,15 @@ impl Image {
         let file = self.root().join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, bytes).unwrap();
+    }
+
+    /// Lets the daemon read a file of a volume, and nobody else, as the kubelet does.
+    fn share(&self, path: &str) {
+        let file = self.root().join(path);
+        fs::set_permissions(&file, Permissions::from_mode(0o440)).unwrap();
+        if me() == 0 {
+            std::os::unix::fs::chown(&file, None, Some(USER)).unwrap();
+        }
     }
 
     /// Makes what a runtime mounts upon.
@@ -337,9 +347,12 @@ fn a_daemon_out_of_the_image_reconciles_and_writes_nothing_but_compiled_code() {
         &format!("{OPERATORS}/webpage.wasm"),
         fs::read(wasm).unwrap(),
     );
-    // As a pod's service account.
-    let account = place.namespace.service_account("capstan").unwrap();
-    let namespace = place.namespace.name();
+    // As a pod's service account, and its secret of the code cache. Components can't reach the pod's own namespace.
+    let own = place.cluster.namespace("image-own").unwrap();
+    let account = own.service_account("capstan").unwrap();
+    let namespace = own.name();
+    image.write(KEY, [7; 32]);
+    image.share(KEY);
     place.create(
         "rbac.authorization.k8s.io/v1",
         "RoleBinding",
@@ -367,6 +380,7 @@ fn a_daemon_out_of_the_image_reconciles_and_writes_nothing_but_compiled_code() {
         ("KUBERNETES_SERVICE_PORT", port),
         ("CAPSTAN_LISTEN", "127.0.0.1:0"),
         ("CAPSTAN_LOG_FORMAT", "json"),
+        ("CAPSTAN_CODE_CACHE_KEY_FILE", &format!("/{KEY}")),
     ]);
     daemon.until_ready();
     let me = me();
