@@ -536,7 +536,15 @@ async fn executed(handle: &Handle, ticket: Ticket) {
         started,
         succeeded: false,
     };
-    let Ended { finished, error } = reconciler::execute(Arc::clone(&controller), &ticket).await;
+    let Ended {
+        finished,
+        error,
+        exceeded,
+    } = reconciler::execute(Arc::clone(&controller), &ticket).await;
+    if let Some(exceeded) = exceeded {
+        metrics.exceeded.inc();
+        tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
+    }
     let now = Instant::now();
     let key = ticket.key().clone();
     let what = ticket.finish(finished, now);

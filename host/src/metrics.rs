@@ -46,6 +46,7 @@ pub struct Runs {
     failed: Family<ByController, Counter>,
     retried: Family<ByController, Counter>,
     outages: Family<ByController, Counter>,
+    exceeded: Family<ByController, Counter>,
     events: Family<ByEvent, Counter>,
     duration: Family<ByController, Histogram, fn() -> Histogram>,
     primaries: Family<ByController, Gauge>,
@@ -66,6 +67,8 @@ pub struct ControllerRuns {
     pub retried: Counter,
     /// Runs that failed because the API server was away, and are repeated.
     pub outages: Counter,
+    /// Runs whose work on documents cost more than it may.
+    pub exceeded: Counter,
     /// Events of primaries.
     pub primary_events: Counter,
     /// Events of secondaries.
@@ -132,6 +135,7 @@ impl Default for Runs {
             failed: Family::default(),
             retried: Family::default(),
             outages: Family::default(),
+            exceeded: Family::default(),
             events: Family::default(),
             duration: Family::new_with_constructor(buckets),
             primaries: Family::default(),
@@ -158,6 +162,7 @@ impl Runs {
             failed: self.failed.get_or_create_owned(&label),
             retried: self.retried.get_or_create_owned(&label),
             outages: self.outages.get_or_create_owned(&label),
+            exceeded: self.exceeded.get_or_create_owned(&label),
             primary_events: event("primary"),
             secondary_events: event("secondary"),
             duration: self.duration.get_or_create_owned(&label),
@@ -204,6 +209,11 @@ impl Runs {
             "reconciliations_outage_retries",
             "Runs that failed because the API server was away, and are repeated",
             self.outages.clone(),
+        );
+        registry.register(
+            "reconciliations_over_budget",
+            "Runs whose work on documents cost more than it may; the log says what and whose",
+            self.exceeded.clone(),
         );
         registry.register(
             "events_received",

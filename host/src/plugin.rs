@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use capstan_core::bucket::Bucket;
+use capstan_core::budget::Lender;
 use capstan_core::guest::{
     Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
     MatchQuestion, MatchResult, Run, Session, UpdateControl,
@@ -246,6 +247,11 @@ impl Guest for Plugin {
 
     fn exports(&self) -> Exports {
         self.inner.exports.exports()
+    }
+
+    fn lender(&self) -> Option<Box<dyn Lender>> {
+        let Facts { room, unit, .. } = &*self.inner.facts;
+        Some(Box::new(room.holding(unit)))
     }
 }
 

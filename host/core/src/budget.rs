@@ -4,6 +4,8 @@
 //! in one place, [`Budget::read`], and is never deeper than [`LEVELS`] nor heavier than [`WEIGHT`]: so cloning, dropping, printing
 //! and comparing one, which recurse, are safe and cost no more than it paid when it was read.
 
+use std::fmt;
+
 use serde_json::Value;
 
 /// The most levels of a document. Whatever makes one keeps to it.
@@ -18,6 +20,9 @@ pub const RUN: u64 = 20_000_000;
 /// Steps that one operation on documents may take, such as one comparison.
 pub const OPERATION: u64 = 5_000_000;
 
+/// The memory that what a run makes may take before somebody has to lend it, in bytes: most runs need no more.
+pub const FREE: usize = 1 << 20;
+
 /// Bytes of text that count as one step, for what goes through a text from its beginning to its end.
 const BYTES: u64 = 16;
 
@@ -30,10 +35,20 @@ const BYTES: u64 = 16;
 /// assert_eq!(budget.step(2), Err(Exceeded::Steps(100)));
 /// assert_eq!(budget.step(1), Err(Exceeded::Steps(100)), "what is spent stays spent");
 /// ```
-#[derive(Debug)]
 pub struct Budget {
     left: u64,
     limit: u64,
+    /// Bytes of all that was made so far. What is dropped in between counts: a run does not know how long others hold it.
+    held: usize,
+    lender: Option<Box<dyn Lender>>,
+    /// The last thing that it did not allow.
+    refused: Option<Exceeded>,
+}
+
+/// Who has memory to lend, until the budget ends. Never waits.
+pub trait Lender: Send {
+    /// Lends so many bytes more; false if they are not to be had.
+    fn lend(&mut self, bytes: usize) -> bool;
 }
 
 /// Work on documents would cost more than it may. Trying again does not help until the documents are smaller.
@@ -48,6 +63,9 @@ pub enum Exceeded {
     /// A document of so many bytes of memory is allowed.
     #[error("it takes more than {0} bytes of memory")]
     Weight(usize),
+    /// There is no memory for so many bytes more, as others have it.
+    #[error("there is no memory for {0} bytes more (--plugin-memory)")]
+    Memory(usize),
 }
 
 /// Why a text is not taken as a document.
@@ -67,6 +85,9 @@ impl Budget {
         Self {
             left: steps,
             limit: steps,
+            held: 0,
+            lender: None,
+            refused: None,
         }
     }
 
@@ -75,15 +96,45 @@ impl Budget {
         Self::of(RUN)
     }
 
+    /// Returns the budget of a run that has to borrow what it makes beyond [`FREE`].
+    pub fn borrowing(lender: Box<dyn Lender>) -> Self {
+        Self {
+            lender: Some(lender),
+            ..Self::of_run()
+        }
+    }
+
+    /// Accounts for so many bytes that are kept, at most as long as the budget.
+    ///
+    /// # Errors
+    /// [`Exceeded::Memory`] if nobody lends them.
+    pub fn hold(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        let before = self.held.max(FREE);
+        let held = self.held.saturating_add(bytes);
+        let more = held.saturating_sub(before);
+        let lent = match &mut self.lender {
+            Some(lender) if more > 0 => lender.lend(more),
+            Some(_) | None => true,
+        };
+        if !lent {
+            return Err(self.refuse(Exceeded::Memory(more)));
+        }
+        self.held = held;
+        Ok(())
+    }
+
     /// Pays for so many steps.
     ///
     /// # Errors
     /// [`Exceeded::Steps`] if there are not so many left; then none is.
     #[inline]
     pub fn step(&mut self, steps: u64) -> Result<(), Exceeded> {
-        let left = self.left.checked_sub(steps);
-        self.left = left.unwrap_or(0);
-        left.map(|_| ()).ok_or(Exceeded::Steps(self.limit))
+        if let Some(left) = self.left.checked_sub(steps) {
+            self.left = left;
+            return Ok(());
+        }
+        self.left = 0;
+        Err(self.refuse(Exceeded::Steps(self.limit)))
     }
 
     /// Pays for going through `bytes` of text.
@@ -96,15 +147,20 @@ impl Budget {
 
     /// Does one thing within a part of the budget, so that it leaves something for others.
     pub fn within<T>(&mut self, steps: u64, act: impl FnOnce(&mut Self) -> T) -> T {
-        let mut part = if steps <= self.left {
-            Self::of(steps)
-        } else {
-            Self { ..*self }
-        };
-        let before = part.left;
-        let done = act(&mut part);
-        self.left -= before - part.left;
+        let Self { left, limit, .. } = *self;
+        if steps <= left {
+            (self.left, self.limit) = (steps, steps);
+        }
+        let before = self.left;
+        let done = act(self);
+        let spent = before - self.left;
+        (self.left, self.limit) = (left - spent, limit);
         done
+    }
+
+    /// Returns the last thing that it did not allow, for those who are not told otherwise.
+    pub fn refused(&self) -> Option<Exceeded> {
+        self.refused
     }
 
     /// Returns how many steps are left.
@@ -118,16 +174,30 @@ impl Budget {
     /// [`Error`]; a document that is too deep is [`Error::Exceeded`].
     pub fn read(&mut self, text: &str) -> Result<Value, Error> {
         self.text(text.len())?;
-        if weight(text) > WEIGHT {
-            return Err(Exceeded::Weight(WEIGHT).into());
+        let weight = weight(text);
+        if weight > WEIGHT {
+            return Err(self.refuse(Exceeded::Weight(WEIGHT)).into());
         }
+        self.hold(weight)?;
         serde_json::from_str(text).map_err(|error| {
             if error.to_string().starts_with("recursion limit exceeded") {
-                Error::Exceeded(Exceeded::Levels(LEVELS))
+                Error::Exceeded(self.refuse(Exceeded::Levels(LEVELS)))
             } else {
                 Error::Json(error)
             }
         })
+    }
+
+    #[cold]
+    fn refuse(&mut self, what: Exceeded) -> Exceeded {
+        self.refused = Some(what);
+        what
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Budget({} of {})", self.left, self.limit)
     }
 }
 
@@ -185,6 +255,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_made_beyond_a_little_has_to_be_lent() {
+        struct Purse(usize);
+        impl Lender for Purse {
+            fn lend(&mut self, bytes: usize) -> bool {
+                let left = self.0.checked_sub(bytes);
+                self.0 = left.unwrap_or(self.0);
+                left.is_some()
+            }
+        }
+        let mut budget = Budget::borrowing(Box::new(Purse(100)));
+        assert_eq!(budget.hold(FREE), Ok(()));
+        assert_eq!(budget.hold(60), Ok(()));
+        assert_eq!(budget.hold(60), Err(Exceeded::Memory(60)));
+        assert_eq!(budget.refused(), Some(Exceeded::Memory(60)));
+        assert_eq!(budget.hold(40), Ok(()), "what is refused is not held");
+        let heavy = format!("[{}]", "{},".repeat(2_000));
+        let read = budget.read(&heavy).map_err(|error| error.to_string());
+        let text = "there is no memory for";
+        assert!(read.is_err_and(|error| error.starts_with(text)));
+    }
+
+    #[test]
     fn a_part_that_is_spent_leaves_the_rest() {
         let mut budget = Budget::of(100);
         let spent = budget.within(30, |part| part.step(40));
@@ -193,6 +285,7 @@ mod tests {
             (Err(Exceeded::Steps(30)), 70),
             "what fails costs all of the part"
         );
+        assert_eq!(budget.refused(), Some(Exceeded::Steps(30)));
         assert_eq!(budget.within(30, |part| part.step(10)), Ok(()));
         assert_eq!(budget.left(), 60);
         assert_eq!(

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use crate::budget::Lender;
 use crate::cluster::Deletion;
 use crate::object::{Gvk, ObjectRef};
 use crate::text;
@@ -25,6 +26,11 @@ pub trait Guest: Send + Sync + 'static {
 
     /// Returns what the component exports.
     fn exports(&self) -> Exports;
+
+    /// Returns who lends memory for what the daemon makes and keeps on the plugin's behalf; none: nobody counts it.
+    fn lender(&self) -> Option<Box<dyn Lender>> {
+        None
+    }
 }
 
 /// Which interfaces a component exports.

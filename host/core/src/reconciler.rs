@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Exceeded};
 use crate::cluster::{self, Cluster, Reason};
 use crate::guest::{
     Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin, Guest,
@@ -25,7 +25,7 @@ use crate::workflow::Mode;
 pub mod context;
 pub mod decision;
 pub mod finalizer;
-mod mask;
+pub mod mask;
 pub mod memory;
 pub mod outcome;
 mod page;
@@ -85,6 +85,8 @@ pub struct Ended {
     pub finished: Finished,
     /// The text of the failure; none if it did not fail.
     pub error: Option<String>,
+    /// What its documents cost beyond what a run may spend on them; such a run need not have failed.
+    pub exceeded: Option<Exceeded>,
 }
 
 /// How a run failed, before it is decided what that means.
@@ -103,7 +105,8 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
         controller.memory.forget(ticket.key());
         return Ended::well(Finished::Gone);
     };
-    match decision::decide(primary.header(), controller.used_finalizer()) {
+    let decision = decision::decide(primary.header(), controller.used_finalizer());
+    match decision {
         Decision::Nothing => Ended::DONE,
         Decision::AddFinalizer => match controller
             .add_finalizer(&primary, &controller.finalizer)
@@ -112,21 +115,25 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
             Ok(_) => Ended::DONE,
             Err(error) => Ended::failed(format!("adding the finalizer: {error}"), sort(&error)),
         },
-        Decision::Reconcile => reconcile(controller, primary, ticket).await,
-        Decision::Cleanup => cleanup(controller, primary, ticket).await,
+        Decision::Reconcile | Decision::Cleanup => {
+            let info = run_info(&controller, ticket);
+            let run = Context::new(Arc::clone(&controller), primary, info);
+            let session = controller.guest.open(run.shared());
+            let ended = if decision == Decision::Cleanup {
+                cleanup(&run, &*session).await
+            } else {
+                reconcile(&run, &*session, ticket).await
+            };
+            let exceeded = run.budget.lock().refused();
+            Ended { exceeded, ..ended }
+        }
     }
 }
 
-async fn reconcile(controller: Arc<Controller>, primary: Object, ticket: &Ticket) -> Ended {
-    let run = Context::new(
-        Arc::clone(&controller),
-        primary,
-        run_info(&controller, ticket),
-    );
-    let session = controller.guest.open(run.shared());
-    match attempt(&run, &*session).await {
+async fn reconcile(run: &Arc<Context>, session: &dyn Session, ticket: &Ticket) -> Ended {
+    match attempt(run, session).await {
         Ok(control) => Ended::again(outcome::reschedule(control.reschedule)),
-        Err(failed) => handle(&run, &*session, failed, ticket).await,
+        Err(failed) => handle(run, session, failed, ticket).await,
     }
 }
 
@@ -236,18 +243,13 @@ async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
     }
 }
 
-async fn cleanup(controller: Arc<Controller>, primary: Object, ticket: &Ticket) -> Ended {
-    let run = Context::new(
-        Arc::clone(&controller),
-        primary,
-        run_info(&controller, ticket),
-    );
-    let session = controller.guest.open(run.shared());
+async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
+    let controller = &run.controller;
     let cleaner = controller.guest.exports().cleaner;
     let (mut complete, mut failed) = (true, None);
     // DC-5: with explicit invocation only if there is no cleaner that would call it.
     if controller.deletes_dependents() && !(controller.spec.workflow.explicit && cleaner) {
-        match visit::managed(&run, &*session, Mode::Cleanup).await {
+        match visit::managed(run, session, Mode::Cleanup).await {
             Ok(result) => {
                 complete = result.complete;
                 failed = visit::Failed::of(&result)
@@ -514,6 +516,7 @@ impl Ended {
         Self {
             finished,
             error: None,
+            exceeded: None,
         }
     }
 
@@ -528,6 +531,7 @@ impl Ended {
         Self {
             finished: Finished::Failed(sort),
             error: Some(text::kept(error)),
+            exceeded: None,
         }
     }
 
@@ -535,6 +539,7 @@ impl Ended {
         Self {
             finished: Finished::Failed(queue::Failure::Handled),
             error: Some(text::kept(error)),
+            exceeded: None,
         }
     }
 }

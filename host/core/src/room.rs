@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use crate::budget::Lender;
+
 mod state;
 
 use state::State;
@@ -131,6 +133,24 @@ impl Holding {
         Err(self.used_up(bytes))
     }
 
+    /// Holds so many bytes more if they are to be had at once, as others of the plugin do not wait already.
+    pub fn try_grow(&mut self, bytes: u64) -> bool {
+        let had = self.room.0.lock().take(&self.plugin, bytes);
+        if had {
+            self.bytes += bytes;
+        }
+        had
+    }
+
+    /// Gives so many bytes back.
+    pub fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        if bytes > 0 {
+            self.bytes -= bytes;
+            self.room.0.lock().give_back(&self.plugin, bytes);
+        }
+    }
+
     fn used_up(&self, bytes: u64) -> Error {
         let state = self.room.0.lock();
         let (holder, most) = state.most().unwrap_or_default();
@@ -140,6 +160,12 @@ impl Holding {
             holder,
             most,
         }
+    }
+}
+
+impl Lender for Holding {
+    fn lend(&mut self, bytes: usize) -> bool {
+        self.try_grow(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }
 

@@ -143,6 +143,9 @@ pub(crate) enum Deed {
     Print(usize),
     /// Prints a text as it is.
     PrintText(String),
+    /// Writes so many bytes, which are neither text nor lines, where errors are written.
+    Shout(usize),
+    Times(Times),
     Log(Log),
     Event(Event),
     Memo(Memo),
@@ -153,6 +156,15 @@ pub(crate) enum Deed {
     Dependent(Dependent),
     /// Keeps what the daemon says about the run.
     See(Vec<Sight>),
+}
+
+/// Steps that are done again and again.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Times {
+    pub(crate) n: u32,
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
 }
 
 /// What the daemon says about the run.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::spec::{
     Compare, Deed, Dependent, DependentRun, Event, Keep, Log, Memo, Place, Probe, Read, Select,
-    Sight, Step, Verb, Workflow, WorkflowRun, Write,
+    Sight, Step, Times, Verb, Workflow, WorkflowRun, Write,
 };
 
 /// What the steps saw, by name.
@@ -56,6 +56,8 @@ fn perform(deed: &Deed, keep: &Keep, probe: &Probe) -> Result<Seen> {
         Deed::BusyMs(ms) => return Ok(spin(*ms)),
         Deed::Print(bytes) => return print(&lines(*bytes)),
         Deed::PrintText(text) => return print(text),
+        Deed::Shout(bytes) => return shout(*bytes),
+        Deed::Times(times) => return again(times, probe),
         Deed::Connect(address) => ("connect", connect(address)),
         Deed::Trap => trap(),
         Deed::Loop => forever(),
@@ -127,6 +129,16 @@ fn lines(bytes: usize) -> String {
 fn print(text: &str) -> Result<Seen> {
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(Seen::new())
+}
+
+fn shout(bytes: usize) -> Result<Seen> {
+    std::io::stderr().write_all(&vec![0xff; bytes])?;
+    Ok(Seen::new())
+}
+
+/// Returns what the last round saw.
+fn again(Times { n, steps }: &Times, probe: &Probe) -> Result<Seen> {
+    (0..*n).try_fold(Seen::new(), |_, _| run(steps, probe))
 }
 
 fn see(sight: Sight, probe: &Probe) -> Result<Value> {

@@ -5,9 +5,8 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::interrupt;
-use crate::process::Process;
-use crate::ui::{Ui, dim};
+use crate::process;
+use crate::ui::Ui;
 use crate::workspace::Workspace;
 
 /// `cargo xtask bench`.
@@ -48,25 +47,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     if args.only != Some(Kind::Functions) {
         commands.push(processes(workspace, &args.names));
     }
-    let mut code = ExitCode::SUCCESS;
-    for command in commands {
-        let words: Vec<_> = command
-            .get_args()
-            .map(|word| word.to_string_lossy())
-            .collect();
-        ui.line(dim(&format!("$ cargo {}", words.join(" "))));
-        let mut process = Process::start(command)?;
-        let status = loop {
-            if let Some(status) = process.ended()? {
-                break status;
-            }
-            interrupt::pause()?;
-        };
-        if !status.success() {
-            code = ExitCode::FAILURE;
-        }
-    }
-    Ok(code)
+    process::each(ui, commands)
 }
 
 /// None if no package has such benchmarks, which cargo would call an error.

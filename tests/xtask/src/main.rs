@@ -5,6 +5,7 @@ mod builds;
 mod clock;
 mod control_plane;
 mod demo;
+mod fuzz;
 mod image;
 mod interrupt;
 mod plugins;
@@ -52,6 +53,8 @@ enum Command {
     Demo(demo::Args),
     /// Run the benchmarks.
     Bench(bench::Args),
+    /// Look for documents that break the work on them.
+    Fuzz(fuzz::Args),
 }
 
 fn main() -> ExitCode {
@@ -82,6 +85,7 @@ fn run(ui: &Ui, command: Command) -> anyhow::Result<ExitCode> {
         Command::Test(args) => test::run(ui, &workspace, &args),
         Command::Demo(args) => demo::run(ui, &workspace, &args),
         Command::Bench(args) => bench::run(ui, &workspace, &args),
+        Command::Fuzz(args) => fuzz::run(ui, &workspace, &args),
     }
 }
 

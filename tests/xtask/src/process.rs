@@ -6,7 +6,7 @@
 use std::io::{BufReader, Read};
 use std::mem;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::clock::Stopwatch;
 use crate::interrupt::{self, TICK};
+use crate::ui::{Ui, dim};
 
 /// Kills the process group that is its argument when its standard input ends.
 const GUARD: &str = "read -r _; kill -s KILL -- \"-$1\"";
@@ -109,6 +110,32 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Runs programs one after another, each with our own outputs; goes on after a failure, which the exit code says.
+///
+/// # Errors
+/// When one can't be started, or when interrupted.
+pub(crate) fn each(ui: &Ui, commands: Vec<Command>) -> Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for command in commands {
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        ui.line(dim(&format!("$ cargo {}", words.join(" "))));
+        let mut process = Process::start(command)?;
+        let status = loop {
+            if let Some(status) = process.ended()? {
+                break status;
+            }
+            interrupt::pause()?;
+        };
+        if !status.success() {
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
 }
 
 /// Runs a program to its end, giving each line of both its outputs to `on_line` as it comes.

@@ -52,13 +52,15 @@ struct Kept {
 
 impl Context {
     pub(crate) fn new(controller: Arc<Controller>, primary: Object, info: RunInfo) -> Arc<Self> {
+        let lender = controller.guest.lender();
+        let budget = lender.map_or_else(Budget::of_run, Budget::borrowing);
         let make = |me: &Weak<Self>| Self {
             me: Weak::clone(me),
             controller,
             primary,
             info,
             requests: AtomicU32::new(0),
-            budget: Mutex::new(Budget::of_run()),
+            budget: Mutex::new(budget),
             outage: AtomicBool::new(false),
             kept: Mutex::default(),
         };

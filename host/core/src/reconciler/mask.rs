@@ -27,7 +27,7 @@ const FIELDS: usize = 256;
 const STEPS: usize = 128;
 
 /// The fields that were asked for.
-pub(crate) struct Mask(Option<Level>);
+pub struct Mask(Option<Level>);
 
 /// What was asked for at one level.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Mask {
     ///
     /// # Errors
     /// `invalid` for a text that is no pointer, and for too many of them.
-    pub(crate) fn of(fields: &[String]) -> Result<Self, CallError> {
+    pub fn of(fields: &[String]) -> Result<Self, CallError> {
         let invalid = |message| Err(CallError::new(CallReason::Invalid, message));
         if fields.is_empty() {
             return Ok(Self(None));
@@ -69,7 +69,7 @@ impl Mask {
     }
 
     /// Whether everything is asked for.
-    pub(crate) fn is_none(&self) -> bool {
+    pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
@@ -77,7 +77,7 @@ impl Mask {
     ///
     /// # Errors
     /// If that costs too much.
-    pub(crate) fn apply(&self, object: &Object, budget: &mut Budget) -> Result<String, Exceeded> {
+    pub fn apply(&self, object: &Object, budget: &mut Budget) -> Result<String, Exceeded> {
         let Some(level) = &self.0 else {
             budget.text(object.json().len())?;
             return Ok(object.json().to_owned());

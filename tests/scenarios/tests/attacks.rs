@@ -1,0 +1,424 @@
+//! Documents and calls that would cost the daemon without end: it lives on, says who it was, and others notice nothing.
+
+use std::time::Duration;
+
+use cluster::wait;
+use scenarios::{Daemon, LATER, Place, SOON, Start};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+const PRIMARY: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+const OVER_BUDGET: &str = "capstan_reconciliations_over_budget_total";
+
+/// How often others are asked how they are.
+const LOOKS: usize = 5;
+
+/// What the daemon may hold beside what instances and caches hold, in bytes.
+const OWN: u64 = 400 << 20;
+
+/// A daemon that works for two operators: one that is used for an attack, and one that has nothing to do with it.
+struct Attacked {
+    place: Place,
+    daemon: Daemon,
+}
+
+/// How an attack is set up.
+#[derive(Default)]
+struct Setting<'a> {
+    /// Fields of the plugin, of the manifest's syntax.
+    plugin: &'a str,
+    /// Fields of the controller.
+    controller: &'a str,
+    arguments: &'a [&'a str],
+}
+
+impl Attacked {
+    fn begin(prefix: &str, setting: &Setting<'_>) -> Self {
+        let place = Place::new(prefix);
+        let name = place.namespace.name();
+        let fields = format!("labelSelector: attack\n{}", setting.controller);
+        let attacker = place.manifest("probe", PRIMARY, setting.plugin, &fields);
+        let victim = place.probe_manifest("labelSelector: victim\n");
+        let victim = victim
+            .replace(&format!("name: {name}"), &format!("name: {name}-victim"))
+            .replace(&format!("    {name}:\n"), &format!("    {name}-victim:\n"));
+        let start = Start::new(&format!("{attacker}---\n{victim}"));
+        let daemon = start.arguments(setting.arguments).run(&place).until_ready();
+        let attacked = Self { place, daemon };
+        attacked.others_are_well();
+        attacked
+    }
+
+    /// Creates a primary of the operator under attack.
+    fn attack(&self, name: &str, spec: Value) {
+        self.create(name, "attack", spec);
+    }
+
+    fn create(&self, name: &str, label: &str, spec: Value) {
+        let fields = json!({ "metadata": { "labels": { label: "" } }, "spec": spec });
+        let Self { place, .. } = self;
+        place.create(
+            "test.capstan.dev/v1",
+            "Probe",
+            &place.probes(),
+            name,
+            fields,
+        );
+    }
+
+    /// Asserts that the daemon is alive and the other operator's primaries run, one after another.
+    fn others_are_well(&self) {
+        for _ in 0..LOOKS {
+            let name = format!("victim-{}", self.daemon.runs());
+            self.create(
+                &name,
+                "victim",
+                json!({ "reconcile": { "status": { "well": true } } }),
+            );
+            let path = self.place.probes();
+            self.place
+                .await_object(&path, &name, "the victim's status", |probe| {
+                    let begun = Instant::now();
+                    assert_eq!(self.daemon.get("/livez").0, 200);
+                    let took = begun.elapsed();
+                    assert!(took < Duration::from_secs(1), "/livez took {took:?}");
+                    probe["status"]["well"] == true
+                });
+            self.place.delete(&path, &name);
+        }
+    }
+
+    /// Waits for the status of an attacking primary.
+    fn status(&self, name: &str) -> Value {
+        let status = wait::until_ok(LATER, "the attacker's status", || {
+            let probe = self.place.find(&self.place.probes(), name).unwrap();
+            let status = &probe["status"];
+            if status.is_null() {
+                Err(self.daemon.log())
+            } else {
+                Ok(status.clone())
+            }
+        });
+        status.unwrap()
+    }
+
+    /// Waits until a run failed for a reason with this text, and asserts that the line says whose it was.
+    fn failure(&self, key: &str, text: &str) {
+        let line = wait::until_ok(LATER, text, || {
+            let lines = self.daemon.lines();
+            let line = lines.into_iter().find(|line| {
+                let line = line.to_string();
+                line.contains(text) && line.contains(key)
+            });
+            line.ok_or_else(|| self.daemon.log())
+        });
+        let line = line.unwrap().to_string();
+        assert!(line.contains(self.place.namespace.name()), "{line}");
+    }
+
+    /// Asserts that a metric of the operator under attack has counted something, and the other's has not.
+    fn counted(&self, metric: &str) {
+        let name = self.place.namespace.name();
+        let count = |name: &str| self.daemon.count(metric, &format!("=\"{name}\""));
+        wait::until(SOON, metric, || (count(name) > 0).then_some(())).unwrap();
+        assert_eq!(count(&format!("{name}-victim")), 0);
+    }
+
+    /// The most memory that the daemon had so far, in bytes.
+    fn peak(&self) -> u64 {
+        let file = format!("/proc/{}/status", self.daemon.pid());
+        let status = std::fs::read_to_string(file).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.unwrap().trim().trim_end_matches(" kB");
+        kibibytes.parse::<u64>().unwrap() << 10
+    }
+
+    fn end(self) {
+        self.others_are_well();
+        assert!(self.daemon.stop().success());
+    }
+}
+
+/// A list in a list in a list, and this in the innermost.
+fn nested(levels: usize, innermost: Value) -> Value {
+    (0..levels).fold(innermost, |inner, _| json!([inner]))
+}
+
+/// Maps in maps, each under `a`.
+fn chain(levels: usize) -> Value {
+    (0..levels).fold(json!("end"), |inner, _| json!({ "a": inner }))
+}
+
+// === comparing ===
+
+#[test]
+fn lists_in_lists_are_compared_in_no_time_however_deep() {
+    let attacked = Attacked::begin("deep", &Setting::default());
+    let compare = json!({ "compare": { "by": "generic", "actual": nested(60, json!(1)), "desired": nested(60, json!(2)) } });
+    let spec = json!({ "reconcile": { "do": [compare], "status": {}, "reschedule": 0 } });
+    for name in ["a", "b"] {
+        attacked.attack(name, spec.clone());
+    }
+    attacked.others_are_well();
+    for name in ["a", "b"] {
+        let status = attacked.status(name);
+        assert!(status["compare"]["differs"].is_string(), "{status}");
+    }
+    attacked.end();
+}
+
+/// What a primary's user changes in the innermost of a list, an honest component copies into a dependent.
+#[test]
+fn a_deep_list_of_a_primary_is_matched_in_no_time() {
+    let setting = Setting {
+        controller: "workflow:\n  dependents:\n    own: { apiVersion: test.capstan.dev/v1, kind: Probe, match: { generic: {} } }\n",
+        ..Setting::default()
+    };
+    let attacked = Attacked::begin("deep-match", &setting);
+    let wanted = |innermost: u32| {
+        let object = json!({ "metadata": { "name": "copy" }, "spec": { "list": nested(40, json!(innermost)) } });
+        json!({ "dependents": { "own": object }, "reconcile": { "status": { "seen": innermost } } })
+    };
+    attacked.attack("p", wanted(1));
+    let path = attacked.place.probes();
+    let innermost = |value: u32| {
+        let list = nested(40, json!(value));
+        let place = &attacked.place;
+        place.await_object(&path, "copy", "the copy", |copy| {
+            copy["spec"]["list"] == list
+        });
+    };
+    innermost(1);
+    let changed = json!({ "spec": wanted(2) });
+    attacked.place.merge(&path, "p", &changed);
+    innermost(2);
+    attacked.end();
+}
+
+#[test]
+fn all_keys_of_a_large_status_may_change_at_once() {
+    let attacked = Attacked::begin("wide", &Setting::default());
+    let keys = |value: u32| -> Map<String, Value> {
+        (0..20_000)
+            .map(|n| (format!("k{n}"), json!(value)))
+            .collect()
+    };
+    let spec = |value| json!({ "reconcile": { "status": { "keys": keys(value) } } });
+    attacked.attack("p", spec(1));
+    attacked.others_are_well();
+    let path = attacked.place.probes();
+    let seen = |value: u32| {
+        let key = wait::until_ok(LATER, "the status", || {
+            let probe = attacked.place.find(&path, "p").unwrap();
+            match &probe["status"]["keys"]["k9999"] {
+                found if *found == value => Ok(()),
+                _ => Err(attacked.daemon.log()),
+            }
+        });
+        key.unwrap();
+    };
+    seen(1);
+    let changed = json!({ "spec": spec(2) });
+    attacked.place.merge(&path, "p", &changed);
+    attacked.others_are_well();
+    seen(2);
+    attacked.end();
+}
+
+// === patching ===
+
+/// Permits a probe to patch itself.
+const PATCHES: &str = "capabilities: { kubernetes: [{ apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch, update] }] }\n";
+
+/// A step that patches the probe of this name, and keeps what becomes of it.
+fn patch(attacked: &Attacked, name: &str, patch: Value) -> Value {
+    let namespace = attacked.place.namespace.name();
+    let target = json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "namespace": namespace, "name": name });
+    json!({ "write": { "verb": "jsonPatch", "target": target, "patch": patch }, "mayFail": true, "as": "bomb" })
+}
+
+#[test]
+fn a_patch_that_doubles_what_it_copies_is_refused() {
+    let setting = Setting {
+        plugin: PATCHES,
+        ..Setting::default()
+    };
+    let attacked = Attacked::begin("bombs", &setting);
+    let copy = |from: &str, path: &str| json!({ "op": "copy", "from": from, "path": path });
+    let wide: Vec<_> = (0..27)
+        .map(|n| copy("/spec/x", &format!("/spec/x/k{n}")))
+        .collect();
+    let deep: Vec<_> = (0..14)
+        .map(|n| {
+            copy(
+                "/spec/x",
+                &format!("/spec/x{}", "/a".repeat(16 << n.min(8))),
+            )
+        })
+        .collect();
+    for (name, bomb) in [("wide", json!(wide)), ("deep", json!(deep))] {
+        let steps = [patch(&attacked, name, bomb)];
+        let spec = json!({ "x": chain(16), "reconcile": { "do": steps, "status": {} } });
+        attacked.attack(name, spec);
+    }
+    attacked.others_are_well();
+    for name in ["wide", "deep"] {
+        let status = attacked.status(name);
+        let refused = status["bomb"]["refused"].as_str();
+        assert!(refused.is_some(), "{name}: {status}");
+    }
+    let peak = attacked.peak();
+    assert!(peak < OWN, "{peak}");
+    attacked.end();
+}
+
+#[test]
+fn an_edit_repeats_no_long_path_for_each_field_that_it_changes() {
+    let setting = Setting {
+        plugin: PATCHES,
+        ..Setting::default()
+    };
+    let attacked = Attacked::begin("long-path", &setting);
+    let namespace = attacked.place.namespace.name();
+    let long = "k".repeat(200 << 10);
+    let object = |value: u32| {
+        let fields: Map<String, Value> = (0..5_000)
+            .map(|n| (format!("f{n}"), json!(value)))
+            .collect();
+        json!({
+            "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": { "namespace": namespace, "name": "p", "uid": "u", "resourceVersion": "1" },
+            "spec": { &*long: fields },
+        })
+    };
+    let edit = json!({ "write": { "verb": "edit", "object": object(2), "actual": object(1) }, "mayFail": true, "as": "bomb" });
+    attacked.attack("p", json!({ "reconcile": { "do": [edit], "status": {} } }));
+    attacked.others_are_well();
+    let status = attacked.status("p");
+    assert!(status["bomb"]["refused"].is_string(), "{status}");
+    let peak = attacked.peak();
+    assert!(peak < OWN, "{peak}");
+    attacked.end();
+}
+
+// === CEL ===
+
+#[test]
+fn a_condition_may_not_compute_for_as_long_as_its_primary_wants() {
+    let cel = |expression: &str| {
+        format!(
+            "workflow:\n  dependents:\n    own: {{ apiVersion: v1, kind: ConfigMap, reconcileWhen: {{ cel: {expression:?} }} }}\n"
+        )
+    };
+    let hosts = "primary.spec.hosts.all(h, primary.spec.hosts.exists_one(x, x == h))";
+    let pattern = "primary.spec.text.matches(primary.spec.pattern)";
+    let many: Vec<_> = (0..40_000).map(|n| format!("h{n}")).collect();
+    for (prefix, expression, data) in [
+        ("cel-n2", hosts, json!({ "hosts": many })),
+        (
+            "cel-regex",
+            pattern,
+            json!({ "text": "a".repeat(400_000), "pattern": "(a{0,200}){0,200}$" }),
+        ),
+    ] {
+        let setting = Setting {
+            controller: &cel(expression),
+            ..Setting::default()
+        };
+        let attacked = Attacked::begin(prefix, &setting);
+        let mut spec = data;
+        spec["dependents"] = json!({ "own": { "metadata": { "name": "own" } } });
+        for name in ["a", "b"] {
+            attacked.attack(name, spec.clone());
+        }
+        attacked.others_are_well();
+        attacked.failure("/a", expression);
+        attacked.counted(OVER_BUDGET);
+        attacked.end();
+    }
+}
+
+// === memory ===
+
+#[test]
+fn what_is_printed_published_and_asked_for_takes_little_memory() {
+    let setting = Setting {
+        controller: "minRescheduleInterval: none\n",
+        arguments: &["--plugin-memory", "192Mi"],
+        ..Setting::default()
+    };
+    let attacked = Attacked::begin("memory", &setting);
+    let shout = json!({ "times": { "n": 24, "do": [{ "shout": 4 << 20 }] } });
+    let event = json!({ "event": { "reason": "Long", "message": "m".repeat(1 << 20) } });
+    let events = json!({ "times": { "n": 100, "do": [event] } });
+    let everything = json!({ "read": { "in": "primaries", "select": "everywhere" }, "mayFail": true, "as": "all" });
+    for n in 0..60 {
+        let ballast = json!({ "ballast": "b".repeat(1 << 20) });
+        attacked.attack(&format!("large-{n}"), ballast);
+    }
+    let cached = attacked.daemon.metric("capstan_informer_bytes", "Probe");
+    for n in 0..4 {
+        for (name, step) in [("shout", &shout), ("events", &events), ("all", &everything)] {
+            let spec = json!({ "reconcile": { "do": [step], "status": { "ran": true } } });
+            attacked.attack(&format!("{name}-{n}"), spec);
+        }
+    }
+    attacked.others_are_well();
+    for n in 0..4 {
+        for name in ["shout", "events"] {
+            attacked.status(&format!("{name}-{n}"));
+        }
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is a number of bytes"
+    )]
+    let cached = cached as u64;
+    let peak = attacked.peak();
+    let most = OWN + (192 << 20) + 2 * cached;
+    assert!(peak < most, "{peak} of {most}, {cached} in caches");
+    attacked.counted("capstan_plugin_events_dropped_total");
+    attacked.end();
+}
+
+// === others ===
+
+#[test]
+fn one_primary_that_is_too_deep_keeps_nobody_from_reading_the_others() {
+    let attacked = Attacked::begin("abyss", &Setting::default());
+    attacked.attack("abyss", json!({ "deep": chain(1_000) }));
+    let read = json!({ "read": { "in": "primaries", "select": "everywhere", "fields": ["/metadata/name", "/spec/reconcile/status"] } });
+    let spec = json!({ "reconcile": { "do": [read], "status": {} } });
+    attacked.attack("reader", spec);
+    let status = attacked.status("reader");
+    let names = status["read"].as_array().unwrap();
+    assert!(names.contains(&json!("reader")), "{status}");
+    attacked.end();
+}
+
+#[test]
+fn runs_that_never_end_take_no_turn_from_another_plugin() {
+    let setting = Setting {
+        plugin: "limits: { timeout: 3s, concurrency: 40 }\n",
+        arguments: &["--plugin-concurrency", "40"],
+        ..Setting::default()
+    };
+    let attacked = Attacked::begin("spinners", &setting);
+    for n in 0..40 {
+        let spec = json!({ "reconcile": { "do": ["loop"] } });
+        attacked.attack(&format!("spinner-{n}"), spec);
+    }
+    attacked.others_are_well();
+    attacked.failure("/spinner-", "limits.timeout");
+    let name = attacked.place.namespace.name();
+    let spent = |operator: &str| {
+        let label = format!("operator=\"{operator}\"");
+        let spent = attacked
+            .daemon
+            .metric("capstan_plugin_cpu_seconds_total", &label);
+        assert!(spent > 0.0, "{operator}");
+        spent
+    };
+    assert!(spent(name) > 10.0 * spent(&format!("{name}-victim")));
+    attacked.end();
+}

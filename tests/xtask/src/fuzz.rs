@@ -1,0 +1,122 @@
+//! Looks for documents that break the work on them, with libFuzzer: cargo-fuzz builds and runs each target for a while.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::process;
+use crate::ui::Ui;
+use crate::workspace::Workspace;
+
+/// Where cargo-fuzz finds its package.
+const FOLDER: &str = "tests/fuzz/libfuzzer";
+
+/// What an input may take: seconds and MiB. The targets themselves assert more.
+const BOUNDS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=1024"];
+
+/// No input is longer, in bytes: documents are made of few bytes.
+const LENGTH: &str = "-max_len=4096";
+
+/// `cargo xtask fuzz`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask fuzz                            all targets, 10 minutes each
+  cargo xtask fuzz patching --seconds 60      one of them, for a minute
+  cargo install cargo-fuzz --version 0.13.2 --locked    what it needs
+
+What was found before is in target/fuzz/corpus, an input that breaks something in target/fuzz/artifacts.")]
+pub(crate) struct Args {
+    /// Only these.
+    #[arg(value_enum)]
+    targets: Vec<Target>,
+    /// How long each of them runs.
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    seconds: u32,
+}
+
+/// Work on documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// Whether an object is as it should be.
+    Comparing,
+    /// What leads from one document to another.
+    Patching,
+    /// Expressions of a manifest on any documents.
+    Cel,
+    /// Manifests.
+    Manifest,
+    /// Fields that are asked for, and keys of indexes.
+    Masks,
+    /// What the API server records of our fields.
+    Fields,
+    /// Components before they are compiled.
+    Components,
+}
+
+/// Runs the command; it goes on after a failure.
+///
+/// # Errors
+/// When cargo can't be started, a folder can't be made, or when interrupted.
+pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
+    let targets = if args.targets.is_empty() {
+        Target::value_variants()
+    } else {
+        &args.targets
+    };
+    let commands: Result<Vec<_>> = targets
+        .iter()
+        .map(|target| command(workspace, *target, args.seconds))
+        .collect();
+    process::each(ui, commands?)
+}
+
+fn command(workspace: &Workspace, target: Target, seconds: u32) -> Result<Command> {
+    let name = target.to_possible_value();
+    let name = name.as_ref().map_or("", |value| value.get_name());
+    let folder = workspace.target.join("fuzz");
+    let (corpus, artifacts) = (
+        folder.join("corpus").join(name),
+        folder.join("artifacts").join(name),
+    );
+    for folder in [&corpus, &artifacts] {
+        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    }
+    let mut command = workspace.cargo();
+    command
+        // The coverage of libFuzzer needs no unstable compiler, the sanitizers would: the code has no `unsafe`.
+        .args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", FOLDER])
+        .arg("--target-dir")
+        .arg(&folder)
+        .arg(name)
+        .arg(&corpus)
+        .arg("--")
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", shown(&artifacts)))
+        .arg(LENGTH)
+        .args(BOUNDS);
+    Ok(command)
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_target_has_a_program() {
+        let root = Workspace::load().unwrap().root;
+        for target in Target::value_variants() {
+            let name = target.to_possible_value().unwrap();
+            let file = root.join(FOLDER).join("fuzz_targets");
+            let file = file.join(format!("{}.rs", name.get_name()));
+            assert!(file.exists(), "{}", file.display());
+        }
+    }
+}
