@@ -18,18 +18,17 @@ mod room;
 mod shelf;
 mod usage;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use capstan_core::bucket::Bucket;
-use capstan_core::budget::Lender;
 use capstan_core::guest::{
     Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
     MatchQuestion, MatchResult, Run, Session, UpdateControl,
 };
 use capstan_core::manifest::Limits;
-use capstan_core::room::Room;
+use capstan_core::reconciler::memos::Memos;
+use capstan_core::room::{Holding, Room};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, OwnedSemaphorePermit, Semaphore};
@@ -97,17 +96,9 @@ pub(crate) struct Facts {
     /// What it may still log.
     log: Arc<Mutex<Bucket>>,
     /// Values kept as long as this version is loaded.
-    memo: Mutex<Memo>,
+    memo: Mutex<Memos>,
     /// The memory that all plugins share.
     room: Room,
-}
-
-/// Values under keys, bounded in bytes.
-#[derive(Debug, Default)]
-struct Memo {
-    values: BTreeMap<String, String>,
-    /// Bytes of all keys and values.
-    size: usize,
 }
 
 /// The calls of one execution.
@@ -249,9 +240,9 @@ impl Guest for Plugin {
         self.inner.exports.exports()
     }
 
-    fn lender(&self) -> Option<Box<dyn Lender>> {
+    fn holding(&self) -> Option<Holding> {
         let Facts { room, unit, .. } = &*self.inner.facts;
-        Some(Box::new(room.holding(unit)))
+        Some(room.holding(unit))
     }
 }
 
@@ -500,53 +491,5 @@ impl Drop for Turn<'_> {
             | Ended::Abandoned => drop(instance),
         }
         counters.call(self.ended, self.begun.elapsed());
-    }
-}
-
-// === impl Memo ===
-
-impl Memo {
-    fn get(&self, key: &str) -> Option<String> {
-        self.values.get(key).cloned()
-    }
-
-    /// Sets or removes a value.
-    ///
-    /// # Errors
-    /// The size that it would have, if that is beyond `limit`; then nothing has changed.
-    fn set(&mut self, key: String, value: Option<String>, limit: usize) -> Result<(), usize> {
-        let old = self.values.get(&key).map_or(0, |old| key.len() + old.len());
-        let new = value.as_ref().map_or(0, |value| key.len() + value.len());
-        let size = self.size - old + new;
-        if size > limit && new > old {
-            return Err(size);
-        }
-        self.size = size;
-        match value {
-            Some(value) => self.values.insert(key, value),
-            None => self.values.remove(&key),
-        };
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_memo_is_bounded_by_all_its_keys_and_values() {
-        let mut memo = Memo::default();
-        let value = |text: &str| Some(text.to_owned());
-        assert_eq!(memo.set("a".to_owned(), value("1234"), 10), Ok(()));
-        assert_eq!(memo.set("b".to_owned(), value("12345"), 10), Err(11));
-        assert_eq!(
-            (memo.get("a"), memo.get("b"), memo.size),
-            (value("1234"), None, 5)
-        );
-        assert_eq!(memo.set("a".to_owned(), value("123456789"), 10), Ok(()));
-        assert_eq!(memo.set("a".to_owned(), None, 10), Ok(()));
-        assert_eq!(memo.set("a".to_owned(), None, 10), Ok(()));
-        assert_eq!((memo.get("a"), memo.size), (None, 0));
     }
 }

@@ -307,7 +307,7 @@ impl Writer {
 impl Slot {
     /// Returns what it takes, about: the text, and the header, whose names are copies.
     fn size(&self) -> usize {
-        HEADER + self.object.json().len()
+        HEADER + self.object.header().size() + self.object.json().len()
     }
 }
 

@@ -119,6 +119,14 @@ struct Evaluation<'v, 'b> {
 }
 
 impl<'v> Value<'v> {
+    /// Pays for a copy of it: a text that was made is copied, all else is shared.
+    fn pay(&self, budget: &mut Budget) -> Result<(), Exceeded> {
+        match self {
+            Self::Text(Cow::Owned(text)) => budget.text(text.len()),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns a value of a document. Whole numbers are `int`, so that they can be calculated with.
     pub fn of(json: &'v Json) -> Self {
         match json {
@@ -295,10 +303,13 @@ impl<'v> Fields<'v> {
     }
 
     /// Returns the names of a document's fields.
-    fn names(&self) -> Vec<&'v str> {
+    fn names(&self, budget: &mut Budget) -> Result<Vec<&'v str>, Exceeded> {
         match self {
-            Self::Json(fields) => fields.keys().map(String::as_str).collect(),
-            Self::Made(_) => Vec::new(),
+            Self::Json(fields) => {
+                budget.step(u64::try_from(fields.len()).unwrap_or(u64::MAX))?;
+                Ok(fields.keys().map(String::as_str).collect())
+            }
+            Self::Made(_) => Ok(Vec::new()),
         }
     }
 
@@ -306,7 +317,7 @@ impl<'v> Fields<'v> {
         if self.len() != other.len() {
             return Ok(false);
         }
-        let names = self.names();
+        let names = self.names(budget)?;
         for index in 0..self.len() {
             let Some((key, value)) = self.entry(&names, index) else {
                 return Ok(false);
@@ -327,7 +338,13 @@ impl<'v> Evaluation<'v, '_> {
         self.budget.step(1)?;
         match &node.expr {
             Expr::Literal(literal) => Ok(Value::of_literal(literal)),
-            Expr::Ident(name) => self.named(name),
+            Expr::Ident(name) => {
+                let value = self.named(name);
+                if let Ok(value) = &value {
+                    value.pay(self.budget)?;
+                }
+                value
+            }
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::List(list) => {
@@ -438,7 +455,7 @@ impl<'v> Evaluation<'v, '_> {
         let range = self.value(&fold.iter_range)?;
         let (count, names) = match &range {
             Value::List(list) => (list.len(), Vec::new()),
-            Value::Map(fields) => (fields.len(), fields.names()),
+            Value::Map(fields) => (fields.len(), fields.names(self.budget)?),
             _ => {
                 return Err(functions::no_overload(
                     "all, exists, map or filter",
@@ -452,6 +469,7 @@ impl<'v> Evaluation<'v, '_> {
             let Some((first, second)) = element(&range, &names, index) else {
                 break;
             };
+            second.pay(self.budget)?;
             match &fold.iter_var2 {
                 Some(name) => self
                     .scope

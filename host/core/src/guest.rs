@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::budget::Lender;
 use crate::cluster::Deletion;
 use crate::object::{Gvk, ObjectRef};
+use crate::room::Holding;
 use crate::text;
 
 /// A loaded component.
@@ -27,8 +27,8 @@ pub trait Guest: Send + Sync + 'static {
     /// Returns what the component exports.
     fn exports(&self) -> Exports;
 
-    /// Returns who lends memory for what the daemon makes and keeps on the plugin's behalf; none: nobody counts it.
-    fn lender(&self) -> Option<Box<dyn Lender>> {
+    /// Returns what is borrowed for what the daemon makes and keeps on the plugin's behalf: nothing yet. None: nobody counts it.
+    fn holding(&self) -> Option<Holding> {
         None
     }
 }

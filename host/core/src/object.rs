@@ -57,6 +57,9 @@ pub struct Owner {
     pub uid: Box<str>,
 }
 
+/// The annotation that says for whom the daemon made an object that no owner reference ties to its primary.
+pub const MARK: &str = "capstan.dev/made-for";
+
 /// What one of our field managers owns of an object: an entry of `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -421,6 +424,19 @@ impl Object {
 }
 
 impl Header {
+    /// Returns how many bytes its lists take, about.
+    pub fn size(&self) -> usize {
+        let Self {
+            finalizers,
+            owners,
+            shares,
+            ..
+        } = self;
+        let finalizers = finalizers.iter().map(|text| 48 + text.len());
+        let shares = shares.iter().map(|share| 160 + share.fields.len());
+        finalizers.sum::<usize>() + 256 * owners.len() + shares.sum::<usize>()
+    }
+
     /// Whether this finalizer is set.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|f| &**f == finalizer)

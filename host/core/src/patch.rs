@@ -154,6 +154,9 @@ impl TryFrom<String> for Path {
     type Error = Error;
 
     fn try_from(text: String) -> Result<Self, Error> {
+        if text.split('/').nth(LEVELS + 1).is_some() {
+            return Err(Exceeded::Levels(LEVELS).into());
+        }
         let steps = match text.strip_prefix('/') {
             Some(rest) => rest.split('/').map(unescape).collect::<Option<_>>(),
             None => text.is_empty().then(Vec::new),
@@ -183,6 +186,15 @@ fn unescape(step: &str) -> Option<String> {
         .then(|| step.replace("~1", "/").replace("~0", "~"))
 }
 
+/// Whether a patch has few enough steps.
+fn few(steps: usize) -> Result<(), Exceeded> {
+    if steps > OPERATIONS {
+        let most = u64::try_from(OPERATIONS).unwrap_or(u64::MAX);
+        return Err(Exceeded::Steps(most));
+    }
+    Ok(())
+}
+
 fn index(step: &str) -> Option<usize> {
     let plain = step == "0" || !step.starts_with(['0', '+']);
     step.parse().ok().filter(|_| plain)
@@ -210,7 +222,9 @@ impl Patch {
     /// # Errors
     /// [`Error::Malformed`], [`Error::Exceeded`].
     pub fn read(text: &str, budget: &mut Budget) -> Result<Self, Error> {
-        Ok(serde_json::from_value(budget.read(text)?)?)
+        let steps = budget.read(text)?;
+        few(steps.as_array().map_or(0, Vec::len))?;
+        Ok(serde_json::from_value(steps)?)
     }
 
     /// Returns it as JSON.
@@ -223,9 +237,7 @@ impl Patch {
     /// # Errors
     /// [`Error`]: then nothing is left of the document.
     pub fn apply(&self, mut document: Value, budget: &mut Budget) -> Result<Value, Error> {
-        if self.0.len() > OPERATIONS {
-            return Err(Exceeded::Steps(u64::try_from(OPERATIONS).unwrap_or(u64::MAX)).into());
-        }
+        few(self.0.len())?;
         let mut copied = 0;
         for operation in &self.0 {
             match operation {
@@ -602,6 +614,7 @@ mod tests {
         ] {
             let document = json!({"c": {"c": {}}, "l": [[], []]});
             let said = apply(document, &Value::Array(patch)).unwrap_err();
+            let said = said.trim_start_matches("not a JSON patch: ");
             assert!(
                 said.starts_with("it ") || said.starts_with("there is no"),
                 "{about}: {said}"

@@ -27,6 +27,7 @@ pub mod decision;
 pub mod finalizer;
 pub mod mask;
 pub mod memory;
+pub mod memos;
 pub mod outcome;
 mod page;
 pub mod visit;

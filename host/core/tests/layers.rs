@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 const ROWS: &[&[&str]] = &[
     &["budget", "bucket", "health", "text"],
     &["object", "patch", "cel"],
-    &["cluster"],
-    &["guest", "cpu", "room"],
+    &["cluster", "room"],
+    &["guest", "cpu"],
     &["manifest"],
     &[
         "cache",

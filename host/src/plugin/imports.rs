@@ -19,6 +19,7 @@ use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi::{HostWallClock as _, WasiView as _, p2};
 
+use super::Facts;
 use super::bindings::Daemon;
 use super::bindings::capstan::operator::{
     cache, config, context, log, memo, operations, recorder, system, types, workflow,
@@ -339,7 +340,7 @@ fn node(result: capstan_core::guest::WorkflowResult, name: &str) -> workflow::No
 impl memo::Host for State {
     fn get(&mut self, lifetime: memo::Lifetime, key: String) -> Option<String> {
         match lifetime.into() {
-            Lifetime::Plugin => self.facts.memo.lock().get(&key),
+            Lifetime::Plugin => self.facts.memo.lock().get(&key).map(str::to_owned),
             lifetime @ (Lifetime::Run | Lifetime::Primary) => {
                 self.run.as_ref()?.memo(lifetime, &key)
             }
@@ -347,19 +348,19 @@ impl memo::Host for State {
     }
 
     fn put(&mut self, lifetime: memo::Lifetime, key: String, value: Option<String>) -> Reply<()> {
-        let limit = self.facts.limits.memo_plugin;
         match lifetime.into() {
-            Lifetime::Plugin => self
-                .facts
-                .memo
-                .lock()
-                .set(key, value, limit)
-                .map_err(|size| {
-                    let message = format!(
-                        "the plugin's memos would take {size} of {limit} bytes (limits.memo.plugin)"
-                    );
-                    CallError::new(CallReason::Exhausted, message).into()
-                }),
+            Lifetime::Plugin => {
+                let Facts {
+                    memo,
+                    limits,
+                    room,
+                    unit,
+                    ..
+                } = &*self.facts;
+                let holding = || Some(room.holding(unit));
+                let kept = memo.lock().keep(&key, value, limits.memo_plugin, holding);
+                Ok(kept?)
+            }
             lifetime @ (Lifetime::Run | Lifetime::Primary) => {
                 Ok(self.run()?.set_memo(lifetime, &key, value)?)
             }

@@ -32,7 +32,7 @@ use super::engine::Engine;
 use super::instance::{self, Call, Indices, Instance, State};
 use super::shelf::Shelf;
 use super::usage::Counters;
-use super::{Facts, Loaded, Memo, Plugin, imports};
+use super::{Facts, Loaded, Plugin, imports};
 use crate::read;
 
 /// The contract's package.
@@ -397,7 +397,7 @@ impl Facts {
             limits: plugin.limits.clone(),
             config: plugin.config.to_string(),
             log: Arc::default(),
-            memo: Mutex::new(Memo::default()),
+            memo: Mutex::default(),
             room: room.clone(),
         }
     }

@@ -7,15 +7,15 @@
 
 use std::time::{Duration, Instant};
 
+use capstan_core::budget::WEIGHT;
 use peak_alloc::PeakAlloc;
 
 /// Counts what is allocated.
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// More memory than any work on documents of this size needs. Documents are [`capstan_core::budget::WEIGHT`] at most; here they
-/// are made of some KiB.
-const MEMORY_BOUND: usize = 96 << 20;
+/// More memory than any work on documents takes: two of them, what becomes of them, and what is between.
+const MEMORY_BOUND: usize = 4 * WEIGHT;
 
 /// Longer than what a budget of an operation pays for takes with a slow build on a busy machine.
 const TIME_BOUND: Duration = Duration::from_secs(20);

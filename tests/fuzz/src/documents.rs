@@ -31,7 +31,7 @@ const NAMES: [&str; 20] = [
 const DEPTH: usize = 5;
 
 /// How often something is repeated at most.
-const COPIES: usize = 300;
+const COPIES: usize = 100;
 
 /// Bytes, read as documents.
 pub(crate) struct Documents<'a>(pub(crate) Unstructured<'a>);
@@ -238,6 +238,26 @@ impl Documents<'_> {
             self.change(&mut manifest)?;
         }
         Ok(manifest.to_string())
+    }
+}
+
+/// Returns a document as a comparison sees it: what is null is as good as missing, and numbers are numbers.
+pub(crate) fn seen(document: &Value) -> Value {
+    match document {
+        Value::Object(fields) => {
+            let there = fields.iter().filter(|(_, value)| !value.is_null());
+            let field = |(name, value): (&String, &Value)| (name.clone(), seen(value));
+            Value::Object(there.map(field).collect())
+        }
+        Value::Array(list) => {
+            let end = list.iter().rposition(|element| !element.is_null());
+            list.iter()
+                .take(end.map_or(0, |end| end + 1))
+                .map(seen)
+                .collect()
+        }
+        Value::Number(number) => json!(number.as_f64()),
+        other => other.clone(),
     }
 }
 

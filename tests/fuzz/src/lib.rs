@@ -83,7 +83,8 @@ pub fn comparing(data: &[u8]) {
             let all = diff::compare_all(&actual, &desired, &ignore, &mut budget);
             if budget.refused().is_none() && ignore.is_empty() {
                 let equal = all == MatchResult::Matches;
-                assert_eq!(equal, actual == desired, "{actual} {desired}");
+                let [one, other] = [&actual, &desired].map(documents::seen);
+                assert_eq!(equal, one == other, "{actual} {desired}");
             }
             let mut budget = Budget::of(STEPS);
             let same = diff::compare(&actual, &actual, &flags, &mut budget);
@@ -98,12 +99,18 @@ pub fn patching(data: &[u8]) {
     with(data, |documents| {
         let (before, after) = documents.two()?;
         let patch = documents.patch(&before)?;
+        if !is_readable(&before) || !is_readable(&after) {
+            return Ok(());
+        }
         within_bounds(|| {
             let mut budget = Budget::of(STEPS);
             if let Ok(difference) = patch::diff(&before, &after, &mut budget) {
                 let text = difference.text();
-                let read = Patch::read(&text, &mut Budget::of(STEPS));
-                assert_eq!(read.expect("what was written"), difference);
+                match Patch::read(&text, &mut Budget::of(STEPS)) {
+                    Ok(read) => assert_eq!(read, difference),
+                    Err(patch::Error::Exceeded(_)) => {}
+                    Err(error) => panic!("{error}: {text}"),
+                }
                 let mut budget = Budget::of(STEPS);
                 match difference.apply(before.clone(), &mut budget) {
                     Ok(led_to) => assert_eq!(led_to, after, "{text}"),
@@ -113,25 +120,23 @@ pub fn patching(data: &[u8]) {
             }
             let mut merged = before.clone();
             if patch::merge(&mut merged, &after, &mut Budget::of(STEPS)).is_ok() {
-                light(&merged);
+                assert!(is_readable(&merged));
             }
             let mut budget = Budget::of(STEPS);
             if let Ok(patch) = Patch::read(&patch.to_string(), &mut budget)
                 && let Ok(patched) = patch.apply(before, &mut budget)
             {
-                light(&patched);
+                assert!(is_readable(&patched));
             }
         });
         Ok(())
     });
 }
 
-/// Asserts that a document is one that could have been read.
-fn light(document: &Value) {
+/// Whether a document is one that could have been read.
+fn is_readable(document: &Value) -> bool {
     let text = document.to_string();
-    assert!(weight(&text) <= WEIGHT, "{} bytes", text.len());
-    let read = Budget::of(u64::MAX).read(&text);
-    assert!(read.is_ok(), "{read:?}");
+    weight(&text) <= WEIGHT && Budget::of(u64::MAX).read(&text).is_ok()
 }
 
 /// An expression that a manifest may have ends, whatever the documents say.
@@ -183,9 +188,11 @@ pub fn masks(data: &[u8]) {
             if let Ok(mask) = Mask::of(&pointers)
                 && let Ok(masked) = mask.apply(&parsed, &mut Budget::of(STEPS))
             {
-                let masked: Value = serde_json::from_str(&masked).expect("JSON");
-                let text = parsed.json();
-                let whole: Value = serde_json::from_str(text).expect("JSON");
+                let read = |text: &str| serde_json::from_str::<Value>(text);
+                // What is too deep to be read here is cut out of the text all the same.
+                let (Ok(masked), Ok(whole)) = (read(&masked), read(parsed.json())) else {
+                    return;
+                };
                 part_of(&masked, &whole);
             }
             for pointer in &pointers {

@@ -5,7 +5,7 @@ use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
 
 /// Inputs that each target is given.
-const INPUTS: u32 = 1_000;
+const INPUTS: u32 = 500;
 
 /// Bytes of an input at most.
 const LENGTH: usize = 2_048;
@@ -17,6 +17,7 @@ fn whatever_documents_say_the_work_on_them_is_bounded_and_right() {
         let config = Config {
             cases: INPUTS,
             failure_persistence: None,
+            max_shrink_iters: 500,
             ..Config::default()
         };
         let mut runner = TestRunner::new(config);

@@ -55,8 +55,14 @@ impl Pointer {
 
     /// Returns the keys of an object: the string that the pointer names, or the strings of the list; none if there is
     /// nothing, or something else. Reads the text without building a tree.
+    ///
+    /// So that keys take no more memory than objects do, an object has at most 32 keys and one more for each 64 bytes of it, and
+    /// [`MOST`] in all; of what has more, the first ones in the list count.
     pub fn keys(&self, object: &Object) -> BTreeSet<Box<str>> {
-        let mut found = BTreeSet::new();
+        let mut found = Found {
+            keys: BTreeSet::new(),
+            most: MOST.min(32 + object.json().len() / 64),
+        };
         let mut json = serde_json::Deserializer::from_str(object.json());
         let walk = Walk {
             path: &self.0,
@@ -65,8 +71,17 @@ impl Pointer {
         };
         // The text was parsed before, and what is no key is passed over: nothing can fail.
         drop(walk.deserialize(&mut json));
-        found
+        found.keys
     }
+}
+
+/// The most keys of an object.
+pub const MOST: usize = 1_000;
+
+/// The keys of an object that were found.
+struct Found {
+    keys: BTreeSet<Box<str>>,
+    most: usize,
 }
 
 /// Where the walk through the text is.
@@ -74,7 +89,7 @@ struct Walk<'p, 'f> {
     /// What is left of the pointer.
     path: &'p [Box<str>],
     list: List,
-    found: &'f mut BTreeSet<Box<str>>,
+    found: &'f mut Found,
 }
 
 /// Whether the value may be a list of keys.
@@ -101,8 +116,9 @@ impl<'de> Visitor<'de> for Walk<'_, '_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        if self.path.is_empty() {
-            self.found.insert(text.into());
+        let Found { keys, most } = self.found;
+        if self.path.is_empty() && keys.len() < *most {
+            keys.insert(text.into());
         }
         Ok(())
     }

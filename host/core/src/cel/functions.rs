@@ -285,6 +285,11 @@ fn matches(text: &str, pattern: &str, budget: &mut Budget) -> Result<bool, Error
     }
     let bounded = thompson::Config::new().nfa_size_limit(Some(PROGRAM));
     let machine = PikeVM::builder().thompson(bounded).build(pattern);
+    // What was built in vain cost as much as the largest.
+    let built = machine
+        .as_ref()
+        .map_or(PROGRAM, |machine| machine.get_nfa().memory_usage());
+    budget.text(PATTERN + built)?;
     let machine = machine.map_err(|error| match error.size_limit() {
         Some(bound) => too_large(
             bound,
@@ -293,7 +298,6 @@ fn matches(text: &str, pattern: &str, budget: &mut Budget) -> Result<bool, Error
         None => Error::Undefined("it is not a regular expression".to_owned()),
     })?;
     let states = u64::try_from(machine.get_nfa().states().len()).unwrap_or(u64::MAX);
-    budget.text(PATTERN)?;
     let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
     budget.step(length.saturating_mul(states) / 8)?;
     Ok(machine.is_match(&mut machine.create_cache(), text))

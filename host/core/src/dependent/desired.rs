@@ -13,6 +13,7 @@ use super::sanitize::Storage;
 use crate::budget::Budget;
 use crate::manifest::Dependent;
 use crate::object::{Gvk, Object, ObjectRef, Scope, clean_metadata};
+use crate::text;
 
 /// What an object should be: the answer of the component, checked and completed.
 #[derive(Clone, PartialEq)]
@@ -348,10 +349,13 @@ fn sort(value: &Value) -> &'static str {
     }
 }
 
+/// Bytes of a wrong value that are told.
+const TOLD: usize = 256;
+
 /// Returns a string, for fields that are no secret; of other values only what they are.
 fn said(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text:?}"),
+        Value::String(text) => format!("{:?}", text::said_within(text, TOLD)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             sort(value).to_owned()
         }

@@ -43,6 +43,8 @@ pub(super) struct Differences<'a, 'b> {
     count: usize,
     /// How many trials are going on; the first difference ends one.
     trials: usize,
+    /// What is ignored costs too much.
+    unread: Option<Exceeded>,
 }
 
 /// Why a walk ends before it has seen everything.
@@ -56,6 +58,9 @@ pub(super) enum Stop {
 
 /// How a walk has ended.
 pub(super) type Walked = Result<(), Stop>;
+
+/// What a step of an ignored path takes in memory, about.
+const NODE: usize = 512;
 
 /// Paths under which differences do not count, as a tree of their steps.
 struct Ignored(Vec<Node>);
@@ -95,16 +100,19 @@ impl From<Exceeded> for Stop {
 }
 
 impl Ignored {
-    fn new<P: AsRef<str>>(pointers: &[P]) -> Self {
+    fn new<P: AsRef<str>>(pointers: &[P], budget: &mut Budget) -> Result<Self, Exceeded> {
         let mut nodes = vec![Node::default()];
         for pointer in pointers {
+            budget.text(pointer.as_ref().len())?;
             let mut at = 0;
             for name in segments(pointer.as_ref()) {
+                budget.step(1)?;
                 let next = nodes.len();
                 at = nodes
                     .get_mut(at)
                     .map_or(0, |node| *node.below.entry(name).or_insert(next));
                 if at == next {
+                    budget.hold(NODE)?;
                     nodes.push(Node::default());
                 }
             }
@@ -112,7 +120,7 @@ impl Ignored {
                 node.ends = true;
             }
         }
-        Self(nodes)
+        Ok(Self(nodes))
     }
 
     fn place(&self, at: usize) -> Place {
@@ -143,11 +151,15 @@ impl<'a, 'b> Differences<'a, 'b> {
         ignore: &[P],
         budget: &'b mut Budget,
     ) -> Self {
-        let ignored = Ignored::new(ignore);
+        let (ignored, unread) = match Ignored::new(ignore, budget) {
+            Ok(ignored) => (ignored, None),
+            Err(exceeded) => (Ignored(Vec::new()), Some(exceeded)),
+        };
         let mut places = Vec::with_capacity(16);
         places.push(ignored.place(0));
         Self {
             budget,
+            unread,
             path: Vec::with_capacity(16),
             ignored,
             places,
@@ -239,7 +251,11 @@ impl<'a, 'b> Differences<'a, 'b> {
 
     /// Returns the verdict on a walk: that nothing differs, or what does. What is too large to be compared differs.
     pub(super) fn verdict(self, walked: Walked) -> MatchResult {
-        if let Err(Stop::Exceeded(exceeded)) = walked {
+        let exceeded = match walked {
+            Err(Stop::Exceeded(exceeded)) => Some(exceeded),
+            _ => self.unread,
+        };
+        if let Some(exceeded) = exceeded {
             return MatchResult::Differs(format!("too large to compare: {exceeded}"));
         }
         if self.count == 0 {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::object::{Gvk, Object, ObjectRef, Owner};
 
 /// The annotation that holds the [`Mark`] of an object.
-pub const MARK: &str = "capstan.dev/made-for";
+pub use crate::object::MARK;
 
 /// The longest mark that is heeded, in bytes: names are bounded, so ours are shorter.
 const LONGEST: usize = 4096;

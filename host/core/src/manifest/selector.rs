@@ -21,6 +21,9 @@ enum Requirement {
     Less(String, i64),
 }
 
+/// Bytes of a selector.
+const LONGEST: usize = 16 << 10;
+
 impl Selector {
     /// Reads a selector. The empty text selects everything.
     ///
@@ -34,6 +37,10 @@ impl Selector {
     /// assert_eq!(Selector::parse("app in web").unwrap_err().to_string(), "expected `(` before the values, at character 8");
     /// ```
     pub fn parse(text: &str) -> Result<Self, Broken> {
+        if text.len() > LONGEST {
+            let message = format!("a selector has at most {LONGEST} bytes");
+            return Err(Broken { offset: 0, message });
+        }
         let mut parser = Parser {
             tokens: tokens(text),
             next: 0,

@@ -1,13 +1,23 @@
 //! Decides whether a write changes who owns an object or what holds back its end, which can delete it or keep it for ever.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
-use crate::object::{Gvk, OF_SERVER, Object, ObjectRef, clean_metadata};
+use crate::object::{Gvk, MARK, OF_SERVER, Object, ObjectRef, clean_metadata};
 use crate::patch::{Operation, Patch, Path};
 
 const OWNERS: &str = "ownerReferences";
 
 const FINALIZERS: &str = "finalizers";
+
+const ANNOTATIONS: &str = "annotations";
+
+/// Owner references, or finalizers, that a document may have.
+const MOST: usize = 1_000;
+
+/// Owner references to one uid that are looked at.
+const ALIKE: usize = 16;
 
 /// Whose write it is.
 #[derive(Clone, Copy, Debug)]
@@ -68,15 +78,26 @@ pub fn of_document(
             Before::Unknown | Before::Absent => Ties::default(),
         },
     );
+    if wanted.owners.len().max(wanted.finalizers.len()) > MOST {
+        return Effect::Foreign(format!(
+            "it would get more than {MOST} owners or finalizers"
+        ));
+    }
+    if wanted.mark.is_some() && wanted.mark != known.mark {
+        return Effect::Foreign(format!("it would get another annotation {MARK}"));
+    }
+    let by_uid = known.by_uid();
+    let has = |owner: &Value| has(&by_uid, owner);
+    let finalizers_before: BTreeSet<&str> = known.finalizers.iter().copied().collect();
     let is_own = |owner: &Value| writer.is_primary(owner, key);
-    let added = wanted.owners.iter().filter(|owner| !known.has(owner));
+    let added = wanted.owners.iter().filter(|owner| !has(owner));
     let (own, foreign): (Vec<&Value>, Vec<&Value>) = added.partition(|owner| is_own(owner));
     if let Some(owner) = foreign.first() {
         return Effect::Foreign(format!("it would be owned by {}", named(owner)));
     }
     let mut finalizers = wanted.finalizers.iter();
     if let Some(finalizer) =
-        finalizers.find(|f| !known.finalizers.contains(f) && **f != writer.finalizer)
+        finalizers.find(|f| !finalizers_before.contains(*f) && **f != writer.finalizer)
     {
         return Effect::Foreign(format!("it would get the finalizer {finalizer:?}"));
     }
@@ -95,7 +116,7 @@ pub fn of_document(
         }
     }
     // A reference that is only written in other words is there already.
-    let adopts = own.iter().any(|owner| !known.knows(uid(owner)));
+    let adopts = own.iter().any(|owner| !by_uid.contains_key(uid(owner)));
     match before {
         Before::Known(_) if adopts => {
             Effect::Foreign("it would be owned by the primary, which did not make it".to_owned())
@@ -105,10 +126,14 @@ pub fn of_document(
     }
 }
 
-/// Whether a document says anything of owners or finalizers.
+/// Whether a document says anything of owners or finalizers, or of for whom the object was made.
 pub fn is_tied(document: &Value) -> bool {
-    let Ties { owners, finalizers } = Ties::of(document);
-    !owners.is_empty() || !finalizers.is_empty()
+    let Ties {
+        owners,
+        finalizers,
+        mark,
+    } = Ties::of(document);
+    !owners.is_empty() || !finalizers.is_empty() || mark.is_some()
 }
 
 /// Takes out of a document what only the API server may say.
@@ -124,11 +149,21 @@ impl Writer<'_> {
     }
 }
 
-/// Owner references and finalizers of a document.
+/// Owner references and finalizers of a document, and the daemon's mark of for whom it was made.
 #[derive(Default)]
 struct Ties<'a> {
     owners: Vec<&'a Value>,
     finalizers: Vec<&'a str>,
+    mark: Option<&'a Value>,
+}
+
+/// Owner references by their uid.
+type ByUid<'a> = BTreeMap<&'a str, Vec<&'a Value>>;
+
+/// Whether an owner reference is there as it is written, or with more fields.
+fn has(owners: &ByUid<'_>, owner: &Value) -> bool {
+    let alike = owners.get(uid(owner)).into_iter().flatten();
+    alike.take(ALIKE).any(|known| within(owner, known))
 }
 
 impl<'a> Ties<'a> {
@@ -140,27 +175,34 @@ impl<'a> Ties<'a> {
         Self {
             owners: list(OWNERS).collect(),
             finalizers: list(FINALIZERS).filter_map(Value::as_str).collect(),
+            mark: document
+                .get("metadata")
+                .and_then(|metadata| metadata.get(ANNOTATIONS)?.get(MARK)),
         }
     }
 
-    /// Whether an owner reference is there as it is written, or with more fields.
-    fn has(&self, owner: &Value) -> bool {
-        self.owners.iter().any(|known| within(owner, known))
-    }
-
-    fn knows(&self, uid: &str) -> bool {
-        self.owners.iter().any(|known| self::uid(known) == uid)
+    fn by_uid(&self) -> ByUid<'a> {
+        let mut owners = ByUid::new();
+        for owner in &self.owners {
+            owners.entry(uid(owner)).or_default().push(owner);
+        }
+        owners
     }
 
     /// Says what of others is here and not in `after`.
     fn lost(&self, after: &Self, writer: &Writer<'_>, key: &ObjectRef) -> Option<String> {
+        if self.mark.is_some() && after.mark.is_none() {
+            return Some(format!("it would lose the annotation {MARK}"));
+        }
+        let kept = after.by_uid();
         let mut owners = self.owners.iter();
-        let owner = owners.find(|owner| !after.has(owner) && !writer.is_primary(owner, key));
+        let owner = owners.find(|owner| !has(&kept, owner) && !writer.is_primary(owner, key));
         if let Some(owner) = owner {
             return Some(format!("it would no longer be owned by {}", named(owner)));
         }
+        let kept: BTreeSet<&str> = after.finalizers.iter().copied().collect();
         let mut finalizers = self.finalizers.iter();
-        let lost = finalizers.find(|f| !after.finalizers.contains(f) && **f != writer.finalizer);
+        let lost = finalizers.find(|f| !kept.contains(*f) && **f != writer.finalizer);
         lost.map(|finalizer| format!("it would lose the finalizer {finalizer:?}"))
     }
 }
@@ -219,6 +261,11 @@ pub fn of_patch(patch: &Patch) -> Result<Effect, String> {
                     ));
                 }
                 Field::Ties => effect = Effect::Foreign(format!("it changes {path}")),
+                Field::Annotations => {
+                    if !leaves_mark(step) {
+                        effect = Effect::Foreign(format!("it changes {path}, and {MARK} in it"));
+                    }
+                }
             }
         }
     }
@@ -236,8 +283,11 @@ pub fn of_merge_patch(patch: &Value) -> Effect {
     let touched = [OWNERS, FINALIZERS]
         .into_iter()
         .find(|field| metadata.is_some_and(|metadata| metadata.get(field).is_some()));
+    let annotations = metadata.and_then(|metadata| metadata.get(ANNOTATIONS));
+    let marks = annotations.is_some_and(|annotations| annotations.get(MARK).is_some());
     match (touched, metadata) {
         (Some(field), _) => Effect::Foreign(format!("it changes /metadata/{field}")),
+        (None, Some(_)) if marks => Effect::Foreign(format!("it changes the annotation {MARK}")),
         (None, Some(metadata)) if !metadata.is_object() => {
             Effect::Foreign("it changes /metadata".to_owned())
         }
@@ -252,7 +302,21 @@ enum Field {
     All,
     Servers,
     Ties,
+    /// All annotations.
+    Annotations,
     Another,
+}
+
+/// Whether a step on all annotations sets no mark.
+fn leaves_mark(step: &Operation) -> bool {
+    match step {
+        Operation::Add { value, .. } | Operation::Replace { value, .. } => {
+            value.get(MARK).is_none()
+        }
+        Operation::Remove { .. } | Operation::Test { .. } => true,
+        // What comes from elsewhere is not known here.
+        Operation::Move { .. } | Operation::Copy { .. } => false,
+    }
 }
 
 fn field(path: &Path) -> Field {
@@ -260,6 +324,11 @@ fn field(path: &Path) -> Field {
     match (steps.next(), steps.next()) {
         (None, _) | (Some("metadata"), None) => Field::All,
         (Some("metadata"), Some(OWNERS | FINALIZERS)) => Field::Ties,
+        (Some("metadata"), Some(ANNOTATIONS)) => match steps.next() {
+            None => Field::Annotations,
+            Some(MARK) => Field::Ties,
+            Some(_) => Field::Another,
+        },
         (Some("metadata"), Some(name)) if OF_SERVER.contains(&name) => Field::Servers,
         (Some(_), _) => Field::Another,
     }

@@ -1,6 +1,6 @@
 //! Answers what a guest may ask during a run: caches, writes, workflows, memos (CX rules).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -20,6 +20,7 @@ use crate::object::{Gvk, Object, ObjectRef, Scope};
 use crate::operations;
 use crate::queue;
 use crate::reconciler::mask::Mask;
+use crate::reconciler::memos::Memos;
 use crate::reconciler::page::Bounds;
 use crate::reconciler::{Controller, visit};
 use crate::source::Source;
@@ -43,7 +44,7 @@ pub struct Context {
 /// What the calls of a run leave for one another.
 #[derive(Default)]
 struct Kept {
-    memos: BTreeMap<String, String>,
+    memos: Memos,
     results: HashMap<Option<String>, WorkflowResult>,
     desired: HashMap<Arc<str>, Arc<str>>,
     keys: HashMap<Arc<str>, ObjectRef>,
@@ -52,8 +53,10 @@ struct Kept {
 
 impl Context {
     pub(crate) fn new(controller: Arc<Controller>, primary: Object, info: RunInfo) -> Arc<Self> {
-        let lender = controller.guest.lender();
-        let budget = lender.map_or_else(Budget::of_run, Budget::borrowing);
+        let budget = match controller.guest.holding() {
+            Some(holding) => Budget::borrowing(Box::new(holding)),
+            None => Budget::of_run(),
+        };
         let make = |me: &Weak<Self>| Self {
             me: Weak::clone(me),
             controller,
@@ -160,6 +163,8 @@ impl Context {
         if let Some(selector) = &query.labels {
             let selector = Selector::parse(selector)
                 .map_err(|e| CallError::new(CallReason::Invalid, format!("labels: {e}")))?;
+            let text = objects.iter().map(|object| object.json().len()).sum();
+            budget.text(text).map_err(too_much)?;
             objects.retain(|object| {
                 let tags = object.tags();
                 selector.matches(|name| tags.labels.get(name).map(|text| &*text.0))
@@ -296,13 +301,21 @@ impl Context {
 
     fn select(&self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
         match selection {
-            Selection::Related => Ok(source.related(self.primary.key())),
+            Selection::Related => self.read(source.related(self.primary.key())),
             Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),
             Selection::Everywhere => Ok(source.list(None)),
-            Selection::Indexed { index, key } => source
-                .by_index(index, key)
-                .map_err(|e| CallError::new(CallReason::Missing, e.to_string())),
+            Selection::Indexed { index, key } => {
+                let found = source.by_index(index, key);
+                self.read(found.map_err(|e| CallError::new(CallReason::Missing, e.to_string()))?)
+            }
         }
+    }
+
+    /// Pays for objects that had to be read to be found.
+    fn read(&self, objects: Vec<Object>) -> Result<Vec<Object>, CallError> {
+        let text = objects.iter().map(|object| object.json().len()).sum();
+        self.budget.lock().text(text).map_err(too_much)?;
+        Ok(objects)
     }
 }
 
@@ -398,7 +411,7 @@ impl Run for Context {
                 "primaries are not related to the primary",
             ));
         }
-        let found = self.place(&place)?.related(self.primary.key());
+        let found = self.read(self.place(&place)?.related(self.primary.key()))?;
         let found = visit::of_dependent(self, &place, found);
         match found.as_slice() {
             [] => Ok(None),
@@ -430,7 +443,8 @@ impl Run for Context {
             .iter()
             .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
             .max_by_key(Object::version);
-        Ok(newest.map(|object| object.json().to_owned()))
+        let found = self.read(newest.into_iter().collect())?;
+        Ok(found.first().map(|object| object.json().to_owned()))
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
@@ -494,7 +508,7 @@ impl Run for Context {
 
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         match lifetime {
-            Lifetime::Run => self.kept.lock().memos.get(key).cloned(),
+            Lifetime::Run => self.kept.lock().memos.get(key).map(str::to_owned),
             Lifetime::Primary => self.controller.memory.memo(self.primary.key(), key),
             // The plugin's own are kept with the plugin, and never asked for here.
             Lifetime::Plugin => None,
@@ -507,13 +521,17 @@ impl Run for Context {
         key: &str,
         value: Option<String>,
     ) -> Result<(), CallError> {
-        let limits = &self.controller.limits;
+        let Controller {
+            memory,
+            guest,
+            limits,
+            ..
+        } = &*self.controller;
+        let keep = |memos: &mut Memos, bound| memos.keep(key, value, bound, || guest.holding());
         match lifetime {
-            Lifetime::Run => keep(&mut self.kept.lock().memos, key, value, limits.memo_run),
+            Lifetime::Run => keep(&mut self.kept.lock().memos, limits.memo_run),
             Lifetime::Primary => {
-                self.controller
-                    .memory
-                    .set_memo(self.primary.key(), key, value, limits.memo_primary)
+                memory.change_memos(self.primary.key(), |memos| keep(memos, limits.memo_primary))
             }
             Lifetime::Plugin => Err(CallError::new(
                 CallReason::Misplaced,
@@ -525,32 +543,6 @@ impl Run for Context {
     fn publish(&self, event: Event) {
         (self.controller.events)(&self.primary, event);
     }
-}
-
-/// Sets or removes a memo, within a bound in bytes of keys and values.
-pub(crate) fn keep(
-    memos: &mut BTreeMap<String, String>,
-    key: &str,
-    value: Option<String>,
-    bound: usize,
-) -> Result<(), CallError> {
-    let Some(value) = value else {
-        memos.remove(key);
-        return Ok(());
-    };
-    let others: usize = memos
-        .iter()
-        .filter(|(other, _)| *other != key)
-        .map(|(k, v)| k.len() + v.len())
-        .sum();
-    let size = others + key.len() + value.len();
-    if size > bound {
-        let message =
-            format!("memo {key:?} would make {size} bytes, {bound} are allowed (limits.memo)");
-        return Err(CallError::new(CallReason::Exhausted, message));
-    }
-    memos.insert(key.to_owned(), value);
-    Ok(())
 }
 
 fn too_much(exceeded: Exceeded) -> CallError {
@@ -570,25 +562,5 @@ fn describe(place: &Place) -> String {
         Place::Source(name) => format!("source {name}"),
         Place::Kind(gvk) => gvk.to_string(),
         Place::Primaries => "the primaries".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memos_are_bounded_in_bytes() {
-        let mut memos = BTreeMap::new();
-        keep(&mut memos, "k", Some("123".to_owned()), 4).unwrap();
-        keep(&mut memos, "k", Some("321".to_owned()), 4).unwrap();
-        assert_eq!(
-            keep(&mut memos, "l", Some(String::new()), 4)
-                .unwrap_err()
-                .reason,
-            CallReason::Exhausted
-        );
-        keep(&mut memos, "k", None, 4).unwrap();
-        assert!(memos.is_empty());
     }
 }

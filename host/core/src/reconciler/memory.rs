@@ -1,14 +1,13 @@
 //! Remembers, per primary, what comparisons said and which values the guest keeps, so that a run that changes nothing costs little.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::guest::CallError;
 use crate::object::{Object, ObjectRef, Version};
-use crate::reconciler::context;
+use crate::reconciler::memos::Memos;
 
 /// What is remembered between the runs of a controller.
 #[derive(Default)]
@@ -21,7 +20,7 @@ pub struct Memory {
 #[derive(Default)]
 struct Remembered {
     verdicts: Vec<(Arc<str>, Verdict)>,
-    memos: BTreeMap<String, String>,
+    memos: Memos,
 }
 
 /// A document that was found to be in force already.
@@ -79,27 +78,14 @@ impl Memory {
 
     /// Returns a memo of a primary.
     pub fn memo(&self, primary: &ObjectRef, key: &str) -> Option<String> {
-        self.primaries.lock().get(primary)?.memos.get(key).cloned()
+        let primaries = self.primaries.lock();
+        primaries.get(primary)?.memos.get(key).map(str::to_owned)
     }
 
-    /// Sets or removes a memo of a primary.
-    ///
-    /// # Errors
-    /// `exhausted` beyond the bound.
-    pub fn set_memo(
-        &self,
-        primary: &ObjectRef,
-        key: &str,
-        value: Option<String>,
-        bound: usize,
-    ) -> Result<(), CallError> {
+    /// Lets `act` change the memos of a primary.
+    pub fn change_memos<T>(&self, primary: &ObjectRef, act: impl FnOnce(&mut Memos) -> T) -> T {
         let mut primaries = self.primaries.lock();
-        context::keep(
-            &mut primaries.entry(primary.clone()).or_default().memos,
-            key,
-            value,
-            bound,
-        )
+        act(&mut primaries.entry(primary.clone()).or_default().memos)
     }
 
     /// Forgets all primaries but those that `keep` wants.

@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::cluster;
 use crate::dependent::{self, Desired, Need, Origin};
 use crate::guest::{
     CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeResult,
     Operation, Place, Session, WorkflowCall, WorkflowResult,
 };
-use crate::manifest::{self, Dependent, Matching};
+use crate::manifest::{self, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::operations::tell;
 use crate::reconciler::context::Context;
 use crate::reconciler::memory;
 use crate::source::Source;
+use crate::text;
 use crate::workflow::condition::{self, Check, Expression};
 use crate::workflow::graph::{self, Graph};
 use crate::workflow::{self, Activation, Mode, Outcome, Step, Task};
@@ -313,7 +316,7 @@ impl Visitor<'_> {
             None => Err(format!("no dependent is called {:?}", step.name)),
         };
         done.unwrap_or_else(|text| Outcome::Failed {
-            text,
+            text: text::kept(text),
             conditions: told,
         })
     }
@@ -631,11 +634,7 @@ impl Visitor<'_> {
         Ok(related.pop())
     }
 
-    async fn actual_tree(
-        &self,
-        name: &Arc<str>,
-        node: &Node,
-    ) -> Result<Option<serde_json::Value>, String> {
+    async fn actual_tree(&self, name: &Arc<str>, node: &Node) -> Result<Option<Value>, String> {
         let actual = self.actual(name, node).await?;
         actual
             .map(|object| object.tree(&mut self.run.budget.lock()))
@@ -701,6 +700,21 @@ impl Visitor<'_> {
         let permissions = &self.run.controller.permissions;
         let reach = permissions.in_reach(&spec.gvk, desired.key());
         reach.map_err(|denied| denied.message)?;
+        // It would keep the object, and its namespace, for as long as somebody likes.
+        let finalizers = desired.tree().pointer("/metadata/finalizers");
+        if finalizers
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty())
+        {
+            let held = permissions.permit(Permission::Delete, &spec.gvk, desired.key());
+            held.map_err(|denied| {
+                let key = desired.key();
+                format!(
+                    "{key}: it would get finalizers, which takes `delete`: {}",
+                    denied.message
+                )
+            })?;
+        }
         self.run.keep_key(name, desired.key());
         Ok(desired)
     }
