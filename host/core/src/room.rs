@@ -32,6 +32,7 @@ struct Ask {
     room: Room,
     plugin: Arc<str>,
     bytes: u64,
+    number: u64,
     got: oneshot::Receiver<()>,
 }
 
@@ -114,12 +115,14 @@ impl Holding {
                 return Ok(());
             }
             let (tell, got) = oneshot::channel();
-            state.wait(&self.plugin, bytes, Box::new(move || tell.send(()).is_ok()));
+            let tell = Box::new(move || tell.send(()).is_ok());
+            let number = state.wait(&self.plugin, bytes, tell);
             let Self { room, plugin, .. } = &*self;
             Ask {
                 room: room.clone(),
                 plugin: Arc::clone(plugin),
                 bytes,
+                number,
                 got,
             }
         };
@@ -189,8 +192,15 @@ impl Ask {
 
 impl Drop for Ask {
     fn drop(&mut self) {
-        if self.bytes > 0 && self.has_got() {
-            self.room.0.lock().give_back(&self.plugin, self.bytes);
+        if self.bytes == 0 {
+            return;
+        }
+        let got = self.has_got();
+        let mut state = self.room.0.lock();
+        if got {
+            state.give_back(&self.plugin, self.bytes);
+        } else {
+            state.leave(&self.plugin, self.number);
         }
     }
 }

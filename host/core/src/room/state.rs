@@ -9,12 +9,21 @@ pub(super) struct State<W> {
     total: u64,
     free: u64,
     plugins: BTreeMap<Arc<str>, Plugin<W>>,
+    /// How many have waited so far.
+    number: u64,
 }
 
 #[derive(Debug)]
 struct Plugin<W> {
     held: u64,
-    waiting: VecDeque<(u64, W)>,
+    waiting: VecDeque<Waiting<W>>,
+}
+
+#[derive(Debug)]
+struct Waiting<W> {
+    number: u64,
+    bytes: u64,
+    tell: W,
 }
 
 impl<W: FnOnce() -> bool> State<W> {
@@ -24,6 +33,7 @@ impl<W: FnOnce() -> bool> State<W> {
             total,
             free: total,
             plugins,
+            number: 0,
         }
     }
 
@@ -45,9 +55,25 @@ impl<W: FnOnce() -> bool> State<W> {
         may
     }
 
-    /// Waits for so much.
-    pub(super) fn wait(&mut self, name: &Arc<str>, bytes: u64, waker: W) {
-        self.plugin(name).waiting.push_back((bytes, waker));
+    /// Waits for so much, and returns the number of the wait.
+    pub(super) fn wait(&mut self, name: &Arc<str>, bytes: u64, tell: W) -> u64 {
+        self.number += 1;
+        let number = self.number;
+        self.plugin(name).waiting.push_back(Waiting {
+            number,
+            bytes,
+            tell,
+        });
+        number
+    }
+
+    /// Waits no longer: those behind come forward.
+    pub(super) fn leave(&mut self, name: &Arc<str>, number: u64) {
+        self.plugin(name)
+            .waiting
+            .retain(|waiting| waiting.number != number);
+        self.serve();
+        self.tidy();
     }
 
     /// Takes so much back, and gives it to those who wait.
@@ -56,6 +82,10 @@ impl<W: FnOnce() -> bool> State<W> {
         plugin.held -= bytes.min(plugin.held);
         self.free = self.total.min(self.free + bytes);
         self.serve();
+        self.tidy();
+    }
+
+    fn tidy(&mut self) {
         self.plugins
             .retain(|_, plugin| plugin.held > 0 || !plugin.waiting.is_empty());
     }
@@ -73,7 +103,7 @@ impl<W: FnOnce() -> bool> State<W> {
                 .plugins
                 .get_mut(&name)
                 .and_then(|plugin| plugin.waiting.pop_front());
-            if waiting.is_some_and(|(_, tell)| tell()) {
+            if waiting.is_some_and(|waiting| (waiting.tell)()) {
                 self.hand_out(&name, bytes);
             }
         }
@@ -81,21 +111,26 @@ impl<W: FnOnce() -> bool> State<W> {
 
     fn next(&self) -> Option<(Arc<str>, u64)> {
         let heads = self.plugins.iter().filter_map(|(name, plugin)| {
-            let (bytes, _) = plugin.waiting.front()?;
-            self.may(name, *bytes)
-                .then_some((plugin.held, name, *bytes))
+            let bytes = plugin.waiting.front()?.bytes;
+            self.may(name, bytes).then_some((plugin.held, name, bytes))
         });
         let (_, name, bytes) = heads.min()?;
         Some((Arc::clone(name), bytes))
     }
 
-    /// Whether a plugin may have so much more: within its share whatever is free; beyond it only what leaves a quarter of all
-    /// free, so that no plugin, however much it wants, has what others need to do anything at all.
+    /// Whether a plugin may have so much more. Beyond its share it may only have what leaves a quarter of all free, so that however
+    /// much it wants, others have what they need to do anything at all; within its share what leaves half of that; and the rest is
+    /// for the first wish of those who have nothing.
     fn may(&self, name: &Arc<str>, bytes: u64) -> bool {
+        let Self { total, free, .. } = *self;
         let held = self.plugins.get(name).map_or(0, |plugin| plugin.held);
-        let sharers = u64::try_from(self.plugins.len()).unwrap_or(u64::MAX).max(2);
-        let left = self.free.checked_sub(bytes);
-        left.is_some_and(|left| held + bytes <= self.total / sharers || left >= self.total / 4)
+        let sharers = u64::try_from(self.plugins.len()).unwrap_or(u64::MAX).max(4);
+        let is_first = held == 0 && bytes <= total / 8;
+        let left = free.checked_sub(bytes);
+        left.is_some_and(|left| {
+            let is_share = held + bytes <= total / sharers && left >= total / 8;
+            is_first || is_share || left >= total / 4
+        })
     }
 
     fn hand_out(&mut self, name: &Arc<str>, bytes: u64) {
@@ -146,25 +181,39 @@ mod tests {
             !state.take(&hog, 1),
             "beyond its share, a quarter stays free"
         );
-        assert!(state.take(&name("small"), 250), "within its own share");
+        let second = name("second");
+        assert!(state.take(&second, 125));
+        assert!(!state.take(&second, 1), "within its share, an eighth does");
+        assert!(state.take(&name("small"), 125), "the first wish");
         assert!(!state.take(&name("other"), 1), "there is none");
         assert_eq!(state.most(), Some((hog, 750)));
+    }
+
+    #[test]
+    fn one_that_waits_no_longer_stands_in_nobodys_way() {
+        let (mut state, told) = (State::new(100), Told::default());
+        let a = name("a");
+        assert!(state.take(&a, 40));
+        let number = state.wait(&a, 60, waker(&told, "large"));
+        state.wait(&a, 10, waker(&told, "small"));
+        assert!(!state.take(&a, 1), "others of the plugin came before");
+        state.leave(&a, number);
+        assert_eq!(*told.borrow(), ["small"]);
     }
 
     #[test]
     fn what_comes_back_goes_to_who_has_least_and_within_a_plugin_to_who_came_first() {
         let (mut state, told) = (State::new(100), Told::default());
         let [a, b] = ["a", "b"].map(name);
-        assert!(state.take(&a, 50) && state.take(&b, 40));
+        assert!(state.take(&a, 40) && state.take(&b, 35));
         state.wait(&a, 20, waker(&told, "a1"));
         state.wait(&a, 1, waker(&told, "a2"));
         state.wait(&b, 20, waker(&told, "b1"));
         assert!(!state.take(&a, 1), "others of the plugin came before");
-        state.give_back(&a, 30);
-        assert_eq!(*told.borrow(), ["a1", "a2"], "b1 would be beyond its share");
-        state.wait(&a, 9, waker(&told, "a3"));
-        state.give_back(&b, 40);
-        assert_eq!(*told.borrow(), ["a1", "a2", "b1", "a3"]);
+        state.give_back(&a, 20);
+        assert_eq!(*told.borrow(), ["a1"], "no more is left than has to be");
+        state.give_back(&b, 35);
+        assert_eq!(*told.borrow(), ["a1", "b1", "a2"]);
     }
 
     #[test]
