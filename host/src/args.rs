@@ -149,6 +149,10 @@ pub struct Run {
     /// daemon is not ready.
     #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = bytes, env = "CAPSTAN_CACHE_SIZE")]
     pub cache_size: usize,
+    /// How much of all objects is kept in memory; without it a quarter of what the daemon may have (the limit of its container), or
+    /// of the machine. Caches share it: one that wants all leaves something for the others.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, env = "CAPSTAN_CACHE_MEMORY")]
+    pub cache_memory: Option<usize>,
     /// How log lines are written.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
     pub log_format: LogFormat,
@@ -163,6 +167,12 @@ impl Run {
         };
         self.plugin_concurrency
             .map_or_else(usual, NonZeroUsize::get)
+    }
+
+    /// Returns how many bytes all caches may have together.
+    pub fn cache_memory(&self) -> u64 {
+        let given = self.cache_memory.and_then(|size| u64::try_from(size).ok());
+        given.unwrap_or_else(|| machine::memory() / 4)
     }
 
     /// Returns how many bytes the instances of all plugins may have together.

@@ -98,9 +98,9 @@ impl Shared {
     /// Returns the state in which changes come in, but not all of them can be kept.
     fn full(&self) -> State {
         let Self { bound, cache, .. } = self;
-        let mebibytes = bound >> 20;
+        let [taken, mebibytes] = [cache.bytes(), *bound].map(|bytes| bytes >> 20);
         State::Failing(format!(
-            "its cache is full: {} objects take the {mebibytes} MiB that it may have (--cache-size), and others are left out: nothing is done about those until there is room; delete what is too large or too much, watch less by namespaces or a selector, or raise --cache-size",
+            "its cache is full: {} objects take {taken} MiB, and others are left out: nothing is done about those until there is room; it may have {mebibytes} MiB (--cache-size), if other caches leave it so much (--cache-memory); delete what is too large or too much, watch less by namespaces or a selector, or raise those",
             cache.len()
         ))
     }

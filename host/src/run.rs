@@ -87,7 +87,7 @@ async fn serve(
         pool: Pool::new(
             Arc::clone(&api),
             Arc::clone(&metrics),
-            args.cache_size,
+            (args.cache_size, Room::new(args.cache_memory())),
             informers_stop.clone(),
         ),
         api,

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering as Memory};
 use parking_lot::RwLock;
 
 use crate::object::{Change, Object, ObjectRef, Version};
+use crate::room::Holding;
 
 pub mod index;
 pub mod overlay;
@@ -37,6 +38,8 @@ pub struct Writer {
     list: u32,
     /// Bytes of all objects.
     bound: usize,
+    /// What they take of what all caches have together; none: as much as they like.
+    holding: Option<Holding>,
     /// Something has been left out of the list under way.
     short: bool,
 }
@@ -168,7 +171,16 @@ impl Writer {
             cache: Cache::default(),
             list: 0,
             bound,
+            holding: None,
             short: false,
+        }
+    }
+
+    /// Returns it with a share in what all caches have together.
+    pub fn sharing(self, holding: Holding) -> Self {
+        Self {
+            holding: Some(holding),
+            ..self
         }
     }
 
@@ -186,10 +198,11 @@ impl Writer {
                 self.replace(object, version)
             }
             Event::Deleted(last) => {
-                let mut objects = self.cache.0.objects.write();
+                let shared = Arc::clone(&self.cache.0);
+                let mut objects = shared.objects.write();
                 let known = objects.take(last.key());
                 if let Some(slot) = &known {
-                    self.count(slot.size(), 0);
+                    self.give_back(slot.size());
                 }
                 self.advance(last.version());
                 known.map(|_| Change::Deleted {
@@ -222,18 +235,20 @@ impl Writer {
     /// Ends the list, which was taken at `version`. Returns the deletions of all that it did not mention; how these
     /// came about is not known.
     pub fn finish_list(&mut self, version: Version) -> Vec<Change> {
+        let shared = Arc::clone(&self.cache.0);
         let Shared {
             objects,
             version: synced_version,
             synced,
             incomplete,
             ..
-        } = &*self.cache.0;
+        } = &*shared;
         let mut objects = objects.write();
-        let gone = objects.extract_if(.., |slot| slot.list != self.list);
+        let list = self.list;
+        let gone = objects.extract_if(.., |slot| slot.list != list);
         let changes = gone
             .map(|slot| {
-                self.count(slot.size(), 0);
+                self.give_back(slot.size());
                 Change::Deleted {
                     last: slot.object,
                     unknown: true,
@@ -253,9 +268,10 @@ impl Writer {
             object,
             list: self.list,
         };
-        let mut objects = self.cache.0.objects.write();
+        let shared = Arc::clone(&self.cache.0);
+        let mut objects = shared.objects.write();
         let known = objects.get(slot.object.key()).map_or(0, Slot::size);
-        if !self.fits(known, slot.size()) {
+        if !self.takes(known, slot.size()) {
             // A known one is there, if not as it is.
             if let Some(stays) = objects.take(slot.object.key()) {
                 let Slot { object, .. } = stays;
@@ -266,7 +282,6 @@ impl Writer {
             self.advance(synced);
             return None;
         }
-        self.count(known, slot.size());
         let before = objects.replace(slot);
         self.advance(synced);
         match before {
@@ -279,21 +294,43 @@ impl Writer {
         }
     }
 
-    /// Whether there is room for an object in place of what is known of it. Known ones may grow into an eighth more, so that
-    /// what is small can always be seen: that an object is being deleted, for instance.
-    fn fits(&self, before: usize, after: usize) -> bool {
-        let bound = if before > 0 {
-            self.bound.saturating_add(self.bound / 8)
-        } else {
+    /// Takes room for an object in place of what is known of it; false if there is none. Known ones may grow into an eighth more,
+    /// whatever other caches have, so that what is small can always be seen: that an object is being deleted, for instance.
+    fn takes(&mut self, before: usize, after: usize) -> bool {
+        if after <= before {
+            self.give_back(before - after);
+            return true;
+        }
+        let (is_new, more) = (before == 0, after - before);
+        let bytes = self.cache.bytes() + more;
+        let bound = if is_new {
             self.bound
+        } else {
+            self.bound.saturating_add(self.bound / 8)
         };
-        after <= before || self.cache.bytes() - before + after <= bound
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let fits = bytes <= bound
+            && match &mut self.holding {
+                Some(holding) if is_new => holding.try_grow(more),
+                Some(holding) => {
+                    holding.grow_anyway(more);
+                    true
+                }
+                None => true,
+            };
+        if fits {
+            self.cache.0.bytes.store(bytes, Memory::Relaxed);
+        }
+        fits
     }
 
-    /// Counts an object in place of another; the objects are locked.
-    fn count(&self, before: usize, after: usize) {
-        let bytes = self.cache.bytes() - before + after;
+    /// Gives room back; the objects are locked.
+    fn give_back(&mut self, less: usize) {
+        let bytes = self.cache.bytes().saturating_sub(less);
         self.cache.0.bytes.store(bytes, Memory::Relaxed);
+        if let Some(holding) = &mut self.holding {
+            holding.shrink(u64::try_from(less).unwrap_or(u64::MAX));
+        }
     }
 
     /// Moves the last synced version forward; the objects are locked.
@@ -341,6 +378,7 @@ impl Eq for Slot {}
 mod tests {
     use super::*;
     use crate::object::{Gvk, Managers};
+    use crate::room::Room;
 
     fn object(namespace: &str, name: &str, version: u64) -> Object {
         let json = format!(
@@ -524,5 +562,36 @@ mod tests {
         // IN-4
         assert_eq!(cache.snapshot(Some("aa")), (vec![], Version(1)));
         assert_eq!(cache.get(&ObjectRef::namespaced("c", "a")), None);
+    }
+
+    #[test]
+    fn caches_that_share_leave_something_for_one_another_and_give_back_what_goes() {
+        let room = Room::new(40_000);
+        let one = |name: &str| Writer::bounded(usize::MAX).sharing(room.holding(&name.into()));
+        let (mut large, mut small) = (one("large"), one("small"));
+        let put = |writer: &mut Writer, name: &str, version: u64, text: &str| {
+            let text = format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"n","resourceVersion":"{version}"}},"text":"{text}"}}"#
+            );
+            let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
+            let object = Object::parse(&text, &gvk, &Managers::default()).unwrap();
+            writer.apply(Event::Applied(object.clone())).map(|_| object)
+        };
+        let text = "x".repeat(1_000);
+        let stored =
+            (1..100).take_while(|n| put(&mut large, &format!("o{n}"), *n, &text).is_some());
+        let stored = stored.count();
+        assert!((15..20).contains(&stored), "{stored}");
+        assert!(!large.cache().is_complete());
+        assert!(put(&mut small, "o", 1, &text).is_some(), "another cache");
+        let grown = put(&mut large, "o1", 200, &text.repeat(3));
+        assert!(grown.is_some(), "what is known stays true");
+        for n in 1..=stored {
+            let key = ObjectRef::namespaced("n", &format!("o{n}"));
+            let last = large.cache().get(&key).unwrap();
+            large.apply(Event::Deleted(last));
+        }
+        assert_eq!(large.cache().bytes(), 0);
+        assert!(put(&mut small, "p", 2, &text.repeat(25)).is_some());
     }
 }

@@ -532,7 +532,17 @@ fn check_permission(
                 None | Some("status") => Manner::Whole,
                 Some(_) => Manner::Part,
             };
-            of_document(tree, known().as_ref(), manner)
+            let known = known();
+            // What was looked at is what is replaced.
+            if manner == Manner::Whole
+                && desk
+                    .permissions
+                    .permit(Permission::Delete, gvk, key)
+                    .is_err()
+            {
+                only_upon(tree, known.as_ref());
+            }
+            of_document(tree, known.as_ref(), manner)
         }
         // Looked at once it is known what is sent.
         Body::Edit(_) => Effect::Harmless,
@@ -543,6 +553,16 @@ fn check_permission(
     let permitted = permit_effect(desk, &request.target, effect);
     request.only_if_new = is_new && permitted.is_err();
     if is_new { Ok(()) } else { permitted }
+}
+
+/// Lets a document that says no version replace this one alone.
+fn only_upon(document: &mut Value, known: Option<&Value>) {
+    let version = known.and_then(|known| known.pointer("/metadata/resourceVersion"));
+    let metadata = document.get_mut("metadata").and_then(Value::as_object_mut);
+    if let (Some(version), Some(metadata)) = (version, metadata) {
+        let said = metadata.entry("resourceVersion");
+        said.or_insert_with(|| version.clone());
+    }
 }
 
 /// Whether what a write does to owner references and finalizers is permitted: it can come to a deletion, or keep one from

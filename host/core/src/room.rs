@@ -1,4 +1,4 @@
-//! Waits for memory: one bound for the instances of all plugins together, shared between plugins.
+//! Waits for memory: one bound for what all plugins hold together, shared between plugins; and one for all caches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ pub struct Room(Arc<Mutex<State<Tell>>>);
 /// Tells one who waits; false if he has gone.
 type Tell = Box<dyn FnOnce() -> bool + Send>;
 
-/// What one instance holds. It is given back when this is dropped.
+/// What one holder has, such as an instance. It is given back when this is dropped.
+#[derive(Debug)]
 pub struct Holding {
     room: Room,
     plugin: Arc<str>,
@@ -143,6 +144,12 @@ impl Holding {
             self.bytes += bytes;
         }
         had
+    }
+
+    /// Holds so many bytes more, whether they are to be had or not.
+    pub fn grow_anyway(&mut self, bytes: u64) {
+        self.room.0.lock().hand_out(&self.plugin, bytes);
+        self.bytes += bytes;
     }
 
     /// Gives so many bytes back.

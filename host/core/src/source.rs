@@ -259,7 +259,10 @@ impl Source {
         let synced = cache.version();
         let overtaken = fresh.into_iter().filter(|own| own.version() <= synced);
         let ghosts: Vec<_> = overtaken
-            .map(|own| (cache.get(own.key()).is_none(), own))
+            .map(|own| {
+                let is_gone = cache.is_complete() && cache.get(own.key()).is_none();
+                (is_gone, own)
+            })
             .collect();
         let (ghosts, released) = {
             let mut state = self.state.write();
@@ -568,9 +571,13 @@ impl State {
         self.windows.admit(change, listing)
     }
 
-    /// `OV-1`.
+    /// `OV-1`. What a full cache left out would never be overtaken, so that it is not kept here either.
     fn put(&mut self, answer: Object) {
-        if let Some(synced) = self.cache(answer.key()).map(Cache::version) {
+        let Some(cache) = self.cache(answer.key()) else {
+            return;
+        };
+        if cache.is_complete() || cache.get(answer.key()).is_some() {
+            let synced = cache.version();
             self.overlay.put(answer, synced);
         }
     }
@@ -1193,6 +1200,25 @@ mod tests {
         assert_eq!(informer.event(Event::Deleted(object("a", 3, ""))), NOBODY);
         assert_eq!(informer.list([], 9), ["n/a deleted@4?"]);
         assert!(source.state.read().windows.is_empty());
+    }
+
+    #[test]
+    fn what_a_full_cache_leaves_out_is_not_kept_elsewhere_nor_taken_for_deleted() {
+        let source = primaries();
+        let mut writer = Writer::bounded(1);
+        assert_eq!(source.attach(None, writer.cache()), []);
+        source.begin(key("a"), |_| ()).wrote(object("a", 2, ""));
+        assert!(source.get(&key("a")).is_some(), "it may still come");
+        source.before_list(None);
+        writer.start_list();
+        for name in ["a", "b"] {
+            assert_eq!(writer.list_item(object(name, 2, "")), None);
+        }
+        assert_eq!(writer.finish_list(Version(3)), []);
+        assert_eq!(source.after_list(None), []);
+        assert_eq!(source.get(&key("a")), None);
+        source.begin(key("b"), |_| ()).wrote(object("b", 4, ""));
+        assert!(source.state.read().overlay.is_empty());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use capstan_core::cache::{Cache, Writer};
 use capstan_core::object::Gvk;
+use capstan_core::room::Room;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -25,6 +26,8 @@ struct Inner {
     stop: CancellationToken,
     /// Bytes of objects that each informer may keep.
     bound: usize,
+    /// What all of them may keep together.
+    room: Room,
     running: Mutex<Running>,
 }
 
@@ -57,11 +60,12 @@ pub struct Membership {
 }
 
 impl Pool {
-    /// Returns a pool without informers; they end with `stop` at the latest. Each keeps objects of so many bytes at most.
+    /// Returns a pool without informers; they end with `stop` at the latest. Each keeps objects of so many bytes at most, and of
+    /// what all have together no more than leaves something for the others.
     pub fn new(
         api: Arc<ApiServer>,
         metrics: Arc<Metrics>,
-        bound: usize,
+        (bound, room): (usize, Room),
         stop: CancellationToken,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -69,6 +73,7 @@ impl Pool {
             metrics,
             stop,
             bound,
+            room,
             running: Mutex::default(),
         }))
     }
@@ -159,7 +164,8 @@ impl Shared {
 impl Running {
     fn entry(&mut self, scope: &Scope, inner: &Inner) -> &mut Entry {
         self.informers.entry(scope.clone()).or_insert_with(|| {
-            let writer = Writer::bounded(inner.bound);
+            let holding = inner.room.holding(&scope.to_string().into());
+            let writer = Writer::bounded(inner.bound).sharing(holding);
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             let shared = Shared {
                 scope: scope.clone(),

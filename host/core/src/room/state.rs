@@ -7,7 +7,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct State<W> {
     total: u64,
-    free: u64,
+    /// What all hold together.
+    given: u64,
     plugins: BTreeMap<Arc<str>, Plugin<W>>,
     /// How many have waited so far.
     number: u64,
@@ -31,7 +32,7 @@ impl<W: FnOnce() -> bool> State<W> {
         let plugins = BTreeMap::new();
         Self {
             total,
-            free: total,
+            given: 0,
             plugins,
             number: 0,
         }
@@ -79,8 +80,9 @@ impl<W: FnOnce() -> bool> State<W> {
     /// Takes so much back, and gives it to those who wait.
     pub(super) fn give_back(&mut self, name: &Arc<str>, bytes: u64) {
         let plugin = self.plugin(name);
-        plugin.held -= bytes.min(plugin.held);
-        self.free = self.total.min(self.free + bytes);
+        let back = bytes.min(plugin.held);
+        plugin.held -= back;
+        self.given -= back;
         self.serve();
         self.tidy();
     }
@@ -122,19 +124,20 @@ impl<W: FnOnce() -> bool> State<W> {
     /// much it wants, others have what they need to do anything at all; within its share what leaves half of that; and the rest is
     /// for the first wish of those who have nothing.
     fn may(&self, name: &Arc<str>, bytes: u64) -> bool {
-        let Self { total, free, .. } = *self;
+        let Self { total, given, .. } = *self;
         let held = self.plugins.get(name).map_or(0, |plugin| plugin.held);
         let sharers = u64::try_from(self.plugins.len()).unwrap_or(u64::MAX).max(4);
         let is_first = held == 0 && bytes <= total / 8;
-        let left = free.checked_sub(bytes);
+        let left = total.checked_sub(given.saturating_add(bytes));
         left.is_some_and(|left| {
             let is_share = held + bytes <= total / sharers && left >= total / 8;
             is_first || is_share || left >= total / 4
         })
     }
 
-    fn hand_out(&mut self, name: &Arc<str>, bytes: u64) {
-        self.free -= bytes.min(self.free);
+    /// Gives so much, whether there is any or not.
+    pub(super) fn hand_out(&mut self, name: &Arc<str>, bytes: u64) {
+        self.given += bytes;
         self.plugin(name).held += bytes;
     }
 
@@ -223,7 +226,7 @@ mod tests {
         assert!(state.take(&a, 50));
         state.wait(&a, 50, || false);
         state.give_back(&a, 50);
-        assert_eq!((state.free, state.plugins.len()), (100, 0));
+        assert_eq!((state.given, state.plugins.len()), (0, 0));
     }
 
     proptest! {
@@ -247,7 +250,8 @@ mod tests {
                 for got in told.borrow_mut().drain(..) {
                     held[names.iter().position(|name| *name == got).unwrap()] += 1;
                 }
-                prop_assert_eq!(state.free + held.iter().sum::<u64>(), 100);
+                prop_assert_eq!(state.given, held.iter().sum::<u64>());
+                prop_assert!(state.given <= 100);
             }
         }
     }
