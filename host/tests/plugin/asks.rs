@@ -416,7 +416,8 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
 async fn prints_reach_the_log_up_to_the_limit() {
     let (lines, _guard) = Lines::capture();
     let plugin = probe(Limits {
-        log: 800,
+        // Each line counts for 256 bytes besides its own.
+        log: 10 * (80 + 256),
         ..Limits::default()
     })
     .await;
