@@ -43,6 +43,9 @@ const FAILURES: usize = 64;
 /// Components that are read at once.
 const READERS: usize = 2;
 
+/// Components that are read besides, as long as those hang.
+const SPARE_READERS: usize = 2;
+
 /// How long is waited for all that is compiled already: one of them may be slow to start.
 const HEAD_START: Duration = Duration::from_secs(5);
 
@@ -71,6 +74,8 @@ struct Shared {
     /// What is mapped, by the names of entries.
     in_use: Mutex<BTreeMap<String, Weak<()>>>,
     readers: Semaphore,
+    /// Places of readers for those that have waited for too long.
+    spare: Semaphore,
     turn: Semaphore,
     /// How many are to be in place before anything is compiled.
     ahead: watch::Sender<usize>,
@@ -199,6 +204,7 @@ impl CodeCache {
                 folder,
                 in_use: Mutex::default(),
                 readers: Semaphore::new(READERS),
+                spare: Semaphore::new(SPARE_READERS),
                 turn: Semaphore::new(1),
                 ahead: watch::Sender::new(0),
             }),
@@ -250,8 +256,15 @@ impl CodeCache {
         &self,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        // One that hangs, as on a server that is gone, does not keep the others from being read.
-        let _permit = timeout(HEAD_START, self.shared.readers.acquire()).await;
+        let Shared { readers, spare, .. } = &*self.shared;
+        let _permit = match timeout(HEAD_START, readers.acquire()).await {
+            Ok(permit) => permit,
+            // Those that hang, as on a server that is gone, do not keep the others from being read.
+            Err(_elapsed) => tokio::select! {
+                permit = readers.acquire() => permit,
+                permit = spare.acquire() => permit,
+            },
+        };
         aside(1, read).await
     }
 
@@ -722,6 +735,8 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     const LIMITS: Limits = Limits {
@@ -829,6 +844,40 @@ mod tests {
         drop(turn);
         drop(cache.turn().await);
         assert_eq!(begun.elapsed(), HEAD_START + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hangs_keeps_no_other_from_being_read_and_never_are_many_read_at_once() {
+        let cache = CodeCache::none();
+        let (at_once, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (end, hang) = std::sync::mpsc::channel::<()>();
+        let hang = Arc::new(Mutex::new(hang));
+        let mut hanging = tokio::task::JoinSet::new();
+        for _ in 0..READERS {
+            let (cache, hang) = (cache.clone(), Arc::clone(&hang));
+            let hangs = async move { cache.reading(move || hang.lock().recv().is_err()).await };
+            hanging.spawn(hangs);
+        }
+        tokio::task::yield_now().await;
+        let reads = (0..50).map(|_| {
+            let (at_once, most) = (Arc::clone(&at_once), Arc::clone(&most));
+            cache.reading(move || {
+                let now = at_once.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(now, Ordering::SeqCst);
+                std::thread::park_timeout(Duration::from_millis(2));
+                at_once.fetch_sub(1, Ordering::SeqCst);
+            })
+        });
+        for read in futures::future::join_all(reads).await {
+            read.unwrap();
+        }
+        let most = most.load(Ordering::SeqCst);
+        assert!(
+            most <= SPARE_READERS,
+            "{most} at once, beside those that hang"
+        );
+        drop(end);
+        hanging.join_all().await;
     }
 
     #[tokio::test(start_paused = true)]
