@@ -22,13 +22,16 @@ use tokio::time::{Instant, timeout};
 /// How long a verdict counts.
 const FRESH: Duration = Duration::from_secs(10);
 
+/// How long whoever was permitted is known.
+const KNOWN: Duration = Duration::from_hours(1);
+
 /// Verdicts that are kept, of each sort.
 const KEPT: usize = 256;
 
-/// Questions under way at a time.
+/// Questions under way at a time, about those that are known and about others.
 const AT_ONCE: usize = 4;
 
-/// Questions at once and each second, so that whoever tries tokens does not use up the API server's patience with the daemon.
+/// Questions at once and each second, about those that are known and about others, so that whoever tries tokens does not use up the API server's patience with the daemon.
 const QUESTIONS: Rate = Rate {
     interval: Duration::from_millis(100),
     burst: 40,
@@ -41,6 +44,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Gate {
     ask: Ask,
     verdicts: Mutex<Verdicts>,
+    /// For tokens that were permitted lately: whoever tries others keeps nobody from being asked for.
+    known: Lane,
+    others: Lane,
+}
+
+/// How often the API server is asked.
+struct Lane {
     rate: Mutex<Bucket>,
     places: Semaphore,
 }
@@ -67,6 +77,8 @@ type Key = [u8; 32];
 struct Verdicts {
     permitted: HashMap<Key, (Instant, Verdict)>,
     refused: HashMap<Key, (Instant, Verdict)>,
+    /// Until when those that were permitted are known.
+    known: HashMap<Key, Instant>,
 }
 
 // === impl Gate ===
@@ -83,8 +95,8 @@ impl Gate {
         Self {
             ask,
             verdicts: Mutex::default(),
-            rate: Mutex::default(),
-            places: Semaphore::new(AT_ONCE),
+            known: Lane::default(),
+            others: Lane::default(),
         }
     }
 
@@ -120,12 +132,18 @@ impl Gate {
         token: &str,
         path: &str,
     ) -> Result<Verdict, (StatusCode, String)> {
-        if !self.rate.lock().take_now(1, QUESTIONS, Instant::now()) {
+        let now = Instant::now();
+        let lane = if self.verdicts.lock().knows(&key, now) {
+            &self.known
+        } else {
+            &self.others
+        };
+        if !lane.rate.lock().take_now(1, QUESTIONS, now) {
             let text = "too many tokens are being tried\n".to_owned();
             return Err((StatusCode::TOO_MANY_REQUESTS, text));
         }
         let question = async {
-            let _place = self.places.acquire().await;
+            let _place = lane.places.acquire().await;
             (self.ask)(token.to_owned(), path.to_owned()).await
         };
         match timeout(PATIENCE, question).await {
@@ -177,15 +195,41 @@ fn key(token: &str, path: &str) -> Key {
     key
 }
 
+// === impl Lane ===
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self {
+            rate: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+}
+
 // === impl Verdicts ===
 
 impl Verdicts {
+    /// Whether this one was permitted lately.
+    fn knows(&self, key: &Key, now: Instant) -> bool {
+        self.known.get(key).is_some_and(|until| now < *until)
+    }
+
     fn get(&self, key: &Key, now: Instant) -> Option<Verdict> {
         let (until, verdict) = self.permitted.get(key).or_else(|| self.refused.get(key))?;
         (now < *until).then(|| verdict.clone())
     }
 
     fn put(&mut self, key: Key, verdict: Verdict, now: Instant) {
+        if verdict == Verdict::Permitted {
+            if self.known.len() >= KEPT {
+                self.known.retain(|_, until| now < *until);
+            }
+            if self.known.len() < KEPT || self.known.contains_key(&key) {
+                self.known.insert(key, now + KNOWN);
+            }
+        } else {
+            self.known.remove(&key);
+        }
         let kept = match verdict {
             Verdict::Permitted => &mut self.permitted,
             Verdict::Forbidden(_) | Verdict::Unknown => &mut self.refused,
@@ -317,5 +361,22 @@ mod tests {
         assert_eq!(code(&gate, "Bearer new", "/metrics").await, 429);
         assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
         assert!(gate.verdicts.lock().refused.len() <= KEPT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_was_permitted_lately_is_asked_for_whatever_others_try() {
+        let (gate, _) = gate();
+        assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
+        let mut answers = Vec::new();
+        for second in 0..300 {
+            for n in 0..100 {
+                code(&gate, &format!("Bearer {second}-{n}"), "/metrics").await;
+            }
+            if second % 30 == 29 {
+                answers.push(code(&gate, "Bearer reader", "/metrics").await);
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(answers, [200; 10]);
     }
 }
