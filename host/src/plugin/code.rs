@@ -59,7 +59,7 @@ const SAME: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct CodeCache {
     shared: Arc<Shared>,
-    /// The process that compiles. None: this one.
+    /// The process that compiles. None: this one, without bounds, which is for tests.
     compiler: Option<Arc<Compiler>>,
     /// Keeps others from compiling.
     head_start: Option<Arc<HeadStart>>,
@@ -167,7 +167,7 @@ pub(super) enum Error {
     /// It takes more than it may.
     #[error("{0}")]
     Costly(String),
-    /// The daemon's own side.
+    /// The daemon's own side. Worth retrying.
     #[error("{0}")]
     Prepare(String),
 }
@@ -348,10 +348,10 @@ impl CodeCache {
             Err(error) => error,
         };
         match error {
-            compiler::Error::NotStarted(error) => {
-                warn!(command = ?compiler.command, %error, "the process that compiles can't be started; compiling here");
-                self.compile_here(engine, wasm, digest).await
-            }
+            // Never in here, where nothing bounds what it takes.
+            compiler::Error::NotStarted(error) => Err(Error::Prepare(format!(
+                "start the process that compiles: {error}"
+            ))),
             compiler::Error::Unable(why) => Err(Error::Prepare(why)),
             // On another day it may be faster.
             late @ compiler::Error::Late(_) => Err(Error::Costly(late.to_string())),

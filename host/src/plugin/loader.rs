@@ -116,7 +116,8 @@ enum Sort {
 }
 
 /// Why a component cannot be used. Each text begins with [`Error::step`]. Not worth retrying with the same file, but for
-/// [`Error::Read`], [`Error::Empty`] and [`Error::Truncated`], which a file that is being copied gives too.
+/// [`Error::Read`], [`Error::Empty`] and [`Error::Truncated`], which a file that is being copied gives too, and
+/// [`Error::Prepare`], which is the daemon's own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The manifest has no such plugin.
