@@ -28,6 +28,7 @@ use wasmtime::component::Component;
 use super::bindings::{load_compiled, map_compiled};
 use super::compiler::{self, Limits};
 use super::engine::{Engine, unfit};
+use super::instance::quantity;
 use super::room;
 use folder::{Draft, Folder};
 
@@ -335,6 +336,7 @@ impl CodeCache {
         };
         self.remembered(digest)?;
         let limits = compiler.budget.limits();
+        compiler.budget.suffices(limits)?;
         let attempt = Attempt::begin(&self.shared, digest, limits);
         let job = Job {
             compiler,
@@ -530,6 +532,17 @@ impl Budget {
             cpu,
             clock,
         }
+    }
+
+    /// Refuses to begin with what happens to be left of the memory, if that is next to nothing: it says nothing of the component.
+    fn suffices(self, limits: Limits) -> Result<(), Error> {
+        if self.memory.is_some() || limits.memory >= room::LEAST {
+            return Ok(());
+        }
+        let (left, least) = (limits.memory >> 20, quantity(room::LEAST));
+        Err(Error::Prepare(format!(
+            "{left}Mi of memory are left for compiling, and it takes at least {least}"
+        )))
     }
 }
 
@@ -775,6 +788,30 @@ mod tests {
         let mut old = failure(costly(), 1);
         old.version = "0.0.1".to_owned();
         assert!(!old.counts(LIMITS));
+    }
+
+    #[test]
+    fn nothing_is_begun_with_next_to_no_memory_unless_somebody_says_so() {
+        let budget = |memory| Budget {
+            memory,
+            cpu: LIMITS.cpu,
+            clock: LIMITS.clock,
+        };
+        let limits = |memory| Limits { memory, ..LIMITS };
+        let told = |memory, left| budget(memory).suffices(limits(left)).err();
+        for (memory, left, enough) in [
+            (None, room::LEAST, true),
+            (None, room::LEAST - 1, false),
+            (None, 0, false),
+            (Some(1 << 20), 1 << 20, true),
+        ] {
+            let why = told(memory, left);
+            assert_eq!(why.is_none(), enough, "{memory:?} {left}: {why:?}");
+        }
+        assert!(matches!(
+            told(None, 63 << 20),
+            Some(Error::Prepare(why)) if why == "63Mi of memory are left for compiling, and it takes at least 64Mi"
+        ));
     }
 
     #[test]
