@@ -1,23 +1,30 @@
 //! Decides who may read a page from another host: the API server knows who a token belongs to, and what that one may do.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_core::bucket::{Bucket, Rate};
+use capstan_core::text::said;
 use futures::future::BoxFuture;
+use k8s_openapi::Resource;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
-use kube::api::{Api, PostParams};
+use kube::client::Body;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
+
+use crate::client::{Broken, USER_AGENT, chain, collect};
 
 /// How long a verdict counts.
 const FRESH: Duration = Duration::from_secs(10);
@@ -36,6 +43,9 @@ const QUESTIONS: Rate = Rate {
     interval: Duration::from_millis(100),
     burst: 40,
 };
+
+/// The longest answer to one of them, in bytes.
+const ANSWER: usize = 256 << 10;
 
 /// How long the API server may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -56,7 +66,7 @@ struct Lane {
 }
 
 /// What asks whether the owner of a token may get a path.
-type Ask = Box<dyn Fn(String, String) -> BoxFuture<'static, kube::Result<Verdict>> + Send + Sync>;
+type Ask = Box<dyn Fn(String, String) -> BoxFuture<'static, Result<Verdict, String>> + Send + Sync>;
 
 /// What the API server says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +177,11 @@ impl Gate {
 }
 
 /// Lets a request pass, or answers it.
-pub async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+pub async fn guard(
+    State(gate): State<Arc<Gate>>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path().to_owned();
     match gate.check(request.headers(), &path).await {
         Ok(()) => next.run(request).await,
@@ -245,16 +259,15 @@ impl Verdicts {
 
 // === the API server ===
 
-async fn ask(client: kube::Client, token: String, path: String) -> kube::Result<Verdict> {
-    let review = TokenReview {
+async fn ask(client: kube::Client, token: String, path: String) -> Result<Verdict, String> {
+    let question = TokenReview {
         spec: TokenReviewSpec {
             token,
             audiences: None,
         },
         ..TokenReview::default()
     };
-    let tokens = Api::<TokenReview>::all(client.clone());
-    let status = tokens.create(&PostParams::default(), &review).await?.status;
+    let status = review(&client, &question).await?.status;
     let owner = status.filter(|status| status.authenticated == Some(true));
     let Some(UserInfo {
         username,
@@ -265,7 +278,7 @@ async fn ask(client: kube::Client, token: String, path: String) -> kube::Result<
     else {
         return Ok(Verdict::Unknown);
     };
-    let review = SubjectAccessReview {
+    let question = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: username.clone(),
             groups,
@@ -279,15 +292,48 @@ async fn ask(client: kube::Client, token: String, path: String) -> kube::Result<
         },
         ..SubjectAccessReview::default()
     };
-    let reviews = Api::<SubjectAccessReview>::all(client);
-    let status = reviews
-        .create(&PostParams::default(), &review)
-        .await?
-        .status;
-    Ok(match status {
+    Ok(match review(&client, &question).await?.status {
         Some(status) if status.allowed => Verdict::Permitted,
         Some(_) | None => Verdict::Forbidden(username.unwrap_or_default()),
     })
+}
+
+/// Has the API server answer a question: the answer is the question with a status.
+async fn review<Q>(client: &kube::Client, question: &Q) -> Result<Q, String>
+where
+    Q: Resource + Serialize + DeserializeOwned,
+{
+    let path = format!("/apis/{}/{}", Q::API_VERSION, Q::URL_PATH_SEGMENT);
+    let failed = |why: &dyn Display| format!("POST {path}: {why}");
+    let body = serde_json::to_vec(question).map_err(|error| failed(&error))?;
+    let request = Request::post(&path)
+        .header(header::USER_AGENT, USER_AGENT)
+        .header(header::ACCEPT, "application/json")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(body))
+        .map_err(|error| failed(&error))?;
+    let response = client.send(request).await;
+    let response = response.map_err(|error| failed(&chain(&error)))?;
+    let status = response.status();
+    let answer = collect(response.into_body(), ANSWER).await;
+    let answer = answer.map_err(|broken| match broken {
+        Broken::Long => failed(&format_args!("the answer is longer than {ANSWER} bytes")),
+        Broken::Off(why) => failed(&why),
+    })?;
+    if status.is_success() {
+        return serde_json::from_slice(&answer).map_err(|error| failed(&error));
+    }
+    let refusal: Refusal = serde_json::from_slice(&answer).unwrap_or_default();
+    let Refusal { message } = refusal;
+    let why = format!("HTTP {}: {}", status.as_u16(), said(&message));
+    Err(failed(&why))
+}
+
+/// What of the API server's refusal says why.
+#[derive(Default, Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    message: String,
 }
 
 #[cfg(test)]
@@ -361,6 +407,38 @@ mod tests {
         assert_eq!(code(&gate, "Bearer new", "/metrics").await, 429);
         assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
         assert!(gate.verdicts.lock().refused.len() <= KEPT);
+    }
+
+    #[tokio::test]
+    async fn what_the_api_server_says_of_a_token_is_read_within_bounds() {
+        let long = vec![b'x'; 1 << 20];
+        let user = serde_json::json!({ "username": "u", "groups": ["g"] });
+        let known = serde_json::json!({
+            "spec": {}, "status": { "authenticated": true, "user": user, "allowed": true },
+        });
+        let unknown = serde_json::json!({ "spec": {}, "status": { "authenticated": false } });
+        let refused = serde_json::json!({ "message": "no right to create tokenreviews" });
+        let too_long = "POST /apis/authentication.k8s.io/v1/tokenreviews: the answer is longer than 262144 bytes";
+        let no_right = "POST /apis/authentication.k8s.io/v1/tokenreviews: HTTP 403: no right to create tokenreviews";
+        for (head, body, expected) in [
+            (
+                "201 Created",
+                known.to_string().into(),
+                Ok(Verdict::Permitted),
+            ),
+            (
+                "201 Created",
+                unknown.to_string().into(),
+                Ok(Verdict::Unknown),
+            ),
+            ("201 Created", long.clone(), Err(too_long)),
+            ("403 Forbidden", long, Err(too_long)),
+            ("403 Forbidden", refused.to_string().into(), Err(no_right)),
+        ] {
+            let client = crate::client::tests::client(head, body).await;
+            let verdict = ask(client, "token".to_owned(), "/metrics".to_owned()).await;
+            assert_eq!(verdict, expected.map_err(str::to_owned), "{head}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
