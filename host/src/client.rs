@@ -741,15 +741,22 @@ pub(crate) mod tests {
 
     /// Returns an API server that answers every request with this head and so many bytes.
     pub(crate) async fn answering(head: &'static str, body: usize) -> ApiServer {
+        ApiServer::new(client(head, vec![b'x'; body]).await, Managers::default())
+    }
+
+    /// Returns a client of an API server that answers every request with this head and body.
+    pub(crate) async fn client(head: &'static str, body: Vec<u8>) -> kube::Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let length = body.len();
+        let head = format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\n\r\n");
+        let whole: Arc<[u8]> = [head.into_bytes(), body].concat().into();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
+                let whole = Arc::clone(&whole);
                 tokio::spawn(async move {
                     let mut request = [0; 4096];
                     while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
-                        let head = format!("HTTP/1.1 {head}\r\ncontent-length: {body}\r\n\r\n");
-                        let whole = [head.into_bytes(), vec![b'x'; body]].concat();
                         // Whoever has read enough hangs up.
                         drop(stream.write_all(&whole).await);
                     }
@@ -759,7 +766,7 @@ pub(crate) mod tests {
         let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
         // As the daemon has it.
         config.default_retry = false;
-        ApiServer::new(kube::Client::try_from(config).unwrap(), Managers::default())
+        kube::Client::try_from(config).unwrap()
     }
 
     pub(crate) fn config_maps() -> Kind {

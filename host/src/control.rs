@@ -6,11 +6,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::http::{self, Bounds};
+use crate::http::{self, Bounds, Peer};
 use crate::logging::{LAST_LINES, Log};
 use crate::shutdown::{self, Signals};
 use crate::watchdog::{FROZEN, Heartbeat, Late, Suspects, Watchdog};
@@ -310,17 +310,27 @@ fn alive(late: Duration) -> Result<(), String> {
     ))
 }
 
-/// 200 once every cache is filled and every plugin is loaded; else 503 with the reasons, one per line.
-async fn readyz(State(probes): State<Arc<Probes>>) -> Response {
-    let unready = probes.main.unready().await;
-    if unready.is_empty() {
-        return "ok\n".into_response();
+/// 200 once every cache is filled and every plugin is loaded; else 503.
+async fn readyz(State(probes): State<Arc<Probes>>, Extension(peer): Extension<Peer>) -> Response {
+    match ready(&probes.main.unready().await, peer) {
+        Ok(()) => "ok\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
     }
-    let lines: Vec<_> = unready
-        .iter()
-        .map(|Unready { what, why }| format!("{what}: {why}\n"))
-        .collect();
-    (StatusCode::SERVICE_UNAVAILABLE, lines.concat()).into_response()
+}
+
+/// Says what is not ready: on this host with the reasons, one per line. From elsewhere anybody may ask, and manifests, components
+/// and the API server have said these.
+fn ready(unready: &[Unready], peer: Peer) -> Result<(), String> {
+    let lines = || {
+        let lines = unready.iter();
+        lines.map(|Unready { what, why }| format!("{what}: {why}\n"))
+    };
+    match unready.len() {
+        0 => Ok(()),
+        _ if peer.is_here() => Err(lines().collect()),
+        1 => Err("not ready: 1 reason\n".to_owned()),
+        n => Err(format!("not ready: {n} reasons\n")),
+    }
 }
 
 /// Any other page, if it is served here; 503 as long as the daemon starts.
@@ -424,6 +434,31 @@ mod tests {
 
     fn get_text(text: &'static str) -> axum::routing::MethodRouter {
         axum::routing::get(move || async move { text })
+    }
+
+    #[test]
+    fn why_something_is_not_ready_is_told_on_this_host_only() {
+        let unready = |what: &str| Unready {
+            what: what.to_owned(),
+            why: "password=hunter2 is refused".to_owned(),
+        };
+        let (one, two) = (
+            [unready("plugin p")],
+            [unready("plugin p"), unready("plugin q")],
+        );
+        let told = |unready, peer: &str| ready(unready, Peer(peer.parse().unwrap()));
+        assert_eq!(told(&[], "10.0.0.1"), Ok(()));
+        assert_eq!(
+            told(&one, "10.0.0.1"),
+            Err("not ready: 1 reason\n".to_owned())
+        );
+        assert_eq!(
+            told(&two, "fe80::1"),
+            Err("not ready: 2 reasons\n".to_owned())
+        );
+        let reasons =
+            "plugin p: password=hunter2 is refused\nplugin q: password=hunter2 is refused\n";
+        assert_eq!(told(&two, "127.0.0.1"), Err(reasons.to_owned()));
     }
 
     #[test]

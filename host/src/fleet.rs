@@ -26,7 +26,7 @@ use futures::stream::FuturesUnordered;
 use tokio::runtime::Handle as Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
@@ -72,6 +72,8 @@ pub struct Fleet {
     operators: Vec<Operator>,
     /// What was tried last of each operator, so that nothing is tried again before something changes.
     tried: BTreeMap<Arc<str>, Attempts>,
+    /// When something is tried again although nothing has changed: what kept it from being loaded is not its own fault.
+    again_at: Option<Instant>,
     /// The operators that are being loaded.
     loading: BTreeMap<Arc<str>, Loading>,
     in_force: BTreeMap<Unit, Version>,
@@ -211,6 +213,7 @@ impl Fleet {
             capped: BTreeSet::new(),
             operators: Vec::new(),
             tried: BTreeMap::new(),
+            again_at: None,
             loading: BTreeMap::new(),
             in_force: BTreeMap::new(),
             controllers: BTreeMap::new(),
@@ -259,6 +262,10 @@ impl Fleet {
                 tokio::select! {
                     _ = hangup.recv() => again = Some(Again::InAnyCase),
                     () = self.files.changed() => again = Some(Again::OnceChanged),
+                    () = until(self.again_at) => {
+                        self.again_at = None;
+                        again = Some(Again::OnceChanged);
+                    }
                     Some(loaded) = loads.next() => again = self.place(loaded),
                 }
             }
@@ -483,6 +490,10 @@ impl Fleet {
             let Err(refusal) = loaded else { continue };
             let goes_on = self.in_force.contains_key(unit);
             self.board.refused(unit, refusal, goes_on);
+            if let Some(wait) = refusal.again_in() {
+                self.tried.remove(&operator);
+                self.again_at.get_or_insert(Instant::now() + wait);
+            }
             if goes_on || self.runs_any(attempt) {
                 culprit = Some(unit.plugin.clone());
             }
@@ -690,6 +701,14 @@ async fn load(rollout: Rollout) -> Loaded {
         Err(Ok(panic)) => resume_unwind(panic),
         // Its runtime has ended, and the daemon is about to.
         Err(Err(_)) => std::future::pending().await,
+    }
+}
+
+/// Waits until then; for ever without a time.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

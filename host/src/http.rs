@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -41,9 +42,21 @@ pub struct Bounds {
     pub answer: Duration,
 }
 
+/// Who asks, as an extension of each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
+
 /// An open connection.
 struct Open {
     task: AbortHandle,
+    /// Whether an answer is under way.
+    busy: Arc<AtomicBool>,
+}
+
+/// A connection that is to be answered.
+struct Connection {
+    stream: TcpStream,
+    peer: Peer,
     /// Whether an answer is under way.
     busy: Arc<AtomicBool>,
 }
@@ -59,14 +72,18 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: 
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 open.retain(|open: &Open| !open.task.is_finished());
                 if !has_room(&mut open, bounds.connections) {
                     continue;
                 }
                 let busy = Arc::<AtomicBool>::default();
-                let connection = answer(stream, router.clone(), Arc::clone(&busy), bounds.answer);
-                let task = tasks.spawn(connection);
+                let connection = Connection {
+                    stream,
+                    peer: Peer(peer.ip()),
+                    busy: Arc::clone(&busy),
+                };
+                let task = tasks.spawn(connection.answer(router.clone(), bounds.answer));
                 open.push_back(Open { task, busy });
             }
             // Another connection has to end first, or the peer is gone already.
@@ -88,30 +105,47 @@ fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
     closed.inspect(|closed| closed.task.abort()).is_some()
 }
 
-/// Answers the requests of one connection.
-async fn answer(stream: TcpStream, router: Router, busy: Arc<AtomicBool>, limit: Duration) {
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(|request: Request<Incoming>| {
-        let (answer, busy) = (router.call(request), Arc::clone(&busy));
-        async move {
-            busy.store(true, Ordering::Relaxed);
-            let answer = timeout(limit, answer).await;
-            busy.store(false, Ordering::Relaxed);
-            let late = || (StatusCode::SERVICE_UNAVAILABLE, "no answer in time\n").into_response();
-            Ok::<Response, Infallible>(answer.map_or_else(|_| late(), |Ok(answer)| answer))
-        }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(LONGEST_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    // A peer that breaks off, or takes too long, is its own affair.
-    drop(timeout(LIFE, connection).await);
+// === impl Connection ===
+
+impl Connection {
+    /// Answers its requests.
+    async fn answer(self, router: Router, limit: Duration) {
+        let Self { stream, peer, busy } = self;
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(|mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            let (answer, busy) = (router.call(request), Arc::clone(&busy));
+            async move {
+                busy.store(true, Ordering::Relaxed);
+                let answer = timeout(limit, answer).await;
+                busy.store(false, Ordering::Relaxed);
+                let late =
+                    || (StatusCode::SERVICE_UNAVAILABLE, "no answer in time\n").into_response();
+                Ok::<Response, Infallible>(answer.map_or_else(|_| late(), |Ok(answer)| answer))
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD)
+            .max_buf_size(LONGEST_HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        // A peer that breaks off, or takes too long, is its own affair.
+        drop(timeout(LIFE, connection).await);
+    }
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// Whether it is on this host, or in this pod.
+    pub fn is_here(self) -> bool {
+        self.0.to_canonical().is_loopback()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::Extension;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -132,6 +166,10 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let router = Router::new()
             .route("/quick", get(|| async { "quick" }))
+            .route(
+                "/who",
+                get(async |Extension(peer): Extension<Peer>| format!("{peer:?}")),
+            )
             .route("/slow", get(std::future::pending::<&'static str>))
             .route("/long", get(|| async { "x".repeat(64 << 20) }));
         let stop = CancellationToken::new();
@@ -208,6 +246,25 @@ mod tests {
                 answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
                 "{answer}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_is_told_who_asks() {
+        let server = server().await;
+        let asked = server.send("GET /who HTTP/1.0\r\n\r\n").await;
+        let answer = read(asked).await;
+        assert!(answer.ends_with("\r\n\r\nPeer(127.0.0.1)"), "{answer}");
+        for (address, here) in [
+            ("127.0.0.1", true),
+            ("127.9.9.9", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("10.0.0.1", false),
+            ("::ffff:10.0.0.1", false),
+            ("fe80::1", false),
+        ] {
+            assert_eq!(Peer(address.parse().unwrap()).is_here(), here, "{address}");
         }
     }
 

@@ -11,8 +11,10 @@ use capstan_core::queue::Queue;
 use capstan_core::reconciler;
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::source::{Notice, Source, What};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, watch};
+use tokio::task::block_in_place;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +61,9 @@ pub struct Subscriber {
     pub memory: Arc<Memory>,
 }
 
+/// Each with the number of its membership.
+type Subscribers = Vec<(u64, Subscriber)>;
+
 /// What the informer's task and its subscribers share.
 pub(crate) struct Shared {
     scope: Scope,
@@ -67,8 +72,7 @@ pub(crate) struct Shared {
     bound: usize,
     /// None once the task has it.
     writer: Mutex<Option<Writer>>,
-    /// Each with the number of its membership.
-    subscribers: RwLock<Vec<(u64, Subscriber)>>,
+    subscribers: RwLock<Subscribers>,
     state: watch::Sender<State>,
     /// A list is being taken in.
     listing: AtomicBool,
@@ -88,11 +92,30 @@ pub(crate) struct Informer {
     listing: bool,
 }
 
+/// Does what may take long, or wait for long, so that no other task of the runtime waits with it.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    match flavor {
+        Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
+        // There is no other thread to go on with, or no runtime at all.
+        Ok(_) | Err(_) => work(),
+    }
+}
+
+fn deliver(subscribers: &Subscribers, change: &Change) {
+    for (_, subscriber) in subscribers {
+        subscriber.tell(subscriber.source.on(change.clone()));
+    }
+}
+
 impl Shared {
-    fn deliver(&self, change: &Change) {
-        for (_, subscriber) in &*self.subscribers.read() {
-            subscriber.tell(subscriber.source.on(change.clone()));
-        }
+    /// Returns the subscribers; nobody joins or leaves as long as that is held. A change and its telling are within one hold, so
+    /// that whoever joins is told of it once.
+    fn present(&self) -> RwLockReadGuard<'_, Subscribers> {
+        // Whoever joins is being told of much, perhaps.
+        self.subscribers
+            .try_read()
+            .unwrap_or_else(|| aside(|| self.subscribers.read()))
     }
 
     /// Returns the state in which changes come in, but not all of them can be kept.
@@ -107,7 +130,7 @@ impl Shared {
 
     fn before_list(&self) {
         // Set under the lock that joining takes: who joins later is told by whoever lets it join.
-        let subscribers = self.subscribers.read();
+        let subscribers = self.present();
         self.listing.store(true, Ordering::Relaxed);
         for (_, subscriber) in &*subscribers {
             subscriber
@@ -116,9 +139,9 @@ impl Shared {
         }
     }
 
-    fn after_list(&self) {
+    fn after_list(&self, subscribers: &Subscribers) {
         self.listing.store(false, Ordering::Relaxed);
-        for (_, subscriber) in &*self.subscribers.read() {
+        for (_, subscriber) in subscribers {
             subscriber.tell(
                 subscriber
                     .source
@@ -298,6 +321,7 @@ impl Informer {
 
 /// Takes one thing in, and hands on what it changes.
 fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
+    let subscribers = shared.present();
     let change = match item {
         Item::Connected => {
             // A list that is under way says itself when it is complete.
@@ -309,11 +333,11 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
         Item::Listed(object) => writer.list_item(object),
         Item::Synced(version) => {
             for change in writer.finish_list(version) {
-                shared.deliver(&change);
+                deliver(&subscribers, &change);
             }
             if *listing {
                 *listing = false;
-                shared.after_list();
+                shared.after_list(&subscribers);
             }
             tracing::debug!(kind = %shared.scope.gvk, objects = writer.cache().len(), "cache filled");
             shared.set(State::Watching);
@@ -329,8 +353,9 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
         }
     };
     if let Some(change) = change {
-        shared.deliver(&change);
+        deliver(&subscribers, &change);
     }
+    drop(subscribers);
     if !writer.cache().is_complete() {
         shared.fill_up();
     }

@@ -26,7 +26,7 @@ pub mod meter;
 pub mod writer;
 
 use meter::Meter;
-use writer::{Form, Queue};
+use writer::{Form, Queue, Speaker};
 
 /// What is logged when `RUST_LOG` says nothing. What kube's client would say of a failed request, we say ourselves.
 const DEFAULT: &str = "info,kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
@@ -84,7 +84,7 @@ pub fn start(format: LogFormat) -> Log {
 impl Log {
     /// Writes a line that is no event, such as why the process ends.
     pub fn say(&self, line: &str) {
-        self.queue.push(&format!("{line}\n"));
+        self.queue.push(Speaker::Daemon, &format!("{line}\n"));
     }
 
     /// Logs what was left out since the last time.

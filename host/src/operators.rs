@@ -153,8 +153,8 @@ pub fn code_cache(source: &Source) -> CodeCache {
     match program() {
         Ok(program) => cache.compiled_by([program.into(), "compile-component".into()], budget),
         Err(error) => {
-            tracing::warn!(%error, "the program's own file is not known; components are compiled in this process");
-            cache
+            tracing::warn!(%error, "the program's own file is not known; no component can be compiled");
+            cache.compiled_by([], budget)
         }
     }
 }

@@ -1,38 +1,51 @@
 //! Decides who may read a page from another host: the API server knows who a token belongs to, and what that one may do.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_core::bucket::{Bucket, Rate};
+use capstan_core::text::said;
 use futures::future::BoxFuture;
+use k8s_openapi::Resource;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
-use kube::api::{Api, PostParams};
+use kube::client::Body;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
+
+use crate::client::{Broken, USER_AGENT, chain, collect};
 
 /// How long a verdict counts.
 const FRESH: Duration = Duration::from_secs(10);
 
+/// How long whoever was permitted is known.
+const KNOWN: Duration = Duration::from_hours(1);
+
 /// Verdicts that are kept, of each sort.
 const KEPT: usize = 256;
 
-/// Questions under way at a time.
+/// Questions under way at a time, about those that are known and about others.
 const AT_ONCE: usize = 4;
 
-/// Questions at once and each second, so that whoever tries tokens does not use up the API server's patience with the daemon.
+/// Questions at once and each second, about those that are known and about others, so that whoever tries tokens does not use up the API server's patience with the daemon.
 const QUESTIONS: Rate = Rate {
     interval: Duration::from_millis(100),
     burst: 40,
 };
+
+/// The longest answer to one of them, in bytes.
+const ANSWER: usize = 256 << 10;
 
 /// How long the API server may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,12 +54,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Gate {
     ask: Ask,
     verdicts: Mutex<Verdicts>,
+    /// For tokens that were permitted lately: whoever tries others keeps nobody from being asked for.
+    known: Lane,
+    others: Lane,
+}
+
+/// How often the API server is asked.
+struct Lane {
     rate: Mutex<Bucket>,
     places: Semaphore,
 }
 
 /// What asks whether the owner of a token may get a path.
-type Ask = Box<dyn Fn(String, String) -> BoxFuture<'static, kube::Result<Verdict>> + Send + Sync>;
+type Ask = Box<dyn Fn(String, String) -> BoxFuture<'static, Result<Verdict, String>> + Send + Sync>;
 
 /// What the API server says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +87,8 @@ type Key = [u8; 32];
 struct Verdicts {
     permitted: HashMap<Key, (Instant, Verdict)>,
     refused: HashMap<Key, (Instant, Verdict)>,
+    /// Until when those that were permitted are known.
+    known: HashMap<Key, Instant>,
 }
 
 // === impl Gate ===
@@ -83,8 +105,8 @@ impl Gate {
         Self {
             ask,
             verdicts: Mutex::default(),
-            rate: Mutex::default(),
-            places: Semaphore::new(AT_ONCE),
+            known: Lane::default(),
+            others: Lane::default(),
         }
     }
 
@@ -120,12 +142,18 @@ impl Gate {
         token: &str,
         path: &str,
     ) -> Result<Verdict, (StatusCode, String)> {
-        if !self.rate.lock().take_now(1, QUESTIONS, Instant::now()) {
+        let now = Instant::now();
+        let lane = if self.verdicts.lock().knows(&key, now) {
+            &self.known
+        } else {
+            &self.others
+        };
+        if !lane.rate.lock().take_now(1, QUESTIONS, now) {
             let text = "too many tokens are being tried\n".to_owned();
             return Err((StatusCode::TOO_MANY_REQUESTS, text));
         }
         let question = async {
-            let _place = self.places.acquire().await;
+            let _place = lane.places.acquire().await;
             (self.ask)(token.to_owned(), path.to_owned()).await
         };
         match timeout(PATIENCE, question).await {
@@ -149,7 +177,11 @@ impl Gate {
 }
 
 /// Lets a request pass, or answers it.
-pub async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+pub async fn guard(
+    State(gate): State<Arc<Gate>>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path().to_owned();
     match gate.check(request.headers(), &path).await {
         Ok(()) => next.run(request).await,
@@ -177,15 +209,41 @@ fn key(token: &str, path: &str) -> Key {
     key
 }
 
+// === impl Lane ===
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self {
+            rate: Mutex::default(),
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+}
+
 // === impl Verdicts ===
 
 impl Verdicts {
+    /// Whether this one was permitted lately.
+    fn knows(&self, key: &Key, now: Instant) -> bool {
+        self.known.get(key).is_some_and(|until| now < *until)
+    }
+
     fn get(&self, key: &Key, now: Instant) -> Option<Verdict> {
         let (until, verdict) = self.permitted.get(key).or_else(|| self.refused.get(key))?;
         (now < *until).then(|| verdict.clone())
     }
 
     fn put(&mut self, key: Key, verdict: Verdict, now: Instant) {
+        if verdict == Verdict::Permitted {
+            if self.known.len() >= KEPT {
+                self.known.retain(|_, until| now < *until);
+            }
+            if self.known.len() < KEPT || self.known.contains_key(&key) {
+                self.known.insert(key, now + KNOWN);
+            }
+        } else {
+            self.known.remove(&key);
+        }
         let kept = match verdict {
             Verdict::Permitted => &mut self.permitted,
             Verdict::Forbidden(_) | Verdict::Unknown => &mut self.refused,
@@ -201,16 +259,15 @@ impl Verdicts {
 
 // === the API server ===
 
-async fn ask(client: kube::Client, token: String, path: String) -> kube::Result<Verdict> {
-    let review = TokenReview {
+async fn ask(client: kube::Client, token: String, path: String) -> Result<Verdict, String> {
+    let question = TokenReview {
         spec: TokenReviewSpec {
             token,
             audiences: None,
         },
         ..TokenReview::default()
     };
-    let tokens = Api::<TokenReview>::all(client.clone());
-    let status = tokens.create(&PostParams::default(), &review).await?.status;
+    let status = review(&client, &question).await?.status;
     let owner = status.filter(|status| status.authenticated == Some(true));
     let Some(UserInfo {
         username,
@@ -221,7 +278,7 @@ async fn ask(client: kube::Client, token: String, path: String) -> kube::Result<
     else {
         return Ok(Verdict::Unknown);
     };
-    let review = SubjectAccessReview {
+    let question = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: username.clone(),
             groups,
@@ -235,15 +292,48 @@ async fn ask(client: kube::Client, token: String, path: String) -> kube::Result<
         },
         ..SubjectAccessReview::default()
     };
-    let reviews = Api::<SubjectAccessReview>::all(client);
-    let status = reviews
-        .create(&PostParams::default(), &review)
-        .await?
-        .status;
-    Ok(match status {
+    Ok(match review(&client, &question).await?.status {
         Some(status) if status.allowed => Verdict::Permitted,
         Some(_) | None => Verdict::Forbidden(username.unwrap_or_default()),
     })
+}
+
+/// Has the API server answer a question: the answer is the question with a status.
+async fn review<Q>(client: &kube::Client, question: &Q) -> Result<Q, String>
+where
+    Q: Resource + Serialize + DeserializeOwned,
+{
+    let path = format!("/apis/{}/{}", Q::API_VERSION, Q::URL_PATH_SEGMENT);
+    let failed = |why: &dyn Display| format!("POST {path}: {why}");
+    let body = serde_json::to_vec(question).map_err(|error| failed(&error))?;
+    let request = Request::post(&path)
+        .header(header::USER_AGENT, USER_AGENT)
+        .header(header::ACCEPT, "application/json")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(body))
+        .map_err(|error| failed(&error))?;
+    let response = client.send(request).await;
+    let response = response.map_err(|error| failed(&chain(&error)))?;
+    let status = response.status();
+    let answer = collect(response.into_body(), ANSWER).await;
+    let answer = answer.map_err(|broken| match broken {
+        Broken::Long => failed(&format_args!("the answer is longer than {ANSWER} bytes")),
+        Broken::Off(why) => failed(&why),
+    })?;
+    if status.is_success() {
+        return serde_json::from_slice(&answer).map_err(|error| failed(&error));
+    }
+    let refusal: Refusal = serde_json::from_slice(&answer).unwrap_or_default();
+    let Refusal { message } = refusal;
+    let why = format!("HTTP {}: {}", status.as_u16(), said(&message));
+    Err(failed(&why))
+}
+
+/// What of the API server's refusal says why.
+#[derive(Default, Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    message: String,
 }
 
 #[cfg(test)]
@@ -317,5 +407,54 @@ mod tests {
         assert_eq!(code(&gate, "Bearer new", "/metrics").await, 429);
         assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
         assert!(gate.verdicts.lock().refused.len() <= KEPT);
+    }
+
+    #[tokio::test]
+    async fn what_the_api_server_says_of_a_token_is_read_within_bounds() {
+        let long = vec![b'x'; 1 << 20];
+        let user = serde_json::json!({ "username": "u", "groups": ["g"] });
+        let known = serde_json::json!({
+            "spec": {}, "status": { "authenticated": true, "user": user, "allowed": true },
+        });
+        let unknown = serde_json::json!({ "spec": {}, "status": { "authenticated": false } });
+        let refused = serde_json::json!({ "message": "no right to create tokenreviews" });
+        let too_long = "POST /apis/authentication.k8s.io/v1/tokenreviews: the answer is longer than 262144 bytes";
+        let no_right = "POST /apis/authentication.k8s.io/v1/tokenreviews: HTTP 403: no right to create tokenreviews";
+        for (head, body, expected) in [
+            (
+                "201 Created",
+                known.to_string().into(),
+                Ok(Verdict::Permitted),
+            ),
+            (
+                "201 Created",
+                unknown.to_string().into(),
+                Ok(Verdict::Unknown),
+            ),
+            ("201 Created", long.clone(), Err(too_long)),
+            ("403 Forbidden", long, Err(too_long)),
+            ("403 Forbidden", refused.to_string().into(), Err(no_right)),
+        ] {
+            let client = crate::client::tests::client(head, body).await;
+            let verdict = ask(client, "token".to_owned(), "/metrics".to_owned()).await;
+            assert_eq!(verdict, expected.map_err(str::to_owned), "{head}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_was_permitted_lately_is_asked_for_whatever_others_try() {
+        let (gate, _) = gate();
+        assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
+        let mut answers = Vec::new();
+        for second in 0..300 {
+            for n in 0..100 {
+                code(&gate, &format!("Bearer {second}-{n}"), "/metrics").await;
+            }
+            if second % 30 == 29 {
+                answers.push(code(&gate, "Bearer reader", "/metrics").await);
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(answers, [200; 10]);
     }
 }

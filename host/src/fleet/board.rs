@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use capstan_core::object::ObjectRef;
 use capstan_core::{manifest, text};
@@ -22,6 +23,9 @@ use crate::admin::Part;
 use crate::control::Unready;
 use crate::controller::{Described, Handle};
 use crate::plugin::{Plugin, Usage};
+
+/// After which time something is tried again that failed by the daemon's own fault, such as want of memory.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// The state of everything that the manifests declare.
 #[derive(Debug, Default)]
@@ -102,7 +106,8 @@ pub enum State {
 /// Why a version is not in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Which step failed: `read`, `compile`, `check`, `link`, `start`, or `together` with another plugin.
+    /// Which step failed: `read`, `compile`, `check`, `link`, `start`, `together` with another plugin, or `prepare`, which is the
+    /// daemon's own and is tried again.
     pub step: String,
     /// What was wrong, and with which file.
     pub message: String,
@@ -277,7 +282,8 @@ impl Board {
         } else {
             tracing::error!(plugin = %unit, step, error = %message, "the plugin can't be used; its controllers don't start");
         }
-        self.fail(unit, refusal, 1);
+        // What is tried again says nothing of the version.
+        self.fail(unit, refusal, u64::from(refusal.again_in().is_none()));
     }
 
     pub(super) fn held_back(&self, unit: &Unit, culprit: &str) {
@@ -557,6 +563,11 @@ impl Refusal {
         let message = text::block(message);
         Self { step, message }
     }
+
+    /// Returns after which time the same is tried once more although nothing has changed; none if it would end in the same way.
+    pub(super) fn again_in(&self) -> Option<Duration> {
+        (self.step == "prepare").then_some(AGAIN)
+    }
 }
 
 /// Reads where a part ends: `controller/namespace/name`.
@@ -714,4 +725,23 @@ fn family<M: EncodeMetric>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_the_daemons_own_fault_is_tried_again_as_it_is() {
+        for (step, again) in [
+            ("read", None),
+            ("compile", None),
+            ("check", None),
+            ("start", None),
+            ("together", None),
+            ("prepare", Some(AGAIN)),
+        ] {
+            assert_eq!(Refusal::new(step, "").again_in(), again, "{step}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Informer, Scope, Shared, State, Subscriber};
+use super::{Informer, Scope, Shared, State, Subscriber, aside};
 use crate::client::{ApiServer, Kind};
 use crate::metrics::Metrics;
 
@@ -55,7 +55,7 @@ pub struct Membership {
     /// Whether they are true.
     pub state: watch::Receiver<State>,
     pool: Arc<Inner>,
-    scope: Scope,
+    shared: Arc<Shared>,
     number: u64,
 }
 
@@ -91,30 +91,20 @@ impl Pool {
 
     fn enter(&self, scope: &Scope, kind: &Kind, subscriber: Option<Subscriber>) -> Membership {
         let Self(inner) = self;
-        let mut running = inner.running.lock();
-        // Those that have ended since are let go.
-        while running.tasks.try_join_next().is_some() {}
-        running.number += 1;
-        let number = running.number;
-        let entry = running.entry(scope, inner);
-        entry.members += 1;
-        let (shared, stop) = (Arc::clone(&entry.shared), entry.stop.clone());
+        let (membership, stop) = inner.admit(scope);
+        let Membership { shared, number, .. } = &membership;
         if let Some(subscriber) = subscriber {
-            shared.subscribe(number, subscriber);
+            // Nobody waits for this but those who share the informer: there may be very much to tell.
+            aside(|| shared.subscribe(*number, subscriber));
         }
         // Taken once, by the first member.
-        if let Some(writer) = shared.writer.lock().take() {
+        let writer = shared.writer.lock().take();
+        if let Some(writer) = writer {
             let api = Arc::clone(&inner.api);
-            let informer = Informer::new(Arc::clone(&shared), api, kind.clone(), writer);
-            running.tasks.spawn(informer.run(stop));
+            let informer = Informer::new(Arc::clone(shared), api, kind.clone(), writer);
+            inner.running.lock().tasks.spawn(informer.run(stop));
         }
-        Membership {
-            cache: shared.cache.clone(),
-            state: shared.state.subscribe(),
-            pool: Arc::clone(inner),
-            scope: scope.clone(),
-            number,
-        }
+        membership
     }
 
     /// Lists all objects of these kinds once more, because more is to be kept of each than before. What is cached stays in
@@ -148,8 +138,29 @@ impl Pool {
     }
 }
 
+impl Inner {
+    /// Counts a member in, and returns what ends the informer.
+    fn admit(self: &Arc<Self>, scope: &Scope) -> (Membership, CancellationToken) {
+        let mut running = self.running.lock();
+        // Those that have ended since are let go.
+        while running.tasks.try_join_next().is_some() {}
+        running.number += 1;
+        let number = running.number;
+        let entry = running.entry(scope, self);
+        entry.members += 1;
+        let membership = Membership {
+            cache: entry.shared.cache.clone(),
+            state: entry.shared.state.subscribe(),
+            pool: Arc::clone(self),
+            shared: Arc::clone(&entry.shared),
+            number,
+        };
+        (membership, entry.stop.clone())
+    }
+}
+
 impl Shared {
-    /// Adds a subscriber, and tells it of all that is there.
+    /// Adds a subscriber, and tells it of all that is there. No change comes in meanwhile.
     fn subscribe(&self, number: u64, subscriber: Subscriber) {
         let namespace = self.scope.namespace.as_deref();
         let mut subscribers = self.subscribers.write();
@@ -189,27 +200,209 @@ impl Running {
 
 impl Drop for Membership {
     fn drop(&mut self) {
+        // Another may be told of much right now: that is waited for before anybody else has to wait for this one.
+        let subscribers = &self.shared.subscribers;
+        subscribers
+            .try_write()
+            .unwrap_or_else(|| aside(|| subscribers.write()))
+            .retain(|(number, _)| *number != self.number);
+        let scope = &self.shared.scope;
         let mut running = self.pool.running.lock();
-        let Some(entry) = running.informers.get_mut(&self.scope) else {
+        let Some(entry) = running.informers.get_mut(scope) else {
             return;
         };
-        entry
-            .shared
-            .subscribers
-            .write()
-            .retain(|(number, _)| *number != self.number);
         entry.members = entry.members.saturating_sub(1);
         if entry.members == 0 {
             entry.stop.cancel();
-            running.informers.remove(&self.scope);
-            let (kind, namespace) = (self.scope.gvk.to_string(), self.scope.namespace.as_deref());
-            let same = |scope: &Scope| {
-                scope.gvk == self.scope.gvk && scope.namespace == self.scope.namespace
-            };
+            running.informers.remove(scope);
+            let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
+            let same = |other: &Scope| other.gvk == scope.gvk && other.namespace == scope.namespace;
             // Its metrics do not tell selectors apart.
             if !running.informers.keys().any(same) {
                 self.pool.metrics.informers.forget(&kind, namespace);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use capstan_core::filter::Filter;
+    use capstan_core::object::{Managers, Object};
+    use capstan_core::queue::{Mode, Policy, Queue};
+    use capstan_core::source::{Role, Source, Spec};
+    use tokio::runtime;
+
+    use super::super::{Item, take};
+    use super::*;
+    use crate::client::tests::{answering, config_maps};
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    /// A pool with one worker, whose API server fails, and an informer that somebody keeps.
+    struct Place {
+        pool: Pool,
+        scope: Scope,
+        shared: Arc<Shared>,
+        member: Option<Membership>,
+        runtime: runtime::Runtime,
+    }
+
+    fn place() -> Place {
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let scope = Scope {
+            gvk: config_maps().gvk,
+            namespace: None,
+            except: None,
+            labels: None,
+        };
+        let api = runtime.block_on(answering("503 Service Unavailable", 0));
+        let pool = Pool::new(
+            Arc::new(api),
+            Arc::default(),
+            1 << 20,
+            CancellationToken::new(),
+        );
+        let member = runtime.block_on(async { pool.keep(&scope, &config_maps()) });
+        let shared = Arc::clone(&pool.0.running.lock().informers[&scope].shared);
+        Place {
+            pool,
+            scope,
+            shared,
+            member: Some(member),
+            runtime,
+        }
+    }
+
+    fn subscriber() -> Subscriber {
+        Subscriber {
+            source: Arc::new(Source::new(Spec {
+                name: "primaries".into(),
+                gvk: config_maps().gvk,
+                role: Role::Primary,
+                filter: Filter::default(),
+                indexes: BTreeMap::new(),
+            })),
+            queue: Queue::new(Policy {
+                retry: None,
+                rate_limit: None,
+                max_interval: None,
+                min_reschedule: Duration::ZERO,
+                mode: Mode::Normal,
+            }),
+            metrics: Metrics::default().runs.of("web"),
+            memory: Arc::default(),
+        }
+    }
+
+    impl Place {
+        /// Keeps everybody from coming and going until it is dropped.
+        fn hold(&self) -> mpsc::Sender<()> {
+            let shared = Arc::clone(&self.shared);
+            let (release, released) = mpsc::channel();
+            let (tell, told) = mpsc::channel();
+            thread::spawn(move || {
+                let _held = shared.subscribers.read();
+                tell.send(()).unwrap();
+                released.recv().unwrap_err();
+            });
+            told.recv().unwrap();
+            release
+        }
+
+        /// Returns what `act` returns if that is soon; it is done on a thread of its own.
+        fn soon<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+            let (tell, told) = mpsc::channel();
+            thread::spawn(move || drop(tell.send(act())));
+            told.recv_timeout(SOON).ok()
+        }
+    }
+
+    #[test]
+    fn whoever_joins_and_is_told_of_much_holds_up_neither_the_pool_nor_the_runtime() {
+        let place = place();
+        let held = place.hold();
+        let (pool, scope) = (place.pool.clone(), place.scope.clone());
+        let (begin, begun) = mpsc::channel();
+        let joining = place.runtime.spawn(async move {
+            begin.send(()).unwrap();
+            pool.join(&scope, &config_maps(), subscriber())
+        });
+        begun.recv_timeout(SOON).unwrap();
+        let (tell, told) = mpsc::channel();
+        place.runtime.spawn(async move { tell.send(()) });
+        assert_eq!(told.recv_timeout(SOON), Ok(()), "the only worker");
+        let pool = place.pool.clone();
+        let states = Place::soon(move || pool.states().len());
+        assert_eq!(states, Some(1));
+        drop(held);
+        drop(place.runtime.block_on(joining).unwrap());
+    }
+
+    #[test]
+    fn whoever_leaves_meanwhile_does_not_either() {
+        let mut place = place();
+        let held = place.hold();
+        let (member, (begin, begun)) = (place.member.take(), mpsc::channel());
+        let leaving = place.runtime.spawn(async move {
+            begin.send(()).unwrap();
+            drop(member);
+        });
+        begun.recv_timeout(SOON).unwrap();
+        let (tell, told) = mpsc::channel();
+        place.runtime.spawn(async move { tell.send(()) });
+        assert_eq!(told.recv_timeout(SOON), Ok(()), "the only worker");
+        let pool = place.pool.clone();
+        assert_eq!(Place::soon(move || pool.states().len()), Some(1));
+        drop(held);
+        place.runtime.block_on(leaving).unwrap();
+        assert_eq!(place.pool.states().len(), 0);
+    }
+
+    #[test]
+    fn nobody_joins_between_a_change_and_those_who_are_told_of_it() {
+        let Place { shared, .. } = &place();
+        let json = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"7"}}"#;
+        let object = Object::parse(json, &config_maps().gvk, &Managers::default()).unwrap();
+        let mut writer = Writer::bounded(1 << 20);
+        let shared = Arc::new(Shared {
+            scope: shared.scope.clone(),
+            cache: writer.cache(),
+            bound: 1 << 20,
+            writer: Mutex::new(None),
+            subscribers: RwLock::default(),
+            state: watch::Sender::new(State::Watching),
+            listing: AtomicBool::new(false),
+            relist: Notify::new(),
+            metrics: Metrics::default().informers.of("ConfigMap", None),
+        });
+        let late = subscriber();
+        let (tell, told) = mpsc::channel();
+        thread::scope(|threads| {
+            let joining = shared.subscribers.write();
+            let there = Arc::clone(&shared);
+            threads.spawn(move || {
+                take(&there, &mut writer, &mut false, Item::Applied(object));
+                tell.send(()).unwrap();
+            });
+            assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+            assert_eq!(
+                shared.cache.len(),
+                0,
+                "whoever joins now is told of it later"
+            );
+            drop(joining);
+            told.recv_timeout(SOON).unwrap();
+        });
+        shared.subscribe(1, late.clone());
+        assert_eq!((shared.cache.len(), late.queue.len()), (1, 1));
     }
 }

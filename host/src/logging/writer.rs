@@ -8,10 +8,16 @@ use std::time::Duration;
 use capstan_core::text;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Map, Value};
+use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
+
+use super::meter::GUEST;
 
 /// The most bytes that wait to be written, beside as many that are being written.
 const ROOM: usize = 4 << 20;
+
+/// What of it lines of components may take: the rest is for the daemon's own.
+const GUESTS: usize = ROOM / 2;
 
 /// The longest line, in bytes.
 const LONGEST: usize = 64 << 10;
@@ -39,6 +45,8 @@ pub struct Queue {
 struct State {
     /// Whole lines.
     waiting: Vec<u8>,
+    /// How many of these bytes components have said.
+    of_guests: usize,
     /// Whether a part is being written.
     writing: bool,
 }
@@ -52,11 +60,27 @@ pub enum Form {
     Json,
 }
 
+/// Who says a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// The daemon.
+    Daemon,
+    /// A component.
+    Guest,
+}
+
 /// Takes lines for a [`Queue`].
 #[derive(Clone, Debug)]
 pub struct Lines {
     queue: Arc<Queue>,
     form: Form,
+}
+
+/// Takes one line.
+#[derive(Debug)]
+pub struct Line<'a> {
+    lines: &'a Lines,
+    speaker: Speaker,
 }
 
 // === impl Queue ===
@@ -78,13 +102,18 @@ impl Queue {
     }
 
     /// Takes a line, or drops it if too much waits.
-    pub fn push(&self, line: &str) {
+    pub fn push(&self, speaker: Speaker, line: &str) {
         let mut state = self.state.lock();
-        if state.waiting.len() + line.len() > ROOM {
+        let of_guests = match speaker {
+            Speaker::Daemon => state.of_guests,
+            Speaker::Guest => state.of_guests + line.len(),
+        };
+        if state.waiting.len() + line.len() > ROOM || of_guests > GUESTS {
             drop(state);
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        state.of_guests = of_guests;
         state.waiting.extend_from_slice(line.as_bytes());
         drop(state);
         self.filled.notify_one();
@@ -120,6 +149,7 @@ impl Queue {
             self.filled
                 .wait_while(&mut state, |state| state.waiting.is_empty());
             std::mem::swap(&mut lines, &mut state.waiting);
+            state.of_guests = 0;
             state.writing = true;
             drop(state);
             if out.write_all(&lines).is_err() {
@@ -135,20 +165,35 @@ impl Queue {
 // === impl Lines ===
 
 impl<'a> MakeWriter<'a> for Lines {
-    type Writer = &'a Self;
+    type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        self
+        Line {
+            lines: self,
+            speaker: Speaker::Daemon,
+        }
+    }
+
+    fn make_writer_for(&'a self, about: &Metadata<'_>) -> Self::Writer {
+        Line {
+            lines: self,
+            speaker: if about.target() == GUEST {
+                Speaker::Guest
+            } else {
+                Speaker::Daemon
+            },
+        }
     }
 }
 
-impl io::Write for &Lines {
+impl io::Write for Line<'_> {
     /// Takes a whole line: a subscriber writes each event at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        match self.form {
-            Form::Text => self.queue.push(&cut(&text)),
-            Form::Json => self.queue.push(&json(&text)),
+        let Lines { queue, form } = self.lines;
+        match form {
+            Form::Text => queue.push(self.speaker, &cut(&text)),
+            Form::Json => queue.push(self.speaker, &json(&text)),
         }
         Ok(line.len())
     }
@@ -244,7 +289,7 @@ mod tests {
         let line = format!("{}\n", "x".repeat(1023));
         let lines = 3 * ROOM / line.len();
         for _ in 0..lines {
-            queue.push(&line);
+            queue.push(Speaker::Daemon, &line);
         }
         // It waits for the reader, and gives up.
         queue.flush(Duration::from_millis(20));
@@ -262,6 +307,37 @@ mod tests {
             (lines / 3..=2 * lines / 3 + 1).contains(&(lines - dropped)),
             "{dropped}"
         );
+    }
+
+    #[test]
+    fn components_leave_room_for_the_daemons_own_lines() {
+        let queue = Arc::<Queue>::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(queue.lines(Form::Text));
+        tracing::subscriber::with_default(subscriber.finish(), || {
+            let text = "x".repeat(1 << 10);
+            for _ in 0..2 * ROOM / text.len() {
+                tracing::info!(target: GUEST, "{text}");
+            }
+            let dropped = queue.dropped();
+            assert!(dropped > 0, "components have said too much");
+            for n in 0..1_000 {
+                tracing::warn!(n, "the run failed");
+            }
+            assert_eq!(queue.dropped(), dropped, "of the daemon's own");
+        });
+        let reader = reader(&queue);
+        let read = reader.recv_timeout(Duration::from_secs(10)).unwrap();
+        let text = String::from_utf8(read).unwrap();
+        let (own, others): (Vec<_>, Vec<_>) = text
+            .lines()
+            .partition(|line| line.contains("the run failed"));
+        let others: usize = others.iter().map(|line| line.len() + 1).sum();
+        assert_eq!(own.len(), 1_000);
+        assert!((GUESTS - 2_000..=GUESTS).contains(&others), "{others}");
+        // What is written makes room.
+        queue.push(Speaker::Guest, "again\n");
+        let again = reader.recv_timeout(Duration::from_secs(10));
+        assert_eq!(again.unwrap(), b"again\n");
     }
 
     #[test]

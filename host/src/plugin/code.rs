@@ -28,6 +28,7 @@ use wasmtime::component::Component;
 use super::bindings::{load_compiled, map_compiled};
 use super::compiler::{self, Limits};
 use super::engine::{Engine, unfit};
+use super::instance::quantity;
 use super::room;
 use folder::{Draft, Folder};
 
@@ -43,6 +44,9 @@ const FAILURES: usize = 64;
 /// Components that are read at once.
 const READERS: usize = 2;
 
+/// Components that are read besides, as long as those hang.
+const SPARE_READERS: usize = 2;
+
 /// How long is waited for all that is compiled already: one of them may be slow to start.
 const HEAD_START: Duration = Duration::from_secs(5);
 
@@ -56,7 +60,7 @@ const SAME: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct CodeCache {
     shared: Arc<Shared>,
-    /// The process that compiles. None: this one.
+    /// The process that compiles. None: this one, without bounds, which is for tests.
     compiler: Option<Arc<Compiler>>,
     /// Keeps others from compiling.
     head_start: Option<Arc<HeadStart>>,
@@ -71,6 +75,8 @@ struct Shared {
     /// What is mapped, by the names of entries.
     in_use: Mutex<BTreeMap<String, Weak<()>>>,
     readers: Semaphore,
+    /// Places of readers for those that have waited for too long.
+    spare: Semaphore,
     turn: Semaphore,
     /// How many are to be in place before anything is compiled.
     ahead: watch::Sender<usize>,
@@ -162,7 +168,7 @@ pub(super) enum Error {
     /// It takes more than it may.
     #[error("{0}")]
     Costly(String),
-    /// The daemon's own side.
+    /// The daemon's own side. Worth retrying.
     #[error("{0}")]
     Prepare(String),
 }
@@ -199,6 +205,7 @@ impl CodeCache {
                 folder,
                 in_use: Mutex::default(),
                 readers: Semaphore::new(READERS),
+                spare: Semaphore::new(SPARE_READERS),
                 turn: Semaphore::new(1),
                 ahead: watch::Sender::new(0),
             }),
@@ -250,8 +257,15 @@ impl CodeCache {
         &self,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        // One that hangs, as on a server that is gone, does not keep the others from being read.
-        let _permit = timeout(HEAD_START, self.shared.readers.acquire()).await;
+        let Shared { readers, spare, .. } = &*self.shared;
+        let _permit = match timeout(HEAD_START, readers.acquire()).await {
+            Ok(permit) => permit,
+            // Those that hang, as on a server that is gone, do not keep the others from being read.
+            Err(_elapsed) => tokio::select! {
+                permit = readers.acquire() => permit,
+                permit = spare.acquire() => permit,
+            },
+        };
         aside(1, read).await
     }
 
@@ -322,6 +336,7 @@ impl CodeCache {
         };
         self.remembered(digest)?;
         let limits = compiler.budget.limits();
+        compiler.budget.suffices(limits)?;
         let attempt = Attempt::begin(&self.shared, digest, limits);
         let job = Job {
             compiler,
@@ -335,10 +350,10 @@ impl CodeCache {
             Err(error) => error,
         };
         match error {
-            compiler::Error::NotStarted(error) => {
-                warn!(command = ?compiler.command, %error, "the process that compiles can't be started; compiling here");
-                self.compile_here(engine, wasm, digest).await
-            }
+            // Never in here, where nothing bounds what it takes.
+            compiler::Error::NotStarted(error) => Err(Error::Prepare(format!(
+                "start the process that compiles: {error}"
+            ))),
             compiler::Error::Unable(why) => Err(Error::Prepare(why)),
             // On another day it may be faster.
             late @ compiler::Error::Late(_) => Err(Error::Costly(late.to_string())),
@@ -517,6 +532,17 @@ impl Budget {
             cpu,
             clock,
         }
+    }
+
+    /// Refuses to begin with what happens to be left of the memory, if that is next to nothing: it says nothing of the component.
+    fn suffices(self, limits: Limits) -> Result<(), Error> {
+        if self.memory.is_some() || limits.memory >= room::LEAST {
+            return Ok(());
+        }
+        let (left, least) = (limits.memory >> 20, quantity(room::LEAST));
+        Err(Error::Prepare(format!(
+            "{left}Mi of memory are left for compiling, and it takes at least {least}"
+        )))
     }
 }
 
@@ -722,6 +748,8 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     const LIMITS: Limits = Limits {
@@ -760,6 +788,30 @@ mod tests {
         let mut old = failure(costly(), 1);
         old.version = "0.0.1".to_owned();
         assert!(!old.counts(LIMITS));
+    }
+
+    #[test]
+    fn nothing_is_begun_with_next_to_no_memory_unless_somebody_says_so() {
+        let budget = |memory| Budget {
+            memory,
+            cpu: LIMITS.cpu,
+            clock: LIMITS.clock,
+        };
+        let limits = |memory| Limits { memory, ..LIMITS };
+        let told = |memory, left| budget(memory).suffices(limits(left)).err();
+        for (memory, left, enough) in [
+            (None, room::LEAST, true),
+            (None, room::LEAST - 1, false),
+            (None, 0, false),
+            (Some(1 << 20), 1 << 20, true),
+        ] {
+            let why = told(memory, left);
+            assert_eq!(why.is_none(), enough, "{memory:?} {left}: {why:?}");
+        }
+        assert!(matches!(
+            told(None, 63 << 20),
+            Some(Error::Prepare(why)) if why == "63Mi of memory are left for compiling, and it takes at least 64Mi"
+        ));
     }
 
     #[test]
@@ -829,6 +881,40 @@ mod tests {
         drop(turn);
         drop(cache.turn().await);
         assert_eq!(begun.elapsed(), HEAD_START + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hangs_keeps_no_other_from_being_read_and_never_are_many_read_at_once() {
+        let cache = CodeCache::none();
+        let (at_once, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (end, hang) = std::sync::mpsc::channel::<()>();
+        let hang = Arc::new(Mutex::new(hang));
+        let mut hanging = tokio::task::JoinSet::new();
+        for _ in 0..READERS {
+            let (cache, hang) = (cache.clone(), Arc::clone(&hang));
+            let hangs = async move { cache.reading(move || hang.lock().recv().is_err()).await };
+            hanging.spawn(hangs);
+        }
+        tokio::task::yield_now().await;
+        let reads = (0..50).map(|_| {
+            let (at_once, most) = (Arc::clone(&at_once), Arc::clone(&most));
+            cache.reading(move || {
+                let now = at_once.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(now, Ordering::SeqCst);
+                std::thread::park_timeout(Duration::from_millis(2));
+                at_once.fetch_sub(1, Ordering::SeqCst);
+            })
+        });
+        for read in futures::future::join_all(reads).await {
+            read.unwrap();
+        }
+        let most = most.load(Ordering::SeqCst);
+        assert!(
+            most <= SPARE_READERS,
+            "{most} at once, beside those that hang"
+        );
+        drop(end);
+        hanging.join_all().await;
     }
 
     #[tokio::test(start_paused = true)]

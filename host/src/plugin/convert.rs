@@ -13,6 +13,9 @@ use super::bindings::capstan::operator::{
 use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
 use super::output;
 
+/// The longest `detail` of a condition, in bytes: those of all conditions of a workflow are kept until its run ends.
+const DETAIL: usize = 16 << 10;
+
 // === answers of exports ===
 
 impl From<reconciler::UpdateControl> for guest::UpdateControl {
@@ -75,11 +78,19 @@ impl From<types::MatchResult> for guest::MatchResult {
     }
 }
 
-impl From<condition::ConditionResult> for guest::ConditionResult {
-    fn from(result: condition::ConditionResult) -> Self {
-        Self {
-            met: result.met,
-            detail: result.detail,
+/// A condition has a longer detail than it may.
+#[derive(Debug, thiserror::Error)]
+#[error("`is-met` answered with a `detail` of {0} bytes, and may with {DETAIL}")]
+struct LongDetail(usize);
+
+impl TryFrom<condition::ConditionResult> for guest::ConditionResult {
+    type Error = wasmtime::Error;
+
+    fn try_from(result: condition::ConditionResult) -> wasmtime::Result<Self> {
+        let condition::ConditionResult { met, detail } = result;
+        match detail.as_ref().map(String::len) {
+            Some(length) if length > DETAIL => Err(LongDetail(length).into()),
+            Some(_) | None => Ok(Self { met, detail }),
         }
     }
 }

@@ -547,10 +547,13 @@ impl Instance {
         } = self;
         let indices = exports.condition.as_ref().ok_or(NotExported("condition"))?;
         let guest = indices.load(&mut *store, handle)?;
-        Ok(guest
+        let answer = guest
             .call_is_met(store, name, dependent, &primary.to_owned())
-            .await?
-            .map(Into::into))
+            .await?;
+        Ok(match answer {
+            Ok(result) => Ok(result.try_into()?),
+            Err(message) => Err(message),
+        })
     }
 }
 

@@ -102,6 +102,9 @@ enum Look {
     New(String, Vec<u8>),
 }
 
+/// What WebAssembly begins with.
+const MAGIC: &[u8] = b"\0asm";
+
 /// What a file begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
@@ -113,7 +116,8 @@ enum Sort {
 }
 
 /// Why a component cannot be used. Each text begins with [`Error::step`]. Not worth retrying with the same file, but for
-/// [`Error::Read`], [`Error::Empty`] and [`Error::Truncated`], which a file that is being copied gives too.
+/// [`Error::Read`], [`Error::Empty`] and [`Error::Truncated`], which a file that is being copied gives too, and
+/// [`Error::Prepare`], which is the daemon's own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The manifest has no such plugin.
@@ -141,7 +145,7 @@ pub enum Error {
     NotWasm {
         /// The file.
         path: PathBuf,
-        /// Its first bytes.
+        /// Its first bytes; not more of them, for it may be a secret.
         begin: Vec<u8>,
     },
     /// A core module.
@@ -884,7 +888,7 @@ fn verify(wasm: &[u8], path: &Path) -> Result<(), Error> {
         Sort::Empty => Err(Error::Empty { path }),
         Sort::NotWasm => Err(Error::NotWasm {
             path,
-            begin: wasm.iter().take(16).copied().collect(),
+            begin: wasm.iter().take(MAGIC.len()).copied().collect(),
         }),
         Sort::CoreModule => Err(Error::CoreModule { path }),
         Sort::Truncated => Err(Error::Truncated {
@@ -896,7 +900,6 @@ fn verify(wasm: &[u8], path: &Path) -> Result<(), Error> {
 
 impl Sort {
     fn of(bytes: &[u8]) -> Self {
-        const MAGIC: &[u8] = b"\0asm";
         // Version and layer: a component is layer 1.
         const MODULE: &[u8] = b"\x01\0\0\0";
         if bytes.is_empty() {

@@ -20,6 +20,9 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 /// A line that is longer is cut in pieces.
 const LINE: usize = 8 << 10;
 
+/// What a line counts for beside its own bytes: the log writes when it was said, where and about what besides.
+const BESIDE: usize = 256;
+
 /// Lines kept to find out what a component said before it trapped.
 const LAST: usize = 24;
 
@@ -34,7 +37,7 @@ pub(super) struct Output {
     key: String,
     /// The export that is called.
     call: &'static str,
-    /// Bytes that one call may write (`limits.log`).
+    /// Bytes that one call may write (`limits.log`), of which each line takes [`BESIDE`] besides its own.
     budget: usize,
     /// What is left of it.
     left: usize,
@@ -134,8 +137,9 @@ impl Output {
 
     /// Counts what goes into the log otherwise, such as a failure: it is told in any case.
     pub(super) fn charge(&mut self, size: usize) {
-        self.left = self.left.saturating_sub(size);
-        self.has_room(size);
+        let cost = cost(size);
+        self.left = self.left.saturating_sub(cost);
+        self.has_room(cost);
     }
 
     /// Takes what was printed; whole lines go out. However much it is, no more than a line of it is kept.
@@ -162,7 +166,7 @@ impl Output {
     pub(super) fn log(&mut self, level: Level, message: &str, fields: &[(String, String)]) {
         let names = fields.iter().map(|(name, value)| name.len() + value.len());
         let size = message.len() + names.sum::<usize>();
-        if size > self.left {
+        if cost(size) > self.left {
             // What will be dropped is not put together first.
             self.drop_bytes(size);
             return;
@@ -234,7 +238,7 @@ impl Output {
                 Level::Warn
             }
         };
-        if line.len() < self.left {
+        if cost(line.len() + 1) <= self.left {
             self.line(level, &String::from_utf8_lossy(line), "");
         } else {
             // What will be dropped is not made a text first.
@@ -262,11 +266,12 @@ impl Output {
     /// Writes a line, if the budget allows.
     fn line(&mut self, level: Level, line: &str, fields: &str) {
         let size = line.len() + fields.len() + 1;
-        if size > self.left || !self.has_room(size) {
+        let cost = cost(size);
+        if cost > self.left || !self.has_room(cost) {
             self.drop_bytes(size);
             return;
         }
-        self.left -= size;
+        self.left -= cost;
         let (line, fields) = (one_line(line), one_line(fields));
         let fields = &*fields;
         let Self {
@@ -294,6 +299,11 @@ impl Output {
             }
         }
     }
+}
+
+/// Returns what a line of so many bytes takes of the budget.
+fn cost(size: usize) -> usize {
+    size.saturating_add(BESIDE)
 }
 
 // === impl Pipe ===
@@ -388,7 +398,7 @@ mod tests {
 
     #[test]
     fn prints_are_logged_line_by_line_with_plugin_and_primary() {
-        let lines = logged(1000, |output| {
+        let lines = logged(2000, |output| {
             output.print(Stream::Out, b"one\ntw");
             output.print(Stream::Err, b"oh\r\n");
             output.print(Stream::Out, b"o\nthree");
@@ -427,7 +437,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_budget_is_dropped_with_one_warning_until_the_next_call() {
-        let lines = logged(8, |output| {
+        let lines = logged(BESIDE + 8, |output| {
             for _ in 0..100 {
                 output.print(Stream::Out, b"four\n");
             }
@@ -437,7 +447,7 @@ mod tests {
             output.finish();
         });
         let dropped = format!(
-            "WARN capstan::plugin::output: output beyond limits.log was dropped (bytes) {WHERE} dropped=495 budget=8"
+            "WARN capstan::plugin::output: output beyond limits.log was dropped (bytes) {WHERE} dropped=495 budget=264"
         );
         let again = WHERE.replace("reconcile", "cleanup");
         assert_eq!(
@@ -448,6 +458,22 @@ mod tests {
                 format!(r#"INFO guest: again {again} fields="""#)
             ]
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_cost_what_is_logged_with_them_however_short_they_are() {
+        let calls = 100;
+        let lines = logged(64 << 10, |output| {
+            for _ in 0..calls {
+                output.begin("reconcile");
+                output.print(Stream::Out, &[b'\n'; 10_000]);
+                output.finish();
+            }
+        });
+        let (guest, told): (Vec<_>, Vec<_>) =
+            lines.iter().partition(|line| line.contains("guest:"));
+        assert_eq!(told.len(), calls, "one warning for each call");
+        assert_eq!(guest.len(), 4 * (64 << 10) / (BESIDE + 1));
     }
 
     #[test]
@@ -479,12 +505,12 @@ mod tests {
 
     #[test]
     fn a_line_that_is_logged_beyond_the_budget_is_dropped_with_its_fields() {
-        let lines = logged(10, |output| {
+        let lines = logged(BESIDE + 10, |output| {
             output.log(Level::Info, "seen", &[("page".to_owned(), "a".repeat(100))]);
             output.finish();
         });
         let dropped = format!(
-            "WARN capstan::plugin::output: output beyond limits.log was dropped (bytes) {WHERE} dropped=108 budget=10"
+            "WARN capstan::plugin::output: output beyond limits.log was dropped (bytes) {WHERE} dropped=108 budget=266"
         );
         assert_eq!(lines, [dropped]);
     }

@@ -6,8 +6,11 @@ use std::path::Path;
 /// The most that is given: the largest interpreters need half of it.
 const MOST: u64 = 2 << 30;
 
-/// What is given even if less is left, where the limit is at least twice as much.
-const LEAST: u64 = 512 << 20;
+/// With less, nothing is worth being begun.
+pub(super) const LEAST: u64 = 64 << 20;
+
+/// What is given where nobody says how much there is.
+const UNKNOWN: u64 = 512 << 20;
 
 /// The least that is kept for those who are at work meanwhile.
 const RESERVE: u64 = 64 << 20;
@@ -21,7 +24,8 @@ struct Room {
     used: u64,
 }
 
-/// Returns how many bytes there are for a compilation now.
+/// Returns how many bytes there are for a compilation now: not more than are left, for who takes more than a cgroup has ends all
+/// that is in it.
 pub(super) fn now() -> u64 {
     let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let groups = read("/proc/self/cgroup".as_ref());
@@ -66,7 +70,7 @@ fn folders(groups: &str) -> Vec<String> {
 
 /// Returns what is given of memory that is bounded several times.
 fn share(rooms: impl Iterator<Item = Room>) -> u64 {
-    rooms.map(Room::share).min().unwrap_or(LEAST).min(MOST)
+    rooms.map(Room::share).min().unwrap_or(UNKNOWN).min(MOST)
 }
 
 impl Room {
@@ -95,8 +99,7 @@ impl Room {
     fn share(self) -> u64 {
         let Self { limit, used } = self;
         let reserve = RESERVE.max(limit / 8);
-        let rest = limit.saturating_sub(used).saturating_sub(reserve);
-        rest.max(LEAST.min(limit / 2))
+        limit.saturating_sub(used).saturating_sub(reserve)
     }
 }
 
@@ -121,11 +124,12 @@ mod tests {
         for (rooms, expected) in [
             (vec![room(4096, 1000)], 2048),
             (vec![room(2048, 300)], 1492),
-            // A reserve of at least 64 MiB; and not less than half of a small limit.
+            // A reserve of at least 64 MiB; and nothing that is not there.
             (vec![room(1024, 300)], 596),
-            (vec![room(1024, 1000)], 512),
+            (vec![room(1024, 1000)], 0),
             (vec![room(256, 10)], 182),
-            (vec![room(256, 200)], 128),
+            (vec![room(256, 150)], 42),
+            (vec![room(256, 200)], 0),
             // The narrowest counts.
             (vec![room(1 << 40, 0), room(1024, 100), room(8192, 0)], 796),
             (vec![], 512),

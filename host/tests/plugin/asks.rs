@@ -413,10 +413,27 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
 }
 
 #[tokio::test]
+async fn a_conditions_detail_is_bounded() {
+    let plugin = probe(Limits::default()).await;
+    let detail = |size| json!("x".repeat(size));
+    let primary = primary(&json!({ "conditions": {
+        "short": { "met": true, "detail": detail((16 << 10) - 2) },
+        "long": { "met": true, "detail": detail((16 << 10) - 1) },
+    } }));
+    let session = plugin.open(script());
+    let kept = session.is_met("short", "cm", &primary).await.unwrap();
+    assert_eq!(kept.detail.unwrap().len(), 16 << 10);
+    let failure = session.is_met("long", "cm", &primary).await.unwrap_err();
+    let why = "`is-met` answered with a `detail` of 16385 bytes, and may with 16384";
+    assert!(failure.message.ends_with(why), "{}", failure.message);
+}
+
+#[tokio::test]
 async fn prints_reach_the_log_up_to_the_limit() {
     let (lines, _guard) = Lines::capture();
     let plugin = probe(Limits {
-        log: 800,
+        // Each line counts for 256 bytes besides its own.
+        log: 10 * (80 + 256),
         ..Limits::default()
     })
     .await;

@@ -213,11 +213,15 @@ async fn nothing_that_a_compiler_dies_of_is_tried_in_here() {
 }
 
 #[tokio::test]
-async fn without_the_other_process_it_is_compiled_here() {
+async fn without_the_other_process_nothing_is_compiled_and_nothing_remembered() {
     for command in [vec!["/nowhere".into()], vec![]] {
         let place = place(&Guest::default().build());
-        place.load(&place.cache(command, BUDGET)).await.unwrap();
-        assert_eq!((place.names(".cwasm"), place.names(".failed")), (1, 0));
+        let why = place.refusal(&place.cache(command, BUDGET)).await;
+        let expected = "prepare to load components: start the process that compiles: ";
+        assert!(why.starts_with(expected), "{why}");
+        assert_eq!((place.names(".cwasm"), place.names(".failed")), (0, 0));
+        // Once it can be started, it is.
+        place.load(&place.cache(daemon(), BUDGET)).await.unwrap();
     }
 }
 

@@ -56,7 +56,7 @@ async fn what_is_no_component_is_refused() {
             "verify guest.wasm: it is cut off: it ends within a section, after {length} bytes; copy it again, whole"
         )
     };
-    let other = r#"verify guest.wasm: it is not WebAssembly, because it begins with "apiVersion: v1\nk"; it should be a component, which begins with "\0asm""#;
+    let other = r#"verify guest.wasm: it is not WebAssembly, because it begins with "apiV"; it should be a component, which begins with "\0asm""#;
     for (wasm, expected) in [
         (&b"apiVersion: v1\nkind: Operator"[..], other.to_owned()),
         (b"", "verify guest.wasm: it is empty; it should be a WebAssembly component".to_owned()),

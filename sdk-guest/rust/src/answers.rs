@@ -212,7 +212,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Adds a detail, which is found in the result of the workflow.
+    /// Adds a detail of 16 KiB at most, which is found in the result of the workflow.
     pub fn detail(mut self, detail: impl Serialize) -> Result<Self> {
         self.detail = Some(value(&detail)?);
         Ok(self)

@@ -511,6 +511,33 @@ fn a_component_comes_from_where_the_values_say() {
 }
 
 #[test]
+fn a_plugins_requests_are_bounded_if_that_is_wanted() {
+    let bounds = |values: &Value| {
+        let objects = template("deployment.yaml", "home", values)?;
+        let arguments = &objects[0]["spec"]["template"]["spec"]["containers"][0]["args"];
+        let arguments = arguments.as_array().unwrap().iter();
+        let bounds = arguments.filter_map(|argument| {
+            argument
+                .as_str()?
+                .strip_prefix("--plugin-requests=")
+                .map(str::to_owned)
+        });
+        Ok::<_, String>(bounds.collect::<Vec<_>>())
+    };
+    for (requests, expected) in [
+        (Value::Null, vec![]),
+        (json!(20), vec!["20".to_owned()]),
+        (json!(4_294_967_295_u32), vec!["4294967295".to_owned()]),
+    ] {
+        assert_eq!(bounds(&json!({ "pluginRequests": requests })), Ok(expected));
+    }
+    for requests in [json!(0), json!(1.5), json!("20"), json!(4_294_967_296_u64)] {
+        let refused = bounds(&json!({ "pluginRequests": requests })).unwrap_err();
+        assert!(refused.contains("pluginRequests"), "{refused}");
+    }
+}
+
+#[test]
 fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
     let render = |file: &str, values: &Value| template(file, "home", values).unwrap().remove(0);
     let container = |values: &Value| {

@@ -1,9 +1,11 @@
 //! What it costs others that a component can't be compiled: nothing.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use cluster::wait;
-use scenarios::{Daemon, Folder, LATER, Place, Start, component};
+use scenarios::{Daemon, Folder, LATER, Place, Start, capstan, component};
 use serde_json::{Value, json};
 
 fn number(mut n: usize) -> Vec<u8> {
@@ -129,6 +131,42 @@ fn what_is_compiled_already_starts_first_and_a_corrected_component_is_not_waited
     // What is right is taken although the other is still being compiled.
     folder.put("slow.wasm", fs::read(component("probe")).unwrap());
     daemon.await_plugin("slow", "active", 1);
+}
+
+#[test]
+fn what_could_not_be_compiled_by_the_daemons_own_fault_is_tried_again() {
+    let (place, folder) = (Place::new("own-fault"), Folder::new());
+    folder.put("late.yaml", other(&place, "late"));
+    let home = tempfile::tempdir().unwrap();
+    let program = home.path().join("capstan");
+    fs::copy(capstan(), &program).unwrap();
+    let mode = |mode| fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
+    let mut command = Command::new(&program);
+    command
+        .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json"])
+        .args(["-m".as_ref(), folder.path("").as_os_str()])
+        .args([
+            "--code-cache".as_ref(),
+            home.path().join("code").as_os_str(),
+        ])
+        .env("KUBECONFIG", place.cluster.admin_kubeconfig());
+    let daemon = Daemon::spawn(command, tempfile::tempdir().unwrap());
+    // Another process of it can't be started.
+    mode(0o644);
+    folder.put("late.wasm", fs::read(component("probe")).unwrap());
+    let why = || daemon.plugin("late").unwrap_or_default()["problem"]["message"].to_string();
+    let expected = "prepare to load components: start the process that compiles: ";
+    wait::until_ok(LATER, "the plugin to be refused", || {
+        let why = why();
+        if why.contains(expected) {
+            Ok(())
+        } else {
+            Err(why)
+        }
+    })
+    .unwrap();
+    mode(0o755);
+    daemon.await_plugin("late", "active", 1);
 }
 
 #[test]

@@ -18,6 +18,6 @@ type Failure = string
 type ConditionResult struct {
 	// True if it is.
 	Met bool
-	// Anything worth keeping; it is found in the result of the workflow (WF-8).
+	// Anything worth keeping, 16 KiB at most; it is found in the result of the workflow (WF-8). A longer one is a failure.
 	Detail witTypes.Option[string]
 }
