@@ -496,6 +496,26 @@ fn check_permission(
         let effect = Effect::Foreign(format!("{name} lets it go"));
         permit_effect(desk, target, effect)?;
     }
+    let effect = effect(desk, target, verb, primary)?;
+    let is_new = effect == Effect::HarmlessIfNew;
+    let permitted = permit_effect(desk, &request.target, effect);
+    request.only_if_new = is_new && permitted.is_err();
+    if is_new { Ok(()) } else { permitted }
+}
+
+/// Returns what a write does to owner references and finalizers, as far as the document says, and takes out of it what only the
+/// API server may say.
+fn effect(
+    desk: &Desk<'_>,
+    target: &Target,
+    verb: &mut Body,
+    primary: &Object,
+) -> Result<Effect, CallError> {
+    let Target {
+        gvk,
+        key,
+        subresource,
+    } = target;
     let writer = ties::Writer {
         primary,
         primary_gvk: &desk.primaries.spec().gvk,
@@ -514,7 +534,7 @@ fn check_permission(
         let before = known.map_or(Before::Unknown, Before::Known);
         ties::of_document(tree, before, manner, key, &writer)
     };
-    let effect = match verb {
+    Ok(match verb {
         Body::Create(tree) => {
             ties::clean(tree);
             ties::of_document(tree, Before::Absent, Manner::Part, key, &writer)
@@ -548,11 +568,7 @@ fn check_permission(
         Body::Edit(_) => Effect::Harmless,
         Body::JsonPatch(patch) => ties::of_patch(patch).map_err(invalid)?,
         Body::MergePatch(patch) => ties::of_merge_patch(patch),
-    };
-    let is_new = effect == Effect::HarmlessIfNew;
-    let permitted = permit_effect(desk, &request.target, effect);
-    request.only_if_new = is_new && permitted.is_err();
-    if is_new { Ok(()) } else { permitted }
+    })
 }
 
 /// Lets a document that says no version replace this one alone.
