@@ -268,7 +268,7 @@ mod tests {
         let pool = Pool::new(
             Arc::new(api),
             Arc::default(),
-            1 << 20,
+            (1 << 20, Room::default()),
             CancellationToken::new(),
         );
         let member = runtime.block_on(async { pool.keep(&scope, &config_maps()) });
