@@ -358,7 +358,8 @@ impl memo::Host for State {
                     ..
                 } = &*self.facts;
                 let holding = || Some(room.holding(unit));
-                let kept = memo.lock().keep(&key, value, limits.memo_plugin, holding);
+                let bound = (limits.memo_plugin, "limits.memo.plugin");
+                let kept = memo.lock().keep(&key, value, bound, holding);
                 Ok(kept?)
             }
             lifetime @ (Lifetime::Run | Lifetime::Primary) => {

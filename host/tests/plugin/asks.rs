@@ -366,7 +366,7 @@ async fn a_plugins_memos_outlive_its_runs_and_are_bounded() {
         seen(&plugin, &run, put).await,
         refused(
             "exhausted",
-            "the plugin's memos would take 31 of 20 bytes (limits.memo.plugin)"
+            "memo \"long\" would make 31 bytes, 20 are allowed (limits.memo.plugin)"
         )
     );
 }

@@ -202,7 +202,7 @@ pub(super) struct Limits {
     /// Objects in one answer of the cache. It ends earlier if they have more bytes than a quarter of `memory`, or 8Mi.
     #[schemars(extend("default" = 500))]
     pub(super) page: MaybeLeaf<Objects>,
-    /// Log lines of one call; what is beyond is dropped, with one warning. All calls of the plugin together may log four times as
+    /// Log lines of one call, each of which counts for 256 bytes besides its own; what is beyond is dropped, with one warning. All calls of the plugin together may log four times as
     /// much at once, and as much each second.
     #[schemars(extend("default" = "64Ki"))]
     pub(super) log: MaybeLeaf<Bytes>,
@@ -305,7 +305,7 @@ pub(super) struct Controller {
     /// Runs at once.
     #[schemars(extend("default" = 8))]
     pub(super) concurrency: MaybeLeaf<Workers>,
-    /// Indexes over primaries, by name (`IX-2`).
+    /// Indexes over primaries, by name (`IX-2`). An object has at most 32 keys in each, and one more for each 64 bytes of it.
     #[schemars(extend("default" = {}))]
     pub(super) indexes: Maybe<Named<Index>>,
     /// What is watched beside primaries and dependents, by name (`ES-1`).
@@ -383,7 +383,7 @@ pub(super) struct Informer {
     /// How the primaries of an object are found (`IM-1`, `IM-2`).
     #[schemars(extend("default" = "ownerReference"))]
     pub(super) mapper: Maybe<Mapper>,
-    /// Indexes over the objects, by name (`IX-1`).
+    /// Indexes over the objects, by name (`IX-1`). An object has at most 32 keys in each, and one more for each 64 bytes of it.
     #[schemars(extend("default" = {}))]
     pub(super) indexes: Maybe<Named<Index>>,
 }

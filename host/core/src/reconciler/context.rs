@@ -529,10 +529,13 @@ impl Run for Context {
         } = &*self.controller;
         let keep = |memos: &mut Memos, bound| memos.keep(key, value, bound, || guest.holding());
         match lifetime {
-            Lifetime::Run => keep(&mut self.kept.lock().memos, limits.memo_run),
-            Lifetime::Primary => {
-                memory.change_memos(self.primary.key(), |memos| keep(memos, limits.memo_primary))
+            Lifetime::Run => {
+                let bound = (limits.memo_run, "limits.memo.run");
+                keep(&mut self.kept.lock().memos, bound)
             }
+            Lifetime::Primary => memory.change_memos(self.primary.key(), |memos| {
+                keep(memos, (limits.memo_primary, "limits.memo.primary"))
+            }),
             Lifetime::Plugin => Err(CallError::new(
                 CallReason::Misplaced,
                 "the plugin keeps its own memos",

@@ -23,8 +23,8 @@ impl Memos {
         self.values.get(key).map(String::as_str)
     }
 
-    /// Sets or removes a value. `bound` is for the bytes of all keys and values; `holding` returns what is borrowed for the
-    /// first of them.
+    /// Sets or removes a value. `bound` is for the bytes of all keys and values, with the limit that says so; `holding` returns what
+    /// is borrowed for the first of them.
     ///
     /// # Errors
     /// `exhausted` beyond the bound, or if others have the memory; then nothing has changed.
@@ -32,7 +32,7 @@ impl Memos {
         &mut self,
         key: &str,
         value: Option<String>,
-        bound: usize,
+        (bound, limit): (usize, &str),
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), CallError> {
         let text = |value: &String| key.len() + value.len();
@@ -41,7 +41,7 @@ impl Memos {
         let exhausted = |message| Err(CallError::new(CallReason::Exhausted, message));
         if size > bound && new > old {
             return exhausted(format!(
-                "memo {key:?} would make {size} bytes, {bound} are allowed (limits.memo)"
+                "memo {key:?} would make {size} bytes, {bound} are allowed ({limit})"
             ));
         }
         let [had, has] = [old, new].map(|text| text.map_or(0, |text| bytes(EACH + text)));
@@ -80,6 +80,7 @@ mod tests {
         let mut memos = Memos::default();
         let mut keep = |key: &str, value: Option<&str>, bound| {
             let holding = || Some(room.holding(&"p".into()));
+            let bound = (bound, "limits.memo.run");
             let kept = memos.keep(key, value.map(str::to_owned), bound, holding);
             let kept = kept.map_err(|error| error.message);
             (kept, memos.get(key).map(str::to_owned))
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(keep("a", Some("1234"), 10), is("1234"));
         let (refused, kept) = keep("b", Some("12345"), 10);
         assert_eq!(kept, None);
-        let text = r#"memo "b" would make 11 bytes, 10 are allowed (limits.memo)"#;
+        let text = r#"memo "b" would make 11 bytes, 10 are allowed (limits.memo.run)"#;
         assert_eq!(refused, Err(text.to_owned()));
         assert_eq!(keep("a", Some("123456789"), 10), is("123456789"));
         for _ in 0..2 {
