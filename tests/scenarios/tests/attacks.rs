@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::wait;
-use scenarios::{Daemon, LATER, Place, SOON, Start};
+use scenarios::{Daemon, LATER, Place, Start};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
