@@ -449,8 +449,23 @@ impl Walk<'_> {
         self.budget.step(1)?;
         let (found, bytes) = (self.found.len(), self.bytes);
         let size = match (before, after) {
-            (Value::Object(before), Value::Object(after)) => self.maps(before, after)?,
-            (Value::Array(before), Value::Array(after)) => self.lists(before, after)?,
+            (Value::Object(before), Value::Object(fields)) => {
+                let names: BTreeSet<_> = before.keys().chain(fields.keys()).collect();
+                let parts = names.into_iter();
+                let parts = parts.map(|name| (name.clone(), before.get(name), fields.get(name)));
+                self.parts(parts, after, bytes)?
+            }
+            (Value::Array(before), Value::Array(list)) => {
+                let common = before.len().min(list.len());
+                let there = list.iter().enumerate();
+                let there = there.map(|(index, value)| (index, before.get(index), Some(value)));
+                // From the end, so that the places before stay.
+                let gone = (common..before.len()).rev();
+                let gone = gone.map(|index| (index, Some(&Value::Null), None));
+                let parts = there.chain(gone);
+                let parts = parts.map(|(index, before, after)| (index.to_string(), before, after));
+                self.parts(parts, after, bytes)?
+            }
             (before, after) if before == after => Size::of(after, self.budget)?.weight,
             (_, after) => {
                 let size = Size::of(after, self.budget)?.weight;
@@ -461,10 +476,7 @@ impl Walk<'_> {
                 size
             }
         };
-        // Of the metadata as a whole, most is the API server's.
-
-        let apart = self.way.is_empty() || self.way == ["metadata"];
-        if self.bytes - bytes > LONG.max(size) && !apart {
+        if self.is_long(bytes, size) {
             self.found.truncate(found);
             self.bytes = bytes;
             self.note(size, |path| Operation::Replace {
@@ -475,42 +487,38 @@ impl Walk<'_> {
         Ok(size)
     }
 
-    fn maps(
+    /// Notes how the parts of a map or list differ, until that is longer than `whole`, all of it. `from` is how long what was found
+    /// before is.
+    fn parts<'v>(
         &mut self,
-        before: &Map<String, Value>,
-        after: &Map<String, Value>,
+        parts: impl Iterator<Item = (String, Option<&'v Value>, Option<&'v Value>)>,
+        whole: &Value,
+        from: usize,
     ) -> Result<usize, Exceeded> {
-        let mut size = 2;
-        let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-        for name in names {
-            size += name.len() + 4;
-            self.enter(name.clone());
-            size += self.part(before.get(name), after.get(name))?;
+        let (mut size, mut all) = (2, None);
+        for (step, before, after) in parts {
+            size += step.len() + 4;
+            self.enter(step);
+            size += self.part(before, after)?;
             self.leave();
+            if self.is_long(from, 0) {
+                let all = match all {
+                    Some(all) => all,
+                    None => *all.insert(Size::of(whole, self.budget)?.weight),
+                };
+                if self.is_long(from, all) {
+                    return Ok(all);
+                }
+            }
         }
         Ok(size)
     }
 
-    fn lists(&mut self, before: &[Value], after: &[Value]) -> Result<usize, Exceeded> {
-        let mut size = 2;
-        let common = before.len().min(after.len());
-        for (index, (before, after)) in before.iter().zip(after).enumerate() {
-            self.enter(index.to_string());
-            size += 1 + self.compare(before, after)?;
-            self.leave();
-        }
-        for (index, value) in after.iter().enumerate().skip(common) {
-            self.enter(index.to_string());
-            size += 1 + self.part(None, Some(value))?;
-            self.leave();
-        }
-        // From the end, so that the places before stay.
-        for index in (common..before.len()).rev() {
-            self.enter(index.to_string());
-            self.part(Some(&Value::Null), None)?;
-            self.leave();
-        }
-        Ok(size)
+    /// Whether what was found since then is longer than the whole, which has so many bytes.
+    fn is_long(&self, from: usize, size: usize) -> bool {
+        // Of the metadata as a whole, most is the API server's.
+        let apart = self.way.is_empty() || self.way == ["metadata"];
+        self.bytes - from > LONG.max(size) && !apart
     }
 
     fn part(&mut self, before: Option<&Value>, after: Option<&Value>) -> Result<usize, Exceeded> {
@@ -594,6 +602,32 @@ mod tests {
         ] {
             assert_eq!(apply(document.clone(), &patch), expected.map_err(str::to_owned), "{patch}");
         }
+    }
+
+    #[test]
+    fn a_difference_of_many_fields_below_a_long_name_repeats_that_name_few_times() {
+        let long = "k".repeat(LONG);
+        let many = |value: u32| {
+            let fields: Map<String, Value> = (0..5_000)
+                .map(|n| (format!("f{n}"), json!(value)))
+                .collect();
+            json!({ "spec": { &*long: fields } })
+        };
+        let (before, after) = (many(1), many(2));
+        let mut walk = Walk {
+            way: Vec::new(),
+            way_bytes: 0,
+            found: Vec::with_capacity(0),
+            bytes: 0,
+            budget: &mut Budget::of(RUN),
+        };
+        walk.compare(&before, &after).unwrap();
+        assert_eq!(walk.found.len(), 1);
+        assert!(
+            walk.found.capacity() < 100,
+            "{} were there at once",
+            walk.found.capacity()
+        );
     }
 
     #[test]

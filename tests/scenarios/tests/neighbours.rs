@@ -39,7 +39,7 @@ fn a_component_that_fails_all_the_time_with_a_long_text_fills_no_log() {
     let place = Place::new("long-failure");
     let daemon = place.daemon(&place.probe_manifest(""));
     place.probe("noisy", failing(&"x".repeat(1 << 20)));
-    daemon.await_runs(50);
+    daemon.await_runs(20);
     let_pass(WHILE);
     let (log, runs) = (daemon.log(), daemon.runs());
     assert!(
