@@ -578,12 +578,11 @@ fn is_conditional(verb: &Verb) -> bool {
 }
 
 /// `FI-4`: a write upon a state that no longer holds is refused with 422, too.
-fn outdated(error: Error) -> Error {
+fn outdated(mut error: Error) -> Error {
     if error.code == 422 {
-        Error::new(Reason::Conflict, error.code, error.message)
-    } else {
-        error
+        error.reason = Reason::Conflict;
     }
+    error
 }
 
 fn retry_after(response: &Response<Body>) -> Duration {
@@ -672,6 +671,9 @@ impl About<'_> {
         let text = answer
             .message
             .unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
+        let causes = answer.details.and_then(|details| details.causes);
+        let fields = causes.into_iter().flatten().filter_map(|cause| cause.field);
+        let fields = fields.collect::<Vec<_>>().join(", ");
         let absent =
             text.contains("could not find the requested resource") || text == "404 page not found";
         let reason = match status.as_u16() {
@@ -696,7 +698,7 @@ impl About<'_> {
             }
             _ => String::new(),
         };
-        self.error(
+        let mut refusal = self.error(
             reason,
             status.as_u16(),
             // What was asked, the status and the cure have room beside it.
@@ -705,13 +707,26 @@ impl About<'_> {
                 said_within(&text, LONGEST / 2),
                 status.as_u16()
             ),
-        )
+        );
+        refusal.fields = said_within(&fields, LONGEST / 4).into_owned();
+        refusal
     }
 }
 
 #[derive(Default, Deserialize)]
 struct Status {
     message: Option<String>,
+    details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    causes: Option<Vec<Cause>>,
+}
+
+#[derive(Deserialize)]
+struct Cause {
+    field: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -105,8 +105,10 @@ pub struct Error {
     pub reason: Reason,
     /// The HTTP status; 0 if there was no answer.
     pub code: u16,
-    /// The explanation, with verb, kind and name: one line, bounded.
+    /// The explanation, with verb, kind and name: one line, bounded. It may quote the object.
     pub message: String,
+    /// The fields that the API server calls wrong, by their names alone; empty if it names none.
+    pub fields: String,
 }
 
 /// The sorts of failure.
@@ -209,6 +211,7 @@ impl Error {
             reason,
             code,
             message: text::said(message.as_ref()).into_owned(),
+            fields: String::new(),
         }
     }
 

@@ -103,7 +103,8 @@ pub async fn write(
     let window = source
         .filter(|_| filtered)
         .map(|source| source.begin(request.target.key.clone(), tell));
-    let answer = desk.cluster.write(write).await.map_err(refused)?;
+    let answer = desk.cluster.write(write).await;
+    let answer = answer.map_err(|error| refused(discreet(desk, primary, &request, error)))?;
     let answer = answer.ok_or_else(|| {
         CallError::new(
             CallReason::Other,
@@ -311,6 +312,39 @@ fn is_applied_in(
     matches!(verdict, Ok(MatchResult::Matches))
 }
 
+/// Returns an error without what the API server says of an object that the component may not see: it quotes what it refuses, of a
+/// patched object also what was there before.
+fn discreet(
+    desk: &Desk<'_>,
+    primary: &Object,
+    request: &Request,
+    error: cluster::Error,
+) -> cluster::Error {
+    let Target { gvk, key, .. } = &request.target;
+    let quotes = error.code == 422 || matches!(error.reason, Reason::Rejected | Reason::Invalid);
+    let own = matches!(request.verb, Body::Create(_)) || error.code == 0;
+    let target = ObjectTarget {
+        gvk: gvk.clone(),
+        key: key.clone(),
+    };
+    let sees = || match cached(desk, primary, &target) {
+        Some(object) => desk.may_see(primary, gvk, &object),
+        None => desk.permissions.may_read(gvk, key.namespace.as_deref()),
+    };
+    if !quotes || own || sees() {
+        return error;
+    }
+    let fields = match &*error.fields {
+        "" => String::new(),
+        fields => format!(" for {fields}"),
+    };
+    let message = format!(
+        "{gvk} {key}: refused{fields} (HTTP {}); why is told to those who may see the object, which takes `get`",
+        error.code
+    );
+    cluster::Error { message, ..error }
+}
+
 /// Says of an API server's refusal what the contract calls it.
 pub fn refused(error: cluster::Error) -> CallError {
     let reason = match error.reason {
@@ -478,6 +512,9 @@ fn check_target(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
 
 // === what is permitted ===
 
+/// Subresources that nobody permits a component.
+const DOORS: [&str; 6] = ["attach", "exec", "log", "portforward", "proxy", "token"];
+
 /// Whether the component may send this, as far as the document says: by its grants, and by what becomes of the object.
 fn check_permission(
     desk: &Desk<'_>,
@@ -491,6 +528,13 @@ fn check_permission(
         subresource,
     } = &*target;
     desk.permissions.permit(verb.permission(), gvk, key)?;
+    // These are doors to somewhere else, or hand out what opens some, and nothing of the object.
+    if let Some(name) = subresource.as_deref()
+        && DOORS.contains(&name)
+    {
+        let message = format!("{gvk} {key}: components can't write the subresource {name:?}");
+        return Err(CallError::new(CallReason::Denied, message));
+    }
     // These end an object, by whatever verb they are written.
     if let Some(name @ ("eviction" | "finalize")) = subresource.as_deref() {
         let effect = Effect::Foreign(format!("{name} lets it go"));

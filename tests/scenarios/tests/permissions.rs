@@ -488,3 +488,45 @@ fn an_annotation_leads_to_no_primary_of_another_namespace() {
         two.place.await_gone(&two.place.probes(), "p");
     }
 }
+
+#[test]
+fn a_refused_write_shows_nothing_of_what_may_not_be_read() {
+    let two = Two::new("quoted");
+    let secrets = two.place.namespace.path("v1", "secrets");
+    let fields = json!({ "stringData": { "k": "hunter2 pass!" } });
+    two.place.create("v1", "Secret", &secrets, "safe", fields);
+    let daemon = two.daemon("{ apiVersion: v1, kind: Secret, verbs: [patch] }", "");
+    let target = target("Secret", two.name(), "safe");
+    let copy = |path: &str| {
+        let patch = json!([{ "op": "copy", "from": "/data/k", "path": path }]);
+        json!({ "write": { "verb": "jsonPatch", "mode": "plain", "target": target, "patch": patch }, "mayFail": true, "as": path })
+    };
+    let paths = [
+        "/metadata/labels",
+        "/metadata/labels/x",
+        "/type",
+        "/immutable",
+    ];
+    let status = two.seen(paths.map(copy).into());
+    let encoded = "aHVudGVyMiBwYXNzIQ";
+    for path in paths {
+        let message = status[path]["message"].as_str().unwrap();
+        assert!(message.contains("which takes `get`"), "{path}: {message}");
+        assert!(!message.contains(encoded), "{path}: {message}");
+    }
+    assert!(!daemon.log().contains(encoded));
+}
+
+#[test]
+fn a_grant_opens_no_door_beside_the_object() {
+    let two = Two::new("doors");
+    let _daemon = two.daemon(
+        "{ apiVersion: v1, kind: Pod, verbs: [create, patch, update] }",
+        "",
+    );
+    let target = target("Pod", two.name(), "p");
+    let doors = ["attach", "exec", "portforward", "proxy", "token"];
+    let write = |name: &str| json!({ "write": { "verb": "mergePatch", "subresource": name, "target": target, "patch": {} }, "mayFail": true, "as": name });
+    let status = two.seen(doors.map(write).into());
+    assert_denied(&status, &doors, "components can't write the subresource");
+}

@@ -91,6 +91,7 @@ fn command(workspace: &Workspace, target: Target, seconds: u32) -> Result<Comman
         .args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", FOLDER])
         .arg("--target-dir")
         .arg(&folder)
+        .args((target == Target::Components).then_some("--features=components"))
         .arg(name)
         .arg(&corpus)
         .arg("--")
