@@ -121,6 +121,17 @@ impl Place {
         )
     }
 
+    /// Creates a probe with a label, by which one of several operators is told that it is its.
+    pub fn labelled_probe(&self, name: &str, label: &str, spec: Value) -> Value {
+        self.create(
+            "test.capstan.dev/v1",
+            "Probe",
+            &self.probes(),
+            name,
+            json!({ "metadata": { "labels": { label: "" } }, "spec": spec }),
+        )
+    }
+
     /// Creates an object with these fields beside its name.
     pub fn create(
         &self,
@@ -192,6 +203,17 @@ impl Place {
             "",
             fields,
         )
+    }
+
+    /// Returns a manifest whose operator and controller have another name than the others of this place.
+    pub fn renamed(&self, manifest: &str, suffix: &str) -> String {
+        let name = self.namespace.name();
+        manifest
+            .replace(&format!("name: {name}"), &format!("name: {name}-{suffix}"))
+            .replace(
+                &format!("    {name}:\n"),
+                &format!("    {name}-{suffix}:\n"),
+            )
     }
 
     /// Returns a manifest of one controller with one plugin.

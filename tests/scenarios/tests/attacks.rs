@@ -35,13 +35,10 @@ struct Setting<'a> {
 impl Attacked {
     fn begin(prefix: &str, setting: &Setting<'_>) -> Self {
         let place = Place::new(prefix);
-        let name = place.namespace.name();
         let fields = format!("labelSelector: attack\n{}", setting.controller);
         let attacker = place.manifest("probe", PRIMARY, setting.plugin, &fields);
         let victim = place.probe_manifest("labelSelector: victim\n");
-        let victim = victim
-            .replace(&format!("name: {name}"), &format!("name: {name}-victim"))
-            .replace(&format!("    {name}:\n"), &format!("    {name}-victim:\n"));
+        let victim = place.renamed(&victim, "victim");
         let start = Start::new(&format!("{attacker}---\n{victim}"));
         let daemon = start.arguments(setting.arguments).run(&place).until_ready();
         let attacked = Self { place, daemon };
@@ -51,30 +48,15 @@ impl Attacked {
 
     /// Creates a primary of the operator under attack.
     fn attack(&self, name: &str, spec: Value) {
-        self.create(name, "attack", spec);
-    }
-
-    fn create(&self, name: &str, label: &str, spec: Value) {
-        let fields = json!({ "metadata": { "labels": { label: "" } }, "spec": spec });
-        let Self { place, .. } = self;
-        place.create(
-            "test.capstan.dev/v1",
-            "Probe",
-            &place.probes(),
-            name,
-            fields,
-        );
+        self.place.labelled_probe(name, "attack", spec);
     }
 
     /// Asserts that the daemon is alive and the other operator's primaries run, one after another.
     fn others_are_well(&self) {
         for _ in 0..LOOKS {
             let name = format!("victim-{}", self.daemon.runs());
-            self.create(
-                &name,
-                "victim",
-                json!({ "reconcile": { "status": { "well": true } } }),
-            );
+            let spec = json!({ "reconcile": { "status": { "well": true } } });
+            self.place.labelled_probe(&name, "victim", spec);
             let path = self.place.probes();
             self.place
                 .await_object(&path, &name, "the victim's status", |probe| {

@@ -177,26 +177,15 @@ fn a_plugin_that_floods_events_keeps_no_other_from_writing_its_own() {
     let other = place.probe_manifest("labelSelector: calm\n");
     let flood = place.probe_manifest("labelSelector: flood\nminRescheduleInterval: none\n");
     let name = place.namespace.name();
-    let flood = flood
-        .replace(&format!("name: {name}"), &format!("name: {name}-flood"))
-        .replace(&format!("    {name}:\n"), &format!("    {name}-flood:\n"));
+    let flood = place.renamed(&flood, "flood");
     let daemon = place.daemon(&format!("{other}---\n{flood}"));
-    let label = |label: &str, spec: Value| json!({ "metadata": { "labels": { label: "" } }, "spec": { "reconcile": spec } });
-    let create = |name: &str, fields: Value| {
-        place.create(
-            "test.capstan.dev/v1",
-            "Probe",
-            &place.probes(),
-            name,
-            fields,
-        );
+    let create = |name: &str, label: &str, run: Value| {
+        place.labelled_probe(name, label, json!({ "reconcile": run }));
     };
     for n in 0..8 {
         let events: Vec<_> = (0..90).map(|e| event(&format!("Flood{e}"))).collect();
-        create(
-            &format!("flood{n}"),
-            label("flood", json!({ "do": events, "reschedule": 1 })),
-        );
+        let run = json!({ "do": events, "reschedule": 1 });
+        create(&format!("flood{n}"), "flood", run);
     }
     wait::until(SOON, "events to be dropped", || {
         (daemon.count("capstan_plugin_events_dropped_total", "flood") > 1000).then_some(())
@@ -205,7 +194,8 @@ fn a_plugin_that_floods_events_keeps_no_other_from_writing_its_own() {
     for n in 0..20 {
         create(
             &format!("calm{n}"),
-            label("calm", json!({ "do": [event("Calm")] })),
+            "calm",
+            json!({ "do": [event("Calm")] }),
         );
     }
     let events = place.namespace.path("v1", "events");
