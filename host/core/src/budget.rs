@@ -8,8 +8,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// The most levels of a document. Whatever makes one keeps to it.
-pub const LEVELS: usize = 128;
+/// The most levels of a document, which is what `serde_json` reads. Whatever makes one keeps to it.
+pub const LEVELS: usize = 127;
 
 /// The most memory that one document may take as a tree, in bytes, as [`weight`] estimates it.
 pub const WEIGHT: usize = 64 << 20;
@@ -235,9 +235,9 @@ mod tests {
             let read = Budget::of(steps).read(text);
             read.map(drop).map_err(|error| error.to_string())
         };
-        assert_eq!(said(1000, &nested(LEVELS - 1)), Ok(()));
-        for levels in [LEVELS, 10_000] {
-            let text = "it is more than 128 levels deep";
+        assert_eq!(said(1000, &nested(LEVELS)), Ok(()));
+        for levels in [LEVELS + 1, 10_000] {
+            let text = "it is more than 127 levels deep";
             assert_eq!(said(10_000, &nested(levels)), Err(text.to_owned()));
         }
         let heavy = format!("[{}{{}}]", "{},".repeat(100_000));

@@ -657,7 +657,7 @@ mod tests {
         let deep = (0..LEVELS - 2).fold(json!(1), |inner, _| json!([inner]));
         let patch = json!([{"op": "move", "from": "/v", "path": "/a/b/c"}]);
         let said = apply(json!({"v": deep, "a": {"b": {}}}), &patch);
-        assert_eq!(said, Err("it is more than 128 levels deep".to_owned()));
+        assert_eq!(said, Err("it is more than 127 levels deep".to_owned()));
         let front = vec![json!({"op": "add", "path": "/l/0", "value": 1}); OPERATIONS];
         let mut budget = Budget::of(RUN);
         let patch = Patch::read(&Value::Array(front).to_string(), &mut budget).unwrap();
@@ -666,6 +666,25 @@ mod tests {
             matches!(done, Err(Error::Exceeded(Exceeded::Steps(RUN)))),
             "{budget:?}"
         );
+    }
+
+    #[test]
+    fn what_a_patch_makes_can_be_read_again_however_deep_it_is() {
+        for (levels, expected) in [
+            (LEVELS - 1, Ok(())),
+            (LEVELS, Err("it is more than 127 levels deep".to_owned())),
+        ] {
+            let deep = (0..levels).fold(json!(1), |inner, _| json!([inner]));
+            let patch = Patch(vec![Operation::Add {
+                path: Path::of(["a"]),
+                value: deep,
+            }]);
+            let patched = patch.apply(json!({}), &mut Budget::of_run());
+            let read = patched.map(|patched| {
+                Budget::of_run().read(&patched.to_string()).unwrap();
+            });
+            assert_eq!(read.map_err(|error| error.to_string()), expected);
+        }
     }
 
     #[test]
