@@ -23,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub mod meter;
 pub mod pulse;
 pub mod recorder;
+mod review;
 
 use pulse::Pulse;
 
@@ -210,9 +211,19 @@ impl ApiServer {
         } else {
             pulse::Kind::Write
         };
+        self.whole(about, access, self.send(about, method, path, body))
+            .await
+    }
+
+    /// Waits for the whole body of an answer, though not for ever.
+    async fn whole(
+        &self,
+        about: &About<'_>,
+        access: pulse::Kind,
+        answer: impl Future<Output = Result<Response<Body>, Error>>,
+    ) -> Result<Bytes, Error> {
         let exchange = async {
-            let response = self.send(about, method, path, body).await?;
-            let body = collect(response.into_body(), ANSWER).await;
+            let body = collect(answer.await?.into_body(), ANSWER).await;
             body.map_err(|broken| match broken {
                 Broken::Long => about.broken(&format_args!("it is longer than {ANSWER} bytes")),
                 Broken::Off(why) => about.unreachable(&why),
@@ -377,7 +388,7 @@ impl Identity {
     }
 
     /// Returns the user whose rights count.
-    fn user(&self) -> &str {
+    pub fn user(&self) -> &str {
         match self {
             Self::Daemon => "the daemon's service account",
             Self::Operator(user) => user.to_str().unwrap_or_default(),

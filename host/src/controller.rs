@@ -39,8 +39,10 @@ use crate::pause::Pause;
 use crate::workers::Workers;
 
 mod plan;
+mod rights;
 
 use plan::{Plan, Planned};
+use rights::Rights;
 
 /// The longest pause before asking again for a kind that the API server does not serve yet.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
@@ -119,7 +121,7 @@ pub struct Described {
 /// How far a controller has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Waits for the API server to serve a kind, or to answer at all.
+    /// Waits for the API server to serve a kind, to grant a right, or to answer at all.
     Resolving(String),
     /// Waits for caches to fill.
     Filling,
@@ -141,6 +143,8 @@ struct Prepared {
     declared: Arc<Declared>,
     plan: Plan,
     finalizer: Arc<str>,
+    /// What its operator's account has to be permitted meanwhile.
+    rights: Option<Rights>,
     /// How its informers were entered.
     entry: Entry,
     /// Keeps the informers going.
@@ -154,6 +158,18 @@ enum Entry {
     Join,
     /// To keep them going only: others are told, until these end.
     Keep,
+    /// The same, but nothing runs meanwhile.
+    Resume,
+}
+
+/// Why the runs of a controller have been let end.
+enum Break {
+    /// It is stopped.
+    Stop,
+    /// It becomes this one.
+    Change(Prepared),
+    /// It lacks this right.
+    Rights(String),
 }
 
 /// The task of a controller.
@@ -371,6 +387,25 @@ impl fmt::Debug for Handle {
     }
 }
 
+// === impl Entry ===
+
+impl Entry {
+    /// Returns how far a controller has come that waits for this.
+    fn waiting(self, why: String) -> Phase {
+        match self {
+            Self::Join | Self::Resume => Phase::Resolving(why),
+            Self::Keep => Phase::Changing(why),
+        }
+    }
+
+    fn filling(self) -> Phase {
+        match self {
+            Self::Join | Self::Resume => Phase::Filling,
+            Self::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
+        }
+    }
+}
+
 // === running ===
 
 /// Runs a controller until `stop`, and returns when its last run has ended.
@@ -385,7 +420,8 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
         () = stop.cancelled() => None,
         first = task.prepare(Entry::Join) => Some(first),
     };
-    while let Some(now) = prepared.take() {
+    while let Some(mut now) = prepared.take() {
+        let rights = now.rights.take();
         let memberships = match task.take_over(now) {
             Ok(memberships) => memberships,
             Err(error) => {
@@ -394,11 +430,13 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
                 Vec::new()
             }
         };
+        let mut broken = Break::Stop;
         let until = async {
-            prepared = tokio::select! {
+            broken = tokio::select! {
                 biased;
-                () = stop.cancelled() => None,
-                next = task.changed() => Some(next),
+                () = stop.cancelled() => Break::Stop,
+                next = task.changed() => Break::Change(next),
+                why = lost(rights.as_ref()) => Break::Rights(why),
             };
         };
         let bounds = handle.bounds.subscribe();
@@ -408,8 +446,18 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
         };
         let runtime = neighbours.workers.runtime();
         let drained = dispatcher::run(&handle.queue, runtime, bounds, until, execute).await;
-        if prepared.is_none() {
-            tracing::info!(aborted = drained.aborted, "controller stopped");
+        match broken {
+            Break::Stop => tracing::info!(aborted = drained.aborted, "controller stopped"),
+            Break::Change(next) => prepared = Some(next),
+            Break::Rights(why) => {
+                tracing::error!(%why, "the controller waits for a right that it had");
+                handle.set(Phase::Resolving(why));
+                prepared = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => None,
+                    next = Box::pin(task.prepare(Entry::Resume)) => Some(next),
+                };
+            }
         }
         drop(memberships);
     }
@@ -428,7 +476,7 @@ impl Task<'_> {
                 return std::future::pending().await;
             }
             if !self.put_in_place() {
-                return self.prepare(Entry::Keep).await;
+                return Box::pin(self.prepare(Entry::Keep)).await;
             }
         }
     }
@@ -483,6 +531,7 @@ impl Task<'_> {
             finalizer,
             entry,
             mut memberships,
+            ..
         } = prepared;
         let mut in_force = handle.in_force.write();
         // Another kind's objects may have the same names.
@@ -493,7 +542,7 @@ impl Task<'_> {
             handle.queue.retain(|_| false);
             handle.memory.retain(|_| false);
         }
-        if entry == Entry::Keep {
+        if entry != Entry::Join {
             memberships = enter(&plan, handle, neighbours, Entry::Join);
             let primaries = &plan.primaries.source;
             handle.queue.retain(|key| primaries.get(key).is_some());
@@ -663,13 +712,16 @@ async fn prepare(
     neighbours: &Neighbours,
     entry: Entry,
 ) -> Prepared {
-    let kinds = resolve(&declared.spec, handle, &neighbours.api).await;
-    handle.set(match entry {
-        Entry::Join => Phase::Filling,
-        Entry::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
-    });
+    let wait = |why| handle.set(entry.waiting(why));
+    let kinds = resolve(&declared.spec, &wait, &neighbours.api).await;
     let finalizer = finalizer_name(&declared.spec, &kinds);
     let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.home);
+    let who = Identity::of(declared.spec.service_account.as_ref(), &neighbours.home.own);
+    let rights = Rights::of(&who, &plan, &neighbours.api);
+    if let Some(rights) = &rights {
+        rights.granted(&wait).await;
+    }
+    handle.set(entry.filling());
     let mut memberships = enter(&plan, handle, neighbours, entry);
     for membership in &mut memberships {
         let Membership { cache, state, .. } = membership;
@@ -679,8 +731,17 @@ async fn prepare(
         declared,
         plan,
         finalizer,
+        rights,
         entry,
         memberships,
+    }
+}
+
+/// Waits until a right is lost; for ever, if none is needed.
+async fn lost(rights: Option<&Rights>) -> String {
+    match rights {
+        Some(rights) => Box::pin(rights.lost()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -698,7 +759,7 @@ fn enter(plan: &Plan, handle: &Handle, neighbours: &Neighbours, entry: Entry) ->
             };
             memberships.push(match entry {
                 Entry::Join => neighbours.pool.join(scope, kind, subscriber()),
-                Entry::Keep => neighbours.pool.keep(scope, kind),
+                Entry::Keep | Entry::Resume => neighbours.pool.keep(scope, kind),
             });
         }
     }
@@ -706,7 +767,7 @@ fn enter(plan: &Plan, handle: &Handle, neighbours: &Neighbours, entry: Entry) ->
 }
 
 /// Asks for all kinds until the API server serves them.
-async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) -> Kinds {
+async fn resolve(spec: &manifest::Controller, wait: impl Fn(String), api: &ApiServer) -> Kinds {
     let sources = spec.sources.values().map(|source| &source.gvk);
     let dependents = spec.dependents().map(|(_, dependent)| &dependent.gvk);
     let wanted: BTreeSet<_> = std::iter::once(&spec.primary)
@@ -731,11 +792,7 @@ async fn resolve(spec: &manifest::Controller, handle: &Handle, api: &ApiServer) 
         } else {
             tracing::error!(%error, again_in = ?pause, "the API server does not tell its kinds");
         }
-        handle.set(if handle.controller().is_some() {
-            Phase::Changing(error.message)
-        } else {
-            Phase::Resolving(error.message)
-        });
+        wait(error.message);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             Ok(()) = returns.changed() => {}

@@ -41,6 +41,11 @@ impl Pause {
         })
     }
 
+    /// Returns the pause after an answer that is not the one that is waited for.
+    pub fn longer(&mut self) -> Duration {
+        self.within(self.longest)
+    }
+
     /// Returns the pause after something that ended too soon.
     pub fn briefly(&mut self) -> Duration {
         self.within(LONGEST_AWAY)

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::manifest::{
-    self, Capabilities, Controller, MappingKeys, Namespaces, Operator, Permission, Source,
+    self, Capabilities, Controller, MappingKeys, Namespaces, Operator, Permission, ServiceAccount,
+    Source,
 };
 use crate::object::Gvk;
 
@@ -42,6 +43,8 @@ pub enum Step {
 #[derive(PartialEq)]
 struct Watched<'a> {
     primary: &'a Gvk,
+    /// Whose rights to read count.
+    account: Option<&'a ServiceAccount>,
     namespaces: &'a Namespaces,
     label_selector: Option<&'a str>,
     generation_aware: bool,
@@ -183,6 +186,7 @@ impl Shape<'_> {
         });
         Watched {
             primary: &spec.primary,
+            account: spec.service_account.as_ref(),
             namespaces: &spec.namespaces,
             label_selector: spec.label_selector.as_deref(),
             generation_aware: spec.generation_aware,
@@ -379,6 +383,25 @@ mod tests {
         for (before, after) in rewatch {
             assert_eq!(step(before, &after), Step::Rewatch, "{before} -> {after}");
         }
+    }
+
+    #[test]
+    fn another_account_makes_a_controller_watch_anew() {
+        let operators = manifest::parse(&text("one", "web", ""), Path::new("a"));
+        let before = operators.unwrap().remove(0).controllers.remove("web");
+        let before = before.unwrap();
+        let after = Controller {
+            service_account: Some(ServiceAccount {
+                name: "web".into(),
+                namespace: None,
+            }),
+            ..before.clone()
+        };
+        let shape = |spec| Shape {
+            spec,
+            finalizer: true,
+        };
+        assert_eq!(shape(&before).step(shape(&after)), Step::Rewatch);
     }
 
     #[test]

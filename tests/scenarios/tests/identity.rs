@@ -1,7 +1,7 @@
 //! In whose name the daemon acts: an operator with a service account of its own has the rights of that account, and no others.
 
 use cluster::{Query, User};
-use scenarios::{Place, SOON, Start, run};
+use scenarios::{Daemon, LATER, Place, SOON, Start, run};
 use serde_json::{Value, json};
 
 use cluster::wait;
@@ -108,10 +108,47 @@ fn what_an_operator_writes_and_reads_live_is_asked_for_in_its_name() {
         "delete configmaps",
         "list configmaps",
         "create events",
+        "create selfsubjectaccessreviews",
         "patch probes",
     ] {
         assert!(written.contains(expected), "{expected} in {written:?}");
     }
+}
+
+/// The rights of an operator's account, as the daemon prints them, or those to read alone.
+fn rights(place: &Place) -> [Value; 2] {
+    let namespace = place.namespace.name();
+    let binding = format!("rights:{namespace}:pages");
+    let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+    let whole = place.find(&path, &binding).unwrap();
+    let named = json!({ "name": binding, "namespace": namespace });
+    let mut reading = whole.clone();
+    reading["metadata"] = named.clone();
+    reading["roleRef"]["name"] = json!("reading");
+    let rule = json!({ "apiGroups": ["*"], "resources": ["*"], "verbs": ["list"] });
+    let role = json!({ "metadata": { "name": "reading" }, "rules": [rule] });
+    let roles = path.replace("rolebindings", "roles");
+    place.cluster.api().create(&roles, &role).unwrap();
+    let whole =
+        json!({ "metadata": named, "roleRef": whole["roleRef"], "subjects": whole["subjects"] });
+    [whole, reading]
+}
+
+/// Takes the rights of the operator's account away, and gives it others.
+fn grant(place: &Place, binding: Option<&Value>) {
+    let namespace = place.namespace.name();
+    let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+    let name = format!("rights:{namespace}:pages");
+    place.cluster.api().delete(&format!("{path}/{name}")).ok();
+    if let Some(binding) = binding {
+        place.cluster.api().create(&path, binding).unwrap();
+    }
+}
+
+fn start(place: &Place, manifest: &str, account: &User) -> Daemon {
+    Start::new(manifest)
+        .kubeconfig(place.cluster.kubeconfig(account).unwrap())
+        .run(place)
 }
 
 #[test]
@@ -121,25 +158,75 @@ fn a_right_that_is_missing_is_told_with_who_lacks_it() {
     let account = permit(&place, &manifest);
     let namespace = place.namespace.name();
     let operator = format!("system:serviceaccount:{namespace}:pages");
-    let remove = |name: &str| {
-        let command = ["-n", namespace, "delete", "rolebinding", name];
-        place.cluster.kubectl(&command).unwrap();
-    };
-    let daemon = || {
-        Start::new(&manifest)
-            .kubeconfig(place.cluster.kubeconfig(&account).unwrap())
-            .run(&place)
-            .until_ready()
-    };
-    remove(&format!("rights:{namespace}:pages"));
+    let [_, reading] = rights(&place);
+    grant(&place, Some(&reading));
     place.probe("p", json!({}));
-    let lacking = daemon();
+    let lacking = start(&place, &manifest, &account).until_ready();
     lacking.await_line(&format!(
         "the operator acts as {operator}, which lacks that right"
     ));
     assert!(lacking.stop().success());
-    remove("rights:impersonate");
+    let command = [
+        "-n",
+        namespace,
+        "delete",
+        "rolebinding",
+        "rights:impersonate",
+    ];
+    place.cluster.kubectl(&command).unwrap();
     let text =
         format!("the daemon's own service account lacks the right to impersonate {operator}");
-    daemon().await_line(&text);
+    start(&place, &manifest, &account).await_line(&text);
+}
+
+#[test]
+fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_them() {
+    let place = Place::new("reading");
+    let manifest = manifest(&place);
+    let account = permit(&place, &manifest);
+    let [whole, _] = rights(&place);
+    grant(&place, None);
+    let own = json!({ "metadata": { "name": "own" } });
+    let runs =
+        |n: u32| json!({ "dependents": { "own": own }, "reconcile": { "status": { "n": n } } });
+    place.probe("p", runs(1));
+    let daemon = start(&place, &manifest, &account);
+    let namespace = place.namespace.name();
+    let missing = format!(
+        "system:serviceaccount:{namespace}:pages may not list test.capstan.dev/v1 Probe in namespace {namespace}"
+    );
+    daemon.await_line(&missing);
+    wait::until_ok(SOON, "what is missing on /readyz", || {
+        let (code, text) = daemon.get("/readyz");
+        (code == 503 && text.contains(&missing))
+            .then_some(())
+            .ok_or(text)
+    })
+    .unwrap();
+    assert_eq!(daemon.runs(), 0);
+
+    grant(&place, Some(&whole));
+    let daemon = daemon.until_ready();
+    let seen = |n: u32| {
+        place.await_object(&place.probes(), "p", "its status", |p| {
+            p["status"]["n"] == n
+        });
+    };
+    seen(1);
+
+    grant(&place, None);
+    let lost = "the controller waits for a right that it had";
+    wait::until_ok(LATER, lost, || {
+        let log = daemon.log();
+        log.contains(lost).then_some(()).ok_or(log)
+    })
+    .unwrap();
+    let before = daemon.runs();
+    place.merge(&place.probes(), "p", &json!({ "spec": runs(2) }));
+    place.merge(&place.probes(), "p", &json!({ "spec": runs(3) }));
+    assert_eq!(daemon.runs(), before);
+
+    grant(&place, Some(&whole));
+    seen(3);
+    assert!(daemon.stop().success());
 }

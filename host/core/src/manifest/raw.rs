@@ -95,7 +95,7 @@ pub(super) struct Spec {
     #[schemars(extend("minProperties" = 1))]
     pub(super) controllers: Slot<Named<Controller>>,
     /// Who the operator is to the API server: what its controllers write, and what they read live, is asked for in the name of
-    /// this service account. Without it, in the daemon's own.
+    /// this service account, and they run only while it may list all that they watch. Without it, in the daemon's own.
     pub(super) service_account: Maybe<ServiceAccount>,
 }
 
