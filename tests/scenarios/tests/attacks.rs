@@ -16,6 +16,9 @@ const LOOKS: usize = 5;
 /// What the daemon may hold beside what instances and caches hold, in bytes.
 const OWN: u64 = 400 << 20;
 
+/// What the allocator may keep of it once it is over, in bytes.
+const KEPT: u64 = 64 << 20;
+
 /// A daemon that works for two operators: one that is used for an attack, and one that has nothing to do with it.
 struct Attacked {
     place: Place,
@@ -108,9 +111,18 @@ impl Attacked {
 
     /// The most memory that the daemon had so far, in bytes.
     fn peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// The memory that the daemon has now beside the files that it maps, in bytes.
+    fn held(&self) -> u64 {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, field: &str) -> u64 {
         let file = format!("/proc/{}/status", self.daemon.pid());
         let status = std::fs::read_to_string(file).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kibibytes = line.unwrap().trim().trim_end_matches(" kB");
         kibibytes.parse::<u64>().unwrap() << 10
     }
@@ -356,6 +368,94 @@ fn what_is_printed_published_and_asked_for_takes_little_memory() {
     let peak = attacked.peak();
     let most = OWN + (192 << 20) + 2 * cached;
     assert!(peak < most, "{peak} of {most}, {cached} in caches");
+    attacked.end();
+}
+
+/// Specs that cost much, each in its own way, by what they do.
+fn costly(attacked: &Attacked, name: &str) -> Vec<(&'static str, Value)> {
+    let copies: Vec<_> = (0..27)
+        .map(|n| json!({ "op": "copy", "from": "/spec/x", "path": format!("/spec/x/k{n}") }))
+        .collect();
+    let compare = json!({ "compare": { "by": "generic", "actual": { "spec": nested(60, json!(1)) }, "desired": { "spec": nested(60, json!(2)) } } });
+    let many: Vec<_> = (0..40_000).map(|n| format!("h{n}")).collect();
+    let event = json!({ "event": { "reason": "Long", "message": "m".repeat(1 << 20) } });
+    let everything = json!({ "read": { "in": "primaries", "select": "everywhere" }, "mayFail": true, "as": "all" });
+    let doing = |steps: Value| json!({ "reconcile": { "do": steps, "status": {} } });
+    let mut bomb = doing(json!([patch(
+        attacked,
+        &format!("bomb-{name}"),
+        json!(copies)
+    )]));
+    bomb["x"] = chain(16);
+    vec![
+        ("bomb", bomb),
+        ("compare", doing(json!([compare]))),
+        ("hosts", json!({ "hosts": many })),
+        (
+            "pattern",
+            json!({ "text": "a".repeat(400_000), "pattern": "(a{0,200}){0,200}$" }),
+        ),
+        ("hoard", doing(json!(["allocate"]))),
+        ("loop", doing(json!(["loop"]))),
+        (
+            "shout",
+            doing(json!([{ "times": { "n": 6, "do": [{ "shout": 4 << 20 }] } }])),
+        ),
+        (
+            "events",
+            doing(json!([{ "times": { "n": 50, "do": [event] } }])),
+        ),
+        ("all", doing(json!([everything]))),
+        ("ballast", json!({ "ballast": "b".repeat(1 << 20) })),
+    ]
+}
+
+/// An allocator keeps some of what was freed, but the second time it needs no more.
+#[test]
+fn what_attacks_take_is_given_back_or_used_again() {
+    let hosts = "has(primary.spec.hosts) && primary.spec.hosts.all(h, primary.spec.hosts.exists_one(x, x == h))";
+    let pattern = "has(primary.spec.pattern) && primary.spec.text.matches(primary.spec.pattern)";
+    let setting = Setting {
+        plugin: &format!("limits: {{ timeout: 3s }}\n{PATCHES}"),
+        controller: &format!(
+            "workflow:\n  dependents:\n    own: {{ apiVersion: v1, kind: ConfigMap, reconcilePrecondition: {{ cel: {:?} }} }}\n",
+            format!("{hosts} || {pattern}")
+        ),
+        arguments: &["--plugin-memory", "192Mi"],
+    };
+    let attacked = Attacked::begin("all", &setting);
+    let path = attacked.place.probes();
+    let before = attacked.held();
+    let mut most = before + KEPT;
+    for _round in 0..2 {
+        let mut names = Vec::new();
+        for number in ["1", "2", "3"] {
+            for (name, spec) in costly(&attacked, number) {
+                let name = format!("{name}-{number}");
+                attacked.attack(&name, spec);
+                names.push(name);
+            }
+        }
+        attacked.others_are_well();
+        attacked.failure("/loop-", "limits.timeout");
+        attacked.others_are_well();
+        for name in names {
+            attacked.place.merge(&path, &name, &json!({ "spec": null }));
+            attacked.place.delete(&path, &name);
+            attacked.place.await_gone(&path, &name);
+        }
+        wait::until_ok(LATER, "the memory to be given back", || {
+            let held = attacked.held();
+            (held <= most)
+                .then_some(())
+                .ok_or_else(|| format!("{held} of {most}, {before} before"))
+        })
+        .unwrap();
+        let held = attacked.held();
+        most = held + KEPT / 4;
+    }
+    let peak = attacked.peak();
+    assert!(peak < OWN + (192 << 20), "{peak}");
     attacked.end();
 }
 
