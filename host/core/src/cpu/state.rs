@@ -2,8 +2,8 @@
 //!
 //! Everything is a function of state, input and `now`. An execution has a seat; it needs a slot for as long as it is polled,
 //! and for no longer. Plugins are ordered by the time that they have held slots; one that comes back from doing nothing
-//! starts level with whoever was let in last, so that it is next but saves nothing up. Within a plugin the first come are
-//! the first served.
+//! starts one slice before whoever was let in last, so that a short run is over before the others' next slices, but saves up
+//! no more. Within a plugin the first come are the first served.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,6 +15,9 @@ use super::{Held, Job, LATE, LONG, Slots, Spent};
 
 /// What a plugin with a quota may have saved up.
 const BURST: Duration = Duration::from_secs(1);
+
+/// What a plugin may compute at once before others that have used as much, when it comes back from doing nothing: a slice.
+const CREDIT: Duration = Duration::from_millis(10);
 
 /// While executions wait, how often to look whether a slot is held for too long.
 const GLANCE: Duration = Duration::from_millis(10);
@@ -345,7 +348,7 @@ impl<W: Clone> State<W> {
     }
 
     fn queue(&mut self, id: AccountId, seat: SeatId) {
-        let level = self.level;
+        let level = self.level.saturating_sub(CREDIT);
         if let Some(account) = self.accounts.get_mut(&id) {
             if account.waiting.is_empty() && account.holding.is_empty() {
                 account.used = account.used.max(level);

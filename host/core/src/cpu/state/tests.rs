@@ -136,6 +136,25 @@ fn one_that_comes_back_is_next_but_has_saved_nothing_up() {
 }
 
 #[test]
+fn a_short_run_waits_for_one_slice_at_each_of_its_polls_however_many_others_compute() {
+    let mut scene = Scene::new(ONE);
+    scene.enter("a1 b1 c1 d1 e1 f1 g1 h1");
+    scene.pass(10);
+    scene.leave("a1");
+    scene.enter("a1");
+    scene.spin(24);
+    for poll in 0..5 {
+        assert_eq!(scene.enter("v1"), [false]);
+        scene.spin(1);
+        assert_eq!(scene.woken, ["v1"], "poll {poll}");
+        assert_eq!(scene.enter("v1"), [true]);
+        scene.woken.clear();
+        scene.pass(2);
+        scene.leave("v1");
+    }
+}
+
+#[test]
 fn a_long_poll_has_somebody_elses_slot_made_up_for() {
     let mut scene = Scene::new(Slots { usual: 1, extra: 1 });
     assert_eq!(scene.enter("a1 a2 b1 c1"), [true, false, false, false]);
