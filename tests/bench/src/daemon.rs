@@ -108,6 +108,19 @@ impl Daemon {
         self.started.spent()
     }
 
+    /// Returns how long it takes to say that it is alive.
+    ///
+    /// # Errors
+    /// When it says that it is not.
+    pub(crate) fn livez(&self) -> Result<Duration> {
+        let watch = Stopwatch::start();
+        let (code, text) = self.get("/livez")?;
+        if code != 200 {
+            bail!("/livez: {code}: {text}");
+        }
+        Ok(watch.spent())
+    }
+
     /// Returns a metric, summed over its series.
     ///
     /// # Errors

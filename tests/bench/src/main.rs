@@ -36,7 +36,8 @@ use subject::Subject;
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 #[command(after_help = "\
-Measures: check, idle, create, restart, drift, change, noop, cache, swap, swaps, languages.
+Measures: check, idle, create, restart, drift, change, noop, cache, swap, swaps, languages,
+neighbours.
 
 Examples:
   cargo xtask bench --only processes          all measures, once: 15 minutes

@@ -15,6 +15,7 @@ mod cache;
 mod check;
 mod idle;
 mod languages;
+mod neighbours;
 mod pages;
 mod probes;
 mod spread;
@@ -49,6 +50,8 @@ pub(crate) enum Measure {
     Swaps,
     /// The sample in each language.
     Languages,
+    /// Others change while plugins compute all the time.
+    Neighbours,
 }
 
 /// One number.
@@ -118,7 +121,7 @@ pub(crate) struct Span<'a> {
 
 impl Measure {
     /// All, in the order in which they are taken.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Check,
         Self::Idle,
         Self::Create,
@@ -130,6 +133,7 @@ impl Measure {
         Self::Swap,
         Self::Swaps,
         Self::Languages,
+        Self::Neighbours,
     ];
 
     /// Returns its word on the command line.
@@ -146,6 +150,7 @@ impl Measure {
             Self::Swap => "swap",
             Self::Swaps => "swaps",
             Self::Languages => "languages",
+            Self::Neighbours => "neighbours",
         }
     }
 
@@ -179,6 +184,9 @@ impl Measure {
             Self::Languages => {
                 format!("the sample in each language, with {half} pages")
             }
+            Self::Neighbours => {
+                "from a change to its status, while runs of other plugins compute".to_owned()
+            }
         }
     }
 }
@@ -210,8 +218,8 @@ impl Round<'_> {
     /// # Errors
     /// When something does not happen within its limit.
     pub(crate) fn run(&mut self) -> Result<()> {
-        use Measure::{Cache, Languages, Swap, Swaps};
-        let apart = [Cache, Swap, Swaps, Languages];
+        use Measure::{Cache, Languages, Neighbours, Swap, Swaps};
+        let apart = [Cache, Swap, Swaps, Languages, Neighbours];
         if self.wanted.iter().any(|measure| !apart.contains(measure)) {
             let stage = self.set()?;
             check::measure(self, &stage)?;
@@ -230,6 +238,10 @@ impl Round<'_> {
         if self.wants(&[Languages]) {
             let stage = self.set()?;
             languages::measure(self, &stage)?;
+        }
+        if self.wants(&[Neighbours]) {
+            let stage = self.set()?;
+            neighbours::measure(self, &stage)?;
         }
         Ok(())
     }

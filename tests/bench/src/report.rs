@@ -74,6 +74,8 @@ impl Target {
             (Measure::Swap, name) if name.ends_with(": more at a swap") => Self::AtMost(5.0),
             (Measure::Swap, name) if ends_with_one_of(name, &NOTHING) => Self::Exactly(0.0),
             (Measure::Swaps, "growth of Pss since the first tenth") => Self::AtMost(5.0),
+            (Measure::Neighbours, name) if name.ends_with(": p99 / p99 alone") => Self::AtMost(3.0),
+            (Measure::Neighbours, name) if name.ends_with(": /livez, p99") => Self::AtMost(20.0),
             _ => return None,
         };
         Some(target)

@@ -198,6 +198,22 @@ impl Stage {
         Ok(counts)
     }
 
+    /// Returns name and time of what the daemon has written of a kind since then, the oldest first.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub(crate) fn written(
+        &self,
+        since: Mark,
+        resource: &str,
+        subresource: &str,
+    ) -> Result<Vec<(String, String)>> {
+        let query = Query::since(since).user(USER).resource(resource).writes();
+        let requests = self.audit()?.requests(&query)?.into_iter();
+        let meant = requests.filter(|request| request.subresource == subresource);
+        Ok(meant.map(|request| (request.name, request.time)).collect())
+    }
+
     /// Returns the items of a list.
     ///
     /// # Errors

@@ -1,0 +1,242 @@
+//! Measures how long a change waits for its status, and a probe of liveness for its answer, while runs of other plugins compute
+//! all the time.
+//!
+//! From just before the change is sent to when the API server gets the status: the audit log says when.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::spread::Spread;
+use super::{Measure, Round, Span, number};
+use crate::clock::{Patience, pass, wall};
+use crate::daemon::Daemon;
+use crate::load;
+use crate::objects::{probe_name, probes_path};
+use crate::stage::Stage;
+
+/// The namespace of all primaries.
+const NAMESPACE: &str = "neighbours";
+/// The component's file.
+const COMPONENT: &str = "neighbour.wasm";
+/// How many primaries change, one after another.
+const CHANGES: usize = 300;
+/// So many of them warm the API server up, and do not count.
+const WARM_UP: usize = 30;
+/// The time from one change to the next.
+const EVERY: Duration = Duration::from_millis(100);
+/// The time from one probe of liveness to the next.
+const PROBE: Duration = Duration::from_millis(20);
+/// How many runs of a plugin compute at once.
+const EACH: usize = 8;
+/// How long runs are waited for.
+const RUNS: Patience = Patience::new(20, 120);
+/// How long the last status is waited for; what has not come then is lost.
+const LAST: Patience = Patience::new(200, 60);
+
+/// Who computes meanwhile.
+#[derive(Clone, Copy)]
+struct Crowd {
+    name: &'static str,
+    plugins: usize,
+}
+
+const ALONE: &str = "alone";
+
+const CROWDS: [Crowd; 4] = [
+    Crowd {
+        name: ALONE,
+        plugins: 0,
+    },
+    Crowd {
+        name: "8 runs, one plugin",
+        plugins: 1,
+    },
+    Crowd {
+        name: "80 runs, 10 plugins",
+        plugins: 10,
+    },
+    Crowd {
+        name: "400 runs, 50 plugins",
+        plugins: 50,
+    },
+];
+
+/// Takes the measure.
+pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
+    if !round.wants(&[Measure::Neighbours]) {
+        return Ok(());
+    }
+    stage.replace(COMPONENT, &std::fs::read(round.subject.probe())?)?;
+    stage.namespace(NAMESPACE)?;
+    create(stage, CHANGES, &|number| victim(number, 0))?;
+    let mut alone = None;
+    for (number, crowd) in CROWDS.iter().enumerate() {
+        (round.tell)(crowd.name);
+        let spread = crowd.measure(round, stage, number + 1)?;
+        let alone = *alone.get_or_insert(spread.p99());
+        if crowd.plugins > 0 {
+            let name = format!("{}: p99 / p99 alone", crowd.name);
+            round.note(Measure::Neighbours, name, "", spread.p99() / alone);
+        }
+    }
+    Ok(())
+}
+
+impl Crowd {
+    fn measure(self, round: &mut Round<'_>, stage: &Stage, event: usize) -> Result<Spread> {
+        let manifest = stage.manifest("neighbours", &self.manifest(event))?;
+        let mut daemon = Daemon::start(stage, &manifest)?;
+        daemon.until_ready()?;
+        started(&mut daemon, CHANGES)?;
+        create(stage, self.plugins * EACH, &|number| spinner(number, event))?;
+        started(&mut daemon, CHANGES + self.plugins * EACH)?;
+        let span = Span::begin(stage, Some(&daemon))?;
+        let mark = stage.mark()?;
+        let (sent, probed) = changed(stage, &daemon, event)?;
+        let times = LAST.until("each status", || {
+            daemon.check()?;
+            let got = stage.statuses(mark)?;
+            let counted = sent.iter().skip(WARM_UP);
+            let times = counted.map(|(name, at)| Some(got.get(name)? - at));
+            Ok(times.collect::<Option<Vec<i64>>>())
+        })?;
+        let (spread, probed) = (Spread::of_micros(times), Spread::of_micros(probed));
+        let mut note = |what: &str, unit, value| {
+            round.note(
+                Measure::Neighbours,
+                format!("{}: {what}", self.name),
+                unit,
+                value,
+            );
+        };
+        note("median", "ms", spread.median());
+        note("p99", "ms", spread.p99());
+        note("most", "ms", spread.most());
+        note("/livez, p99", "ms", probed.p99());
+        note("/livez, most", "ms", probed.most());
+        note("peak RSS", "MiB", daemon.peak()?);
+        note("CPU of others", "s", span.others(&daemon)?);
+        daemon.stop()?;
+        Ok(spread)
+    }
+
+    /// An operator whose primaries change, and one for each plugin that computes.
+    fn manifest(self, event: usize) -> String {
+        let operator = |name: &str, selector: &str| {
+            format!(
+                "\
+apiVersion: capstan.dev/v1alpha1
+kind: Operator
+metadata: {{ name: {name} }}
+spec:
+  plugins:
+    probe: {{ component: {{ path: {COMPONENT} }}, limits: {{ timeout: 5m, concurrency: {EACH} }} }}
+  controllers:
+    {name}:
+      plugin: probe
+      primary: {{ apiVersion: test.capstan.dev/v1, kind: Probe }}
+      namespaces: [{NAMESPACE}]
+      labelSelector: {selector}
+      concurrency: {EACH}
+"
+            )
+        };
+        let crowd = (0..self.plugins).map(|plugin| {
+            let name = format!("spinner-{plugin}");
+            operator(&name, &format!("crowd={event}-{plugin}"))
+        });
+        let operators: Vec<String> = [operator("victim", "crowd=none")]
+            .into_iter()
+            .chain(crowd)
+            .collect();
+        operators.join("---\n")
+    }
+}
+
+/// Changes each primary once, and returns when, by name; with how long probes of liveness took meanwhile, in microseconds.
+fn changed(
+    stage: &Stage,
+    daemon: &Daemon,
+    event: usize,
+) -> Result<(BTreeMap<String, i64>, Vec<i64>)> {
+    let stop = AtomicBool::new(false);
+    let send = |api: &cluster::Api, number: usize| {
+        if number + 1 >= CHANGES {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let name = probe_name(number);
+        if number >= CHANGES {
+            return Ok(None);
+        }
+        let at = wall();
+        let path = format!("{}/{name}", probes_path(NAMESPACE));
+        api.merge(&path, &json!({ "spec": spec(event) }))?;
+        Ok(Some((name, at)))
+    };
+    thread::scope(|scope| {
+        let probes = scope.spawn(|| {
+            let mut times = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                pass(PROBE);
+                times.push(i64::try_from(daemon.livez()?.as_micros())?);
+            }
+            Ok(times)
+        });
+        let sent = load::pace(stage, EVERY, &stop, send);
+        stop.store(true, Ordering::Relaxed);
+        let panicked = || Err(anyhow!("the thread that asks for liveness has panicked"));
+        let probed = probes.join().unwrap_or_else(|_| panicked());
+        Ok((sent?.into_iter().flatten().collect(), probed?))
+    })
+}
+
+/// Waits until so many runs have begun since the daemon's start.
+fn started(daemon: &mut Daemon, runs: usize) -> Result<()> {
+    RUNS.until("runs to begin", || {
+        daemon.check()?;
+        Ok((daemon.started()? >= number(runs)).then_some(()))
+    })
+}
+
+fn create(stage: &Stage, count: usize, object: &(dyn Fn(usize) -> Value + Sync)) -> Result<()> {
+    load::spread(stage, count, |api, number| {
+        api.create(&probes_path(NAMESPACE), &object(number))?;
+        Ok(())
+    })
+}
+
+fn spec(event: usize) -> Value {
+    json!({ "reconcile": { "status": { "event": event } } })
+}
+
+fn victim(number: usize, event: usize) -> Value {
+    let metadata = json!({ "name": probe_name(number), "labels": { "crowd": "none" } });
+    json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": metadata, "spec": spec(event) })
+}
+
+/// A primary whose runs compute for minutes.
+fn spinner(number: usize, event: usize) -> Value {
+    let crowd = format!("{event}-{}", number / EACH);
+    let metadata =
+        json!({ "name": format!("spinner-{event}-{number}"), "labels": { "crowd": crowd } });
+    let spec = json!({ "reconcile": { "do": [{ "busyMs": 240_000 }] } });
+    json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": metadata, "spec": spec })
+}
+
+impl Stage {
+    /// Returns when the API server got the last status of each probe since then, in microseconds since 1970.
+    fn statuses(&self, since: cluster::Mark) -> Result<BTreeMap<String, i64>> {
+        let mut statuses = BTreeMap::new();
+        for (name, time) in self.written(since, "probes", "status")? {
+            let at: Timestamp = time.parse().context("a time of the audit log")?;
+            statuses.insert(name, at.as_microsecond());
+        }
+        Ok(statuses)
+    }
+}
