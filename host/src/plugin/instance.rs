@@ -1,6 +1,7 @@
 //! An instance of a component: a store with a memory limit and a deadline per call, dropped when a call goes wrong. It belongs
 //! to one execution at a time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,9 @@ use capstan_core::guest::{
     FailureInfo, MatchQuestion, MatchResult, Run, UpdateControl,
 };
 use capstan_core::manifest::Limits;
-use capstan_core::room::{self, Holding};
+use capstan_core::room::Holding;
 use capstan_core::text::{LONGEST, said, said_within};
-use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use wasmtime::component::{self, ComponentExportIndex, InstancePre, ResourceTable};
 use wasmtime::{ResourceLimiterAsync, Store, Trap, UpdateDeadline, WasmBacktrace};
@@ -24,13 +25,14 @@ use super::bindings::exports::capstan::operator::{
     cleaner, condition, dependent, error_handler, reconciler,
 };
 use super::engine::{ELEMENTS, FRAMES};
-use super::output::{Output, Pipe, Stream};
+use super::output::{Home, Pipe, Stream};
+use super::process::Wire;
 use super::shelf::Wear;
 use super::usage::{Alive, Counters};
 
 /// Bytes that one call of a host function, or the answer of an export, may make the daemon allocate. Objects in etcd
 /// are smaller than 1.5 MiB.
-const HOSTCALL: usize = 4 << 20;
+pub(super) const HOSTCALL: usize = 4 << 20;
 
 /// Streams and pollables that an instance may hold.
 const RESOURCES: usize = 1024;
@@ -51,8 +53,8 @@ pub(super) struct State {
     pub(super) facts: Arc<Facts>,
     /// The run that calls belong to; none while a plugin is loaded, and between executions.
     pub(super) run: Option<Arc<dyn Run>>,
-    /// Where prints and log lines go.
-    pub(super) output: Arc<Mutex<Output>>,
+    /// Where prints and log lines go, and who is asked for memory and time.
+    pub(super) home: Home,
     /// The call in progress.
     pub(super) call: Call,
     /// When it has to be over.
@@ -87,6 +89,45 @@ pub(super) struct Indices {
     pub(super) matcher: Option<ComponentExportIndex>,
 }
 
+/// A call of an export, with its arguments.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Question<'a> {
+    /// Only start, for a try.
+    Start,
+    Reconcile {
+        primary: &'a str,
+    },
+    Cleanup {
+        primary: &'a str,
+    },
+    HandleError {
+        primary: &'a str,
+        failed: Cow<'a, FailureInfo>,
+    },
+    Desired {
+        name: &'a str,
+        primary: &'a str,
+    },
+    Match(#[serde(borrow)] MatchQuestion<'a>),
+    IsMet {
+        name: &'a str,
+        dependent: &'a str,
+        primary: &'a str,
+    },
+}
+
+/// What an export has answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Returned {
+    Started,
+    Reconciled(UpdateControl),
+    CleanedUp(DeleteControl),
+    Handled(ErrorControl),
+    Desired(String),
+    Compared(MatchResult),
+    Asked(ConditionResult),
+}
+
 /// Bounds the memories of one instance, all together, and its tables.
 struct Limiter {
     /// Bytes in use.
@@ -99,9 +140,16 @@ struct Limiter {
     /// its own until the next one.
     answer: usize,
     /// What it holds of the memory that all plugins share.
-    holding: Holding,
+    share: Share,
     /// When a wait for more of that has to be over.
     deadline: Instant,
+}
+
+/// Part of the memory that all plugins share.
+enum Share {
+    Held(Holding),
+    /// The daemon holds it, and is asked.
+    Asked(Arc<Wire>),
 }
 
 /// The call took longer than the manifest allows.
@@ -116,18 +164,89 @@ struct OverMemory;
 
 /// All plugins together have no more memory.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-struct NoRoom(room::Error);
+#[error("{0}")]
+struct NoRoom(String);
 
 /// The component wanted larger tables than any may have.
 #[derive(Debug, thiserror::Error)]
 #[error("the component wanted larger tables than it may have")]
 struct OverTables;
 
+/// An export is not as the contract says.
+#[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("`{interface}` is not as the contract says: {reason}")]
+pub(super) struct Otherwise {
+    pub(super) interface: String,
+    pub(super) reason: String,
+}
+
+/// How a call came to no answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Ending {
+    Overdue,
+    OverMemory,
+    NoRoom(String),
+    OverTables,
+    /// The component ended itself.
+    Exit(i32),
+    Trap {
+        reason: String,
+        /// The innermost function of the author's own.
+        place: Option<String>,
+    },
+    Otherwise(Otherwise),
+    /// The process that the component runs in has ended, or had to be.
+    Gone(String),
+    /// Anything else.
+    Unusable(String),
+}
+
+/// The same with the functions on the stack, as an error.
+#[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("the call came to no answer: {ending:?}")]
+pub(super) struct Broken {
+    pub(super) ending: Ending,
+    pub(super) stack: String,
+}
+
 /// The manifest does without this interface, but now it is called.
 #[derive(Debug, thiserror::Error)]
 #[error("the component does not export `{0}`")]
 struct NotExported(&'static str);
+
+// === impl Returned ===
+
+impl Returned {
+    /// Returns which export answers like that.
+    pub(super) fn call(&self) -> Call {
+        match self {
+            Self::Started => Call::Start,
+            Self::Reconciled(_) => Call::Reconcile,
+            Self::CleanedUp(_) => Call::Cleanup,
+            Self::Handled(_) => Call::HandleError,
+            Self::Desired(_) => Call::Desired,
+            Self::Compared(_) => Call::Match,
+            Self::Asked(_) => Call::IsMet,
+        }
+    }
+}
+
+// === impl Question ===
+
+impl Question<'_> {
+    /// Returns which export is called.
+    pub(super) fn call(&self) -> Call {
+        match self {
+            Self::Start => Call::Start,
+            Self::Reconcile { .. } => Call::Reconcile,
+            Self::Cleanup { .. } => Call::Cleanup,
+            Self::HandleError { .. } => Call::HandleError,
+            Self::Desired { .. } => Call::Desired,
+            Self::Match(_) => Call::Match,
+            Self::IsMet { .. } => Call::IsMet,
+        }
+    }
+}
 
 // === impl Call ===
 
@@ -188,20 +307,14 @@ impl Indices {
 
 impl State {
     /// Returns the state of an instance that has not started.
-    pub(super) fn new(
-        facts: Arc<Facts>,
-        run: Option<Arc<dyn Run>>,
-        output: Arc<Mutex<Output>>,
-    ) -> Self {
+    pub(super) fn new(facts: Arc<Facts>, run: Option<Arc<dyn Run>>, home: Home) -> Self {
+        let pipe = |stream| Pipe {
+            home: home.clone(),
+            stream,
+        };
         let wasi = WasiCtx::builder()
-            .stdout(Pipe {
-                output: Arc::clone(&output),
-                stream: Stream::Out,
-            })
-            .stderr(Pipe {
-                output: Arc::clone(&output),
-                stream: Stream::Err,
-            })
+            .stdout(pipe(Stream::Out))
+            .stderr(pipe(Stream::Err))
             .max_random_size(64 << 10)
             // The functions are linked because Python imports them; no component has a network.
             .allow_tcp(false)
@@ -216,14 +329,17 @@ impl State {
             limit,
             elements: 0,
             answer: 0,
-            holding: facts.room.holding(&facts.unit),
+            share: match &home {
+                Home::Here(_) => Share::Held(facts.room.holding(&facts.unit)),
+                Home::Apart(wire) => Share::Asked(Arc::clone(wire)),
+            },
             deadline: Instant::now(),
         };
         let deadline = Instant::now();
         Self {
             facts,
             run,
-            output,
+            home,
             call: Call::Start,
             deadline,
             limiter,
@@ -290,9 +406,16 @@ impl ResourceLimiterAsync for Limiter {
         if used.saturating_add(self.answer) > self.limit {
             return Err(OverMemory.into());
         }
-        let more = u64::try_from(used.saturating_sub(self.used)).unwrap_or(u64::MAX);
+        let bytes = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        let more = bytes(used.saturating_sub(self.used));
         if more > 0 {
-            let grown = self.holding.grow(more, self.deadline).await;
+            let grown = match &mut self.share {
+                Share::Held(holding) => {
+                    let grown = holding.grow(more, self.deadline).await;
+                    grown.map_err(|error| error.to_string())
+                }
+                Share::Asked(wire) => wire.grow(bytes(used)),
+            };
             grown.map_err(NoRoom)?;
         }
         self.used = used;
@@ -348,6 +471,11 @@ impl Instance {
         store.limiter_async(|state| &mut state.limiter);
         store.set_hostcall_fuel(HOSTCALL);
         store.epoch_deadline_callback(|store| {
+            if let Home::Apart(wire) = &store.data().home {
+                // Who has started this process says how long a call may take, and when it goes on.
+                wire.rest().map_err(|_gone| Overdue)?;
+                return Ok(UpdateDeadline::Continue(1));
+            }
             // The caller's timer says the same, but only when the runtime gets to look at it.
             if Instant::now() >= store.data().deadline {
                 return Err(Overdue.into());
@@ -368,9 +496,7 @@ impl Instance {
 
     /// Begins an execution in an instance that has been used before.
     pub(super) fn assign(&mut self, run: Arc<dyn Run>) {
-        let state = self.store.data_mut();
-        state.output.lock().assign(&run.info());
-        state.run = Some(run);
+        self.store.data_mut().run = Some(run);
     }
 
     /// Ends an execution, if the instance is to be used again: nothing is kept of it but what the component knows. Returns
@@ -390,11 +516,6 @@ impl Instance {
         self.store.data().limiter.used
     }
 
-    /// Returns where it prints to.
-    pub(super) fn output(&self) -> &Arc<Mutex<Output>> {
-        &self.store.data().output
-    }
-
     /// Begins a call.
     pub(super) fn begin(&mut self, call: Call, deadline: Instant) {
         let state = self.store.data_mut();
@@ -403,18 +524,55 @@ impl Instance {
         self.store.set_epoch_deadline(1);
     }
 
+    /// Makes a call.
+    pub(super) async fn answer(&mut self, question: &Question<'_>) -> Answer<Returned> {
+        fn of<T>(answer: Result<T, String>, returned: impl Fn(T) -> Returned) -> Answer<Returned> {
+            Ok(answer.map(returned))
+        }
+        match question {
+            Question::Start => {
+                self.check()?;
+                Ok(Ok(Returned::Started))
+            }
+            Question::Reconcile { primary } => {
+                of(self.reconcile(primary).await?, Returned::Reconciled)
+            }
+            Question::Cleanup { primary } => of(self.cleanup(primary).await?, Returned::CleanedUp),
+            Question::HandleError { primary, failed } => {
+                of(self.handle_error(primary, failed).await?, Returned::Handled)
+            }
+            Question::Desired { name, primary } => {
+                of(self.desired(name, primary).await?, Returned::Desired)
+            }
+            Question::Match(question) => of(self.matches(*question).await?, Returned::Compared),
+            Question::IsMet {
+                name,
+                dependent,
+                primary,
+            } => of(
+                self.is_met(name, dependent, primary).await?,
+                Returned::Asked,
+            ),
+        }
+    }
+
     /// Looks at the signature of each export.
     ///
     /// # Errors
     /// The interface that has another signature, and what is wrong.
-    pub(super) fn check(&mut self) -> Result<(), (&'static str, wasmtime::Error)> {
+    fn check(&mut self) -> Result<(), Otherwise> {
         let Self {
             store,
             handle,
             exports,
             ..
         } = self;
-        let named = |name| move |error| (name, error);
+        let named = |interface: &'static str| {
+            move |error: wasmtime::Error| Otherwise {
+                interface: interface.to_owned(),
+                reason: format!("{error:#}"),
+            }
+        };
         if let Some(indices) = &exports.reconciler {
             indices
                 .load(&mut *store, handle)
@@ -446,7 +604,7 @@ impl Instance {
         Ok(())
     }
 
-    pub(super) async fn reconcile(&mut self, primary: &str) -> Answer<UpdateControl> {
+    async fn reconcile(&mut self, primary: &str) -> Answer<UpdateControl> {
         let Self {
             store,
             handle,
@@ -464,7 +622,7 @@ impl Instance {
             .map(Into::into))
     }
 
-    pub(super) async fn cleanup(&mut self, primary: &str) -> Answer<DeleteControl> {
+    async fn cleanup(&mut self, primary: &str) -> Answer<DeleteControl> {
         let Self {
             store,
             handle,
@@ -479,11 +637,7 @@ impl Instance {
             .map(Into::into))
     }
 
-    pub(super) async fn handle_error(
-        &mut self,
-        primary: &str,
-        failed: &FailureInfo,
-    ) -> Answer<ErrorControl> {
+    async fn handle_error(&mut self, primary: &str, failed: &FailureInfo) -> Answer<ErrorControl> {
         let Self {
             store,
             handle,
@@ -501,7 +655,7 @@ impl Instance {
             .map(Into::into))
     }
 
-    pub(super) async fn desired(&mut self, name: &str, primary: &str) -> Answer<String> {
+    async fn desired(&mut self, name: &str, primary: &str) -> Answer<String> {
         let Self {
             store,
             handle,
@@ -513,7 +667,7 @@ impl Instance {
         guest.call_desired(store, name, &primary.to_owned()).await
     }
 
-    pub(super) async fn matches(&mut self, question: MatchQuestion<'_>) -> Answer<MatchResult> {
+    async fn matches(&mut self, question: MatchQuestion<'_>) -> Answer<MatchResult> {
         let Self {
             store,
             handle,
@@ -533,7 +687,7 @@ impl Instance {
         Ok(answer.map(Into::into))
     }
 
-    pub(super) async fn is_met(
+    async fn is_met(
         &mut self,
         name: &str,
         dependent: &str,
@@ -575,47 +729,104 @@ fn load_match<'a>(
 
 // === what went wrong ===
 
-/// Returns the failure that an error of wasmtime means. `words` is what the component said before.
-pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<String>) -> Failure {
-    // Where it trapped has room beside it.
-    let words = words.map(|words| said_within(&words, LONGEST / 2).into_owned());
-    if error.is::<Overdue>() {
-        return overdue(limits.timeout);
+impl Broken {
+    /// Returns what an error of wasmtime means.
+    pub(super) fn of(error: &wasmtime::Error) -> Self {
+        match error.downcast_ref() {
+            Some(Self { ending, stack }) => Self {
+                ending: ending.clone(),
+                stack: said(stack).into_owned(),
+            },
+            None => Self {
+                ending: Ending::of(error),
+                stack: stack(error),
+            },
+        }
     }
-    if error.is::<OverMemory>() {
-        let message = format!(
-            "the component wanted more than {} of memory (limits.memory)",
-            quantity(limits.memory)
-        );
-        return Failure::new(Cause::OutOfMemory, message);
+}
+
+impl From<Ending> for wasmtime::Error {
+    fn from(ending: Ending) -> Self {
+        let stack = String::new();
+        Broken { ending, stack }.into()
     }
-    if let Some(NoRoom(why)) = error.downcast_ref() {
-        let message = format!("the component could not have more memory: {why}");
-        return Failure::new(Cause::OutOfMemory, message);
+}
+
+impl Ending {
+    fn of(error: &wasmtime::Error) -> Self {
+        if error.is::<Overdue>() {
+            return Self::Overdue;
+        }
+        if error.is::<OverMemory>() {
+            return Self::OverMemory;
+        }
+        if let Some(NoRoom(why)) = error.downcast_ref() {
+            return Self::NoRoom(why.clone());
+        }
+        if error.is::<OverTables>() {
+            return Self::OverTables;
+        }
+        if let Some(I32Exit(code)) = error.downcast_ref() {
+            return Self::Exit(*code);
+        }
+        if let Some(otherwise) = error.downcast_ref::<Otherwise>() {
+            return Self::Otherwise(otherwise.clone());
+        }
+        match error.downcast_ref::<Trap>() {
+            Some(trap) => Self::Trap {
+                reason: reason(*trap),
+                place: place(error),
+            },
+            None => Self::Unusable(error.root_cause().to_string()),
+        }
     }
-    if error.is::<OverTables>() {
-        let message = format!("the component wanted tables of more than {ELEMENTS} elements");
-        return Failure::new(Cause::OutOfMemory, message);
+
+    /// Returns the failure that it means. `words` is what the component said before.
+    pub(super) fn failure(&self, limits: &Limits, words: Option<String>) -> Failure {
+        // Where it trapped has room beside it.
+        let words = words.map(|words| said_within(&words, LONGEST / 2).into_owned());
+        match self {
+            Self::Overdue => overdue(limits.timeout),
+            Self::OverMemory => {
+                let message = format!(
+                    "the component wanted more than {} of memory (limits.memory)",
+                    quantity(limits.memory)
+                );
+                Failure::new(Cause::OutOfMemory, message)
+            }
+            Self::NoRoom(why) => {
+                let message = format!("the component could not have more memory: {why}");
+                Failure::new(Cause::OutOfMemory, message)
+            }
+            Self::OverTables => {
+                let message =
+                    format!("the component wanted tables of more than {ELEMENTS} elements");
+                Failure::new(Cause::OutOfMemory, message)
+            }
+            Self::Exit(code) => {
+                let said = words.map(|words| format!(": {words}")).unwrap_or_default();
+                let message = format!("the component ended itself with exit({code}){said}");
+                Failure::new(Cause::Trap, message)
+            }
+            Self::Trap { reason, place } => {
+                let place = place.as_deref().map(|name| said_within(name, LONGEST / 4));
+                let place = place.map(|name| format!(" (in `{name}`)"));
+                let place = place.unwrap_or_default();
+                let why = words.as_deref().unwrap_or(reason);
+                let message = format!("the component trapped: {why}{place}");
+                Failure::new(Cause::Trap, message)
+            }
+            Self::Gone(why) => Failure::new(Cause::Trap, why),
+            Self::Otherwise(otherwise) => unusable(&otherwise.to_string()),
+            Self::Unusable(why) => unusable(why),
+        }
     }
-    if let Some(I32Exit(code)) = error.downcast_ref() {
-        let said = words.map(|words| format!(": {words}")).unwrap_or_default();
-        let message = format!("the component ended itself with exit({code}){said}");
-        return Failure::new(Cause::Trap, message);
-    }
-    let Some(trap) = error.downcast_ref::<Trap>() else {
-        return Failure::other(format!(
-            "the call could not be made, or its answer not be read: {}",
-            error.root_cause()
-        ));
-    };
-    let place = place(error)
-        .map(|name| format!(" (in `{name}`)"))
-        .unwrap_or_default();
-    let message = match words {
-        Some(words) => format!("the component trapped: {words}{place}"),
-        None => format!("the component trapped: {}{place}", reason(*trap)),
-    };
-    Failure::new(Cause::Trap, message)
+}
+
+fn unusable(why: &str) -> Failure {
+    Failure::other(format!(
+        "the call could not be made, or its answer not be read: {why}"
+    ))
 }
 
 /// Returns the failure of a call that is over its time.
@@ -625,7 +836,7 @@ pub(super) fn overdue(timeout: Duration) -> Failure {
 }
 
 /// Returns the functions on the stack when it trapped, innermost first.
-pub(super) fn backtrace(error: &wasmtime::Error) -> Vec<String> {
+fn backtrace(error: &wasmtime::Error) -> Vec<String> {
     let frames = error
         .downcast_ref::<WasmBacktrace>()
         .map(WasmBacktrace::frames)
@@ -654,11 +865,11 @@ fn place(error: &wasmtime::Error) -> Option<String> {
     let name = backtrace(error)
         .into_iter()
         .find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))?;
-    Some(said_within(&name, LONGEST / 4).into_owned())
+    Some(name)
 }
 
 /// Returns the first frames, for the log.
-pub(super) fn stack(error: &wasmtime::Error) -> String {
+fn stack(error: &wasmtime::Error) -> String {
     let mut frames = backtrace(error);
     frames.truncate(FRAMES);
     said(&frames.join(" < ")).into_owned()
@@ -718,7 +929,7 @@ mod tests {
             limit,
             elements: 0,
             answer: 0,
-            holding: room.holding(&"guest".into()),
+            share: Share::Held(room.holding(&"guest".into())),
             deadline: Instant::now(),
         }
     }
