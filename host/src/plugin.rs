@@ -264,19 +264,21 @@ impl Execution {
 impl Session for Execution {
     fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
         Box::pin(async move {
-            match self.ask(Question::Reconcile { primary }).await? {
-                Returned::Reconciled(control) => Ok(control),
-                other => Err(beside(&other)),
-            }
+            let Returned::Reconciled(control) = self.ask(Question::Reconcile { primary }).await?
+            else {
+                return Err(beside());
+            };
+            Ok(control)
         })
     }
 
     fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
         Box::pin(async move {
-            match self.ask(Question::Cleanup { primary }).await? {
-                Returned::CleanedUp(control) => Ok(control),
-                other => Err(beside(&other)),
-            }
+            let Returned::CleanedUp(control) = self.ask(Question::Cleanup { primary }).await?
+            else {
+                return Err(beside());
+            };
+            Ok(control)
         })
     }
 
@@ -287,10 +289,12 @@ impl Session for Execution {
     ) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
         let failed = Cow::Borrowed(failed);
         Box::pin(async move {
-            match self.ask(Question::HandleError { primary, failed }).await? {
-                Returned::Handled(control) => Ok(control),
-                other => Err(beside(&other)),
-            }
+            let Returned::Handled(control) =
+                self.ask(Question::HandleError { primary, failed }).await?
+            else {
+                return Err(beside());
+            };
+            Ok(control)
         })
     }
 
@@ -300,10 +304,11 @@ impl Session for Execution {
         primary: &'a str,
     ) -> BoxFuture<'a, Result<String, Failure>> {
         Box::pin(async move {
-            match self.ask(Question::Desired { name, primary }).await? {
-                Returned::Desired(object) => Ok(object),
-                other => Err(beside(&other)),
-            }
+            let Returned::Desired(object) = self.ask(Question::Desired { name, primary }).await?
+            else {
+                return Err(beside());
+            };
+            Ok(object)
         })
     }
 
@@ -312,10 +317,10 @@ impl Session for Execution {
         question: MatchQuestion<'a>,
     ) -> BoxFuture<'a, Result<MatchResult, Failure>> {
         Box::pin(async move {
-            match self.ask(Question::Match(question)).await? {
-                Returned::Compared(result) => Ok(result),
-                other => Err(beside(&other)),
-            }
+            let Returned::Compared(result) = self.ask(Question::Match(question)).await? else {
+                return Err(beside());
+            };
+            Ok(result)
         })
     }
 
@@ -331,20 +336,17 @@ impl Session for Execution {
             primary,
         };
         Box::pin(async move {
-            match self.ask(question).await? {
-                Returned::Asked(result) => Ok(result),
-                other => Err(beside(&other)),
-            }
+            let Returned::Asked(result) = self.ask(question).await? else {
+                return Err(beside());
+            };
+            Ok(result)
         })
     }
 }
 
 /// Returns the failure of an answer to another question: instances give none.
-fn beside(answer: &Returned) -> Failure {
-    let call = answer.call().name();
-    Failure::other(format!(
-        "the answer is one of `{call}`, which was not called"
-    ))
+fn beside() -> Failure {
+    Failure::other("the component answers what was not asked")
 }
 
 impl Drop for Execution {

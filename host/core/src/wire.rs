@@ -83,3 +83,32 @@ fn bounded<E: Error>(length: usize, expected: &dyn serde::de::Expected) -> Resul
         Err(E::invalid_length(length + 1, expected))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::de::value::{MapDeserializer, SeqDeserializer};
+
+    use super::*;
+
+    fn list(length: usize) -> Result<usize, serde::de::value::Error> {
+        let bytes =
+            SeqDeserializer::<_, serde::de::value::Error>::new(std::iter::repeat_n(7_u8, length));
+        few::<_, u8>(bytes).map(|list| list.len())
+    }
+
+    fn pairs(length: usize) -> Result<usize, serde::de::value::Error> {
+        let pairs = (0..length).map(|n| ((n % 10).to_string(), String::new()));
+        let pairs = MapDeserializer::<_, serde::de::value::Error>::new(pairs);
+        few_pairs(pairs).map(|pairs| pairs.len())
+    }
+
+    #[test]
+    fn a_list_has_no_more_elements_than_it_may() {
+        assert_eq!((list(0), list(FEW)), (Ok(0), Ok(FEW)));
+        assert_eq!((pairs(0), pairs(FEW)), (Ok(0), Ok(10)));
+        for refused in [list(FEW + 1), pairs(FEW + 1)] {
+            let why = refused.unwrap_err().to_string();
+            assert!(why.starts_with("invalid length 65537, expected "), "{why}");
+        }
+    }
+}

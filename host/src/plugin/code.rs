@@ -617,22 +617,19 @@ impl Code {
         let file = file.try_clone().ok();
         Ok(Self {
             kept,
-            hold,
             file,
+            hold,
             ..code
         })
     }
 
     /// Returns a file with the code for another process: one that can be read, and nothing else.
     pub(super) fn readable(&self) -> io::Result<File> {
-        let file = match &self.file {
-            Some(file) => file.try_clone()?,
-            None => {
-                let mut file = in_memory()?;
-                file.write_all(&self.component.serialize().map_err(io::Error::other)?)?;
-                file
-            }
-        };
+        if let Some(file) = &self.file {
+            return File::open(path_to(file));
+        }
+        let mut file = in_memory()?;
+        file.write_all(&self.component.serialize().map_err(io::Error::other)?)?;
         File::open(path_to(&file))
     }
 

@@ -526,34 +526,32 @@ impl Instance {
 
     /// Makes a call.
     pub(super) async fn answer(&mut self, question: &Question<'_>) -> Answer<Returned> {
-        fn of<T>(answer: Result<T, String>, returned: impl Fn(T) -> Returned) -> Answer<Returned> {
-            Ok(answer.map(returned))
-        }
-        match question {
+        Ok(match question {
             Question::Start => {
                 self.check()?;
-                Ok(Ok(Returned::Started))
+                Ok(Returned::Started)
             }
             Question::Reconcile { primary } => {
-                of(self.reconcile(primary).await?, Returned::Reconciled)
+                self.reconcile(primary).await?.map(Returned::Reconciled)
             }
-            Question::Cleanup { primary } => of(self.cleanup(primary).await?, Returned::CleanedUp),
+            Question::Cleanup { primary } => self.cleanup(primary).await?.map(Returned::CleanedUp),
             Question::HandleError { primary, failed } => {
-                of(self.handle_error(primary, failed).await?, Returned::Handled)
+                let answer = self.handle_error(primary, failed).await?;
+                answer.map(Returned::Handled)
             }
             Question::Desired { name, primary } => {
-                of(self.desired(name, primary).await?, Returned::Desired)
+                self.desired(name, primary).await?.map(Returned::Desired)
             }
-            Question::Match(question) => of(self.matches(*question).await?, Returned::Compared),
+            Question::Match(question) => self.matches(*question).await?.map(Returned::Compared),
             Question::IsMet {
                 name,
                 dependent,
                 primary,
-            } => of(
-                self.is_met(name, dependent, primary).await?,
-                Returned::Asked,
-            ),
-        }
+            } => {
+                let answer = self.is_met(name, dependent, primary).await?;
+                answer.map(Returned::Asked)
+            }
+        })
     }
 
     /// Looks at the signature of each export.

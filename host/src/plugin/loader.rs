@@ -341,9 +341,9 @@ impl Plugin {
         if let Some(reason) = &ready.code.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
-        let (pre, exports) = linked(&ready, operator, name, path)?;
+        let linked = linked(&ready, operator, name, path)?;
         let facts = Facts::of(operator, name, plugin, engine.room());
-        let loaded = Loaded::new(engine, ready, pre, exports, facts, plugin)?;
+        let loaded = Loaded::new(engine, ready, linked, facts, plugin)?;
         loaded.try_start(path).await?;
         let Compiled { from_cache, .. } = loaded.compiled;
         info!(plugin = %name, component = %path.display(), from_cache, took = ?begun.elapsed(), "loaded");
@@ -419,8 +419,7 @@ impl Loaded {
     fn new(
         engine: &Engine,
         ready: Ready,
-        pre: InstancePre<State>,
-        exports: Indices,
+        (pre, exports): (InstancePre<State>, Indices),
         facts: Facts,
         plugin: &capstan_core::manifest::Plugin,
     ) -> Result<Self, Error> {
@@ -504,16 +503,17 @@ impl Loaded {
                 counters.memory(memory);
                 return Ok(());
             }
-            Ok(Err(error)) => match Broken::of(&error).ending {
-                Ending::Otherwise(Otherwise { interface, reason }) => {
+            Ok(Err(error)) => {
+                let ending = Broken::of(&error).ending;
+                if let Ending::Otherwise(Otherwise { interface, reason }) = ending {
                     return Err(Error::Signature {
                         path: path.to_owned(),
                         interface,
                         reason,
                     });
                 }
-                ending => ending.failure(&facts.limits, output.last_words()),
-            },
+                ending.failure(&facts.limits, output.last_words())
+            }
             Err(_elapsed) => instance::overdue(facts.limits.timeout),
         };
         Err(Error::Start {

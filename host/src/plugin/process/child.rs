@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use capstan_core::guest::Run;
+use capstan_core::guest::{Run, RunInfo};
 use capstan_core::manifest::Limits;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::runtime::{Builder, Runtime};
@@ -46,6 +46,14 @@ struct Guest {
     facts: Arc<Facts>,
     counters: Arc<Counters>,
     slots: Arc<Slots>,
+}
+
+/// A thread that runs one instance after another.
+struct Lane<'a> {
+    guest: &'a Guest,
+    wire: Arc<Wire>,
+    /// None before its first call.
+    instance: Option<Instance>,
 }
 
 /// Runs the component whose compiled code is standard output, on lanes that come out of standard input, until nobody is at
@@ -124,7 +132,15 @@ fn serve(control: &UnixStream, guest: &Arc<Guest>) -> io::Result<()> {
     while let Some(lane) = next_lane(control)? {
         let guest = Arc::clone(guest);
         let thread = thread::Builder::new().stack_size(STACK);
-        thread.spawn(move || guest.lane(UnixStream::from(lane)))?;
+        thread.spawn(move || {
+            let wire = Wire::new(UnixStream::from(lane), Arc::clone(&guest.slots));
+            let lane = Lane {
+                guest: &guest,
+                wire: Arc::new(wire),
+                instance: None,
+            };
+            lane.run();
+        })?;
     }
     Ok(())
 }
@@ -138,26 +154,23 @@ fn next_lane(control: &UnixStream) -> io::Result<Option<OwnedFd>> {
     if got.bytes == 0 {
         return Ok(None);
     }
-    let mut fds = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    let lane = fds.next();
-    lane.map(Some)
-        .ok_or_else(|| io::Error::other("a lane without a socket"))
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+            return Ok(fds.next());
+        }
+    }
+    Err(io::Error::other("a lane without a socket"))
 }
 
-// === impl Guest ===
+// === impl Lane ===
 
-impl Guest {
+impl Lane<'_> {
     /// Does what the daemon wants of one instance after another, until it closes the lane.
-    fn lane(&self, stream: UnixStream) {
-        let wire = Arc::new(Wire::new(stream, Arc::clone(&self.slots)));
+    fn run(mut self) {
         let Ok(runtime) = Builder::new_current_thread().enable_time().build() else {
             return;
         };
-        let mut instance = None;
-        while let Ok(order) = wire.receive() {
+        while let Ok(order) = self.wire.receive() {
             match postcard::from_bytes(&order) {
                 Ok(Order::Call {
                     question,
@@ -165,21 +178,62 @@ impl Guest {
                     left,
                     granted,
                 }) => {
-                    wire.begin(granted);
-                    let run = run.map(|info| Arc::new(Elsewhere::new(&wire, info)) as Arc<dyn Run>);
-                    let call = self.call(&wire, &mut instance, &question, run, left);
-                    let Some(done) = self.drive(&runtime, &wire, call) else {
+                    self.wire.begin(granted);
+                    let (guest, wire) = (self.guest, Arc::clone(&self.wire));
+                    let call = self.call(&question, run, Instant::now() + left);
+                    let Some(done) = guest.drive(&runtime, &wire, call) else {
                         return;
                     };
-                    let memory = instance.as_ref().map_or(0, Instance::memory);
+                    let memory = self.instance.as_ref().map_or(0, Instance::memory);
                     if wire.done(done, memory).is_err() {
                         return;
                     }
                 }
-                Ok(Order::End) => instance = None,
+                Ok(Order::End) => self.instance = None,
                 Err(_) => return,
             }
         }
+    }
+
+    /// Makes a call, for the execution that begins with it if there is one, in the instance there is, or a new one.
+    async fn call(
+        &mut self,
+        question: &Question<'_>,
+        run: Option<RunInfo>,
+        deadline: Instant,
+    ) -> Done {
+        let run = run.map(|info| Arc::new(Elsewhere::new(&self.wire, info)) as Arc<dyn Run>);
+        let answer = async {
+            let instance = match (self.instance.as_mut(), run) {
+                (Some(instance), None) => instance,
+                (Some(instance), Some(run)) => {
+                    instance.assign(run);
+                    instance
+                }
+                (None, run) => {
+                    let started = self.guest.start(&self.wire, run, deadline).await?;
+                    self.instance.insert(started)
+                }
+            };
+            instance.begin(question.call(), deadline);
+            instance.answer(question).await
+        };
+        answer.await.map_err(|error| Broken::of(&error))
+    }
+}
+
+// === impl Guest ===
+
+impl Guest {
+    async fn start(
+        &self,
+        wire: &Arc<Wire>,
+        run: Option<Arc<dyn Run>>,
+        deadline: Instant,
+    ) -> wasmtime::Result<Instance> {
+        let state = State::new(Arc::clone(&self.facts), run, Home::Apart(Arc::clone(wire)));
+        let exports = Arc::clone(&self.exports);
+        Instance::start(&self.pre, exports, state, deadline, &self.counters).await
     }
 
     /// Polls a call whenever it is this thread's turn; none once the daemon has given it up.
@@ -208,36 +262,5 @@ impl Guest {
             })
             .await
         })
-    }
-
-    async fn call(
-        &self,
-        wire: &Arc<Wire>,
-        instance: &mut Option<Instance>,
-        question: &Question<'_>,
-        run: Option<Arc<dyn Run>>,
-        left: Duration,
-    ) -> Done {
-        let deadline = Instant::now() + left;
-        let answer = async {
-            let instance = match (instance.as_mut(), run) {
-                (Some(instance), None) => instance,
-                (Some(instance), Some(run)) => {
-                    instance.assign(run);
-                    instance
-                }
-                (None, run) => {
-                    let home = Home::Apart(Arc::clone(wire));
-                    let state = State::new(Arc::clone(&self.facts), run, home);
-                    let exports = Arc::clone(&self.exports);
-                    let started =
-                        Instance::start(&self.pre, exports, state, deadline, &self.counters);
-                    instance.insert(started.await?)
-                }
-            };
-            instance.begin(question.call(), deadline);
-            instance.answer(question).await
-        };
-        answer.await.map_err(|error| Broken::of(&error))
     }
 }

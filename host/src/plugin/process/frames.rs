@@ -131,3 +131,79 @@ pub(super) fn frame<T: Serialize>(value: &T) -> postcard::Result<Vec<u8>> {
 pub(super) fn length(head: [u8; HEAD]) -> usize {
     usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::object::Gvk;
+
+    use super::*;
+
+    fn report() -> Report {
+        let gvk = Gvk::parse("apps/v1", "Deployment").unwrap();
+        Report {
+            cpu: Duration::from_micros(1500),
+            memory: 64 << 10,
+            said: vec![
+                Said::Printed(Stream::Err, b"oh\n".to_vec()),
+                Said::Logged(Level::Info, "seen".to_owned(), "n=\"1\"".to_owned()),
+            ],
+            body: Body::Ask(Ask::FindNamed(
+                Place::Kind(gvk),
+                ObjectRef::namespaced("default", "page"),
+            )),
+        }
+    }
+
+    fn read(frame: &[u8]) -> postcard::Result<Report> {
+        postcard::from_bytes(frame)
+    }
+
+    #[test]
+    fn what_is_said_comes_out_as_it_went_in() {
+        let frame = frame(&report()).unwrap();
+        assert_eq!(length(*frame.first_chunk().unwrap()), frame.len() - HEAD);
+        let (said, heard) = (format!("{:?}", report()), read(&frame[HEAD..]).unwrap());
+        assert_eq!(format!("{heard:?}"), said);
+    }
+
+    #[test]
+    fn whatever_bytes_come_they_are_read_or_refused() {
+        let frame = frame(&report()).unwrap();
+        let body = &frame[HEAD..];
+        for end in 0..body.len() {
+            assert!(read(&body[..end]).is_err(), "{end}");
+        }
+        for at in 0..body.len() {
+            for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut other = body.to_vec();
+                other[at] = byte;
+                // Not more than it could have said as well.
+                let heard = read(&other).map_or(0, |report| report.said.len());
+                assert!(heard <= body.len(), "{at} {byte}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kind_is_looked_at_and_a_long_list_refused() {
+        let ask = |api_version: &str| {
+            let place = ("Place", (api_version, "Pod"));
+            let mut bytes = postcard::to_allocvec(&place.1).unwrap();
+            // `Ask::FindOne(Place::Kind(…))`.
+            bytes.splice(0..0, [3, 1]);
+            postcard::from_bytes::<Ask>(&bytes).is_ok()
+        };
+        assert!(ask("v1"));
+        assert!(!ask("v1/../../secrets"));
+        let many = |count: usize| Report {
+            said: (0..count)
+                .map(|_| Said::Printed(Stream::Out, Vec::new()))
+                .collect(),
+            ..report()
+        };
+        for (count, fits) in [(1 << 16, true), ((1 << 16) + 1, false)] {
+            let frame = frame(&many(count)).unwrap();
+            assert_eq!(read(&frame[HEAD..]).is_ok(), fits, "{count}");
+        }
+    }
+}

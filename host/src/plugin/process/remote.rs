@@ -60,9 +60,8 @@ impl Remote {
         output: Arc<Mutex<Output>>,
     ) -> wasmtime::Result<Self> {
         let process = apart.process().await?;
-        let lane = match process.lane() {
-            Ok(lane) => lane,
-            Err(_) => return Err(Ending::Gone(process.why().await).into()),
+        let Ok(lane) = process.lane() else {
+            return Err(Ending::Gone(process.why().await).into());
         };
         let facts = Arc::clone(&apart.0.facts);
         let mut holding = facts.room.holding(&facts.unit);
@@ -179,12 +178,13 @@ impl Remote {
     async fn listen(&mut self) -> Result<Body, Stop> {
         let lane = self.lane.as_mut().ok_or(Stop::Gone)?;
         let begun = Instant::now();
-        let frame = receive(lane, LONGEST)
-            .await
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => Stop::Wrong("it says more than it may"),
-                _ => Stop::Gone,
-            })?;
+        let frame = receive(lane, LONGEST).await.map_err(|error| {
+            if error.kind() == io::ErrorKind::InvalidData {
+                Stop::Wrong("it says more than it may")
+            } else {
+                Stop::Gone
+            }
+        })?;
         let report = postcard::from_bytes(&frame);
         let Report {
             cpu,
