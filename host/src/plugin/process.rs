@@ -340,8 +340,8 @@ impl Process {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         // One that takes no lanes is not waited for.
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendmsg(&self.control, &[IoSlice::new(&[0])], &mut ancillary, flags)?;
+        let byte = [IoSlice::new(&[0])];
+        sendmsg(&self.control, &byte, &mut ancillary, SendFlags::DONTWAIT)?;
         ours.set_nonblocking(true)?;
         UnixStream::from_std(ours)
     }

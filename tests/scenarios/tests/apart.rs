@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cluster::wait;
-use scenarios::{Daemon, LATER, Place, Start};
+use scenarios::{Daemon, Folder, LATER, Place, Start};
 use serde_json::{Value, json};
 
 /// Waits until a primary has been reconciled.
@@ -77,8 +77,44 @@ fn a_plugin_in_a_process_of_its_own_works_and_its_death_harms_nobody_else() {
 
     // It goes with the daemon.
     assert!(daemon.stop().success());
-    wait::until(LATER, "the end of its process", || {
-        (!Path::new(&format!("/proc/{second}")).exists()).then_some(())
+    await_end(second);
+}
+
+/// Waits until a process is gone.
+fn await_end(process: u64) {
+    wait::until(LATER, "the end of the process", || {
+        (!Path::new(&format!("/proc/{process}")).exists()).then_some(())
     })
     .unwrap();
+}
+
+#[test]
+fn a_plugin_gets_a_process_of_its_own_and_goes_back_while_it_works() {
+    let (place, folder) = (Place::new("moves"), Folder::new());
+    let manifest = |isolation: &str| {
+        place.manifest(
+            "probe",
+            "{ apiVersion: test.capstan.dev/v1, kind: Probe }",
+            &format!("isolation: {isolation}"),
+            "labelSelector: apart",
+        )
+    };
+    folder.put("operator.yaml", manifest("shared"));
+    let daemon = folder.daemon(&place);
+    reconciles(&place, "one", "apart");
+    assert!(daemon.await_plugin("probe", "active", 1)["process"].is_null());
+
+    folder.put("operator.yaml", manifest("process"));
+    daemon.await_plugin("probe", "active", 2);
+    let process = process(&daemon);
+    reconciles(&place, "two", "apart");
+    let usage = &daemon.plugin("probe").unwrap()["usage"];
+    assert_eq!(usage["processesStarted"], 1, "{usage}");
+
+    folder.put("operator.yaml", manifest("shared"));
+    assert!(daemon.await_plugin("probe", "active", 3)["process"].is_null());
+    reconciles(&place, "three", "apart");
+    await_end(process);
+    let started = daemon.count("capstan_plugin_processes_started_total", "");
+    assert_eq!(started, 1);
 }

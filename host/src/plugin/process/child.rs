@@ -150,7 +150,7 @@ fn next_lane(control: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut bytes = [IoSliceMut::new(&mut byte)];
-    let got = recvmsg(control, &mut bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let got = recvmsg(control, &mut bytes, &mut ancillary, RecvFlags::empty())?;
     if got.bytes == 0 {
         return Ok(None);
     }

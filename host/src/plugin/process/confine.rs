@@ -134,7 +134,7 @@ mod system {
     }
 
     /// Takes away all rights to files, TCP ports, and signals and abstract sockets of others.
-    fn landlock() -> Result<(), String> {
+    pub(super) fn landlock() -> Result<(), String> {
         let shut = || {
             let rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
             let rules = rules
@@ -260,7 +260,7 @@ mod tests {
         };
         vec![
             ("read a file", File::open("/proc/self/status").is_ok()),
-            ("write a file", File::create("/tmp/outside").is_ok()),
+            ("write a file", File::create("/dev/null").is_ok()),
             (
                 "resolve and connect",
                 TcpStream::connect("127.0.0.1:1").is_ok(),
@@ -298,21 +298,42 @@ mod tests {
     }
 
     #[test]
-    fn who_is_shut_in_reaches_no_file_no_socket_no_program_and_no_new_code() {
-        let name = "plugin::process::confine::tests::behind_the_walls";
+    #[ignore = "shuts in the process that it runs in: the test below starts one"]
+    fn behind_landlock_alone() {
+        let begun = system::landlock();
+        let tried = [
+            File::open("/proc/self/status").map(drop),
+            File::create("/dev/null").map(drop),
+            Command::new("/bin/true").status().map(drop),
+        ];
+        let refused = tried.iter().filter(|tried| {
+            let kind = tried.as_ref().map_err(io::Error::kind);
+            kind == Err(io::ErrorKind::PermissionDenied)
+        });
+        assert_eq!(refused.count(), if begun.is_ok() { 3 } else { 0 });
+    }
+
+    /// Runs a test of this module in a process of its own.
+    fn alone(name: &str) {
+        let name = format!("plugin::process::confine::tests::{name}");
         let shut_in = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                name,
-                "--ignored",
-                "--nocapture",
-                "--test-threads=1",
-            ])
+            .args(["--exact", &name, "--ignored", "--nocapture"])
+            .arg("--test-threads=1")
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&shut_in.stderr).into_owned();
         assert!(shut_in.status.success(), "{:?}: {said}", shut_in.status);
         let told = String::from_utf8_lossy(&shut_in.stdout).into_owned();
         assert!(told.contains("1 passed"), "{told}");
+    }
+
+    #[test]
+    fn who_is_shut_in_reaches_no_file_no_socket_no_program_and_no_new_code() {
+        alone("behind_the_walls");
+    }
+
+    #[test]
+    fn landlock_alone_keeps_from_files_and_programs_where_there_is_one() {
+        alone("behind_landlock_alone");
     }
 }
