@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Returns the engine with processes for plugins that want one: this command line starts one, and is expected to end up in
-    /// [`super::process::run`].
+    /// [`super::loader::run_apart`].
     #[must_use]
     pub fn with_processes(self, command: impl IntoIterator<Item = OsString>) -> Self {
         Self {
