@@ -12,6 +12,7 @@ mod bindings;
 mod code;
 mod compiler;
 mod convert;
+mod ending;
 mod imports;
 mod instance;
 mod output;

@@ -28,8 +28,9 @@ use super::bounds::{self, Excess, Refused};
 use super::code::{self, Code, digest};
 pub use super::code::{Budget, CodeCache};
 pub use super::compiler::{Limits as CompileLimits, run as compile};
+use super::ending::{self, Broken, Ending, Otherwise};
 use super::engine::Engine;
-use super::instance::{self, Broken, Call, Ending, Indices, Otherwise, Question, State};
+use super::instance::{Call, Indices, Question, State};
 use super::place::{Here, Place};
 use super::process::Apart;
 pub use super::process::run as run_apart;
@@ -514,7 +515,7 @@ impl Loaded {
                 }
                 ending.failure(&facts.limits, output.last_words())
             }
-            Err(_elapsed) => instance::overdue(facts.limits.timeout),
+            Err(_elapsed) => ending::overdue(facts.limits.timeout),
         };
         Err(Error::Start {
             path: path.to_owned(),

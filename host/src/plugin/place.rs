@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use wasmtime::component::InstancePre;
 
 use super::Facts;
-use super::instance::{self, Answer, Call, Ending, Indices, Question, Returned, State};
+use super::ending::Ending;
+use super::instance::{self, Answer, Call, Indices, Question, Returned, State};
 use super::output::{Home, Output};
 use super::process::{Apart, Remote};
 use super::shelf::Wear;

@@ -36,7 +36,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
 use super::Facts;
-use super::instance::Ending;
+use super::ending::Ending;
 use super::usage::Counters;
 use frames::{HEAD, Ready, Setup, frame};
 pub(super) use remote::Remote;

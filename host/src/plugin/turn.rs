@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 use tracing::warn;
 
+use super::ending::{self, Broken};
 use super::engine::Busy;
-use super::instance::{self, Answer, Broken, Call};
+use super::instance::{Answer, Call};
 use super::output::Output;
 use super::place::Instance;
 use super::usage::Ended;
@@ -126,9 +127,7 @@ impl Turn<'_> {
         let result = match answer {
             Ok(Ok(answer)) => answer.map_err(|message| self.returned(&message)),
             Ok(Err(error)) => Err(self.broken(&error)),
-            Err(Elapsed { .. }) => Err(instance::overdue(
-                self.execution.plugin.facts.limits.timeout,
-            )),
+            Err(Elapsed { .. }) => Err(ending::overdue(self.execution.plugin.facts.limits.timeout)),
         };
         self.ended = match &result {
             Ok(_) => Ended::Well,

@@ -15,7 +15,8 @@ use capstan_core::object::ObjectRef;
 use capstan_core::wire::few;
 use serde::{Deserialize, Serialize};
 
-use crate::plugin::instance::{Broken, HOSTCALL, Question, Returned};
+use crate::plugin::ending::Broken;
+use crate::plugin::instance::{HOSTCALL, Question, Returned};
 use crate::plugin::output::{Level, Stream};
 
 /// The longest frame of a process, in bytes: one question with its documents, or an answer, and what was said before.
