@@ -1,5 +1,5 @@
 //! What one call of a component costs, from opening a session to dropping it: the sample `webpage`, a page of 2 KB, in fresh
-//! instances and in warm ones.
+//! instances and in warm ones, and both in a process of their own.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -15,7 +15,7 @@ use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{Guest as _, PrimaryUpdate};
-use capstan_core::manifest::{Instances, Limits, Warm};
+use capstan_core::manifest::{Instances, Isolation, Limits, Warm};
 use divan::Bencher;
 use tokio::runtime::{Builder, Runtime};
 
@@ -32,12 +32,16 @@ fn warm() -> Instances {
     Instances::Warm(Warm::within(Limits::default().memory))
 }
 
-fn webpage(instances: Instances) -> (Runtime, Plugin, String) {
+fn webpage(instances: Instances, isolation: Isolation) -> (Runtime, Plugin, String) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let limits = Limits::default();
-    let engine = Engine::new(Pool::of([&limits])).unwrap();
+    let command = [env!("CARGO_BIN_EXE_capstan").into(), "run-component".into()];
+    let engine = Engine::new(Pool::of([&limits]))
+        .unwrap()
+        .with_processes(command);
     let mut operator = runs::operator(&guests::sample("webpage"), limits);
-    operator.plugins.get_mut("guest").unwrap().instances = instances;
+    let guest = operator.plugins.get_mut("guest").unwrap();
+    (guest.instances, guest.isolation) = (instances, isolation);
     let cache = CodeCache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled"));
     let plugin = runtime
         .block_on(Plugin::load(&engine, &cache, &operator, "guest"))
@@ -60,8 +64,8 @@ fn webpage(instances: Instances) -> (Runtime, Plugin, String) {
 }
 
 /// One run: an instance, which reconciles once.
-fn reconcile(bencher: Bencher<'_, '_>, instances: Instances) {
-    let (runtime, plugin, page) = webpage(instances);
+fn reconcile(bencher: Bencher<'_, '_>, instances: Instances, isolation: Isolation) {
+    let (runtime, plugin, page) = webpage(instances, isolation);
     bencher.bench_local(|| {
         let answer = runtime
             .block_on(plugin.open(runs::script()).reconcile(&page))
@@ -72,17 +76,27 @@ fn reconcile(bencher: Bencher<'_, '_>, instances: Instances) {
 
 #[divan::bench]
 fn reconcile_fresh(bencher: Bencher<'_, '_>) {
-    reconcile(bencher, Instances::Fresh);
+    reconcile(bencher, Instances::Fresh, Isolation::Shared);
 }
 
 #[divan::bench]
 fn reconcile_warm(bencher: Bencher<'_, '_>) {
-    reconcile(bencher, warm());
+    reconcile(bencher, warm(), Isolation::Shared);
+}
+
+#[divan::bench]
+fn reconcile_fresh_apart(bencher: Bencher<'_, '_>) {
+    reconcile(bencher, Instances::Fresh, Isolation::Process);
+}
+
+#[divan::bench]
+fn reconcile_warm_apart(bencher: Bencher<'_, '_>) {
+    reconcile(bencher, warm(), Isolation::Process);
 }
 
 /// A run that asks for a desired object before.
-fn desired_and_reconcile(bencher: Bencher<'_, '_>, instances: Instances) {
-    let (runtime, plugin, page) = webpage(instances);
+fn desired_and_reconcile(bencher: Bencher<'_, '_>, instances: Instances, isolation: Isolation) {
+    let (runtime, plugin, page) = webpage(instances, isolation);
     bencher.bench_local(|| {
         let session = plugin.open(runs::script());
         runtime
@@ -94,18 +108,37 @@ fn desired_and_reconcile(bencher: Bencher<'_, '_>, instances: Instances) {
 
 #[divan::bench]
 fn desired_and_reconcile_fresh(bencher: Bencher<'_, '_>) {
-    desired_and_reconcile(bencher, Instances::Fresh);
+    desired_and_reconcile(bencher, Instances::Fresh, Isolation::Shared);
 }
 
 #[divan::bench]
 fn desired_and_reconcile_warm(bencher: Bencher<'_, '_>) {
-    desired_and_reconcile(bencher, warm());
+    desired_and_reconcile(bencher, warm(), Isolation::Shared);
+}
+
+#[divan::bench]
+fn desired_and_reconcile_fresh_apart(bencher: Bencher<'_, '_>) {
+    desired_and_reconcile(bencher, Instances::Fresh, Isolation::Process);
+}
+
+#[divan::bench]
+fn desired_and_reconcile_warm_apart(bencher: Bencher<'_, '_>) {
+    desired_and_reconcile(bencher, warm(), Isolation::Process);
 }
 
 /// A call of an instance that runs already.
-#[divan::bench]
-fn reconcile_again(bencher: Bencher<'_, '_>) {
-    let (runtime, plugin, page) = webpage(Instances::Fresh);
+fn again(bencher: Bencher<'_, '_>, isolation: Isolation) {
+    let (runtime, plugin, page) = webpage(Instances::Fresh, isolation);
     let session = plugin.open(runs::script());
     bencher.bench_local(|| runtime.block_on(session.reconcile(&page)).unwrap());
+}
+
+#[divan::bench]
+fn reconcile_again(bencher: Bencher<'_, '_>) {
+    again(bencher, Isolation::Shared);
+}
+
+#[divan::bench]
+fn reconcile_again_apart(bencher: Bencher<'_, '_>) {
+    again(bencher, Isolation::Process);
 }

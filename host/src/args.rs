@@ -71,6 +71,10 @@ Examples:
         #[arg(long, value_name = "SECONDS")]
         cpu: u64,
     },
+    /// Run the component whose compiled code is standard output, for the daemon at the other end of standard input: what it has
+    /// done by another process where the manifest says `isolation: process`.
+    #[command(hide = true)]
+    RunComponent,
     /// Print the version of the daemon and of the contract that it serves.
     Version {
         /// How to print it.

@@ -453,7 +453,7 @@ impl Fleet {
         let of = in_force.map_or(&attempt, |version| &version.attempt);
         let cpu = of.plugin.limits.cpu;
         Some(Change {
-            writes: in_force.map(|version| version.plugin.writes()),
+            writes: in_force.map(|version| version.plugin.writes().clone()),
             before: before.unwrap_or_default(),
             account: self.neighbours.workers.account(&unit.to_string(), cpu),
             unit,
@@ -821,7 +821,7 @@ impl Change {
             return Ok(());
         };
         let declared = &self.attempt.plugin;
-        let lacking = rollout::ungranted(before, &plugin.writes(), &declared.capabilities);
+        let lacking = rollout::ungranted(before, plugin.writes(), &declared.capabilities);
         if lacking.is_empty() {
             return Ok(());
         }

@@ -67,6 +67,7 @@ pub fn main(cli: Cli) -> ExitCode {
                 clock,
             }))
         }
+        Command::RunComponent => Ok(plugin::loader::run_apart()),
         Command::Version { output } => print(&version(output)),
     };
     done.unwrap_or_else(|error| {

@@ -127,7 +127,12 @@ pub fn engine(operators: &[Operator]) -> anyhow::Result<Engine> {
         .iter()
         .flat_map(|operator| operator.plugins.values())
         .map(|plugin| &plugin.limits);
-    Engine::new(Pool::of(limits)).context("start the engine for components")
+    let engine = Engine::new(Pool::of(limits)).context("start the engine for components")?;
+    // Without, plugins that want a process of their own are refused; why is told where compiling misses it.
+    Ok(match program() {
+        Ok(program) => engine.with_processes([program.into(), "run-component".into()]),
+        Err(_) => engine,
+    })
 }
 
 /// Returns the folder that the command line names for compiled code, or the usual one.

@@ -7,44 +7,49 @@ pub mod bounds;
 pub mod engine;
 pub mod loader;
 
+mod asking;
 mod bindings;
 mod code;
 mod compiler;
 mod convert;
+mod ending;
 mod imports;
 mod instance;
 mod output;
+mod place;
+mod process;
 mod room;
 mod shelf;
+mod turn;
 mod usage;
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use capstan_core::bucket::Bucket;
 use capstan_core::guest::{
-    Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
+    ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
     MatchQuestion, MatchResult, Run, Session, UpdateControl,
 };
-use capstan_core::manifest::Limits;
+use capstan_core::manifest::{Limits, Permission};
 use capstan_core::reconciler::memos::Memos;
 use capstan_core::room::{Holding, Room};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{MutexGuard, OwnedSemaphorePermit, Semaphore};
-use tokio::time::error::Elapsed;
-use tokio::time::{Instant, timeout_at};
-use tracing::warn;
-use wasmtime::component::InstancePre;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout_at;
 
 pub use bindings::CONTRACT;
-use engine::{Busy, Engine};
-use instance::{Answer, Call, Indices, Instance, State};
+use engine::Engine;
+use instance::{Question, Returned};
 use loader::Compiled;
 use output::Output;
+use place::{Instance, Place};
 use shelf::Shelf;
+use usage::Counters;
 pub use usage::Usage;
-use usage::{Counters, Ended};
 
 /// A loaded version of a component. Cheap to clone. Its memory goes with the last session.
 #[derive(Clone)]
@@ -55,8 +60,10 @@ pub struct Plugin {
 struct Loaded {
     engine: Engine,
     facts: Arc<Facts>,
-    pre: InstancePre<State>,
-    exports: Arc<Indices>,
+    place: Place,
+    exports: Exports,
+    /// The ways in which it can ask to write.
+    writes: BTreeSet<Permission>,
     /// One permit per run at a time (`limits.concurrency`); stands before the pool, whose exhaustion is an error.
     permits: Arc<Semaphore>,
     /// Where instances wait to be used again; none if each execution gets a fresh one. An instance is started only if none
@@ -95,8 +102,8 @@ pub(crate) struct Facts {
     config: String,
     /// What it may still log.
     log: Arc<Mutex<Bucket>>,
-    /// Values kept as long as this version is loaded.
-    memo: Mutex<Memos>,
+    /// Values kept as long as this version is loaded. None: the daemon keeps them, and this is another process.
+    memo: Option<Mutex<Memos>>,
     /// The memory that all plugins share.
     room: Room,
 }
@@ -125,20 +132,6 @@ enum Nesting {
 struct Seat {
     instance: Option<Instance>,
     permit: Option<OwnedSemaphorePermit>,
-}
-
-/// A call whose turn it is. Unless [`Turn::end`] has seen an answer, the instance goes with it.
-struct Turn<'a> {
-    execution: &'a Execution,
-    /// None if it has none yet, or has given it back.
-    instance: Option<Instance>,
-    seat: MutexGuard<'a, Seat>,
-    /// Where the instance prints to, as soon as there is one.
-    output: Option<Arc<Mutex<Output>>>,
-    call: Call,
-    begun: Instant,
-    ended: Ended,
-    _busy: Busy<'a>,
 }
 
 // === impl Facts ===
@@ -195,6 +188,11 @@ impl Plugin {
         &self.inner.digest
     }
 
+    /// Returns the ways in which it can ask to write, as the manifest would permit it.
+    pub fn writes(&self) -> &BTreeSet<Permission> {
+        &self.inner.writes
+    }
+
     /// Returns where its machine code came from, and how long that took.
     pub fn compiled(&self) -> Compiled {
         self.inner.compiled
@@ -206,6 +204,11 @@ impl Plugin {
             shelf, counters, ..
         } = &*self.inner;
         counters.usage(shelf.as_ref().map_or(0, Shelf::len))
+    }
+
+    /// Returns the number of the process that its instances have for themselves; none if they have none.
+    pub fn process_id(&self) -> Option<u32> {
+        self.inner.place.process_id()
     }
 
     /// Drops the instances that wait to be used again, and keeps none from now on: for a version that has been replaced, whose
@@ -237,7 +240,7 @@ impl Guest for Plugin {
     }
 
     fn exports(&self) -> Exports {
-        self.inner.exports.exports()
+        self.inner.exports
     }
 
     fn holding(&self) -> Option<Holding> {
@@ -249,102 +252,35 @@ impl Guest for Plugin {
 // === impl Execution ===
 
 impl Execution {
-    /// Waits for its turn and, if need be, for a permit; from then on the time counts.
-    async fn turn(&self, call: Call) -> Result<Turn<'_>, Failure> {
-        let Loaded {
-            engine, permits, ..
-        } = &*self.plugin;
-        let mut seat = self.seat.lock().await;
-        if self.nesting == Nesting::Own && seat.permit.is_none() {
-            let permit = Arc::clone(permits).acquire_owned().await;
-            seat.permit = Some(permit.map_err(|_| Failure::other("the plugin is being unloaded"))?);
-        }
-        Ok(Turn {
-            execution: self,
-            instance: seat.instance.take(),
-            seat,
-            output: None,
-            call,
-            begun: Instant::now(),
-            ended: Ended::Abandoned,
-            _busy: engine.enter(),
-        })
-    }
-
-    async fn reconcile(&self, primary: &str) -> Result<UpdateControl, Failure> {
-        let mut turn = self.turn(Call::Reconcile).await?;
+    async fn ask(&self, question: Question<'_>) -> Result<Returned, Failure> {
+        let mut turn = self.turn(question.call()).await?;
         let answer = timeout_at(turn.deadline(), async {
-            turn.instance().await?.reconcile(primary).await
+            turn.instance().await?.answer(&question).await
         })
         .await;
-        turn.end(answer)
-    }
-
-    async fn cleanup(&self, primary: &str) -> Result<DeleteControl, Failure> {
-        let mut turn = self.turn(Call::Cleanup).await?;
-        let answer = timeout_at(turn.deadline(), async {
-            turn.instance().await?.cleanup(primary).await
-        })
-        .await;
-        turn.end(answer)
-    }
-
-    async fn handle_error(
-        &self,
-        primary: &str,
-        failed: &FailureInfo,
-    ) -> Result<ErrorControl, Failure> {
-        let mut turn = self.turn(Call::HandleError).await?;
-        let answer = timeout_at(turn.deadline(), async {
-            turn.instance().await?.handle_error(primary, failed).await
-        });
-        let answer = answer.await;
-        turn.end(answer)
-    }
-
-    async fn desired(&self, name: &str, primary: &str) -> Result<String, Failure> {
-        let mut turn = self.turn(Call::Desired).await?;
-        let answer = timeout_at(turn.deadline(), async {
-            turn.instance().await?.desired(name, primary).await
-        })
-        .await;
-        turn.end(answer)
-    }
-
-    async fn matches(&self, question: MatchQuestion<'_>) -> Result<MatchResult, Failure> {
-        let mut turn = self.turn(Call::Match).await?;
-        let answer = timeout_at(turn.deadline(), async {
-            turn.instance().await?.matches(question).await
-        })
-        .await;
-        turn.end(answer)
-    }
-
-    async fn is_met(
-        &self,
-        name: &str,
-        dependent: &str,
-        primary: &str,
-    ) -> Result<ConditionResult, Failure> {
-        let mut turn = self.turn(Call::IsMet).await?;
-        let answer = timeout_at(turn.deadline(), async {
-            turn.instance()
-                .await?
-                .is_met(name, dependent, primary)
-                .await
-        });
-        let answer = answer.await;
         turn.end(answer)
     }
 }
 
 impl Session for Execution {
     fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
-        Box::pin(self.reconcile(primary))
+        Box::pin(async move {
+            let Returned::Reconciled(control) = self.ask(Question::Reconcile { primary }).await?
+            else {
+                return Err(beside());
+            };
+            Ok(control)
+        })
     }
 
     fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
-        Box::pin(self.cleanup(primary))
+        Box::pin(async move {
+            let Returned::CleanedUp(control) = self.ask(Question::Cleanup { primary }).await?
+            else {
+                return Err(beside());
+            };
+            Ok(control)
+        })
     }
 
     fn handle_error<'a>(
@@ -352,7 +288,15 @@ impl Session for Execution {
         primary: &'a str,
         failed: &'a FailureInfo,
     ) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
-        Box::pin(self.handle_error(primary, failed))
+        let failed = Cow::Borrowed(failed);
+        Box::pin(async move {
+            let Returned::Handled(control) =
+                self.ask(Question::HandleError { primary, failed }).await?
+            else {
+                return Err(beside());
+            };
+            Ok(control)
+        })
     }
 
     fn desired<'a>(
@@ -360,14 +304,25 @@ impl Session for Execution {
         name: &'a str,
         primary: &'a str,
     ) -> BoxFuture<'a, Result<String, Failure>> {
-        Box::pin(self.desired(name, primary))
+        Box::pin(async move {
+            let Returned::Desired(object) = self.ask(Question::Desired { name, primary }).await?
+            else {
+                return Err(beside());
+            };
+            Ok(object)
+        })
     }
 
     fn matches<'a>(
         &'a self,
         question: MatchQuestion<'a>,
     ) -> BoxFuture<'a, Result<MatchResult, Failure>> {
-        Box::pin(self.matches(question))
+        Box::pin(async move {
+            let Returned::Compared(result) = self.ask(Question::Match(question)).await? else {
+                return Err(beside());
+            };
+            Ok(result)
+        })
     }
 
     fn is_met<'a>(
@@ -376,120 +331,33 @@ impl Session for Execution {
         dependent: &'a str,
         primary: &'a str,
     ) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
-        Box::pin(self.is_met(name, dependent, primary))
+        let question = Question::IsMet {
+            name,
+            dependent,
+            primary,
+        };
+        Box::pin(async move {
+            let Returned::Asked(result) = self.ask(question).await? else {
+                return Err(beside());
+            };
+            Ok(result)
+        })
     }
+}
+
+/// Returns the failure of an answer to another question: instances give none.
+fn beside() -> Failure {
+    Failure::other("the component answers what was not asked")
 }
 
 impl Drop for Execution {
     /// Puts its instance where the next execution finds it, before the permit goes to somebody who looks there.
     fn drop(&mut self) {
         let instance = self.seat.get_mut().instance.take();
+        let instance = instance.filter(Instance::is_alive);
         if let (Some(mut instance), Some(shelf)) = (instance, &self.plugin.shelf) {
             let wear = instance.release();
             shelf.put(instance, wear);
         }
-    }
-}
-
-// === impl Turn ===
-
-impl Turn<'_> {
-    fn deadline(&self) -> Instant {
-        self.begun + self.execution.plugin.facts.limits.timeout
-    }
-
-    /// Returns the execution's instance, ready for the call. If it has none, it gets a warm one, or else a new one.
-    async fn instance(&mut self) -> wasmtime::Result<&mut Instance> {
-        let (deadline, call) = (self.deadline(), self.call);
-        let instance = match self.instance.take().or_else(|| self.warm()) {
-            Some(instance) => {
-                let output = self.output.insert(Arc::clone(instance.output()));
-                output.lock().begin(call.name());
-                instance
-            }
-            None => self.start().await?,
-        };
-        let instance = self.instance.insert(instance);
-        instance.begin(call, deadline);
-        Ok(instance)
-    }
-
-    /// Takes an instance that another execution has left.
-    fn warm(&self) -> Option<Instance> {
-        let Execution { plugin, run, .. } = self.execution;
-        let mut instance = plugin.shelf.as_ref()?.take()?;
-        instance.assign(Arc::clone(run));
-        Some(instance)
-    }
-
-    async fn start(&mut self) -> wasmtime::Result<Instance> {
-        let Execution { plugin, run, .. } = self.execution;
-        let Loaded { facts, exports, .. } = &**plugin;
-        let mut output = facts.output();
-        output.assign(&run.info());
-        output.begin(self.call.name());
-        let output = self.output.insert(Arc::new(Mutex::new(output)));
-        let state = State::new(Arc::clone(facts), Some(Arc::clone(run)), Arc::clone(output));
-        let (deadline, exports) = (self.deadline(), Arc::clone(exports));
-        Instance::start(&plugin.pre, exports, state, deadline, &plugin.counters).await
-    }
-
-    /// Keeps the instance if the call gave an answer, and says why if it did not.
-    fn end<T>(mut self, answer: Result<Answer<T>, Elapsed>) -> Result<T, Failure> {
-        let result = match answer {
-            Ok(Ok(answer)) => answer.map_err(|message| self.returned(&message)),
-            Ok(Err(error)) => Err(self.broken(&error)),
-            Err(Elapsed { .. }) => Err(instance::overdue(
-                self.execution.plugin.facts.limits.timeout,
-            )),
-        };
-        self.ended = match &result {
-            Ok(_) => Ended::Well,
-            Err(failure) => Ended::Badly(failure.cause),
-        };
-        result
-    }
-
-    /// Returns the failure that the component answered with. What it says goes into the log, and counts as if printed.
-    fn returned(&self, message: &str) -> Failure {
-        let failure = Failure::new(Cause::Returned, message);
-        if let Some(output) = &self.output {
-            output.lock().charge(failure.message.len());
-        }
-        failure
-    }
-
-    /// Returns the failure of a call that did not come to an answer.
-    fn broken(&self, error: &wasmtime::Error) -> Failure {
-        let Facts { name, limits, .. } = &*self.execution.plugin.facts;
-        let words = self.output.as_ref().and_then(|output| {
-            let mut output = output.lock();
-            output.finish();
-            output.last_words()
-        });
-        let failure = instance::failure(error, limits, words);
-        let (plugin, call) = (name, self.call.name());
-        warn!(%plugin, call, error = %failure, stack = instance::stack(error), "the instance is thrown away");
-        failure
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Some(output) = &self.output {
-            output.lock().finish();
-        }
-        let counters = &self.execution.plugin.counters;
-        let instance = self.instance.take();
-        if let Some(instance) = &instance {
-            counters.memory(instance.memory());
-        }
-        // An instance that was left in the middle of a call, for whatever reason, is never entered again.
-        match self.ended {
-            Ended::Well | Ended::Badly(Cause::Returned) => self.seat.instance = instance,
-            Ended::Badly(Cause::Trap | Cause::Timeout | Cause::OutOfMemory | Cause::Other)
-            | Ended::Abandoned => drop(instance),
-        }
-        counters.call(self.ended, self.begun.elapsed());
     }
 }

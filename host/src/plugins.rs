@@ -205,6 +205,7 @@ mod tests {
             problem: None,
             waiting: None,
             refused: 0,
+            process: None,
             usage: Some(Use {
                 calls: 120,
                 errors: 1,

@@ -7,6 +7,9 @@
 )]
 #![allow(missing_docs, unreachable_pub, reason = "a test")]
 
+#[cfg(target_os = "linux")]
+#[path = "plugin/apart.rs"]
+mod apart;
 #[path = "plugin/asks.rs"]
 mod asks;
 #[path = "plugin/calls.rs"]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 use crate::object::{Gvk, Object, ObjectRef, Scope, Version, is_path_segment};
 use crate::text;
@@ -72,7 +73,7 @@ pub enum Verb {
 }
 
 /// The fine print of a deletion.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deletion {
     /// What becomes of owned objects; none = what is usual for the kind.
     pub propagation: Option<Propagation>,
@@ -85,7 +86,7 @@ pub struct Deletion {
 }
 
 /// What becomes of the objects that a deleted one owns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Propagation {
     /// They are deleted afterwards.
     Background,

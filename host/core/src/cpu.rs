@@ -3,6 +3,7 @@
 //! [`Account::run`] wraps an execution: it asks for a slot at each poll and gives it back at the end of the poll, so one that
 //! waits for an answer has none. What a poll took is what its plugin has used.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -91,6 +92,17 @@ struct Seat {
 
 /// A slot, given back when it is dropped.
 struct Slot<'a>(&'a Seat);
+
+thread_local! {
+    /// What the poll under way on this thread has used elsewhere.
+    static ELSEWHERE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Counts time to the poll under way that was used on its behalf elsewhere, as in another process. Outside of an execution it is
+/// nobody's.
+pub fn charge(time: Duration) {
+    ELSEWHERE.set(ELSEWHERE.get().saturating_add(time));
+}
 
 /// Ends the poll, and asks for the next one at once: what computes for long gives others a turn.
 ///
@@ -207,8 +219,15 @@ impl Seat {
         if !may {
             return Poll::Pending;
         }
-        let _slot = Slot(self);
-        execution.poll(context)
+        let slot = Slot(self);
+        ELSEWHERE.take();
+        let polled = execution.poll(context);
+        drop(slot);
+        let elsewhere = ELSEWHERE.take();
+        if !elsewhere.is_zero() {
+            state.lock().charge(self.id, elsewhere, Instant::now());
+        }
+        polled
     }
 }
 

@@ -1,6 +1,7 @@
 //! The two faces of a plugin: [`Guest`], what the daemon calls, and [`Run`], what a component may ask during a call.
 //!
-//! The types mirror the contract in `wit/`; documents are JSON text.
+//! The types mirror the contract in `wit/`; documents are JSON text. What crosses to a component in another process and back is
+//! made for serde: lists in it that a component writes are bounded, for a few bytes may say a long one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +9,13 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 use crate::cluster::Deletion;
 use crate::object::{Gvk, ObjectRef};
 use crate::room::Holding;
 use crate::text;
+use crate::wire;
 
 /// A loaded component.
 pub trait Guest: Send + Sync + 'static {
@@ -87,7 +90,7 @@ pub trait Session: Send + Sync {
 }
 
 /// The arguments of [`Session::matches`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct MatchQuestion<'a> {
     /// The matcher, as the manifest names it.
     pub name: &'a str,
@@ -126,7 +129,7 @@ pub enum Cause {
 }
 
 /// What to write to the primary, and when to come back (UC rules).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateControl {
     /// What to write.
     pub update: PrimaryUpdate,
@@ -135,7 +138,7 @@ pub struct UpdateControl {
 }
 
 /// What to write to the primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PrimaryUpdate {
     /// Nothing.
     Nothing,
@@ -148,7 +151,7 @@ pub enum PrimaryUpdate {
 }
 
 /// Whether the primary may go (DC rules).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeleteControl {
     /// Yes.
     RemoveFinalizer,
@@ -157,7 +160,7 @@ pub enum DeleteControl {
 }
 
 /// What failed, as an error handler is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureInfo {
     /// Where it comes from.
     pub origin: FailureOrigin,
@@ -170,7 +173,7 @@ pub struct FailureInfo {
 }
 
 /// Where a failure comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureOrigin {
     /// `reconcile` returned it.
     Reconciler,
@@ -189,7 +192,7 @@ pub enum FailureOrigin {
 }
 
 /// What to do about a failure (EC rules).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorControl {
     /// Log it and retry.
     Unhandled,
@@ -203,7 +206,7 @@ pub enum ErrorControl {
 }
 
 /// How to go on after a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NextStep {
     /// Retry by the policy.
     Retry,
@@ -214,7 +217,7 @@ pub enum NextStep {
 }
 
 /// How often the primary has failed in a row (RT rules).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryInfo {
     /// The number of retries so far; 0 at the first failure.
     pub attempt: u32,
@@ -223,7 +226,7 @@ pub struct RetryInfo {
 }
 
 /// Whether an object is as desired.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MatchResult {
     /// It is.
     Matches,
@@ -232,7 +235,7 @@ pub enum MatchResult {
 }
 
 /// Whether a condition is met.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConditionResult {
     /// True if it is.
     pub met: bool,
@@ -293,9 +296,10 @@ pub trait Run: Send + Sync + 'static {
 }
 
 /// What is known about a run from its start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// The controller's name.
+    #[serde(with = "wire::shared")]
     pub controller: Arc<str>,
     /// The primary.
     pub primary: ObjectRef,
@@ -308,7 +312,7 @@ pub struct RunInfo {
 }
 
 /// Where to look.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// One source.
     Source(String),
@@ -319,7 +323,7 @@ pub enum Place {
 }
 
 /// Which objects of a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selection {
     /// Those that belong to the primary (`IM-6`).
     Related,
@@ -337,7 +341,7 @@ pub enum Selection {
 }
 
 /// A question for many objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Query {
     /// Where to look.
     pub place: Place,
@@ -346,6 +350,7 @@ pub struct Query {
     /// A label selector, as for kubectl; none = all.
     pub labels: Option<String>,
     /// JSON pointers of the fields to return; empty = all.
+    #[serde(deserialize_with = "wire::few")]
     pub fields: Vec<String>,
     /// Of an object that several sources hold, only the newest version.
     pub newest_only: bool,
@@ -356,7 +361,7 @@ pub struct Query {
 }
 
 /// Part of a long answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// The objects, ordered by namespace and name.
     pub items: Vec<String>,
@@ -365,7 +370,7 @@ pub struct Page {
 }
 
 /// An object as a component names it, before the daemon knows its scope.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectTarget {
     /// Its kind.
     pub gvk: Gvk,
@@ -374,7 +379,7 @@ pub struct ObjectTarget {
 }
 
 /// A write that a component asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteRequest {
     /// How, and what.
     pub verb: WriteVerb,
@@ -383,7 +388,7 @@ pub struct WriteRequest {
 }
 
 /// How a component wants something written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteVerb {
     /// POST of this object.
     Create(String),
@@ -402,7 +407,7 @@ pub enum WriteVerb {
 }
 
 /// The fine print of a write.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteOptions {
     /// How it is treated.
     pub mode: WriteMode,
@@ -417,7 +422,7 @@ pub struct WriteOptions {
 }
 
 /// How a write is treated (`RO-3`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteMode {
     /// As `RO-4` says.
     #[default]
@@ -435,7 +440,7 @@ pub enum WriteMode {
 }
 
 /// How objects are compared (section 15 of the semantics).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Comparison {
     /// As fits the verb (`RO-6`).
     ByVerb,
@@ -450,7 +455,7 @@ pub enum Comparison {
 }
 
 /// The arguments of [`Run::compare`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompareQuestion {
     /// How.
     pub by: Comparison,
@@ -459,11 +464,12 @@ pub struct CompareQuestion {
     /// The object as it should be.
     pub desired: String,
     /// JSON pointers under which differences do not count.
+    #[serde(deserialize_with = "wire::few")]
     pub ignore: Vec<String>,
 }
 
 /// A workflow or dependent to run by hand.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkflowCall {
     /// Reconcile the managed workflow (none) or a standalone one.
     Reconcile(Option<String>),
@@ -476,7 +482,7 @@ pub enum WorkflowCall {
 }
 
 /// What became of a workflow (`WF-8`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowResult {
     /// The nodes that were reached, in the order of the graph.
     pub nodes: Vec<NodeResult>,
@@ -485,7 +491,7 @@ pub struct WorkflowResult {
 }
 
 /// What became of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeResult {
     /// The dependent's name.
     pub name: String,
@@ -498,7 +504,7 @@ pub struct NodeResult {
 }
 
 /// What can be done with an object (`DR-2`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     /// Nothing: it is as desired, or read only.
     Unchanged,
@@ -511,7 +517,7 @@ pub enum Operation {
 }
 
 /// What a condition is for (`WF-1`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ConditionRole {
     /// The node takes part.
     Activation,
@@ -524,7 +530,7 @@ pub enum ConditionRole {
 }
 
 /// How long a value is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
     /// As long as the run.
     Run,
@@ -535,7 +541,7 @@ pub enum Lifetime {
 }
 
 /// A Kubernetes Event (ER rules).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// True for `Warning`, false for `Normal`.
     pub warning: bool,
@@ -550,13 +556,15 @@ pub struct Event {
     /// Which part of the component reports it.
     pub component: Option<String>,
     /// Labels of the Event.
+    #[serde(deserialize_with = "wire::few_pairs")]
     pub labels: BTreeMap<String, String>,
     /// Annotations of the Event.
+    #[serde(deserialize_with = "wire::few_pairs")]
     pub annotations: BTreeMap<String, String>,
 }
 
 /// Why an import did not do what it was asked. Made by [`CallError::new`], which bounds what it says.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct CallError {
@@ -569,7 +577,7 @@ pub struct CallError {
 }
 
 /// The sorts of refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallReason {
     /// The manifest does not permit it.
     Denied,

@@ -8,7 +8,7 @@
 //! [`operations`] about what a component asks to be written. [`reconciler`] is one execution, top to bottom. [`rollout`]
 //! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
 //! ask for, and [`permission`] what a component may make of them. [`bucket`] and [`outbox`] keep plugins from each other's
-//! share of requests and Events; [`health`] is about the API server.
+//! share of requests and Events; [`health`] is about the API server. [`wire`] is for what crosses between processes.
 //!
 //! The way of one event: an informer applies it to a [`cache`] and hands the change to each [`source`], whose notices
 //! reach the [`queue`]; the [`dispatcher`] takes a ticket and spawns [`reconciler::execute`], which reads the primary
@@ -40,4 +40,5 @@ pub mod rollout;
 pub mod room;
 pub mod source;
 pub mod text;
+pub mod wire;
 pub mod workflow;

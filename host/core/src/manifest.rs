@@ -63,6 +63,8 @@ pub struct Plugin {
     pub config: serde_json::Value,
     /// Whether instances are used again.
     pub instances: Instances,
+    /// In which process they are.
+    pub isolation: Isolation,
     /// What follows a swap.
     pub on_swap: OnSwap,
 }
@@ -75,6 +77,16 @@ pub enum Instances {
     Fresh,
     /// An execution gets one that has been used before, if one is free.
     Warm(Warm),
+}
+
+/// In which process a plugin's instances are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// In the daemon's, with those of all others.
+    #[default]
+    Shared,
+    /// In one of the plugin's own, which can reach nothing but the daemon.
+    Process,
 }
 
 /// How long a warm instance is used; one that failed is never used again.

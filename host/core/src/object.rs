@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -12,7 +12,8 @@ use crate::budget::{self, Budget};
 
 /// The name of an object whose kind is clear from the place (`ID-1`): neither kind nor uid take part, so a deleted and
 /// re-created object keeps its key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "(Option<String>, String)", into = "(Option<String>, String)")]
 pub struct ObjectRef {
     /// The namespace; none for a cluster-scoped object.
     pub namespace: Option<Arc<str>>,
@@ -21,7 +22,8 @@ pub struct ObjectRef {
 }
 
 /// Group, version and kind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "(String, String)", into = "(String, String)")]
 pub struct Gvk {
     /// The API group; empty for the core group.
     pub group: Arc<str>,
@@ -213,7 +215,39 @@ impl Owner {
     }
 }
 
+// === impl ObjectRef, for serde ===
+
+impl From<(Option<String>, String)> for ObjectRef {
+    fn from((namespace, name): (Option<String>, String)) -> Self {
+        Self {
+            namespace: namespace.map(Into::into),
+            name: name.into(),
+        }
+    }
+}
+
+impl From<ObjectRef> for (Option<String>, String) {
+    fn from(key: ObjectRef) -> Self {
+        let namespace = key.namespace.as_deref().map(str::to_owned);
+        (namespace, key.name.to_string())
+    }
+}
+
 // === impl Gvk ===
+
+impl TryFrom<(String, String)> for Gvk {
+    type Error = Error;
+
+    fn try_from((api_version, kind): (String, String)) -> Result<Self, Error> {
+        Self::parse(&api_version, &kind)
+    }
+}
+
+impl From<Gvk> for (String, String) {
+    fn from(gvk: Gvk) -> Self {
+        (gvk.api_version().into_owned(), gvk.kind.to_string())
+    }
+}
 
 impl Gvk {
     /// Returns the kind that `apiVersion` and `kind` name.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The modules, row by row. One that does not exist yet may stand here; one that exists must.
 const ROWS: &[&[&str]] = &[
-    &["budget", "bucket", "health", "text"],
+    &["budget", "bucket", "health", "text", "wire"],
     &["object", "patch", "cel"],
     &["cluster", "room"],
     &["guest", "cpu"],

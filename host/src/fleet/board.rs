@@ -84,6 +84,7 @@ struct Totals {
     calls: u64,
     errors: u64,
     broken: u64,
+    processes: u64,
     instances: u64,
 }
 
@@ -172,6 +173,8 @@ pub struct Row {
     pub waiting: Option<String>,
     /// Versions that were refused since the daemon started.
     pub refused: u64,
+    /// The number of the process that its instances have for themselves; none if they have none.
+    pub process: Option<u32>,
     /// What the version in force has done and uses.
     pub usage: Option<Use>,
 }
@@ -196,6 +199,8 @@ pub struct Use {
     pub call_ms: u64,
     /// Executions under way.
     pub executions: usize,
+    /// Processes started so far, if it has one of its own.
+    pub processes_started: u64,
     /// Instances started so far.
     pub instances_started: u64,
     /// Instances there are.
@@ -505,6 +510,7 @@ impl Entry {
             controllers: self.controllers.iter().map(ToString::to_string).collect(),
             problem: self.problem.clone(),
             refused: self.refused,
+            process: in_force.and_then(|now| now.plugin.process_id()),
             usage: in_force.map(|now| Use::of(&now.plugin.usage())),
         }
     }
@@ -523,6 +529,7 @@ impl Totals {
             calls: self.calls + usage.calls,
             errors: self.errors + usage.errors,
             broken: self.broken + Use::of(usage).broken(),
+            processes: self.processes + usage.processes,
             instances: self.instances + usage.started,
         }
     }
@@ -539,6 +546,7 @@ impl Use {
             unusable: usage.unusable,
             call_ms: u64::try_from(usage.time.as_millis()).unwrap_or(u64::MAX),
             executions: usage.executions,
+            processes_started: usage.processes,
             instances_started: usage.started,
             instances: usage.instances,
             instances_idle: usage.idle,
@@ -594,7 +602,7 @@ pub struct Metrics(pub Arc<Board>);
 /// A metric of plugins: its name, what it says, and its value.
 type Metric<V> = (&'static str, &'static str, fn(&Entry) -> Option<V>);
 
-const COUNTERS: [Metric<u64>; 7] = [
+const COUNTERS: [Metric<u64>; 8] = [
     ("plugin_calls", "Calls of exports", |entry| {
         Some(entry.totals().calls)
     }),
@@ -607,6 +615,11 @@ const COUNTERS: [Metric<u64>; 7] = [
         "plugin_broken_calls",
         "Calls that ended by a trap, a time-out or for want of memory",
         |entry| Some(entry.totals().broken),
+    ),
+    (
+        "plugin_processes_started",
+        "Processes that were started for the instances of a plugin with one of its own",
+        |entry| Some(entry.totals().processes).filter(|started| *started > 0),
     ),
     (
         "plugin_instances_started",

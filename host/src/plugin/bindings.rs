@@ -43,19 +43,24 @@ wasmtime::component::bindgen!({
     exports: { default: async },
 });
 
+/// Returns a path that leads to what is open, whatever has become of its name.
+pub(super) fn path_to(file: &File) -> String {
+    let open = if cfg!(target_os = "linux") {
+        "/proc/self/fd"
+    } else {
+        "/dev/fd"
+    };
+    format!("{open}/{}", file.as_raw_fd())
+}
+
 /// Maps compiled code into memory. The file must have been written by [`Engine::precompile_component`], whole; what stands
 /// behind that does not matter.
 ///
 /// # Errors
 /// If it was written by another version of wasmtime, or for another engine or processor.
 pub(super) fn map_compiled(engine: &Engine, file: &File) -> wasmtime::Result<Component> {
-    // wasmtime opens by path only; this one leads to what is open, whatever has become of its name.
-    let open = if cfg!(target_os = "linux") {
-        "/proc/self/fd"
-    } else {
-        "/dev/fd"
-    };
-    let path = format!("{open}/{}", file.as_raw_fd());
+    // wasmtime opens by path only.
+    let path = path_to(file);
     // SAFETY: the file is native code that nobody checks any more. The caller has just had it written, or has found the
     // seal of this daemon's key under it, and only this user can write it (`code/folder.rs`).
     unsafe { Component::deserialize_file(engine, path) }

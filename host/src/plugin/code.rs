@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,9 +25,9 @@ use tokio::time::timeout;
 use tracing::warn;
 use wasmtime::component::Component;
 
-use super::bindings::{load_compiled, map_compiled};
+use super::bindings::{load_compiled, map_compiled, path_to};
 use super::compiler::{self, Limits};
-use super::engine::{Engine, unfit};
+use super::engine::{Engine, Pool, pooled, unfit, unpooled};
 use super::instance::quantity;
 use super::room;
 use folder::{Draft, Folder};
@@ -108,6 +108,8 @@ pub(super) struct Code {
     pub(super) unfit: Option<String>,
     /// Whether it was compiled before.
     pub(super) kept: bool,
+    /// Where it was mapped from, if it was.
+    file: Option<File>,
     /// Keeps its entry from being removed.
     pub(super) hold: Hold,
 }
@@ -612,7 +614,23 @@ impl Code {
             Err(_) => Self::copied(engine, &whole(file)?)?,
             Ok(code) => code,
         };
-        Ok(Self { kept, hold, ..code })
+        let file = file.try_clone().ok();
+        Ok(Self {
+            kept,
+            file,
+            hold,
+            ..code
+        })
+    }
+
+    /// Returns a file with the code for another process: one that can be read, and nothing else.
+    pub(super) fn readable(&self) -> io::Result<File> {
+        if let Some(file) = &self.file {
+            return File::open(path_to(file));
+        }
+        let mut file = in_memory()?;
+        file.write_all(&self.component.serialize().map_err(io::Error::other)?)?;
+        File::open(path_to(&file))
     }
 
     /// Takes code out of memory, in the same way.
@@ -636,9 +654,24 @@ impl Code {
             engine,
             unfit,
             kept: false,
+            file: None,
             hold: Hold::default(),
         })
     }
+}
+
+/// Returns code out of a file whose content is ours, with an engine of its own that has no ticker yet: a pool, if it fits there.
+pub(super) fn alone(pool: Pool, file: &File) -> wasmtime::Result<(wasmtime::Engine, Component)> {
+    let mapped = pooled(pool).and_then(|wasm| {
+        let component = map_compiled(&wasm, file)?;
+        Ok((wasm, component))
+    });
+    mapped.or_else(|_| {
+        let wasm = unpooled()?;
+        let component =
+            map_compiled(&wasm, file).or_else(|_| load_compiled(&wasm, &whole(file)?))?;
+        Ok((wasm, component))
+    })
 }
 
 fn whole(mut file: &File) -> io::Result<Vec<u8>> {

@@ -5,12 +5,13 @@ use std::time::Duration;
 use capstan_core::cluster;
 use capstan_core::guest;
 use capstan_core::object;
-use capstan_core::text::said;
+use capstan_core::text::{kept, said};
 
 use super::bindings::capstan::operator::{
     cache, context, log, memo, operations, recorder, types, workflow,
 };
 use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
+use super::instance::Returned;
 use super::output;
 
 /// The longest `detail` of a condition, in bytes: those of all conditions of a workflow are kept until its run ends.
@@ -88,10 +89,44 @@ impl TryFrom<condition::ConditionResult> for guest::ConditionResult {
 
     fn try_from(result: condition::ConditionResult) -> wasmtime::Result<Self> {
         let condition::ConditionResult { met, detail } = result;
-        match detail.as_ref().map(String::len) {
-            Some(length) if length > DETAIL => Err(LongDetail(length).into()),
-            Some(_) | None => Ok(Self { met, detail }),
+        bounded(Self { met, detail })
+    }
+}
+
+/// Returns an answer that came from another process as one that came from a component: what is bounded here is bounded there.
+pub(super) fn checked(returned: Returned) -> wasmtime::Result<Returned> {
+    let soon = |time: Duration| time.min(millis(u32::MAX));
+    Ok(match returned {
+        Returned::Reconciled(control) => Returned::Reconciled(guest::UpdateControl {
+            reschedule: control.reschedule.map(soon),
+            ..control
+        }),
+        Returned::CleanedUp(guest::DeleteControl::KeepFinalizer(again)) => {
+            Returned::CleanedUp(guest::DeleteControl::KeepFinalizer(again.map(soon)))
         }
+        Returned::Handled(guest::ErrorControl::Handled {
+            status,
+            next: guest::NextStep::Reschedule(time),
+        }) => Returned::Handled(guest::ErrorControl::Handled {
+            status,
+            next: guest::NextStep::Reschedule(soon(time)),
+        }),
+        Returned::Compared(guest::MatchResult::Differs(what)) => {
+            Returned::Compared(guest::MatchResult::Differs(kept(what)))
+        }
+        Returned::Asked(result) => Returned::Asked(bounded(result)?),
+        same @ (Returned::Started
+        | Returned::CleanedUp(_)
+        | Returned::Handled(_)
+        | Returned::Desired(_)
+        | Returned::Compared(_)) => same,
+    })
+}
+
+fn bounded(result: guest::ConditionResult) -> wasmtime::Result<guest::ConditionResult> {
+    match result.detail.as_ref().map(String::len) {
+        Some(length) if length > DETAIL => Err(LongDetail(length).into()),
+        Some(_) | None => Ok(result),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Both have one owner, so that they cannot disagree: code that is compiled to look at the epoch hangs for ever if nobody
 //! moves it.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,6 +51,8 @@ pub struct Engine {
     pool: Pool,
     /// The memory that all plugins share.
     room: Room,
+    /// The command that starts a process for a plugin; none if there is none.
+    command: Option<Arc<[OsString]>>,
     /// Made when the first component needs it.
     apart: Arc<Mutex<Option<Engine>>>,
 }
@@ -121,7 +124,7 @@ impl Engine {
     /// # Errors
     /// [`Error`]: then no component can run on this machine.
     pub fn new(pool: Pool) -> Result<Self, Error> {
-        match wasmtime::Engine::new(config().allocation_strategy(pooling(pool))) {
+        match pooled(pool) {
             Ok(wasm) => Self::of(wasm, pool),
             Err(error) => {
                 warn!(error = %format_args!("{error:#}"), "no pool of instances; each is allocated by itself");
@@ -147,14 +150,15 @@ impl Engine {
     }
 
     fn without_pool() -> Result<Self, Error> {
-        let wasm = wasmtime::Engine::new(&config()).map_err(Error::Configure)?;
+        let wasm = unpooled().map_err(Error::Configure)?;
         let endless = Pool {
             instances: u32::MAX,
         };
         Self::of(wasm, endless)
     }
 
-    fn of(wasm: wasmtime::Engine, pool: Pool) -> Result<Self, Error> {
+    /// Starts an engine of this, which begins with the ticker's thread.
+    pub(super) fn of(wasm: wasmtime::Engine, pool: Pool) -> Result<Self, Error> {
         let ticker = Arc::new(Ticker::start(wasm.weak()).map_err(Error::Thread)?);
         let apart = Arc::default();
         Ok(Self {
@@ -162,6 +166,7 @@ impl Engine {
             ticker,
             pool,
             room: Room::default(),
+            command: None,
             apart,
         })
     }
@@ -170,6 +175,21 @@ impl Engine {
     #[must_use]
     pub fn with_room(self, room: Room) -> Self {
         Self { room, ..self }
+    }
+
+    /// Returns the engine with processes for plugins that want one: this command line starts one, and is expected to end up in
+    /// [`super::loader::run_apart`].
+    #[must_use]
+    pub fn with_processes(self, command: impl IntoIterator<Item = OsString>) -> Self {
+        Self {
+            command: Some(command.into_iter().collect()),
+            ..self
+        }
+    }
+
+    /// Returns what starts a process for a plugin.
+    pub(super) fn command(&self) -> Option<&Arc<[OsString]>> {
+        self.command.as_ref()
     }
 
     /// Returns the memory that its components share.
@@ -203,6 +223,16 @@ pub(super) fn config() -> Config {
         // Only for debuggers and profilers of native code.
         .native_unwind_info(false);
     config
+}
+
+/// Returns what runs components in such a pool, without a ticker.
+pub(super) fn pooled(pool: Pool) -> wasmtime::Result<wasmtime::Engine> {
+    wasmtime::Engine::new(config().allocation_strategy(pooling(pool)))
+}
+
+/// Returns what runs components that do not fit a pool, without a ticker.
+pub(super) fn unpooled() -> wasmtime::Result<wasmtime::Engine> {
+    wasmtime::Engine::new(&config())
 }
 
 /// Returns a pool for so many instances. How much each may have is bounded per plugin, see `instance::Limiter`; here it is

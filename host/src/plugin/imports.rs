@@ -1,11 +1,9 @@
-//! What a component may ask the daemon: each function asks the run, which asks the manifest, and counts what goes to the API server.
+//! What a component may ask the daemon: each function asks the run ([`Asking`]), which asks the manifest.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Lifetime, ObjectTarget, Place, Query, Run,
-    WorkflowCall, WriteRequest, WriteVerb,
+    CallError, CompareQuestion, ObjectTarget, Place, Query, WorkflowCall, WriteRequest, WriteVerb,
 };
 use k8s_openapi::jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -19,7 +17,7 @@ use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi::{HostWallClock as _, WasiView as _, p2};
 
-use super::Facts;
+use super::asking::Asking;
 use super::bindings::Daemon;
 use super::bindings::capstan::operator::{
     cache, config, context, log, memo, operations, recorder, system, types, workflow,
@@ -86,31 +84,13 @@ impl wasmtime::component::HasData for Io {
 // === the run ===
 
 impl State {
-    /// Returns the run of the call in progress.
-    fn run(&self) -> Result<Arc<dyn Run>, CallError> {
-        let outside = || {
-            CallError::new(
-                CallReason::Misplaced,
-                "there is no run: the component is only being loaded",
-            )
-        };
-        self.run.clone().ok_or_else(outside)
-    }
-
-    /// Counts a request to the API server.
-    fn count(&self) -> Result<(), CallError> {
-        let limit = self.facts.limits.requests;
-        let run = self.run()?;
-        let counted = run
-            .requests()
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-                (n < limit).then_some(n + 1)
-            });
-        let message =
-            || format!("this run has made its {limit} requests already (limits.requests)");
-        counted
-            .map(drop)
-            .map_err(|_| CallError::new(CallReason::Exhausted, message()))
+    /// Returns what answers the call in progress.
+    fn asking(&self) -> Asking {
+        Asking {
+            facts: Arc::clone(&self.facts),
+            run: self.run.clone(),
+            call: self.call,
+        }
     }
 
     async fn write(
@@ -118,26 +98,17 @@ impl State {
         verb: WriteVerb,
         options: Option<operations::WriteOptions>,
     ) -> Reply<String> {
-        let run = self.run()?;
-        self.count()?;
         let options = options.map(Into::into).unwrap_or_default();
-        Ok(run.write(WriteRequest { verb, options }).await?)
+        let asking = self.asking();
+        Ok(asking.write(WriteRequest { verb, options }).await?)
     }
 
     async fn workflow(
         &mut self,
         call: WorkflowCall,
     ) -> Result<capstan_core::guest::WorkflowResult, CallError> {
-        if !self.call.may_run_workflows() {
-            let message = format!(
-                "a workflow runs in `reconcile` and `cleanup`, not in `{}`",
-                self.call.name()
-            );
-            return Err(CallError::new(CallReason::Misplaced, message));
-        }
-        let run = self.run()?;
-        self.count()?;
-        run.workflow(call).await
+        let asking = self.asking();
+        asking.workflow(call).await
     }
 }
 
@@ -168,24 +139,21 @@ impl context::Host for State {
 
 impl cache::Host for State {
     fn find_all(&mut self, query: cache::Query) -> Reply<types::Page> {
-        let mut query = Query::try_from(query)?;
-        let most = self.facts.limits.page;
-        query.limit = Some(query.limit.map_or(most, |limit| limit.min(most)));
-        let page = self.run()?.find_all(query)?;
+        let page = self.asking().find_all(Query::try_from(query)?)?;
         self.answer(page.items.iter().map(String::len).sum())?;
         Ok(page.into())
     }
 
     fn find_one(&mut self, place: cache::Place) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        let found = self.run()?.find_one(place)?;
+        let found = self.asking().run()?.find_one(place)?;
         self.answer(found.as_ref().map_or(0, String::len))?;
         Ok(found)
     }
 
     fn find_named(&mut self, place: cache::Place, key: types::ObjectKey) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        let found = self.run()?.find_named(place, key.into())?;
+        let found = self.asking().run()?.find_named(place, key.into())?;
         self.answer(found.as_ref().map_or(0, String::len))?;
         Ok(found)
     }
@@ -258,23 +226,19 @@ impl operations::Host for State {
         options: Option<operations::RemoveOptions>,
     ) -> Reply<()> {
         let target = ObjectTarget::try_from(target)?;
-        let run = self.run()?;
-        self.count()?;
-        Ok(run
-            .remove(target, options.map(Into::into).unwrap_or_default())
-            .await?)
+        let asking = self.asking();
+        let deletion = options.map(Into::into).unwrap_or_default();
+        Ok(asking.remove(target, deletion).await?)
     }
 
     async fn add_finalizer(&mut self, finalizer: Option<String>) -> Reply<String> {
-        let run = self.run()?;
-        self.count()?;
-        Ok(run.add_finalizer(finalizer).await?)
+        let asking = self.asking();
+        Ok(asking.add_finalizer(finalizer).await?)
     }
 
     async fn remove_finalizer(&mut self, finalizer: Option<String>) -> Reply<String> {
-        let run = self.run()?;
-        self.count()?;
-        Ok(run.remove_finalizer(finalizer).await?)
+        let asking = self.asking();
+        Ok(asking.remove_finalizer(finalizer).await?)
     }
 
     async fn compare(
@@ -285,6 +249,7 @@ impl operations::Host for State {
         ignore: Vec<String>,
     ) -> Reply<types::MatchResult> {
         Ok(self
+            .asking()
             .run()?
             .compare(CompareQuestion {
                 by: by.into(),
@@ -339,44 +304,17 @@ fn node(result: capstan_core::guest::WorkflowResult, name: &str) -> workflow::No
 
 impl memo::Host for State {
     fn get(&mut self, lifetime: memo::Lifetime, key: String) -> Option<String> {
-        match lifetime.into() {
-            Lifetime::Plugin => self.facts.memo.lock().get(&key).map(str::to_owned),
-            lifetime @ (Lifetime::Run | Lifetime::Primary) => {
-                self.run.as_ref()?.memo(lifetime, &key)
-            }
-        }
+        self.asking().memo(lifetime.into(), &key)
     }
 
     fn put(&mut self, lifetime: memo::Lifetime, key: String, value: Option<String>) -> Reply<()> {
-        match lifetime.into() {
-            Lifetime::Plugin => {
-                let Facts {
-                    memo,
-                    limits,
-                    room,
-                    unit,
-                    ..
-                } = &*self.facts;
-                let holding = || Some(room.holding(unit));
-                let bound = (limits.memo_plugin, "limits.memo.plugin");
-                let kept = memo.lock().keep(&key, value, bound, holding);
-                Ok(kept?)
-            }
-            lifetime @ (Lifetime::Run | Lifetime::Primary) => {
-                Ok(self.run()?.set_memo(lifetime, &key, value)?)
-            }
-        }
+        Ok(self.asking().set_memo(lifetime.into(), &key, value)?)
     }
 }
 
 impl recorder::Host for State {
     fn publish(&mut self, event: recorder::Event) {
-        // An Event is a request, too: one more than the run may make is dropped.
-        match (&self.run, self.count()) {
-            (Some(run), Ok(())) => run.publish(event.into()),
-            (Some(_), Err(error)) => tracing::debug!(%error, "a Kubernetes Event is dropped"),
-            (None, _) => {}
-        }
+        self.asking().publish(event.into());
     }
 }
 
@@ -392,7 +330,7 @@ impl log::Host for State {
             .into_iter()
             .map(|pair| (pair.name, pair.value))
             .collect();
-        self.output.lock().log(level.into(), &message, &fields);
+        self.home.log(level.into(), message, &fields);
     }
 }
 

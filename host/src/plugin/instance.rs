@@ -1,36 +1,36 @@
 //! An instance of a component: a store with a memory limit and a deadline per call, dropped when a call goes wrong. It belongs
 //! to one execution at a time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use capstan_core::cpu;
 use capstan_core::guest::{
-    CallError, CallReason, Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure,
-    FailureInfo, MatchQuestion, MatchResult, Run, UpdateControl,
+    CallError, CallReason, ConditionResult, DeleteControl, ErrorControl, Exports, FailureInfo,
+    MatchQuestion, MatchResult, Run, UpdateControl,
 };
-use capstan_core::manifest::Limits;
-use capstan_core::room::{self, Holding};
-use capstan_core::text::{LONGEST, said, said_within};
-use parking_lot::Mutex;
+use capstan_core::room::Holding;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use wasmtime::component::{self, ComponentExportIndex, InstancePre, ResourceTable};
-use wasmtime::{ResourceLimiterAsync, Store, Trap, UpdateDeadline, WasmBacktrace};
-use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxView, WasiView, async_trait};
+use wasmtime::{ResourceLimiterAsync, Store, UpdateDeadline};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, async_trait};
 
 use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, dependent, error_handler, reconciler,
 };
-use super::engine::{ELEMENTS, FRAMES};
-use super::output::{Output, Pipe, Stream};
+use super::ending::Otherwise;
+use super::engine::ELEMENTS;
+use super::output::{Home, Pipe, Stream};
+use super::process::Wire;
 use super::shelf::Wear;
 use super::usage::{Alive, Counters};
 
 /// Bytes that one call of a host function, or the answer of an export, may make the daemon allocate. Objects in etcd
 /// are smaller than 1.5 MiB.
-const HOSTCALL: usize = 4 << 20;
+pub(super) const HOSTCALL: usize = 4 << 20;
 
 /// Streams and pollables that an instance may hold.
 const RESOURCES: usize = 1024;
@@ -51,8 +51,8 @@ pub(super) struct State {
     pub(super) facts: Arc<Facts>,
     /// The run that calls belong to; none while a plugin is loaded, and between executions.
     pub(super) run: Option<Arc<dyn Run>>,
-    /// Where prints and log lines go.
-    pub(super) output: Arc<Mutex<Output>>,
+    /// Where prints and log lines go, and who is asked for memory and time.
+    pub(super) home: Home,
     /// The call in progress.
     pub(super) call: Call,
     /// When it has to be over.
@@ -87,6 +87,45 @@ pub(super) struct Indices {
     pub(super) matcher: Option<ComponentExportIndex>,
 }
 
+/// A call of an export, with its arguments.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Question<'a> {
+    /// Only start, for a try.
+    Start,
+    Reconcile {
+        primary: &'a str,
+    },
+    Cleanup {
+        primary: &'a str,
+    },
+    HandleError {
+        primary: &'a str,
+        failed: Cow<'a, FailureInfo>,
+    },
+    Desired {
+        name: &'a str,
+        primary: &'a str,
+    },
+    Match(#[serde(borrow)] MatchQuestion<'a>),
+    IsMet {
+        name: &'a str,
+        dependent: &'a str,
+        primary: &'a str,
+    },
+}
+
+/// What an export has answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Returned {
+    Started,
+    Reconciled(UpdateControl),
+    CleanedUp(DeleteControl),
+    Handled(ErrorControl),
+    Desired(String),
+    Compared(MatchResult),
+    Asked(ConditionResult),
+}
+
 /// Bounds the memories of one instance, all together, and its tables.
 struct Limiter {
     /// Bytes in use.
@@ -99,9 +138,16 @@ struct Limiter {
     /// its own until the next one.
     answer: usize,
     /// What it holds of the memory that all plugins share.
-    holding: Holding,
+    share: Share,
     /// When a wait for more of that has to be over.
     deadline: Instant,
+}
+
+/// Part of the memory that all plugins share.
+enum Share {
+    Held(Holding),
+    /// The daemon holds it, and is asked.
+    Asked(Arc<Wire>),
 }
 
 /// The call took longer than the manifest allows.
@@ -112,22 +158,56 @@ pub(super) struct Overdue;
 /// The component wanted more memory than the manifest allows.
 #[derive(Debug, thiserror::Error)]
 #[error("the component wanted more memory than it may have")]
-struct OverMemory;
+pub(super) struct OverMemory;
 
 /// All plugins together have no more memory.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-struct NoRoom(room::Error);
+#[error("{0}")]
+pub(super) struct NoRoom(pub(super) String);
 
 /// The component wanted larger tables than any may have.
 #[derive(Debug, thiserror::Error)]
 #[error("the component wanted larger tables than it may have")]
-struct OverTables;
+pub(super) struct OverTables;
 
 /// The manifest does without this interface, but now it is called.
 #[derive(Debug, thiserror::Error)]
 #[error("the component does not export `{0}`")]
 struct NotExported(&'static str);
+
+// === impl Returned ===
+
+impl Returned {
+    /// Returns which export answers like that.
+    pub(super) fn call(&self) -> Call {
+        match self {
+            Self::Started => Call::Start,
+            Self::Reconciled(_) => Call::Reconcile,
+            Self::CleanedUp(_) => Call::Cleanup,
+            Self::Handled(_) => Call::HandleError,
+            Self::Desired(_) => Call::Desired,
+            Self::Compared(_) => Call::Match,
+            Self::Asked(_) => Call::IsMet,
+        }
+    }
+}
+
+// === impl Question ===
+
+impl Question<'_> {
+    /// Returns which export is called.
+    pub(super) fn call(&self) -> Call {
+        match self {
+            Self::Start => Call::Start,
+            Self::Reconcile { .. } => Call::Reconcile,
+            Self::Cleanup { .. } => Call::Cleanup,
+            Self::HandleError { .. } => Call::HandleError,
+            Self::Desired { .. } => Call::Desired,
+            Self::Match(_) => Call::Match,
+            Self::IsMet { .. } => Call::IsMet,
+        }
+    }
+}
 
 // === impl Call ===
 
@@ -188,20 +268,14 @@ impl Indices {
 
 impl State {
     /// Returns the state of an instance that has not started.
-    pub(super) fn new(
-        facts: Arc<Facts>,
-        run: Option<Arc<dyn Run>>,
-        output: Arc<Mutex<Output>>,
-    ) -> Self {
+    pub(super) fn new(facts: Arc<Facts>, run: Option<Arc<dyn Run>>, home: Home) -> Self {
+        let pipe = |stream| Pipe {
+            home: home.clone(),
+            stream,
+        };
         let wasi = WasiCtx::builder()
-            .stdout(Pipe {
-                output: Arc::clone(&output),
-                stream: Stream::Out,
-            })
-            .stderr(Pipe {
-                output: Arc::clone(&output),
-                stream: Stream::Err,
-            })
+            .stdout(pipe(Stream::Out))
+            .stderr(pipe(Stream::Err))
             .max_random_size(64 << 10)
             // The functions are linked because Python imports them; no component has a network.
             .allow_tcp(false)
@@ -216,14 +290,17 @@ impl State {
             limit,
             elements: 0,
             answer: 0,
-            holding: facts.room.holding(&facts.unit),
+            share: match &home {
+                Home::Here(_) => Share::Held(facts.room.holding(&facts.unit)),
+                Home::Apart(wire) => Share::Asked(Arc::clone(wire)),
+            },
             deadline: Instant::now(),
         };
         let deadline = Instant::now();
         Self {
             facts,
             run,
-            output,
+            home,
             call: Call::Start,
             deadline,
             limiter,
@@ -290,9 +367,16 @@ impl ResourceLimiterAsync for Limiter {
         if used.saturating_add(self.answer) > self.limit {
             return Err(OverMemory.into());
         }
-        let more = u64::try_from(used.saturating_sub(self.used)).unwrap_or(u64::MAX);
+        let bytes = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        let more = bytes(used.saturating_sub(self.used));
         if more > 0 {
-            let grown = self.holding.grow(more, self.deadline).await;
+            let grown = match &mut self.share {
+                Share::Held(holding) => {
+                    let grown = holding.grow(more, self.deadline).await;
+                    grown.map_err(|error| error.to_string())
+                }
+                Share::Asked(wire) => wire.grow(bytes(used)),
+            };
             grown.map_err(NoRoom)?;
         }
         self.used = used;
@@ -348,6 +432,11 @@ impl Instance {
         store.limiter_async(|state| &mut state.limiter);
         store.set_hostcall_fuel(HOSTCALL);
         store.epoch_deadline_callback(|store| {
+            if let Home::Apart(wire) = &store.data().home {
+                // Who has started this process says how long a call may take, and when it goes on.
+                wire.rest().map_err(|_gone| Overdue)?;
+                return Ok(UpdateDeadline::Continue(1));
+            }
             // The caller's timer says the same, but only when the runtime gets to look at it.
             if Instant::now() >= store.data().deadline {
                 return Err(Overdue.into());
@@ -368,9 +457,7 @@ impl Instance {
 
     /// Begins an execution in an instance that has been used before.
     pub(super) fn assign(&mut self, run: Arc<dyn Run>) {
-        let state = self.store.data_mut();
-        state.output.lock().assign(&run.info());
-        state.run = Some(run);
+        self.store.data_mut().run = Some(run);
     }
 
     /// Ends an execution, if the instance is to be used again: nothing is kept of it but what the component knows. Returns
@@ -390,11 +477,6 @@ impl Instance {
         self.store.data().limiter.used
     }
 
-    /// Returns where it prints to.
-    pub(super) fn output(&self) -> &Arc<Mutex<Output>> {
-        &self.store.data().output
-    }
-
     /// Begins a call.
     pub(super) fn begin(&mut self, call: Call, deadline: Instant) {
         let state = self.store.data_mut();
@@ -403,18 +485,53 @@ impl Instance {
         self.store.set_epoch_deadline(1);
     }
 
+    /// Makes a call.
+    pub(super) async fn answer(&mut self, question: &Question<'_>) -> Answer<Returned> {
+        Ok(match question {
+            Question::Start => {
+                self.check()?;
+                Ok(Returned::Started)
+            }
+            Question::Reconcile { primary } => {
+                self.reconcile(primary).await?.map(Returned::Reconciled)
+            }
+            Question::Cleanup { primary } => self.cleanup(primary).await?.map(Returned::CleanedUp),
+            Question::HandleError { primary, failed } => {
+                let answer = self.handle_error(primary, failed).await?;
+                answer.map(Returned::Handled)
+            }
+            Question::Desired { name, primary } => {
+                self.desired(name, primary).await?.map(Returned::Desired)
+            }
+            Question::Match(question) => self.matches(*question).await?.map(Returned::Compared),
+            Question::IsMet {
+                name,
+                dependent,
+                primary,
+            } => {
+                let answer = self.is_met(name, dependent, primary).await?;
+                answer.map(Returned::Asked)
+            }
+        })
+    }
+
     /// Looks at the signature of each export.
     ///
     /// # Errors
     /// The interface that has another signature, and what is wrong.
-    pub(super) fn check(&mut self) -> Result<(), (&'static str, wasmtime::Error)> {
+    fn check(&mut self) -> Result<(), Otherwise> {
         let Self {
             store,
             handle,
             exports,
             ..
         } = self;
-        let named = |name| move |error| (name, error);
+        let named = |interface: &'static str| {
+            move |error: wasmtime::Error| Otherwise {
+                interface: interface.to_owned(),
+                reason: format!("{error:#}"),
+            }
+        };
         if let Some(indices) = &exports.reconciler {
             indices
                 .load(&mut *store, handle)
@@ -446,7 +563,7 @@ impl Instance {
         Ok(())
     }
 
-    pub(super) async fn reconcile(&mut self, primary: &str) -> Answer<UpdateControl> {
+    async fn reconcile(&mut self, primary: &str) -> Answer<UpdateControl> {
         let Self {
             store,
             handle,
@@ -464,7 +581,7 @@ impl Instance {
             .map(Into::into))
     }
 
-    pub(super) async fn cleanup(&mut self, primary: &str) -> Answer<DeleteControl> {
+    async fn cleanup(&mut self, primary: &str) -> Answer<DeleteControl> {
         let Self {
             store,
             handle,
@@ -479,11 +596,7 @@ impl Instance {
             .map(Into::into))
     }
 
-    pub(super) async fn handle_error(
-        &mut self,
-        primary: &str,
-        failed: &FailureInfo,
-    ) -> Answer<ErrorControl> {
+    async fn handle_error(&mut self, primary: &str, failed: &FailureInfo) -> Answer<ErrorControl> {
         let Self {
             store,
             handle,
@@ -501,7 +614,7 @@ impl Instance {
             .map(Into::into))
     }
 
-    pub(super) async fn desired(&mut self, name: &str, primary: &str) -> Answer<String> {
+    async fn desired(&mut self, name: &str, primary: &str) -> Answer<String> {
         let Self {
             store,
             handle,
@@ -513,7 +626,7 @@ impl Instance {
         guest.call_desired(store, name, &primary.to_owned()).await
     }
 
-    pub(super) async fn matches(&mut self, question: MatchQuestion<'_>) -> Answer<MatchResult> {
+    async fn matches(&mut self, question: MatchQuestion<'_>) -> Answer<MatchResult> {
         let Self {
             store,
             handle,
@@ -533,7 +646,7 @@ impl Instance {
         Ok(answer.map(Into::into))
     }
 
-    pub(super) async fn is_met(
+    async fn is_met(
         &mut self,
         name: &str,
         dependent: &str,
@@ -573,115 +686,6 @@ fn load_match<'a>(
     handle.get_typed_func(store, index)
 }
 
-// === what went wrong ===
-
-/// Returns the failure that an error of wasmtime means. `words` is what the component said before.
-pub(super) fn failure(error: &wasmtime::Error, limits: &Limits, words: Option<String>) -> Failure {
-    // Where it trapped has room beside it.
-    let words = words.map(|words| said_within(&words, LONGEST / 2).into_owned());
-    if error.is::<Overdue>() {
-        return overdue(limits.timeout);
-    }
-    if error.is::<OverMemory>() {
-        let message = format!(
-            "the component wanted more than {} of memory (limits.memory)",
-            quantity(limits.memory)
-        );
-        return Failure::new(Cause::OutOfMemory, message);
-    }
-    if let Some(NoRoom(why)) = error.downcast_ref() {
-        let message = format!("the component could not have more memory: {why}");
-        return Failure::new(Cause::OutOfMemory, message);
-    }
-    if error.is::<OverTables>() {
-        let message = format!("the component wanted tables of more than {ELEMENTS} elements");
-        return Failure::new(Cause::OutOfMemory, message);
-    }
-    if let Some(I32Exit(code)) = error.downcast_ref() {
-        let said = words.map(|words| format!(": {words}")).unwrap_or_default();
-        let message = format!("the component ended itself with exit({code}){said}");
-        return Failure::new(Cause::Trap, message);
-    }
-    let Some(trap) = error.downcast_ref::<Trap>() else {
-        return Failure::other(format!(
-            "the call could not be made, or its answer not be read: {}",
-            error.root_cause()
-        ));
-    };
-    let place = place(error)
-        .map(|name| format!(" (in `{name}`)"))
-        .unwrap_or_default();
-    let message = match words {
-        Some(words) => format!("the component trapped: {words}{place}"),
-        None => format!("the component trapped: {}{place}", reason(*trap)),
-    };
-    Failure::new(Cause::Trap, message)
-}
-
-/// Returns the failure of a call that is over its time.
-pub(super) fn overdue(timeout: Duration) -> Failure {
-    let message = format!("the component took longer than {timeout:?} (limits.timeout)");
-    Failure::new(Cause::Timeout, message)
-}
-
-/// Returns the functions on the stack when it trapped, innermost first.
-pub(super) fn backtrace(error: &wasmtime::Error) -> Vec<String> {
-    let frames = error
-        .downcast_ref::<WasmBacktrace>()
-        .map(WasmBacktrace::frames)
-        .unwrap_or_default();
-    let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
-        Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
-        None => format!("function {}", frame.func_index()),
-    };
-    frames.iter().map(name).collect()
-}
-
-/// Returns the innermost function that is the author's own.
-fn place(error: &wasmtime::Error) -> Option<String> {
-    const MACHINERY: [&str; 10] = [
-        "core::",
-        "std::",
-        "alloc::",
-        "<core::",
-        "<std::",
-        "<alloc::",
-        "__",
-        "rust_",
-        "abort",
-        "function ",
-    ];
-    let name = backtrace(error)
-        .into_iter()
-        .find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))?;
-    Some(said_within(&name, LONGEST / 4).into_owned())
-}
-
-/// Returns the first frames, for the log.
-pub(super) fn stack(error: &wasmtime::Error) -> String {
-    let mut frames = backtrace(error);
-    frames.truncate(FRAMES);
-    said(&frames.join(" < ")).into_owned()
-}
-
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "not our own, and open: what it says of itself is good enough"
-)]
-fn reason(trap: Trap) -> String {
-    match trap {
-        Trap::UnreachableCodeReached => "unreachable executed".to_owned(),
-        Trap::StackOverflow => "its stack is exhausted, as by a recursion without end".to_owned(),
-        Trap::MemoryOutOfBounds => {
-            "memory access out of bounds, as by a recursion without end".to_owned()
-        }
-        other => other
-            .to_string()
-            .trim_start_matches("wasm trap: ")
-            .to_owned(),
-    }
-}
-
 /// Writes a number of bytes as the manifest does: `64Mi`.
 pub(super) fn quantity(bytes: u64) -> String {
     match bytes {
@@ -718,7 +722,7 @@ mod tests {
             limit,
             elements: 0,
             answer: 0,
-            holding: room.holding(&"guest".into()),
+            share: Share::Held(room.holding(&"guest".into())),
             deadline: Instant::now(),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use capstan_core::guest::Failure;
 use capstan_core::manifest::{
-    Condition, Controller, Dependent, Instances, Matching, Operator, Permission,
+    Condition, Controller, Dependent, Instances, Isolation, Matching, Operator, Permission,
 };
 use capstan_core::room::Room;
 use parking_lot::Mutex;
@@ -28,8 +28,12 @@ use super::bounds::{self, Excess, Refused};
 use super::code::{self, Code, digest};
 pub use super::code::{Budget, CodeCache};
 pub use super::compiler::{Limits as CompileLimits, run as compile};
+use super::ending::{self, Broken, Ending, Otherwise};
 use super::engine::Engine;
-use super::instance::{self, Call, Indices, Instance, State};
+use super::instance::{Call, Indices, Question, State};
+use super::place::{Here, Place};
+use super::process::Apart;
+pub use super::process::run as run_apart;
 use super::shelf::Shelf;
 use super::usage::Counters;
 use super::{Facts, Loaded, Plugin, imports};
@@ -244,7 +248,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The interface.
-        interface: &'static str,
+        interface: String,
         /// The function, and the difference.
         reason: String,
     },
@@ -338,14 +342,9 @@ impl Plugin {
         if let Some(reason) = &ready.code.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
-        let (pre, exports) = linked(&ready, operator, name, path)?;
-        let loaded = Loaded::new(
-            ready,
-            pre,
-            exports,
-            Facts::of(operator, name, plugin, engine.room()),
-        );
-        let loaded = loaded.kept(plugin.instances);
+        let linked = linked(&ready, operator, name, path)?;
+        let facts = Facts::of(operator, name, plugin, engine.room());
+        let loaded = Loaded::new(engine, ready, linked, facts, plugin)?;
         loaded.try_start(path).await?;
         let Compiled { from_cache, .. } = loaded.compiled;
         info!(plugin = %name, component = %path.display(), from_cache, took = ?begun.elapsed(), "loaded");
@@ -353,6 +352,23 @@ impl Plugin {
             inner: Arc::new(loaded),
         })
     }
+}
+
+/// Links a component with what the daemon offers, and finds its exports.
+pub(super) fn found(
+    engine: &wasmtime::Engine,
+    component: &Component,
+    path: &Path,
+) -> Result<(InstancePre<State>, Indices), Error> {
+    let linker = imports::linker(engine).map_err(|error| Error::Prepare(format!("{error:#}")))?;
+    check_imports(component, &linker, path)?;
+    let link = |error| Error::Link {
+        path: path.to_owned(),
+        reason: chain(&error),
+    };
+    let pre = linker.instantiate_pre(component).map_err(link)?;
+    let exports = find_exports(&pre, path)?;
+    Ok((pre, exports))
 }
 
 /// Compares a component with the daemon and with the manifest.
@@ -365,15 +381,7 @@ fn linked(
     let Code {
         engine, component, ..
     } = &ready.code;
-    let linker =
-        imports::linker(engine.wasm()).map_err(|error| Error::Prepare(format!("{error:#}")))?;
-    check_imports(component, &linker, path)?;
-    let link = |error| Error::Link {
-        path: path.to_owned(),
-        reason: chain(&error),
-    };
-    let pre = linker.instantiate_pre(component).map_err(link)?;
-    let exports = find_exports(&pre, path)?;
+    let (pre, exports) = found(engine.wasm(), component, path)?;
     let missing: Vec<_> = needs(operator, name)
         .into_iter()
         .filter(|need| !need.interface.within(&exports))
@@ -401,43 +409,68 @@ impl Facts {
             limits: plugin.limits.clone(),
             config: plugin.config.to_string(),
             log: Arc::default(),
-            memo: Mutex::default(),
+            memo: Some(Mutex::default()),
             room: room.clone(),
         }
     }
 }
 
 impl Loaded {
-    /// Returns a component that has not been tried yet, without warm instances.
-    fn new(ready: Ready, pre: InstancePre<State>, exports: Indices, facts: Facts) -> Self {
+    /// Returns a component that has not been tried yet.
+    fn new(
+        engine: &Engine,
+        ready: Ready,
+        (pre, exports): (InstancePre<State>, Indices),
+        facts: Facts,
+        plugin: &capstan_core::manifest::Plugin,
+    ) -> Result<Self, Error> {
         let Ready {
-            code: Code { engine, hold, .. },
+            code,
             digest,
             compiled,
         } = ready;
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
-        Self {
-            engine,
-            pre,
-            exports: Arc::new(exports),
+        let (facts, counters) = (Arc::new(facts), Arc::new(Counters::default()));
+        let writes = writes(pre.component());
+        let interfaces = exports.exports();
+        let place = match plugin.isolation {
+            Isolation::Shared => Place::Here(Here {
+                pre,
+                exports: Arc::new(exports),
+                facts: Arc::clone(&facts),
+                counters: Arc::clone(&counters),
+            }),
+            Isolation::Process => {
+                let prepare = |why: String| Error::Prepare(why);
+                let command = engine.command();
+                let command = command.ok_or_else(|| {
+                    prepare("no program is known that a process can run".to_owned())
+                })?;
+                let readable = code.readable().map_err(|error| {
+                    prepare(format!("hand the compiled code to a process: {error}"))
+                })?;
+                Place::Apart(Apart::new(Arc::clone(command), readable, &facts, &counters))
+            }
+        };
+        // With room for the instances of all runs, and of what they ask for on the way.
+        let room = facts.limits.concurrency.saturating_mul(2);
+        let shelf = match plugin.instances {
+            Instances::Fresh => None,
+            Instances::Warm(bounds) => Some(Shelf::new(bounds, room, Handle::current())),
+        };
+        Ok(Self {
+            engine: code.engine,
+            place,
+            exports: interfaces,
+            writes,
             permits: Arc::new(Semaphore::new(concurrency)),
-            shelf: None,
-            counters: Arc::new(Counters::default()),
-            facts: Arc::new(facts),
+            shelf,
+            counters,
+            facts,
             digest,
             compiled,
-            _hold: hold,
-        }
-    }
-
-    /// Gives it a shelf if the manifest wants instances warm: with room for those of all runs, and of what they ask for on
-    /// the way.
-    fn kept(mut self, instances: Instances) -> Self {
-        if let Instances::Warm(bounds) = instances {
-            let room = self.facts.limits.concurrency.saturating_mul(2);
-            self.shelf = Some(Shelf::new(bounds, room, Handle::current()));
-        }
-        self
+            _hold: code.hold,
+        })
     }
 
     /// Starts the component once and looks at the signatures of its exports, which no earlier step does.
@@ -445,45 +478,49 @@ impl Loaded {
         let Self {
             engine,
             facts,
-            pre,
-            exports,
+            place,
             counters,
             ..
         } = self;
+        // Nothing of the component has run by then.
+        let ready = place.ready().await;
+        ready.map_err(|ending| Error::Prepare(ending.failure(&facts.limits, None).message))?;
         let mut output = facts.output();
         output.begin(Call::Start.name());
         let output = Arc::new(Mutex::new(output));
-        let state = State::new(Arc::clone(facts), None, Arc::clone(&output));
         let deadline = Instant::now() + facts.limits.timeout;
         let _busy = engine.enter();
-        let start = timeout_at(
-            deadline,
-            Instance::start(pre, Arc::clone(exports), state, deadline, counters),
-        )
+        let start = timeout_at(deadline, async {
+            let mut instance = place.start(None, Arc::clone(&output), deadline).await?;
+            instance.begin(Call::Start, deadline);
+            drop(instance.answer(&Question::Start).await?);
+            wasmtime::Result::Ok(instance.memory())
+        })
         .await;
         let mut output = output.lock();
         output.finish();
-        let started = match start {
-            Ok(Ok(instance)) => Ok(instance),
-            Ok(Err(error)) => Err(instance::failure(
-                &error,
-                &facts.limits,
-                output.last_words(),
-            )),
-            Err(_elapsed) => Err(instance::overdue(facts.limits.timeout)),
+        let source = match start {
+            Ok(Ok(memory)) => {
+                counters.memory(memory);
+                return Ok(());
+            }
+            Ok(Err(error)) => {
+                let ending = Broken::of(&error).ending;
+                if let Ending::Otherwise(Otherwise { interface, reason }) = ending {
+                    return Err(Error::Signature {
+                        path: path.to_owned(),
+                        interface,
+                        reason,
+                    });
+                }
+                ending.failure(&facts.limits, output.last_words())
+            }
+            Err(_elapsed) => ending::overdue(facts.limits.timeout),
         };
-        let mut instance = started.map_err(|source| Error::Start {
+        Err(Error::Start {
             path: path.to_owned(),
             source,
-        })?;
-        counters.memory(instance.memory());
-        instance
-            .check()
-            .map_err(|(interface, error)| Error::Signature {
-                path: path.to_owned(),
-                interface,
-                reason: chain(&error),
-            })
+        })
     }
 }
 
@@ -587,24 +624,21 @@ fn names(found: &[&str]) -> String {
 
 // === imports and exports ===
 
-impl Plugin {
-    /// Returns the ways in which it can ask to write: what it imports of `operations`, as the manifest would permit it.
-    pub fn writes(&self) -> BTreeSet<Permission> {
-        let component = self.inner.pre.component();
-        let engine = component.engine();
-        let ty = component.component_type();
-        let mut writes = BTreeSet::new();
-        for (name, import) in ty.imports(engine) {
-            let ComponentItem::ComponentInstance(instance) = import.ty else {
-                continue;
-            };
-            if parts(name).is_some_and(|(_, interface, _)| interface == "operations") {
-                let functions = functions(&instance, engine);
-                writes.extend(functions.iter().filter_map(|function| permission(function)));
-            }
+/// Returns the ways in which a component can ask to write: what it imports of `operations`, as the manifest would permit it.
+fn writes(component: &Component) -> BTreeSet<Permission> {
+    let engine = component.engine();
+    let ty = component.component_type();
+    let mut writes = BTreeSet::new();
+    for (name, import) in ty.imports(engine) {
+        let ComponentItem::ComponentInstance(instance) = import.ty else {
+            continue;
+        };
+        if parts(name).is_some_and(|(_, interface, _)| interface == "operations") {
+            let functions = functions(&instance, engine);
+            writes.extend(functions.iter().filter_map(|function| permission(function)));
         }
-        writes
     }
+    writes
 }
 
 /// Returns what a function of `operations` needs; none if that is nothing that a manifest can give.
@@ -746,9 +780,9 @@ fn defined(linker: &mut Linker<State>, interface: Option<&str>, name: &str) -> b
 /// Returns the exports that the daemon calls.
 fn find_exports(pre: &InstancePre<State>, path: &Path) -> Result<Indices, Error> {
     let component = pre.component();
-    let bad = |interface, error: &wasmtime::Error| Error::Signature {
+    let bad = |interface: &str, error: &wasmtime::Error| Error::Signature {
         path: path.to_owned(),
-        interface,
+        interface: interface.to_owned(),
         reason: chain(error),
     };
     let exported = |interface: &str| {

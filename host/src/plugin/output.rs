@@ -10,12 +10,15 @@ use capstan_core::bucket::{Bucket, Rate};
 use capstan_core::guest::RunInfo;
 use capstan_core::text::one_line;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use tracing::{debug, error, info, trace, warn};
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use super::process::Wire;
 
 /// A line that is longer is cut in pieces.
 const LINE: usize = 8 << 10;
@@ -52,15 +55,24 @@ pub(super) struct Output {
     last: VecDeque<String>,
 }
 
+/// Whom an instance belongs to.
+#[derive(Clone)]
+pub(super) enum Home {
+    /// This process, which is the daemon.
+    Here(Arc<Mutex<Output>>),
+    /// The daemon, which has started this process for it.
+    Apart(Arc<Wire>),
+}
+
 /// The standard output or error of an instance.
 #[derive(Clone)]
 pub(super) struct Pipe {
-    pub(super) output: Arc<Mutex<Output>>,
+    pub(super) home: Home,
     pub(super) stream: Stream,
 }
 
 /// Which of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Stream {
     /// Standard output, logged as information.
     Out,
@@ -69,7 +81,7 @@ pub(super) enum Stream {
 }
 
 /// How important a line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Level {
     Trace,
     Debug,
@@ -171,13 +183,7 @@ impl Output {
             self.drop_bytes(size);
             return;
         }
-        let mut text = String::new();
-        for (name, value) in fields {
-            let gap = if text.is_empty() { "" } else { " " };
-            // Writing to a string cannot fail.
-            let _infallible = write!(text, "{gap}{name}={value:?}");
-        }
-        self.line(level, message, &text);
+        self.line(level, message, &joined(fields));
     }
 
     /// Returns what the component said about its end, if it said something that looks like that: the message of a
@@ -263,8 +269,8 @@ impl Output {
         shared.take_now(bytes(size), rate, Instant::now())
     }
 
-    /// Writes a line, if the budget allows.
-    fn line(&mut self, level: Level, line: &str, fields: &str) {
+    /// Writes a line with what [`joined`] returns, if the budget allows.
+    pub(super) fn line(&mut self, level: Level, line: &str, fields: &str) {
         let size = line.len() + fields.len() + 1;
         let cost = cost(size);
         if cost > self.left || !self.has_room(cost) {
@@ -301,9 +307,32 @@ impl Output {
     }
 }
 
+/// Returns the fields of a line as they are written.
+pub(super) fn joined(fields: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (name, value) in fields {
+        let gap = if text.is_empty() { "" } else { " " };
+        // Writing to a string cannot fail.
+        let _infallible = write!(text, "{gap}{name}={value:?}");
+    }
+    text
+}
+
 /// Returns what a line of so many bytes takes of the budget.
 fn cost(size: usize) -> usize {
     size.saturating_add(BESIDE)
+}
+
+// === impl Home ===
+
+impl Home {
+    /// Takes a line of the interface `log`.
+    pub(super) fn log(&self, level: Level, message: String, fields: &[(String, String)]) {
+        match self {
+            Self::Here(output) => output.lock().log(level, &message, fields),
+            Self::Apart(wire) => wire.log(level, message, joined(fields)),
+        }
+    }
 }
 
 // === impl Pipe ===
@@ -327,7 +356,10 @@ impl StdoutStream for Pipe {
 
 impl OutputStream for Pipe {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.output.lock().print(self.stream, &bytes);
+        match &self.home {
+            Home::Here(output) => output.lock().print(self.stream, &bytes),
+            Home::Apart(wire) => wire.print(self.stream, &bytes),
+        }
         Ok(())
     }
 

@@ -28,6 +28,8 @@ pub struct Usage {
     pub time: Duration,
     /// Executions under way, whether they have called yet or not, and those on their behalf.
     pub executions: usize,
+    /// Processes started for it.
+    pub processes: u64,
     /// Instances started, with the one that is started for a try when the plugin is loaded.
     pub started: u64,
     /// Instances alive now.
@@ -51,6 +53,7 @@ pub(super) struct Counters {
     /// Nanoseconds: enough for 584 years.
     time: AtomicU64,
     executions: AtomicUsize,
+    processes: AtomicU64,
     started: AtomicU64,
     instances: AtomicUsize,
     peak_memory: AtomicU64,
@@ -109,6 +112,11 @@ impl Counters {
         Execution(Arc::clone(self))
     }
 
+    /// Counts a process that was started.
+    pub(super) fn process(&self) {
+        add(&self.processes, 1);
+    }
+
     /// Counts an instance that has started, until the answer is dropped.
     pub(super) fn instance(self: &Arc<Self>) -> Alive {
         add(&self.started, 1);
@@ -129,6 +137,7 @@ impl Counters {
             abandoned: read(&self.abandoned),
             time: Duration::from_nanos(read(&self.time)),
             executions: self.executions.load(Ordering::Relaxed),
+            processes: read(&self.processes),
             started: read(&self.started),
             instances: self.instances.load(Ordering::Relaxed),
             idle,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan::plugin::Plugin;
-use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{
     Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin,
@@ -15,6 +14,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
 
+use crate::calls::engine;
 use crate::guests::sample;
 use crate::runs::{Script, operator, script};
 
@@ -28,7 +28,7 @@ pub async fn probe_as(limits: Limits, instances: Instances) -> Plugin {
     // Compiled once, by the first test.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let cache = CodeCache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled"));
-    let engine = Engine::new(Pool::of([&limits])).unwrap();
+    let engine = engine(&limits);
     let mut operator = operator(&sample("probe"), limits);
     operator.plugins.get_mut("guest").unwrap().instances = instances;
     let _turn = TURN.lock().await;

@@ -58,7 +58,7 @@ async fn load(wasm: &[u8], limits: Limits) -> Plugin {
 
 /// Loads a component whose instances are treated like that.
 pub async fn load_as(wasm: &[u8], limits: Limits, instances: Instances) -> Plugin {
-    let engine = Engine::new(Pool::of([&limits])).unwrap();
+    let engine = engine(&limits);
     load_into(&engine, wasm, limits, instances).await.unwrap()
 }
 
@@ -79,6 +79,14 @@ pub async fn load_into(
         wasm.to_owned(),
     )
     .await
+}
+
+/// Returns an engine that can start processes.
+pub fn engine(limits: &Limits) -> Engine {
+    let command = [env!("CARGO_BIN_EXE_capstan").into(), "run-component".into()];
+    Engine::new(Pool::of([limits]))
+        .unwrap()
+        .with_processes(command)
 }
 
 pub fn short() -> Limits {
@@ -229,7 +237,7 @@ async fn all_instances_have_memory_together_and_one_that_finds_none_says_who_has
         memory: 128 << 20,
         ..short()
     };
-    let engine = Engine::new(Pool::of([&limits])).unwrap();
+    let engine = engine(&limits);
     let engine = engine.with_room(Room::new(100 << 20));
     let grows =
         "(func $do (if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)))";

@@ -11,8 +11,8 @@ use capstan_core::guest::{
     Place, Query, RetryInfo, Run, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
-    Capabilities, Conditions, Controller, Dependent, Grant, Instances, Limits, Manage, MappingKeys,
-    Matching, Namespaces, OnSwap, Operator, Permission, Plugin, Workflow,
+    Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage,
+    MappingKeys, Matching, Namespaces, OnSwap, Operator, Permission, Plugin, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
@@ -189,6 +189,7 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
         capabilities,
         config,
         instances: Instances::Fresh,
+        isolation: isolation(),
         on_swap: OnSwap::Nothing,
     };
     let workflow = Workflow {
@@ -264,4 +265,14 @@ pub fn write(dir: &tempfile::TempDir, name: &str, wasm: &[u8]) -> PathBuf {
 /// Returns a run that answers nothing in particular.
 pub fn script() -> Arc<Script> {
     Arc::new(Script::default())
+}
+
+/// Says in which process instances are, where a test does not: `process` for one of their own.
+pub const ISOLATION: &str = "CAPSTAN_TEST_ISOLATION";
+
+fn isolation() -> Isolation {
+    match std::env::var_os(ISOLATION) {
+        Some(word) if word == "process" => Isolation::Process,
+        Some(_) | None => Isolation::Shared,
+    }
 }

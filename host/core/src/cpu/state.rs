@@ -290,6 +290,14 @@ impl<W: Clone> State<W> {
             .collect()
     }
 
+    /// An execution has used so much elsewhere.
+    pub(super) fn charge(&mut self, id: SeatId, spent: Duration, now: Instant) {
+        let account = self.seats.get(&id).map(|seat| seat.account);
+        if let Some(account) = account.and_then(|id| self.accounts.get_mut(&id)) {
+            account.charge(spent, now);
+        }
+    }
+
     /// Looks at what has changed by the passing of time alone.
     pub(super) fn look(&mut self, now: Instant) -> Looked<W> {
         let wake = self

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::FutureExt as _;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
@@ -109,4 +110,33 @@ async fn the_first_poll_and_the_first_that_waits_have_somebody_look() {
     assert_eq!((late, next), (vec![], None));
     account.run(job(), async {}).await;
     assert_eq!(calls.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_was_used_elsewhere_counts_and_is_paid_for_by_the_quota() {
+    let cpu = quiet(ONE);
+    let account = cpu.account(&"a".into(), Some(0.5));
+    let used = || cpu.spent()[0].time;
+    // What is told outside of an execution is nobody's.
+    charge(Duration::from_hours(1));
+    let begun = Instant::now();
+    account
+        .run(job(), async {
+            charge(Duration::from_secs(2));
+            charge(Duration::from_secs(1));
+            yield_now().await;
+        })
+        .now_or_never();
+    assert_eq!(used(), Duration::from_secs(3));
+    // A second was saved up: the rest takes twice as long. Somebody looks now and then, as the daemon does.
+    let next = account.run(job(), async {});
+    tokio::pin!(next);
+    while timeout(Duration::from_millis(100), &mut next)
+        .await
+        .is_err()
+    {
+        cpu.look(Instant::now());
+    }
+    let waited = begun.elapsed().as_secs();
+    assert_eq!(waited, 5, "{:?}", begun.elapsed());
 }

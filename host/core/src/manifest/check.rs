@@ -23,9 +23,9 @@ use super::read::{Leaf, Located, OrWord, Scalar, Slot};
 use super::tree::Quoted;
 use super::units::{Bytes, Factor, LONGEST, Objects, Requests, Time, Times, Workers};
 use super::{
-    Capabilities, Controller, Grant, Instances, Limits, Mapper, MappingKeys, Namespaces, OnSwap,
-    Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount, Source, Warm,
-    Workflow,
+    Capabilities, Controller, Grant, Instances, Isolation, Limits, Mapper, MappingKeys, Namespaces,
+    OnSwap, Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount,
+    Source, Warm, Workflow,
 };
 
 mod dependent;
@@ -318,6 +318,10 @@ impl<'a> Check<'a> {
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let component = folder.join(&component?.value.0.0);
         let instances = self.instances(&plugin.instances, limits.memory);
+        let isolation = match get(&plugin.isolation) {
+            Some(raw::Isolation::Process) => Isolation::Process,
+            Some(raw::Isolation::Shared) | None => Isolation::Shared,
+        };
         let on_swap = match get(&plugin.on_swap) {
             Some(raw::OnSwap::Nothing) => OnSwap::Nothing,
             Some(raw::OnSwap::ReconcileAll) | None => OnSwap::ReconcileAll,
@@ -328,6 +332,7 @@ impl<'a> Check<'a> {
             capabilities,
             config: object(&plugin.config),
             instances,
+            isolation,
             on_swap,
         })
     }

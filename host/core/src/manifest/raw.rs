@@ -129,6 +129,11 @@ pub(super) struct Plugin {
     /// used again.
     #[schemars(extend("default" = "fresh"))]
     pub(super) instances: Maybe<Instances>,
+    /// In which process its instances are: that of the daemon, with those of all others, or with `process` one of their own, which can
+    /// reach nothing but the daemon: for components that are trusted less. A call then takes a little longer, and each such
+    /// plugin some MiB of memory.
+    #[schemars(extend("default" = "shared"))]
+    pub(super) isolation: Maybe<Isolation>,
     /// What follows once a changed component, or changed settings of it, are in force: all primaries of its controllers run
     /// once more, or nothing.
     #[schemars(extend("default" = "reconcileAll"))]
@@ -158,6 +163,15 @@ pub(super) struct Warm {
     /// It is dropped when it has not been used for so long.
     #[schemars(extend("default" = "5m"))]
     pub(super) idle: MaybeLeaf<Time>,
+}
+
+/// In which process instances are.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum Isolation {
+    Shared,
+    Process,
 }
 
 /// What follows a swap.

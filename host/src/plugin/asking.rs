@@ -1,0 +1,141 @@
+//! What a component asks its run for, within the limits of its plugin.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use capstan_core::cluster::Deletion;
+use capstan_core::guest::{
+    CallError, CallReason, Event, Lifetime, ObjectTarget, Page, Query, Run, WorkflowCall,
+    WorkflowResult, WriteRequest,
+};
+
+use super::Facts;
+use super::instance::Call;
+
+/// A component in a call. Cheap to make.
+pub(super) struct Asking {
+    /// The plugin.
+    pub(super) facts: Arc<Facts>,
+    /// The run that the call belongs to; none while a plugin is loaded.
+    pub(super) run: Option<Arc<dyn Run>>,
+    /// The call.
+    pub(super) call: Call,
+}
+
+impl Asking {
+    /// Returns the run of the call in progress.
+    pub(super) fn run(&self) -> Result<&Arc<dyn Run>, CallError> {
+        let outside = || {
+            CallError::new(
+                CallReason::Misplaced,
+                "there is no run: the component is only being loaded",
+            )
+        };
+        self.run.as_ref().ok_or_else(outside)
+    }
+
+    /// Returns the run, of which a request to the API server is counted.
+    fn counted(&self) -> Result<&Arc<dyn Run>, CallError> {
+        let limit = self.facts.limits.requests;
+        let run = self.run()?;
+        let counted = run
+            .requests()
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                (n < limit).then_some(n + 1)
+            });
+        let message =
+            || format!("this run has made its {limit} requests already (limits.requests)");
+        match counted {
+            Ok(_) => Ok(run),
+            Err(_) => Err(CallError::new(CallReason::Exhausted, message())),
+        }
+    }
+
+    pub(super) fn find_all(&self, mut query: Query) -> Result<Page, CallError> {
+        let most = self.facts.limits.page;
+        query.limit = Some(query.limit.map_or(most, |limit| limit.min(most)));
+        self.run()?.find_all(query)
+    }
+
+    pub(super) async fn write(&self, request: WriteRequest) -> Result<String, CallError> {
+        self.counted()?.write(request).await
+    }
+
+    pub(super) async fn remove(
+        &self,
+        target: ObjectTarget,
+        deletion: Deletion,
+    ) -> Result<(), CallError> {
+        self.counted()?.remove(target, deletion).await
+    }
+
+    pub(super) async fn add_finalizer(
+        &self,
+        finalizer: Option<String>,
+    ) -> Result<String, CallError> {
+        self.counted()?.add_finalizer(finalizer).await
+    }
+
+    pub(super) async fn remove_finalizer(
+        &self,
+        finalizer: Option<String>,
+    ) -> Result<String, CallError> {
+        self.counted()?.remove_finalizer(finalizer).await
+    }
+
+    pub(super) async fn workflow(&self, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
+        if !self.call.may_run_workflows() {
+            let message = format!(
+                "a workflow runs in `reconcile` and `cleanup`, not in `{}`",
+                self.call.name()
+            );
+            return Err(CallError::new(CallReason::Misplaced, message));
+        }
+        self.counted()?.workflow(call).await
+    }
+
+    pub(super) fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
+        match (lifetime, &self.facts.memo) {
+            (Lifetime::Plugin, Some(memo)) => memo.lock().get(key).map(str::to_owned),
+            (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => {
+                self.run.as_ref()?.memo(lifetime, key)
+            }
+        }
+    }
+
+    pub(super) fn set_memo(
+        &self,
+        lifetime: Lifetime,
+        key: &str,
+        value: Option<String>,
+    ) -> Result<(), CallError> {
+        let Facts {
+            memo,
+            limits,
+            room,
+            unit,
+            ..
+        } = &*self.facts;
+        match (lifetime, memo) {
+            (Lifetime::Plugin, Some(memo)) => {
+                let holding = || Some(room.holding(unit));
+                let bound = (limits.memo_plugin, "limits.memo.plugin");
+                memo.lock().keep(key, value, bound, holding)
+            }
+            (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => {
+                self.run()?.set_memo(lifetime, key, value)
+            }
+        }
+    }
+
+    pub(super) fn publish(&self, event: Event) {
+        if self.run.is_none() {
+            return;
+        }
+        // An Event is a request, too: one more than the run may make is dropped.
+        match self.counted() {
+            Ok(run) => run.publish(event),
+            Err(error) => tracing::debug!(%error, "a Kubernetes Event is dropped"),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Where a plugin's instances are: among all others in this process, or in one of their own. For who calls them it makes no difference.
+
+use std::sync::Arc;
+
+use capstan_core::guest::Run;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use wasmtime::component::InstancePre;
+
+use super::Facts;
+use super::ending::Ending;
+use super::instance::{self, Answer, Call, Indices, Question, Returned, State};
+use super::output::{Home, Output};
+use super::process::{Apart, Remote};
+use super::shelf::Wear;
+use super::usage::Counters;
+
+/// Where instances are.
+pub(super) enum Place {
+    Here(Here),
+    Apart(Apart),
+}
+
+/// What instances in this process are made of.
+pub(super) struct Here {
+    pub(super) pre: InstancePre<State>,
+    pub(super) exports: Arc<Indices>,
+    pub(super) facts: Arc<Facts>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// An instance. It belongs to one execution at a time.
+pub(super) enum Instance {
+    Here(Box<instance::Instance>, Arc<Mutex<Output>>),
+    Apart(Box<Remote>),
+}
+
+impl Place {
+    pub(super) fn is_here(&self) -> bool {
+        matches!(self, Self::Here(_))
+    }
+
+    /// Waits until instances can be started.
+    ///
+    /// # Errors
+    /// If there is no process for them.
+    pub(super) async fn ready(&self) -> Result<(), Ending> {
+        match self {
+            Self::Here(_) => Ok(()),
+            Self::Apart(apart) => apart.process().await.map(drop),
+        }
+    }
+
+    /// Returns the number of the process that they have for themselves.
+    pub(super) fn process_id(&self) -> Option<u32> {
+        match self {
+            Self::Here(_) => None,
+            Self::Apart(apart) => apart.id(),
+        }
+    }
+
+    /// Returns a new instance. Its start functions have run, or run with its first call.
+    pub(super) async fn start(
+        &self,
+        run: Option<Arc<dyn Run>>,
+        output: Arc<Mutex<Output>>,
+        deadline: Instant,
+    ) -> wasmtime::Result<Instance> {
+        match self {
+            Self::Here(Here {
+                pre,
+                exports,
+                facts,
+                counters,
+            }) => {
+                let home = Home::Here(Arc::clone(&output));
+                let state = State::new(Arc::clone(facts), run, home);
+                let exports = Arc::clone(exports);
+                let started = instance::Instance::start(pre, exports, state, deadline, counters);
+                Ok(Instance::Here(Box::new(started.await?), output))
+            }
+            Self::Apart(apart) => {
+                let remote = Remote::new(apart, run, output).await?;
+                Ok(Instance::Apart(Box::new(remote)))
+            }
+        }
+    }
+}
+
+impl Instance {
+    /// Whether it may be used again.
+    pub(super) fn is_alive(&self) -> bool {
+        match self {
+            Self::Here(..) => true,
+            Self::Apart(remote) => remote.is_alive(),
+        }
+    }
+
+    /// Begins an execution in an instance that has been used before.
+    pub(super) fn assign(&mut self, run: Arc<dyn Run>) {
+        match self {
+            Self::Here(instance, output) => {
+                output.lock().assign(&run.info());
+                instance.assign(run);
+            }
+            Self::Apart(remote) => remote.assign(run),
+        }
+    }
+
+    /// Ends an execution, if the instance is to be used again: nothing is kept of it but what the component knows. Returns
+    /// what the instance has behind it.
+    pub(super) fn release(&mut self) -> Wear {
+        match self {
+            Self::Here(instance, _) => instance.release(),
+            Self::Apart(remote) => remote.release(),
+        }
+    }
+
+    /// Returns how many bytes of linear memory it has, which never shrinks.
+    pub(super) fn memory(&self) -> usize {
+        match self {
+            Self::Here(instance, _) => instance.memory(),
+            Self::Apart(remote) => remote.memory(),
+        }
+    }
+
+    /// Returns where it prints to.
+    pub(super) fn output(&self) -> &Arc<Mutex<Output>> {
+        match self {
+            Self::Here(_, output) => output,
+            Self::Apart(remote) => remote.output(),
+        }
+    }
+
+    /// Begins a call.
+    pub(super) fn begin(&mut self, call: Call, deadline: Instant) {
+        match self {
+            Self::Here(instance, _) => instance.begin(call, deadline),
+            Self::Apart(remote) => remote.begin(call, deadline),
+        }
+    }
+
+    /// Makes a call.
+    pub(super) async fn answer(&mut self, question: &Question<'_>) -> Answer<Returned> {
+        match self {
+            Self::Here(instance, _) => instance.answer(question).await,
+            Self::Apart(remote) => remote.answer(question).await,
+        }
+    }
+}

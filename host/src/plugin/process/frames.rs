@@ -1,0 +1,210 @@
+//! What the daemon and its process for a component say to each other: one frame each, in turns, on a lane per instance.
+//!
+//! A frame is a length in four bytes and so many bytes of postcard. The daemon believes nothing of what it reads: a frame is
+//! bounded before it is read, lists in it while they are, and what is out of turn has no place to go.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use capstan_core::cluster::Deletion;
+use capstan_core::guest::{
+    CompareQuestion, Event, Lifetime, ObjectTarget, Place, Query, RunInfo, WorkflowCall,
+    WriteRequest,
+};
+use capstan_core::object::ObjectRef;
+use capstan_core::wire::few;
+use serde::{Deserialize, Serialize};
+
+use crate::plugin::ending::Broken;
+use crate::plugin::instance::{HOSTCALL, Question, Returned};
+use crate::plugin::output::{Level, Stream};
+
+/// The longest frame of a process, in bytes: one question with its documents, or an answer, and what was said before.
+pub(super) const LONGEST: usize = HOSTCALL + (256 << 10);
+
+/// Bytes of a frame's length.
+pub(super) const HEAD: usize = 4;
+
+/// What the process is told first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Setup<'a> {
+    /// Bytes of linear memory an instance may have.
+    pub(super) memory: u64,
+    /// How many calls may run at once.
+    pub(super) concurrency: usize,
+    /// The plugin's configuration.
+    pub(super) config: Cow<'a, str>,
+}
+
+/// What it answers, once it is ready for lanes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Ready {
+    /// The walls that stand, and those that do not: name, and why not.
+    #[serde(deserialize_with = "few")]
+    pub(super) walls: Vec<(String, Option<String>)>,
+}
+
+/// What the daemon wants of an instance.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order<'a> {
+    Call {
+        #[serde(borrow)]
+        question: Question<'a>,
+        /// The execution that begins with it.
+        run: Option<RunInfo>,
+        /// How long it may take.
+        left: Duration,
+        /// Bytes of memory that are held for the instance.
+        granted: u64,
+    },
+    /// It is dropped.
+    End,
+}
+
+/// What an instance says when it is its turn.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// Processor time since the last one.
+    pub(super) cpu: Duration,
+    /// Bytes of linear memory that the instance has.
+    pub(super) memory: u64,
+    /// What it has printed and logged since the last one.
+    #[serde(deserialize_with = "few")]
+    pub(super) said: Vec<Said>,
+    pub(super) body: Body,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Body {
+    /// It goes on with the answer, which is of the type that the question has.
+    Ask(Ask),
+    /// The call is over.
+    Done(Done),
+}
+
+/// How a call ended: with an answer, an error that the component returned, or not.
+pub(super) type Done = Result<Result<Returned, String>, Broken>;
+
+/// What a component has said.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Said {
+    Printed(Stream, Vec<u8>),
+    /// With its fields as they are written.
+    Logged(Level, String, String),
+}
+
+/// What an instance asks for.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Ask {
+    NextImminent,
+    Settings,
+    FindAll(Query),
+    FindOne(Place),
+    FindNamed(Place, ObjectRef),
+    Write(WriteRequest),
+    Remove(ObjectTarget, Deletion),
+    AddFinalizer(Option<String>),
+    RemoveFinalizer(Option<String>),
+    Compare(CompareQuestion),
+    Workflow(WorkflowCall),
+    LastResult(Option<String>),
+    Memo(Lifetime, String),
+    SetMemo(Lifetime, String, Option<String>),
+    Publish(Event),
+    /// Memory: so many bytes in all. Answered with why not.
+    Grow(u64),
+    /// To go on computing, or to be heard.
+    Rest,
+}
+
+/// Returns a frame.
+pub(super) fn frame<T: Serialize>(value: &T) -> postcard::Result<Vec<u8>> {
+    let mut frame = postcard::to_extend(value, vec![0; HEAD])?;
+    let length = frame.len() - HEAD;
+    let length = u32::try_from(length).map_err(|_| postcard::Error::SerializeBufferFull)?;
+    if let Some(head) = frame.first_chunk_mut() {
+        *head = length.to_le_bytes();
+    }
+    Ok(frame)
+}
+
+/// Returns how long the frame is that begins like that.
+pub(super) fn length(head: [u8; HEAD]) -> usize {
+    usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::object::Gvk;
+
+    use super::*;
+
+    fn report() -> Report {
+        let gvk = Gvk::parse("apps/v1", "Deployment").unwrap();
+        Report {
+            cpu: Duration::from_micros(1500),
+            memory: 64 << 10,
+            said: vec![
+                Said::Printed(Stream::Err, b"oh\n".to_vec()),
+                Said::Logged(Level::Info, "seen".to_owned(), "n=\"1\"".to_owned()),
+            ],
+            body: Body::Ask(Ask::FindNamed(
+                Place::Kind(gvk),
+                ObjectRef::namespaced("default", "page"),
+            )),
+        }
+    }
+
+    fn read(frame: &[u8]) -> postcard::Result<Report> {
+        postcard::from_bytes(frame)
+    }
+
+    #[test]
+    fn what_is_said_comes_out_as_it_went_in() {
+        let frame = frame(&report()).unwrap();
+        assert_eq!(length(*frame.first_chunk().unwrap()), frame.len() - HEAD);
+        let (said, heard) = (format!("{:?}", report()), read(&frame[HEAD..]).unwrap());
+        assert_eq!(format!("{heard:?}"), said);
+    }
+
+    #[test]
+    fn whatever_bytes_come_they_are_read_or_refused() {
+        let frame = frame(&report()).unwrap();
+        let body = &frame[HEAD..];
+        for end in 0..body.len() {
+            assert!(read(&body[..end]).is_err(), "{end}");
+        }
+        for at in 0..body.len() {
+            for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut other = body.to_vec();
+                other[at] = byte;
+                // Not more than it could have said as well.
+                let heard = read(&other).map_or(0, |report| report.said.len());
+                assert!(heard <= body.len(), "{at} {byte}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kind_is_looked_at_and_a_long_list_refused() {
+        let ask = |api_version: &str| {
+            let place = ("Place", (api_version, "Pod"));
+            let mut bytes = postcard::to_allocvec(&place.1).unwrap();
+            // `Ask::FindOne(Place::Kind(…))`.
+            bytes.splice(0..0, [3, 1]);
+            postcard::from_bytes::<Ask>(&bytes).is_ok()
+        };
+        assert!(ask("v1"));
+        assert!(!ask("v1/../../secrets"));
+        let many = |count: usize| Report {
+            said: (0..count)
+                .map(|_| Said::Printed(Stream::Out, Vec::new()))
+                .collect(),
+            ..report()
+        };
+        for (count, fits) in [(1 << 16, true), ((1 << 16) + 1, false)] {
+            let frame = frame(&many(count)).unwrap();
+            assert_eq!(read(&frame[HEAD..]).is_ok(), fits, "{count}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! An instance in another process, as the daemon has it: each call goes there, and what it asks for meanwhile is answered here, by
+//! the execution that waits for it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use capstan_core::cpu;
+use capstan_core::guest::{Run, RunInfo};
+use capstan_core::room::Holding;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use super::frames::{Ask, Body, Done, LONGEST, Order, Report, Said, frame};
+use super::{Apart, Process, receive};
+use crate::plugin::Facts;
+use crate::plugin::asking::Asking;
+use crate::plugin::convert;
+use crate::plugin::ending::Ending;
+use crate::plugin::instance::{Answer, Call, Question, Returned};
+use crate::plugin::output::Output;
+use crate::plugin::shelf::Wear;
+use crate::plugin::usage::Alive;
+
+/// An instance in a process.
+pub(in crate::plugin) struct Remote {
+    process: Arc<Process>,
+    /// None only while it is dropped.
+    lane: Option<UnixStream>,
+    facts: Arc<Facts>,
+    /// The run that calls belong to; none while a plugin is loaded, and between executions.
+    run: Option<Arc<dyn Run>>,
+    /// The execution that begins with the next call.
+    news: Option<RunInfo>,
+    output: Arc<Mutex<Output>>,
+    /// The call in progress, and when it has to be over.
+    call: Call,
+    deadline: Instant,
+    /// What it holds of the memory that all plugins share, and how much of it the instance has.
+    holding: Holding,
+    held: u64,
+    memory: u64,
+    /// Calls that are over.
+    calls: u64,
+    runs: usize,
+    /// Somebody waits for an answer.
+    midway: bool,
+    _alive: Alive,
+}
+
+// === impl Remote ===
+
+impl Remote {
+    /// Returns an instance that starts with its first call.
+    pub(in crate::plugin) async fn new(
+        apart: &Apart,
+        run: Option<Arc<dyn Run>>,
+        output: Arc<Mutex<Output>>,
+    ) -> wasmtime::Result<Self> {
+        let process = apart.process().await?;
+        let Ok(lane) = process.lane() else {
+            return Err(Ending::Gone(process.why().await).into());
+        };
+        let facts = Arc::clone(&apart.0.facts);
+        let mut holding = facts.room.holding(&facts.unit);
+        // It is likely to want what others have wanted: that saves it a question.
+        let usual = process.usual.load(Ordering::Relaxed);
+        let held = if holding.try_grow(usual) { usual } else { 0 };
+        Ok(Self {
+            lane: Some(lane),
+            news: run.as_ref().map(|run| run.info()),
+            run,
+            output,
+            call: Call::Start,
+            deadline: Instant::now(),
+            holding,
+            held,
+            memory: 0,
+            calls: 0,
+            runs: 0,
+            midway: false,
+            _alive: apart.0.counters.instance(),
+            process,
+            facts,
+        })
+    }
+
+    /// Whether it may be used again.
+    pub(in crate::plugin) fn is_alive(&self) -> bool {
+        self.process.is_alive()
+    }
+
+    /// Begins an execution in an instance that has been used before.
+    pub(in crate::plugin) fn assign(&mut self, run: Arc<dyn Run>) {
+        let info = run.info();
+        self.output.lock().assign(&info);
+        self.news = Some(info);
+        self.run = Some(run);
+    }
+
+    /// Ends an execution, if the instance is to be used again.
+    pub(in crate::plugin) fn release(&mut self) -> Wear {
+        self.runs += 1;
+        self.run = None;
+        Wear {
+            runs: self.runs,
+            memory: self.memory(),
+        }
+    }
+
+    /// Returns how many bytes of linear memory it has.
+    pub(in crate::plugin) fn memory(&self) -> usize {
+        usize::try_from(self.memory).unwrap_or(usize::MAX)
+    }
+
+    /// Returns where it prints to.
+    pub(in crate::plugin) fn output(&self) -> &Arc<Mutex<Output>> {
+        &self.output
+    }
+
+    /// Begins a call.
+    pub(in crate::plugin) fn begin(&mut self, call: Call, deadline: Instant) {
+        self.call = call;
+        self.deadline = deadline;
+    }
+
+    /// Makes a call.
+    pub(in crate::plugin) async fn answer(&mut self, question: &Question<'_>) -> Answer<Returned> {
+        let answer = match self.exchange(question).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(broken)) => return Err(broken.into()),
+            Err(Stop::Gone) => return Err(Ending::Gone(self.process.why().await).into()),
+            Err(Stop::Wrong(why)) => return Err(Ending::Gone(self.process.condemn(why)).into()),
+            Err(Stop::Unable(why)) => return Err(Ending::Unusable(why).into()),
+        };
+        match answer {
+            Ok(returned) => Ok(Ok(convert::checked(returned)?)),
+            Err(message) => Ok(Err(message)),
+        }
+    }
+
+    async fn exchange(&mut self, question: &Question<'_>) -> Result<Done, Stop> {
+        let order = Order::Call {
+            question: question.clone(),
+            run: self.news.take(),
+            left: self.deadline.saturating_duration_since(Instant::now()),
+            granted: self.held,
+        };
+        self.midway = true;
+        self.send(&order).await?;
+        loop {
+            let asked = match self.listen().await? {
+                Body::Ask(asked) => asked,
+                Body::Done(done) => {
+                    self.midway = false;
+                    self.settle();
+                    return fits(question, done);
+                }
+            };
+            let answer = self.serve(asked).await?;
+            self.write(&answer).await?;
+        }
+    }
+
+    async fn send<T: Serialize>(&mut self, value: &T) -> Result<(), Stop> {
+        let frame = framed(value)?;
+        self.write(&frame).await
+    }
+
+    async fn write(&mut self, frame: &[u8]) -> Result<(), Stop> {
+        let lane = self.lane.as_mut().ok_or(Stop::Gone)?;
+        lane.write_all(frame).await.map_err(|_| Stop::Gone)
+    }
+
+    /// Waits until it is our turn. What was said and used until then is this execution's.
+    async fn listen(&mut self) -> Result<Body, Stop> {
+        let lane = self.lane.as_mut().ok_or(Stop::Gone)?;
+        let begun = Instant::now();
+        let frame = receive(lane, LONGEST).await.map_err(|error| {
+            if error.kind() == io::ErrorKind::InvalidData {
+                Stop::Wrong("it says more than it may")
+            } else {
+                Stop::Gone
+            }
+        })?;
+        let report = postcard::from_bytes(&frame);
+        let Report {
+            cpu,
+            memory,
+            said,
+            body,
+        } = report.map_err(|_| Stop::Wrong("what it says can't be read"))?;
+        // A lane is one thread.
+        cpu::charge(cpu.min(begun.elapsed()));
+        self.memory = memory.min(self.facts.limits.memory);
+        let mut output = self.output.lock();
+        for said in said {
+            match said {
+                Said::Printed(stream, bytes) => output.print(stream, &bytes),
+                Said::Logged(level, message, fields) => output.line(level, &message, &fields),
+            }
+        }
+        Ok(body)
+    }
+
+    /// Holds what the instance has after a call, and no more.
+    fn settle(&mut self) {
+        let over = self.held.saturating_sub(self.memory);
+        self.holding.shrink(over);
+        self.held -= over;
+        if self.calls == 0 {
+            self.process.usual.store(self.held, Ordering::Relaxed);
+        }
+        self.calls += 1;
+    }
+
+    /// Answers what the instance asks for.
+    async fn serve(&mut self, ask: Ask) -> Result<Vec<u8>, Stop> {
+        let asking = Asking {
+            facts: Arc::clone(&self.facts),
+            run: self.run.clone(),
+            call: self.call,
+        };
+        let run = || asking.run();
+        match ask {
+            Ask::NextImminent => framed(&run().is_ok_and(|run| run.next_imminent())),
+            Ask::Settings => framed(&run().map_or_else(|_| "{}".to_owned(), |run| run.settings())),
+            Ask::FindAll(query) => framed(&asking.find_all(query)),
+            Ask::FindOne(place) => framed(&run().and_then(|run| run.find_one(place))),
+            Ask::FindNamed(place, key) => framed(&run().and_then(|run| run.find_named(place, key))),
+            Ask::Write(request) => framed(&asking.write(request).await),
+            Ask::Remove(target, deletion) => framed(&asking.remove(target, deletion).await),
+            Ask::AddFinalizer(finalizer) => framed(&asking.add_finalizer(finalizer).await),
+            Ask::RemoveFinalizer(finalizer) => framed(&asking.remove_finalizer(finalizer).await),
+            Ask::Compare(question) => framed(&run().and_then(|run| run.compare(question))),
+            Ask::Workflow(call) => framed(&asking.workflow(call).await),
+            Ask::LastResult(name) => {
+                framed(&run().ok().and_then(|run| run.last_result(name.as_deref())))
+            }
+            Ask::Memo(lifetime, key) => framed(&asking.memo(lifetime, &key)),
+            Ask::SetMemo(lifetime, key, value) => framed(&asking.set_memo(lifetime, &key, value)),
+            Ask::Publish(event) => {
+                asking.publish(event);
+                framed(&())
+            }
+            Ask::Grow(bytes) => framed(&self.grow(bytes).await),
+            Ask::Rest => framed(&()),
+        }
+    }
+
+    async fn grow(&mut self, bytes: u64) -> Result<(), String> {
+        let more = bytes
+            .min(self.facts.limits.memory)
+            .saturating_sub(self.held);
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        // Early enough that the reason is told, and not that the call took too long.
+        let by = self.deadline.checked_sub(left / 8).unwrap_or(self.deadline);
+        let grown = self.holding.grow(more, by).await;
+        grown.map_err(|error| error.to_string())?;
+        self.held += more;
+        Ok(())
+    }
+}
+
+impl Drop for Remote {
+    /// Has the instance dropped. Its lane is used again, if it is nobody's turn there.
+    fn drop(&mut self) {
+        let Some(lane) = self.lane.take() else {
+            return;
+        };
+        let process = Arc::clone(&self.process);
+        if !process.is_alive() {
+            return;
+        }
+        if self.midway {
+            process.give_up(lane);
+            return;
+        }
+        let Ok(end) = frame(&Order::End) else {
+            return;
+        };
+        // One that hears nothing is given up; so few bytes fit as a whole.
+        if lane.try_write(&end).is_ok_and(|length| length == end.len()) {
+            process.free(lane);
+        }
+    }
+}
+
+/// Why a call goes no further.
+enum Stop {
+    /// The process has hung up.
+    Gone,
+    /// It does what no component can make it do.
+    Wrong(&'static str),
+    /// It could not be told.
+    Unable(String),
+}
+
+fn framed<T: Serialize>(value: &T) -> Result<Vec<u8>, Stop> {
+    frame(value).map_err(|error| Stop::Unable(error.to_string()))
+}
+
+/// Whether an answer is one to the question.
+fn fits(question: &Question<'_>, done: Done) -> Result<Done, Stop> {
+    let fits = match &done {
+        Ok(Ok(returned)) => returned.call() == question.call(),
+        Ok(Err(_)) | Err(_) => true,
+    };
+    if fits {
+        Ok(done)
+    } else {
+        Err(Stop::Wrong("it answers what was not asked"))
+    }
+}
