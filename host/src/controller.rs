@@ -236,9 +236,11 @@ impl Handle {
         declared.plugin.on_swap = after;
         let declared = Arc::new(declared);
         let mut in_force = self.in_force.write();
+        let runs = *self.phase.lock() == Phase::Running;
         let settled = in_force.as_ref().filter(|now| {
             let wanted = self.wanted.borrow();
-            Arc::ptr_eq(&now.declared, &wanted)
+            // One that waits for something is told, and begins again.
+            runs && Arc::ptr_eq(&now.declared, &wanted)
                 && wanted.shape().step(declared.shape()) == Step::InPlace
         });
         let next = settled.map(|now| self.successor(&now.controller, &declared, neighbours));
@@ -451,7 +453,11 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
             Break::Change(next) => prepared = Some(next),
             Break::Rights(why) => {
                 tracing::error!(%why, "the controller waits for a right that it had");
-                handle.set(Phase::Resolving(why));
+                {
+                    // Who changes it at this moment has done so before, or sees that it waits.
+                    let _changing = handle.in_force.write();
+                    handle.set(Phase::Resolving(why));
+                }
                 prepared = tokio::select! {
                     biased;
                     () = stop.cancelled() => None,

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::cluster::Error;
+use capstan_core::cluster::{Error, Reason};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -107,9 +107,10 @@ impl Rights {
         let mut known = Instant::now();
         loop {
             sleep(jitter(AGAIN)).await;
+            let asked = Instant::now();
             let answer = self.look().await;
-            match verdict(answer, Instant::now().duration_since(known)) {
-                Verdict::Granted => known = Instant::now(),
+            match verdict(answer, asked.duration_since(known)) {
+                Verdict::Granted => known = asked,
                 Verdict::Kept => {}
                 Verdict::Lost(why) => return why,
             }
@@ -142,6 +143,8 @@ fn verdict(answer: Answer, age: Duration) -> Verdict {
     match answer {
         Ok(None) => Verdict::Granted,
         Ok(Some(why)) => Verdict::Lost(why),
+        // That is an answer, too: nobody may ask in its name any more.
+        Err(error) if error.reason == Reason::Forbidden => Verdict::Lost(error.message),
         Err(_) if age < KEPT => Verdict::Kept,
         Err(error) => Verdict::Lost(format!(
             "what the operator may read could not be asked for {} s: {}",
@@ -166,7 +169,6 @@ impl fmt::Display for Read {
 mod tests {
     use std::collections::VecDeque;
 
-    use capstan_core::cluster::Reason;
     use capstan_core::object::{Gvk, Scope};
     use parking_lot::Mutex;
 
@@ -215,6 +217,11 @@ mod tests {
             (Ok(None), minutes(60), Verdict::Granted),
             (Ok(Some("no".to_owned())), minutes(0), lost("no")),
             (Err(away()), minutes(4), Verdict::Kept),
+            (
+                Err(Error::new(Reason::Forbidden, 403, "never")),
+                minutes(0),
+                lost("never"),
+            ),
             (
                 Err(away()),
                 minutes(5),

@@ -1,7 +1,7 @@
 //! In whose name the daemon acts: an operator with a service account of its own has the rights of that account, and no others.
 
 use cluster::{Query, User};
-use scenarios::{Daemon, LATER, Place, SOON, Start, run};
+use scenarios::{Daemon, Folder, LATER, Place, SOON, Start, run};
 use serde_json::{Value, json};
 
 use cluster::wait;
@@ -10,11 +10,17 @@ const MAP: &str = "workflow:\n  dependents:\n    own: { apiVersion: v1, kind: Co
 
 /// Returns a manifest of one controller over probes, whose operator acts as `pages`.
 fn manifest(place: &Place) -> String {
+    manifest_with(place, "")
+}
+
+/// The same with fields of the plugin.
+fn manifest_with(place: &Place, plugin: &str) -> String {
     let account = format!(
         "serviceAccount: {{ name: pages, namespace: {} }}",
         place.namespace.name()
     );
-    let manifest = place.probe_manifest(MAP);
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+    let manifest = place.manifest("probe", primary, plugin, MAP);
     manifest.replace(
         "spec:\n  plugins:",
         &format!("spec:\n  {account}\n  plugins:"),
@@ -187,10 +193,13 @@ fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_th
     let [whole, _] = rights(&place);
     grant(&place, None);
     let own = json!({ "metadata": { "name": "own" } });
-    let runs =
-        |n: u32| json!({ "dependents": { "own": own }, "reconcile": { "status": { "n": n } } });
+    let runs = |n: u32| json!({ "dependents": { "own": own }, "reconcile": { "do": [{ "see": ["config"] }], "status": { "n": n } } });
     place.probe("p", runs(1));
-    let daemon = start(&place, &manifest, &account);
+    let folder = Folder::new();
+    folder.put("operator.yaml", &manifest);
+    let daemon = Start::at(&folder.path(""))
+        .kubeconfig(place.cluster.kubeconfig(&account).unwrap())
+        .run(&place);
     let namespace = place.namespace.name();
     let missing = format!(
         "system:serviceaccount:{namespace}:pages may not list test.capstan.dev/v1 Probe in namespace {namespace}"
@@ -226,7 +235,16 @@ fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_th
     place.merge(&place.probes(), "p", &json!({ "spec": runs(3) }));
     assert_eq!(daemon.runs(), before);
 
+    // What is put in place meanwhile counts afterwards.
+    folder.put(
+        "operator.yaml",
+        manifest_with(&place, "config: { word: new }\n"),
+    );
+    daemon.await_plugin("probe", "active", 2);
     grant(&place, Some(&whole));
     seen(3);
+    place.await_object(&place.probes(), "p", "the new configuration", |p| {
+        p["status"]["config"]["word"] == "new"
+    });
     assert!(daemon.stop().success());
 }
