@@ -17,6 +17,9 @@ const BESIDE: u64 = 64 << 20;
 /// The same for each instance: its stack, tables, handles, and what is said to it and by it.
 const EACH: u64 = 24 << 20;
 
+/// What an instance's thread reserves beside that, as C libraries do for a thread that allocates.
+const RESERVED: u64 = 256 << 20;
+
 /// Open files beside a lane for each instance.
 const FILES: u64 = 16;
 
@@ -46,18 +49,22 @@ pub(super) fn step_back() -> io::Result<()> {
 /// If a limit can't be set. A wall that the kernel does not have is told in the answer.
 pub(super) fn shut(memory: u64, instances: u64) -> io::Result<Vec<Wall>> {
     let beside = BESIDE.saturating_add(EACH.saturating_mul(instances));
-    let data = written().saturating_add(memory).saturating_add(beside);
-    bound(Resource::Data, data)?;
+    let more = memory.saturating_add(beside);
+    bound(Resource::Data, has("VmData:").saturating_add(more))?;
+    // What is only read or reserved has page tables, too.
+    let reserved = RESERVED.saturating_mul(instances);
+    let space = has("VmSize:").saturating_add(more).saturating_add(reserved);
+    bound(Resource::As, space)?;
     bound(Resource::Nofile, FILES + instances)?;
     system::shut()
 }
 
-/// Returns how much memory this process has that it may write.
-fn written() -> u64 {
+/// Returns how much memory of a sort this process has, as the kernel names it.
+fn has(sort: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
     let kib = lines.find_map(|line| {
-        let rest = line.strip_prefix("VmData:")?;
+        let rest = line.strip_prefix(sort)?;
         rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     });
     kib.unwrap_or_default() << 10
@@ -93,14 +100,14 @@ mod system {
 
     use super::Wall;
 
-    /// The newest version of Landlock whose rights are asked for; what the kernel does not know is left out.
-    const NEWEST: ABI = ABI::V9;
+    /// The version of Landlock whose rights are asked for: the first that keeps signals in. What the kernel does not know is left out.
+    const WANTED: ABI = ABI::V6;
 
     /// What is needed to compute, to wait, to say and to hear something, to have memory, and to have threads.
     #[rustfmt::skip]
     const CALLS: &[libc::c_long] = &[
         libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_recvfrom, libc::SYS_sendto,
-        libc::SYS_recvmsg, libc::SYS_close, libc::SYS_ppoll, libc::SYS_fcntl,
+        libc::SYS_recvmsg, libc::SYS_close, libc::SYS_ppoll,
         libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk,
         libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_getcpu,
         libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_gettimeofday,
@@ -138,14 +145,15 @@ mod system {
         let shut = || {
             let rules = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
             let rules = rules
-                .handle_access(AccessFs::from_all(NEWEST))?
-                .handle_access(AccessNet::from_all(NEWEST))?
-                .scope(Scope::from_all(NEWEST))?;
+                .handle_access(AccessFs::from_all(WANTED))?
+                .handle_access(AccessNet::from_all(WANTED))?
+                .scope(Scope::from_all(WANTED))?;
             rules.create()?.restrict_self()
         };
         let status = shut().map_err(|error: landlock::RulesetError| error.to_string())?;
         match status.ruleset {
-            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+            RulesetStatus::FullyEnforced => Ok(()),
+            RulesetStatus::PartiallyEnforced => Err("the kernel has a part of it only".to_owned()),
             RulesetStatus::NotEnforced => Err("the kernel does not have it".to_owned()),
         }
     }
@@ -175,14 +183,35 @@ mod system {
         let rule = |argument, is, value| SeccompRule::new(vec![condition(argument, is, value)?]);
         let bits = |value: libc::c_int| u64::from(value.unsigned_abs());
         let exec = Is::MaskedEq(bits(libc::PROT_EXEC));
+        let uncounted = bits(libc::MAP_SHARED | libc::MAP_GROWSDOWN);
         let thread = bits(libc::CLONE_THREAD);
         let own = u64::from(std::process::id());
         let mut calls: std::collections::BTreeMap<_, _> =
             CALLS.iter().map(|call| (*call, Vec::new())).collect();
         calls.extend([
-            // No new code.
-            (libc::SYS_mmap, vec![rule(2, exec.clone(), 0)?]),
+            // No new code, and no memory that `RLIMIT_DATA` leaves out.
+            (
+                libc::SYS_mmap,
+                vec![SeccompRule::new(vec![
+                    condition(2, exec.clone(), 0)?,
+                    condition(3, Is::MaskedEq(uncounted), 0)?,
+                ])?],
+            ),
             (libc::SYS_mprotect, vec![rule(2, exec, 0)?]),
+            // What is asked of descriptors, but no signals on their behalf: these reach others.
+            (
+                libc::SYS_fcntl,
+                vec![
+                    rule(1, Is::Eq, bits(libc::F_GETFD))?,
+                    rule(1, Is::Eq, bits(libc::F_SETFD))?,
+                    rule(1, Is::Eq, bits(libc::F_GETFL))?,
+                    rule(1, Is::Eq, bits(libc::F_DUPFD_CLOEXEC))?,
+                    SeccompRule::new(vec![
+                        condition(1, Is::Eq, bits(libc::F_SETFL))?,
+                        condition(2, Is::MaskedEq(bits(libc::O_ASYNC)), 0)?,
+                    ])?,
+                ],
+            ),
             // Threads, and no processes.
             (
                 libc::SYS_clone,
@@ -245,6 +274,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::process::Command;
 
+    use rustix::fs::{FlockOperation, OFlags, fcntl_lock, fcntl_setfl};
     use rustix::process::{Pid, getppid, test_kill_process};
 
     use super::*;
@@ -258,6 +288,7 @@ mod tests {
                 b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b",
             )
         };
+        let signals = OFlags::from_bits_retain(libc::O_ASYNC.unsigned_abs());
         vec![
             ("read a file", File::open("/proc/self/status").is_ok()),
             ("write a file", File::create("/dev/null").is_ok()),
@@ -270,6 +301,14 @@ mod tests {
             ("run a program", Command::new("/bin/true").status().is_ok()),
             ("look for others", test_kill_process(parent).is_ok()),
             ("take new code", module().is_ok()),
+            (
+                "have signals sent",
+                fcntl_setfl(io::stdin(), signals).is_ok(),
+            ),
+            (
+                "lock a file",
+                fcntl_lock(io::stdin(), FlockOperation::NonBlockingLockShared).is_ok(),
+            ),
             // And what it needs.
             ("have memory", !vec![1_u8; 32 << 20].is_empty()),
             ("have a thread", std::thread::spawn(|| 1).join().is_ok()),
@@ -310,7 +349,8 @@ mod tests {
             let kind = tried.as_ref().map_err(io::Error::kind);
             kind == Err(io::ErrorKind::PermissionDenied)
         });
-        assert_eq!(refused.count(), if begun.is_ok() { 3 } else { 0 });
+        let lacking = begun == Err("the kernel does not have it".to_owned());
+        assert_eq!(refused.count(), if lacking { 0 } else { 3 });
     }
 
     /// Runs a test of this module in a process of its own, and returns what went wrong there.

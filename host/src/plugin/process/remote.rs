@@ -4,11 +4,13 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use capstan_core::cpu;
 use capstan_core::guest::{Run, RunInfo};
 use capstan_core::room::Holding;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
@@ -51,6 +53,12 @@ pub(in crate::plugin) struct Remote {
     _alive: Alive,
 }
 
+/// How long is answered before others get a turn.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// What the system takes of an answer, in bytes.
+const BUFFERED: u64 = 64 << 10;
+
 // === impl Remote ===
 
 impl Remote {
@@ -61,8 +69,13 @@ impl Remote {
         output: Arc<Mutex<Output>>,
     ) -> wasmtime::Result<Self> {
         let process = apart.process().await?;
-        let Ok(lane) = process.lane() else {
-            return Err(Ending::Gone(process.why().await).into());
+        let lane = match process.lane() {
+            Ok(lane) => lane,
+            // That is not its fault.
+            Err(error) if is_full(&error) => {
+                return Err(Ending::Unusable(error.to_string()).into());
+            }
+            Err(_) => return Err(Ending::Gone(process.why().await).into()),
         };
         let facts = Arc::clone(&apart.0.facts);
         let mut holding = facts.room.holding(&facts.unit);
@@ -151,6 +164,7 @@ impl Remote {
         };
         self.midway = true;
         self.send(&order).await?;
+        let mut rested = Instant::now();
         loop {
             let asked = match self.listen().await? {
                 Body::Ask(asked) => asked,
@@ -161,13 +175,31 @@ impl Remote {
                 }
             };
             let answer = self.serve(asked).await?;
-            self.write(&answer).await?;
+            self.hand_over(&answer).await?;
+            // One that asks ahead never lets this wait.
+            if rested.elapsed() >= SLICE {
+                cpu::rest().await;
+                rested = Instant::now();
+            }
         }
     }
 
     async fn send<T: Serialize>(&mut self, value: &T) -> Result<(), Stop> {
         let frame = framed(value)?;
         self.write(&frame).await
+    }
+
+    /// Writes an answer, which the plugin has memory for until it is read.
+    async fn hand_over(&mut self, answer: &[u8]) -> Result<(), Stop> {
+        let waits = u64::try_from(answer.len()).unwrap_or(u64::MAX);
+        if waits <= BUFFERED {
+            return self.write(answer).await;
+        }
+        let lent = self.holding.grow(waits, self.deadline).await;
+        lent.map_err(|error| Stop::Unable(error.to_string()))?;
+        self.write(answer).await?;
+        self.holding.shrink(waits);
+        Ok(())
     }
 
     async fn write(&mut self, frame: &[u8]) -> Result<(), Stop> {
@@ -287,6 +319,14 @@ impl Drop for Remote {
             process.free(lane);
         }
     }
+}
+
+/// Whether the daemon has no file descriptor left.
+fn is_full(error: &io::Error) -> bool {
+    let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|code| full.contains(&code))
 }
 
 /// Why a call goes no further.
