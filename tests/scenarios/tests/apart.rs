@@ -57,11 +57,9 @@ fn a_plugin_in_a_process_of_its_own_works_and_its_death_harms_nobody_else() {
 
     // Killed in the middle of a run, it costs that run; the next one has another process, once the run is retried or changed.
     let first = process(&daemon);
-    place.labelled_probe("endless", "apart", json!({ "reconcile": { "do": "loop" } }));
-    wait::until(LATER, "the run to be under way", || {
-        (daemon.active() > 0).then_some(())
-    })
-    .unwrap();
+    let steps = json!([{ "printText": "and round it goes\n" }, "loop"]);
+    place.labelled_probe("endless", "apart", json!({ "reconcile": { "do": steps } }));
+    daemon.await_line("and round it goes");
     let mut kill = Command::new("kill");
     let killed = kill.args(["-s", "KILL", &first.to_string()]).status();
     assert!(killed.unwrap().success());
