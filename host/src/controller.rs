@@ -44,7 +44,7 @@ mod rights;
 use plan::{Plan, Planned};
 use rights::Rights;
 
-/// The longest pause before asking again for a kind that the API server does not serve yet.
+/// The longest pause before asking again for a kind that the API server does not serve yet, or for a right.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// What all controllers of the daemon share.

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::LONGEST_PAUSE;
 use super::plan::Plan;
 use crate::client::{ApiServer, Identity, Kind};
 use crate::pause::{Pause, jitter};
@@ -21,9 +22,6 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// How long its last answer counts while it can't be asked.
 const KEPT: Duration = Duration::from_mins(5);
-
-/// The longest pause while something is not permitted.
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// What an operator with an account of its own reads out of caches.
 pub(super) struct Rights {

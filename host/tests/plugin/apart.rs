@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
-use capstan::plugin::loader::{CodeCache, Error};
+use capstan::plugin::loader::Error;
 use capstan::workers::Workers;
 use capstan_core::cpu::Job;
 use capstan_core::guest::{Cause, Guest as _};
@@ -21,8 +21,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
-use crate::calls::{IF_TOLD, WORKFLOW, engine, load_into, nth, reconciler, short};
-use crate::runs::{ISOLATION, Script, operator, script};
+use crate::calls::{IF_TOLD, WORKFLOW, engine, load_declared, load_into, nth, reconciler, short};
+use crate::runs::{ISOLATION, Script, script};
 
 /// Tests that need a clock which stands still, or say which engine and which cache there is.
 const NOT_APART: [&str; 5] = [
@@ -54,11 +54,10 @@ async fn load(
     limits: Limits,
     instances: Instances,
 ) -> Result<Plugin, Error> {
-    let mut operator = operator("guest.wasm".as_ref(), limits);
-    let guest = operator.plugins.get_mut("guest").unwrap();
-    (guest.instances, guest.isolation) = (instances, Isolation::Process);
-    let cache = CodeCache::none();
-    Plugin::load_bytes(engine, &cache, &operator, "guest", wasm.to_owned()).await
+    load_declared(engine, wasm, limits, |guest| {
+        (guest.instances, guest.isolation) = (instances, Isolation::Process);
+    })
+    .await
 }
 
 async fn apart(wasm: &[u8], limits: Limits) -> Plugin {

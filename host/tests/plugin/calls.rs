@@ -9,7 +9,7 @@ use capstan_core::cpu::Job;
 use capstan_core::guest::{
     Cause, Failure, Guest as _, PrimaryUpdate, UpdateControl, WorkflowResult,
 };
-use capstan_core::manifest::{Instances, Limits};
+use capstan_core::manifest::{self, Instances, Limits};
 use capstan_core::room::Room;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -69,8 +69,18 @@ pub async fn load_into(
     limits: Limits,
     instances: Instances,
 ) -> Result<Plugin, Error> {
+    load_declared(engine, wasm, limits, |guest| guest.instances = instances).await
+}
+
+/// Loads a component of which the manifest says this, too.
+pub async fn load_declared(
+    engine: &Engine,
+    wasm: &[u8],
+    limits: Limits,
+    declare: impl FnOnce(&mut manifest::Plugin),
+) -> Result<Plugin, Error> {
     let mut operator = operator("guest.wasm".as_ref(), limits);
-    operator.plugins.get_mut("guest").unwrap().instances = instances;
+    declare(operator.plugins.get_mut("guest").unwrap());
     Plugin::load_bytes(
         engine,
         &CodeCache::none(),
