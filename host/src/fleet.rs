@@ -595,7 +595,8 @@ impl Fleet {
             }
         };
         while self.tasks.try_join_next().is_some() {}
-        self.tasks.spawn(run.instrument(span));
+        let runtime = self.neighbours.workers.runtime();
+        self.tasks.spawn_on(run.instrument(span), &runtime);
         let running = Running {
             operator: Arc::clone(operator),
             handle,

@@ -7,7 +7,9 @@
 //! [`plugins`] and [`rbac`] are commands.
 
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -93,7 +95,10 @@ fn failed(error: &anyhow::Error) -> String {
 }
 
 fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // What executes has threads of its own. With more of them here, each answer of the API server wakes one for nothing.
+        .worker_threads(cores.div_ceil(2))
         .enable_all()
         .build()
         .context("start the runtime")?;

@@ -1,7 +1,8 @@
 //! Where executions run: on threads of their own, with slots that plugins share, and somebody who looks for polls that take too long.
 //!
-//! Informers, queues, requests and probes stay on the main runtime: whatever executions do, these go on. There is always a
-//! thread more here than slots, so that timers fire and who comes finds out that it has to wait.
+//! Informers, requests and pages stay on the main runtime: whatever executions do, these go on. Controllers are here, beside
+//! their executions, so that a run begins and ends without another thread. There is always a thread more than slots, so that
+//! timers fire, runs are handed out, and who comes finds out that it has to wait.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -54,7 +55,7 @@ impl Workers {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let slots = Slots {
             usual: cores,
-            extra: cores.clamp(4, 16),
+            extra: cores.clamp(2, 16),
         };
         let thread = Arc::new(OnceLock::<Thread>::new());
         let cpu = Cpu::new(slots, {

@@ -8,6 +8,7 @@ use capstan_core::cache::{Cache, Writer};
 use capstan_core::object::Gvk;
 use capstan_core::room::Room;
 use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,8 @@ pub struct Pool(Arc<Inner>);
 struct Inner {
     api: Arc<ApiServer>,
     metrics: Arc<Metrics>,
+    /// Where informers run, whoever wants them.
+    runtime: Handle,
     stop: CancellationToken,
     /// Bytes of objects that each informer may keep.
     bound: usize,
@@ -61,7 +64,7 @@ pub struct Membership {
 
 impl Pool {
     /// Returns a pool without informers; they end with `stop` at the latest. Each keeps objects of so many bytes at most, and of
-    /// what all have together no more than leaves something for the others.
+    /// what all have together no more than leaves something for the others. They run on the runtime that this is called on.
     pub fn new(
         api: Arc<ApiServer>,
         metrics: Arc<Metrics>,
@@ -71,6 +74,7 @@ impl Pool {
         Self(Arc::new(Inner {
             api,
             metrics,
+            runtime: Handle::current(),
             stop,
             bound,
             room,
@@ -102,7 +106,8 @@ impl Pool {
         if let Some(writer) = writer {
             let api = Arc::clone(&inner.api);
             let informer = Informer::new(Arc::clone(shared), api, kind.clone(), writer);
-            inner.running.lock().tasks.spawn(informer.run(stop));
+            let mut running = inner.running.lock();
+            running.tasks.spawn_on(informer.run(stop), &inner.runtime);
         }
         membership
     }
@@ -265,12 +270,14 @@ mod tests {
             labels: None,
         };
         let api = runtime.block_on(answering("503 Service Unavailable", 0));
+        let entered = runtime.enter();
         let pool = Pool::new(
             Arc::new(api),
             Arc::default(),
             (1 << 20, Room::default()),
             CancellationToken::new(),
         );
+        drop(entered);
         let member = runtime.block_on(async { pool.keep(&scope, &config_maps()) });
         let shared = Arc::clone(&pool.0.running.lock().informers[&scope].shared);
         Place {
