@@ -100,9 +100,10 @@ pub async fn write(
         WriteMode::MatchAndFilter | WriteMode::Optimistic | WriteMode::ForceFilter
     );
     let tell = |notices| tell(desk.queue, notices);
+    let key = &request.target.key;
     let window = source
-        .filter(|_| filtered)
-        .map(|source| source.begin(request.target.key.clone(), tell));
+        .filter(|source| filtered && desk.filters(source, key, primary))
+        .map(|source| source.begin(key.clone(), tell));
     let answer = desk.cluster.write(write).await;
     let answer = answer.map_err(|error| refused(discreet(desk, primary, &request, error)))?;
     let answer = answer.ok_or_else(|| {
@@ -113,8 +114,12 @@ pub async fn write(
     })?;
     match (window, source) {
         (Some(window), _) => window.wrote(answer.clone()),
-        (None, Some(source)) if request.mode == WriteMode::CacheOnly => source.put(answer.clone()),
-        _ => {}
+        (None, Some(source)) => source.put(answer.clone()),
+        // There is no source in mode `plain`, nor for other subresources.
+        (None, None) => {}
+    }
+    if source.is_some() && request.target.gvk == desk.primaries.spec().gvk {
+        desk.primaries.put(answer.clone());
     }
     let created = matches!(request.verb, Body::Create(_));
     if created || desk.may_see(primary, &request.target.gvk, &answer) {
@@ -702,6 +707,14 @@ impl Body {
 
 // === the caches ===
 
+impl Desk<'_> {
+    /// Whether the event of a write may cause no run: one of the run's own primary or of a secondary. To another primary it
+    /// is news, which only that one's own run acts on.
+    fn filters(&self, source: &Arc<Source>, key: &ObjectRef, primary: &Object) -> bool {
+        !Arc::ptr_eq(source, self.primaries) || key == primary.key()
+    }
+}
+
 fn sources<'a>(desk: &Desk<'a>, gvk: &Gvk) -> Vec<&'a Arc<Source>> {
     let all = std::iter::once(desk.primaries).chain(desk.secondaries.values());
     all.filter(|source| source.spec().gvk == *gvk).collect()
@@ -735,7 +748,12 @@ fn source<'a>(
         };
         return found.map(Some).ok_or_else(missing);
     }
-    let found = sources(desk, &request.target.gvk);
+    let key = &request.target.key;
+    let mut found = sources(desk, &request.target.gvk);
+    // Where a kind is watched both ways, another primary is a secondary.
+    if found.len() > 1 {
+        found.retain(|source| desk.filters(source, key, primary));
+    }
     match found.as_slice() {
         [] => {
             let message = format!(
@@ -746,9 +764,7 @@ fn source<'a>(
         }
         [source] => Ok(Some(source)),
         // The primary of the run is a primary, whatever else watches the kind.
-        [first, ..]
-            if Arc::ptr_eq(first, desk.primaries) && request.target.key == *primary.key() =>
-        {
+        [first, ..] if Arc::ptr_eq(first, desk.primaries) && key == primary.key() => {
             Ok(Some(first))
         }
         several => Ok(several

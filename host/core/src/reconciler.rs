@@ -99,6 +99,16 @@ struct Failed {
     sort: queue::Failure,
 }
 
+/// What became of an object that is written until there is no conflict.
+enum Settled {
+    /// There was nothing to write: it was read, and is like this.
+    Read(Object),
+    /// It was written, and is like this.
+    Wrote(Object),
+    /// It is gone.
+    Gone,
+}
+
 /// Runs one execution (`architecture.md`, data path).
 pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
     // EP-14: the object may be newer than the event; gone means done.
@@ -424,11 +434,13 @@ impl Controller {
                 apply,
             )
         };
-        let done = self.until_no_conflict(primary, plan).await?;
-        if let Some(now) = &done {
-            self.primaries.put(now.clone());
-        }
-        Ok(done.unwrap_or_else(|| primary.clone()))
+        Ok(match self.until_no_conflict(primary, plan).await? {
+            Settled::Read(now) | Settled::Wrote(now) => {
+                self.primaries.put(now.clone());
+                now
+            }
+            Settled::Gone => primary.clone(),
+        })
     }
 
     /// Removes a finalizer; its own event causes no run. Returns what is left of the primary (`FI-3`).
@@ -446,11 +458,18 @@ impl Controller {
         let Some(now) = self.newest_with(primary, finalizer).await? else {
             return Ok(None);
         };
-        let left = self.until_no_conflict(&now, plan).await?;
-        if let Some(left) = &left {
-            window.wrote(left.clone());
-        }
-        Ok(left)
+        Ok(match self.until_no_conflict(&now, plan).await? {
+            Settled::Wrote(left) => {
+                window.wrote(left.clone());
+                Some(left)
+            }
+            // The event of this version is somebody else's, and comes.
+            Settled::Read(now) => {
+                self.primaries.put(now.clone());
+                Some(now)
+            }
+            Settled::Gone => None,
+        })
     }
 
     /// Returns the newest version of a primary; from the API server, if the caches do not show the finalizer (`FI-3`).
@@ -473,28 +492,28 @@ impl Controller {
         Ok(live.filter(same))
     }
 
-    /// Writes what `plan` makes of the newest version, up to ten times (`FI-4`). None if the object is gone.
+    /// Writes what `plan` makes of the newest version, up to ten times (`FI-4`).
     async fn until_no_conflict(
         &self,
         primary: &Object,
         plan: impl Fn(&Object) -> Option<cluster::Write>,
-    ) -> Result<Option<Object>, cluster::Error> {
+    ) -> Result<Settled, cluster::Error> {
         let mut now = primary.clone();
         let mut tries = 0;
         loop {
             let Some(write) = plan(&now) else {
-                return Ok(Some(now));
+                return Ok(Settled::Read(now));
             };
             tries += 1;
             match self.cluster.write(write).await {
-                Ok(object) => return Ok(object),
-                Err(error) if error.reason == Reason::Missing => return Ok(None),
+                Ok(object) => return Ok(object.map_or(Settled::Gone, Settled::Wrote)),
+                Err(error) if error.reason == Reason::Missing => return Ok(Settled::Gone),
                 Err(error) if !error.is_conflict() || tries == finalizer::TRIES => {
                     return Err(error);
                 }
                 Err(_) => match self.cluster.get(&self.spec.primary, primary.key()).await? {
                     Some(object) if object.header().uid == primary.header().uid => now = object,
-                    _ => return Ok(None),
+                    _ => return Ok(Settled::Gone),
                 },
             }
         }

@@ -33,7 +33,7 @@ use capstan_core::queue::{self, Finished, Policy, Queue};
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::visit::Flow;
 use capstan_core::reconciler::{Controller, execute};
-use capstan_core::source::{Role, Source, Spec};
+use capstan_core::source::{Notice, Role, Source, Spec, What};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -424,6 +424,13 @@ impl Bench {
         json_patch::merge(&mut tree, &json!({ "metadata": metadata }));
         let page = self.server.put(&self.controller.spec.primary, tree);
         self.pages.apply(Watch::Applied(page));
+    }
+
+    /// Has the watch bring a page, and returns what the queue is told of it.
+    fn watched(&mut self, page: Object) -> Vec<Notice> {
+        let change = self.pages.apply(Watch::Applied(page));
+        let told = change.map(|change| self.controller.primaries.on(change));
+        told.unwrap_or_default()
     }
 
     /// Returns the data of a config map on the server.
@@ -1200,4 +1207,73 @@ async fn in_an_outage_an_error_handler_is_never_told_of_a_last_attempt_and_can_t
     assert_eq!(finished, OUTAGE);
     let told = "handle-error Update \"HTTP 503\" [] attempt 0 last false";
     assert_eq!(calls, strings(&["reconcile", told]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_only_read_is_no_own_write() {
+    // FI-3, FW-1
+    let ours = json!({ "finalizers": ["sample.dev/finalizer"] });
+    for (cached, conflicts) in [(json!({}), 0), (ours, 1)] {
+        let ask: Ask = Arc::new(|run| {
+            async move { vec![run.remove_finalizer(None).await.is_ok().to_string()] }.boxed()
+        });
+        let script = Script {
+            ask: Some(ask),
+            ..Script::default()
+        };
+        let mut bench = Bench::new(script, "");
+        bench.page(cached);
+        let edited = json!({ "metadata": { "name": "a", "namespace": "n", "generation": 2 }, "spec": { "by": "somebody" } });
+        // The watch has not brought it yet.
+        let edited = bench.server.put(&bench.controller.spec.primary, edited);
+        let failures = (0..conflicts).map(|_| conflict("too old"));
+        bench.server.failures.lock().extend(failures);
+        let (finished, calls, _) = bench.run().await;
+        assert_eq!((finished, &*calls[1]), (DONE, "true"));
+        let told = bench.watched(edited);
+        assert_eq!(told.len(), 1, "after {conflicts} conflicts");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_component_writes_of_another_primary_is_news_to_that_one() {
+    // RO-2, RO-4
+    let kind = Gvk::parse("sample.dev/v1", "Page").unwrap();
+    let key = |name: &str| ObjectRef::namespaced("n", name);
+    let page =
+        r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"b","namespace":"n"}}"#;
+    let merge = |name| {
+        let target = ObjectTarget {
+            gvk: kind.clone(),
+            key: key(name),
+        };
+        WriteVerb::MergePatch(target, r#"{"spec":{"by":"a"}}"#.to_owned())
+    };
+    for (verb, name, heard) in [
+        (WriteVerb::Create(page.to_owned()), "b", true),
+        (WriteVerb::Apply(page.to_owned()), "b", true),
+        (merge("c"), "c", true),
+        // The run's own.
+        (merge("a"), "a", false),
+    ] {
+        let options = WriteOptions::default();
+        let script = Script {
+            asks: Some(WriteRequest { verb, options }),
+            ..Script::default()
+        };
+        let grants = "{ apiVersion: sample.dev/v1, kind: Page, verbs: [create, apply, patch] }";
+        let mut bench = Bench::granted(script, grants, "");
+        bench.page(json!({}));
+        bench.page(json!({ "name": "c" }));
+        assert_eq!(bench.run().await.0, DONE);
+        let written = bench.server.get(&kind, &key(name)).await.unwrap().unwrap();
+        let read = bench.controller.primaries.get(&key(name));
+        assert_eq!(read.as_ref(), Some(&written), "{name} is read at once");
+        let news = Notice {
+            primary: key(name),
+            what: What::Changed { deleting: false },
+        };
+        let told = if heard { vec![news] } else { Vec::new() };
+        assert_eq!(bench.watched(written), told, "{name}");
+    }
 }

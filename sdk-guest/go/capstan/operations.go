@@ -87,7 +87,8 @@ type WriteOptions struct {
 	Actual any
 }
 
-// Mode says how a write is treated.
+// Mode says how a write is treated. To another object of the primary's kind the event of a write is news in any mode: it
+// causes a run of that object.
 type Mode uint8
 
 // The modes.

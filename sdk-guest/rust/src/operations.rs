@@ -22,7 +22,8 @@ use crate::bindings::imports::capstan::operator::operations::{
 use crate::bindings::imports::capstan::operator::types::{self, CallError};
 use crate::{Error, Json, Match, Metadata, Result, daemon};
 
-/// How a write is treated.
+/// How a write is treated. To another object of the primary's kind the event of a write is news in any mode: it causes a run of
+/// that object.
 pub type Mode = WriteMode;
 /// How objects are compared.
 pub type By = Comparison;

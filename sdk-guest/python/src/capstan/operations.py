@@ -26,7 +26,8 @@ Mode = Literal["usual", "match-and-filter", "optimistic", "cache-only", "force-f
 usual: `optimistic` and compared for `update`, `force-filter` for `create`, otherwise `match-and-filter`. match-and-filter: not written
 if it matches; its event causes no run. optimistic: a newer version than the given one is a `conflict`; its event causes no run.
 cache-only: the caches get the answer; its event causes a run. force-filter: written in any case; its event causes no run. plain: as from
-any client, caches not involved; the one mode for kinds that no source watches.
+any client, caches not involved; the one mode for kinds that no source watches. To another object of the primary's kind the event of a
+write is news in any mode: it causes a run of that object.
 """
 
 Comparison = Literal["by-verb", "applied", "generic", "status-only", "equality"]
