@@ -514,6 +514,14 @@ impl Change {
             | Self::Deleted { last: object, .. } => object,
         }
     }
+
+    /// Returns the object that had the name before, if this one has been made since under the same name.
+    pub fn made_again(&self) -> Option<&Object> {
+        match self {
+            Self::Updated { old, new } => (old.header().uid != new.header().uid).then_some(old),
+            Self::Added(_) | Self::Deleted { .. } => None,
+        }
+    }
 }
 
 // === reading a header ===

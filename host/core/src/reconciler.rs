@@ -389,7 +389,7 @@ impl Controller {
         let document = self.hash(write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
             let known = Verdict::of(document, &now);
-            if self.memory.verdict(&key, &slot).as_ref() == Some(&known) {
+            if self.memory.verdict(&now, &slot).as_ref() == Some(&known) {
                 return Ok(None);
             }
             if operations::is_applied(
@@ -399,7 +399,7 @@ impl Controller {
                 write.target.subresource.as_deref(),
                 &mut budget.lock(),
             ) {
-                self.memory.keep_verdict(&key, &slot, known);
+                self.memory.keep_verdict(&now, &slot, known);
                 return Ok(None);
             }
         }
@@ -407,8 +407,8 @@ impl Controller {
             return Ok(None);
         };
         let version = object.version();
-        self.memory
-            .keep_verdict(&key, &slot, Verdict::of(document, &object));
+        let verdict = Verdict::of(document, &object);
+        self.memory.keep_verdict(&object, &slot, verdict);
         self.primaries.put(object);
         Ok(Some(version))
     }

@@ -335,10 +335,21 @@ impl Source {
             return Vec::new();
         }
         match &self.spec.role {
-            Role::Primary => vec![Notice {
-                primary: change.object().key().clone(),
-                what: What::of(change),
-            }],
+            Role::Primary => {
+                let key = change.object().key().clone();
+                let notice = |what| Notice {
+                    primary: key.clone(),
+                    what,
+                };
+                // What the daemon knows of a primary belongs to its uid.
+                let before = change.made_again().map(|last| What::Deleted {
+                    last: last.clone(),
+                    unknown: true,
+                });
+                let before: Vec<_> = before.into_iter().map(notice).collect();
+                let now = notice(What::of(change));
+                before.into_iter().chain([now]).collect()
+            }
             Role::Secondary(_) => primaries
                 .into_iter()
                 .map(|primary| Notice {
@@ -866,6 +877,34 @@ mod tests {
         let source = secondaries();
         is_shared(&source);
         is_sent(&source.begin(key("s"), |_| ()));
+    }
+
+    #[test]
+    fn a_primary_that_was_made_again_unseen_is_told_as_gone_and_as_new() {
+        let page =
+            |version, uid: &str| object("a", version, &format!(r#","generation":1,"uid":"{uid}""#));
+        let (seen, held) = (primaries(), primaries());
+        let mut informer = Informer::new(&seen, None);
+        informer.applied(page(1, "u-1"));
+        let told = ["n/a deleted@1?", "n/a changed"];
+        assert_eq!(informer.list([page(9, "u-2")], 9), told, "by a list");
+        // Somebody deletes it and makes it again while it is being written.
+        let (mut informer, own) = (Informer::new(&held, None), Told::default());
+        informer.applied(page(1, "u-1"));
+        let write = held.begin(key("a"), own.teller());
+        assert_eq!(
+            informer.event(Event::Deleted(page(2, "u-1"))),
+            ["n/a deleted@2"]
+        );
+        assert_eq!(informer.applied(page(3, "u-2")), NOBODY);
+        drop(write);
+        assert_eq!(own.take(), ["n/a changed"]);
+        let write = held.begin(key("a"), own.teller());
+        informer.applied(page(4, "u-2"));
+        write.wrote(page(6, "u-3"));
+        assert_eq!(informer.event(Event::Deleted(page(5, "u-2"))), NOBODY);
+        let told = ["n/a deleted@3?", "n/a changed"];
+        assert_eq!(informer.applied(page(6, "u-3")), told, "held events");
     }
 
     #[test]

@@ -218,24 +218,29 @@ fn sum(mut held: BTreeMap<Version, Held>, own: &BTreeSet<Version>) -> Option<Cha
     if is_deleted(&held.last_key_value()?.1.change) {
         return held.pop_last().map(|(_, last)| last.change); // 1
     }
-    if is_deleted(&held.first_key_value()?.1.change) {
-        held.pop_first(); // 2
-    }
+    let gone = is_deleted(&held.first_key_value()?.1.change)
+        .then(|| held.pop_first())
+        .flatten(); // 2
     if !listed && held.keys().eq(own) {
         return None; // 3
     }
     let (_, first) = held.pop_first()?;
-    let Some((_, last)) = held.pop_last() else {
-        return Some(first.change); // 4
-    };
-    let new = last.change.object().clone();
-    Some(match first.change {
+    let new = held.pop_last().map_or_else(
+        || first.change.object().clone(), // 4
+        |(_, last)| last.change.object().clone(),
+    );
+    Some(match (gone, first.change) {
         // 5, but an object that is new stays new: as an update it would not pass a filter that looks at generations,
         // and nobody would ever hear of it (FW-8).
-        Change::Added(_) => Change::Added(new),
-        Change::Updated { old, .. } | Change::Deleted { last: old, .. } => {
+        (None, Change::Added(_)) => Change::Added(new),
+        (None, Change::Updated { old, .. } | Change::Deleted { last: old, .. }) => {
             Change::Updated { old, new }
         }
+        // What was deleted and made again: its uid and its owners were others.
+        (Some((_, gone)), _) => Change::Updated {
+            old: gone.change.object().clone(),
+            new,
+        },
     })
 }
 
@@ -397,14 +402,14 @@ mod tests {
             ),
             ("FW-2.7", "begin own100 U100 U101 ? end ?", "- U101<100"),
             ("FW-3.1", "begin U100 U101 D102 end ?", "D102"),
-            ("FW-3.2", "begin own101 D100 A101 U102 end ?", "A102"),
+            ("FW-3.2", "begin own101 D100 A101 U102 end ?", "U102<100"),
             ("FW-3.3", "begin own100 own101 U100 U101 ?", "-"),
             (
                 "FW-3.3, tagged",
                 "begin own100 own101 U100 list U101 listed ?",
                 "U101<99",
             ),
-            ("FW-3.4", "begin D100 A101 end ?", "A101"),
+            ("FW-3.4", "begin D100 A101 end ?", "U101<100"),
             ("FW-3.5", "begin U100 U101 U102 end ?", "U102<99"),
             ("FW-3.5, new", "begin A100 U101 end ?", "A101"),
             ("a version twice", "begin U100 U100 end ?", "U100<99"),

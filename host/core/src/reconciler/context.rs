@@ -138,7 +138,7 @@ impl Context {
         known.or_else(|| {
             self.controller
                 .memory
-                .verdict(self.primary.key(), name)
+                .verdict(&self.primary, name)
                 .map(|verdict| verdict.key)
         })
     }
@@ -509,7 +509,7 @@ impl Run for Context {
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         match lifetime {
             Lifetime::Run => self.kept.lock().memos.get(key).map(str::to_owned),
-            Lifetime::Primary => self.controller.memory.memo(self.primary.key(), key),
+            Lifetime::Primary => self.controller.memory.memo(&self.primary, key),
             // The plugin's own are kept with the plugin, and never asked for here.
             Lifetime::Plugin => None,
         }
@@ -533,7 +533,7 @@ impl Run for Context {
                 let bound = (limits.memo_run, "limits.memo.run");
                 keep(&mut self.kept.lock().memos, bound)
             }
-            Lifetime::Primary => memory.change_memos(self.primary.key(), |memos| {
+            Lifetime::Primary => memory.change_memos(&self.primary, |memos| {
                 keep(memos, (limits.memo_primary, "limits.memo.primary"))
             }),
             Lifetime::Plugin => Err(CallError::new(

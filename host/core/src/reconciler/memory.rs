@@ -19,6 +19,8 @@ pub struct Memory {
 /// What is remembered of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit.
 #[derive(Default)]
 struct Remembered {
+    /// The primary's: of another one with the same name nothing is remembered.
+    uid: Box<str>,
     verdicts: Vec<(Arc<str>, Verdict)>,
     memos: Memos,
 }
@@ -28,8 +30,6 @@ struct Remembered {
 pub struct Verdict {
     /// The hash of what the guest answered.
     pub answer: u64,
-    /// The uid of the primary that the answer was completed with.
-    pub owner: Box<str>,
     /// The object that it was compared with.
     pub key: ObjectRef,
     /// The version of that object.
@@ -37,14 +37,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict that a document about the primary itself is in force in this version of it.
-    pub fn of(answer: u64, primary: &Object) -> Self {
-        let owner = primary.header().uid.clone();
+    /// Returns the verdict that an answer is in force in this version of an object.
+    pub fn of(answer: u64, object: &Object) -> Self {
         Self {
             answer,
-            owner,
-            key: primary.key().clone(),
-            version: primary.version(),
+            key: object.key().clone(),
+            version: object.version(),
         }
     }
 }
@@ -57,9 +55,9 @@ impl Memory {
     }
 
     /// Returns the last verdict on a dependent of a primary.
-    pub fn verdict(&self, primary: &ObjectRef, name: &str) -> Option<Verdict> {
+    pub fn verdict(&self, primary: &Object, name: &str) -> Option<Verdict> {
         let primaries = self.primaries.lock();
-        let verdicts = &primaries.get(primary)?.verdicts;
+        let verdicts = &primaries.get(primary.key())?.of(primary)?.verdicts;
         verdicts
             .iter()
             .find(|(known, _)| &**known == name)
@@ -67,25 +65,39 @@ impl Memory {
     }
 
     /// Keeps the verdict that an object matches.
-    pub fn keep_verdict(&self, primary: &ObjectRef, name: &Arc<str>, verdict: Verdict) {
-        let mut primaries = self.primaries.lock();
-        let verdicts = &mut primaries.entry(primary.clone()).or_default().verdicts;
-        match verdicts.iter_mut().find(|(known, _)| known == name) {
-            Some((_, old)) => *old = verdict,
-            None => verdicts.push((Arc::clone(name), verdict)),
-        }
+    pub fn keep_verdict(&self, primary: &Object, name: &Arc<str>, verdict: Verdict) {
+        self.change(primary, |remembered| {
+            let verdicts = &mut remembered.verdicts;
+            match verdicts.iter_mut().find(|(known, _)| known == name) {
+                Some((_, old)) => *old = verdict,
+                None => verdicts.push((Arc::clone(name), verdict)),
+            }
+        });
     }
 
     /// Returns a memo of a primary.
-    pub fn memo(&self, primary: &ObjectRef, key: &str) -> Option<String> {
+    pub fn memo(&self, primary: &Object, key: &str) -> Option<String> {
         let primaries = self.primaries.lock();
-        primaries.get(primary)?.memos.get(key).map(str::to_owned)
+        let memos = &primaries.get(primary.key())?.of(primary)?.memos;
+        memos.get(key).map(str::to_owned)
     }
 
     /// Lets `act` change the memos of a primary.
-    pub fn change_memos<T>(&self, primary: &ObjectRef, act: impl FnOnce(&mut Memos) -> T) -> T {
+    pub fn change_memos<T>(&self, primary: &Object, act: impl FnOnce(&mut Memos) -> T) -> T {
+        self.change(primary, |remembered| act(&mut remembered.memos))
+    }
+
+    /// Lets `act` change what is remembered of a primary, which is nothing if it has been made again since.
+    fn change<T>(&self, primary: &Object, act: impl FnOnce(&mut Remembered) -> T) -> T {
         let mut primaries = self.primaries.lock();
-        act(&mut primaries.entry(primary.clone()).or_default().memos)
+        let remembered = primaries.entry(primary.key().clone()).or_default();
+        if remembered.of(primary).is_none() {
+            *remembered = Remembered {
+                uid: primary.header().uid.clone(),
+                ..Remembered::default()
+            };
+        }
+        act(remembered)
     }
 
     /// Forgets all primaries but those that `keep` wants.
@@ -96,5 +108,41 @@ impl Memory {
     /// Forgets a primary that is gone.
     pub fn forget(&self, primary: &ObjectRef) {
         self.primaries.lock().remove(primary);
+    }
+}
+
+impl Remembered {
+    /// Returns this if it is of that very primary.
+    fn of(&self, primary: &Object) -> Option<&Self> {
+        (self.uid == primary.header().uid).then_some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Gvk, Managers};
+
+    #[test]
+    fn of_a_primary_that_was_made_again_nothing_is_remembered() {
+        let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
+        let page = |uid: &str| {
+            let text = format!(r#"{{"metadata":{{"namespace":"n","name":"a","uid":"{uid}"}}}}"#);
+            Object::parse(&text, &gvk, &Managers::default()).unwrap()
+        };
+        let (first, second) = (page("u-1"), page("u-2"));
+        let (memory, slot) = (Memory::default(), Arc::from("cm"));
+        let keep = |page: &Object, value: &str| {
+            let (bound, value) = ((1024, "limits.memo.primary"), Some(value.to_owned()));
+            memory.change_memos(page, |memos| memos.keep("m", value, bound, || None))
+        };
+        memory.keep_verdict(&first, &slot, Verdict::of(1, &first));
+        keep(&first, "one").unwrap();
+        let known = |page| (memory.memo(page, "m"), memory.verdict(page, "cm").is_some());
+        assert_eq!(known(&first), (Some("one".to_owned()), true));
+        assert_eq!(known(&second), (None, false));
+        keep(&second, "two").unwrap();
+        assert_eq!(known(&second), (Some("two".to_owned()), false));
+        assert_eq!(known(&first), (None, false));
     }
 }

@@ -570,8 +570,8 @@ impl Visitor<'_> {
             primary,
             ..
         } = self.run;
-        let known = controller.memory.verdict(primary.key(), name)?;
-        let same = known.answer == answer && known.owner == primary.header().uid;
+        let known = controller.memory.verdict(primary, name)?;
+        let same = known.answer == answer;
         let actual = source.get(&known.key).filter(|_| same)?;
         (actual.version() == known.version).then_some(known.key)
     }
@@ -583,14 +583,8 @@ impl Visitor<'_> {
             primary,
             ..
         } = self.run;
-        let owner = primary.header().uid.clone();
-        let verdict = memory::Verdict {
-            answer,
-            owner,
-            key: now.key().clone(),
-            version: now.version(),
-        };
-        controller.memory.keep_verdict(primary.key(), name, verdict);
+        let verdict = memory::Verdict::of(answer, now);
+        controller.memory.keep_verdict(primary, name, verdict);
     }
 
     /// `KD-9`: deletes the object, if it is there, ours and not going already.
