@@ -345,7 +345,14 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
         }
         Item::Applied(object) => writer.apply(Event::Applied(object)),
         Item::Deleted(object) => writer.apply(Event::Deleted(object)),
-        Item::Bookmark(version) => writer.apply(Event::Bookmark(version)),
+        Item::Bookmark(version) => {
+            writer.apply(Event::Bookmark(version));
+            for (_, subscriber) in &*subscribers {
+                let namespace = shared.scope.namespace.as_deref();
+                subscriber.tell(subscriber.source.passed(namespace));
+            }
+            None
+        }
         Item::Unreadable(error) => {
             // Quirk 15: one object that can't be read does not stop the others.
             tracing::error!(kind = %shared.scope.gvk, %error, "an object can't be read and is left out");

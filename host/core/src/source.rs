@@ -289,6 +289,29 @@ impl Source {
         .collect()
     }
 
+    /// Says that the cache of a namespace, or of all (none), has seen everything up to its version: an own write up to there
+    /// that it does not show is of an object that it never will. Returns what the queue is told: what was held behind such a write.
+    pub fn passed(&self, namespace: Option<&str>) -> Vec<Notice> {
+        let place = namespace.map(Arc::from);
+        let released = {
+            let mut state = self.state.write();
+            let State {
+                places,
+                overlay,
+                windows,
+                ..
+            } = &mut *state;
+            let Some(synced) = places.get(&place).map(Cache::version) else {
+                return Vec::new();
+            };
+            let covers = |key: &ObjectRef| is_in(places, key, &place);
+            overlay.retain(|own| own.version() > synced || !covers(own.key()));
+            windows.overtaken(synced, covers)
+        };
+        let released = released.into_iter();
+        released.flat_map(|held| self.released(held)).collect()
+    }
+
     fn facts(&self, change: &Change) -> Facts {
         let primaries = match &self.spec.role {
             Role::Primary => Move::nowhere(),
@@ -618,7 +641,7 @@ impl State {
             ..
         } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();
-        overlay.retain(watched);
+        overlay.retain(|own| watched(own.key()));
         windows.discard(|key| !watched(key));
         related.retain(watched);
         for lookup in indexes.values_mut() {
@@ -877,6 +900,24 @@ mod tests {
         let source = secondaries();
         is_shared(&source);
         is_sent(&source.begin(key("s"), |_| ()));
+    }
+
+    #[test]
+    fn what_no_watch_shows_is_forgotten_once_all_up_to_it_has_been_seen() {
+        // FW-4, OV-2
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        source.begin(key("s"), |_| ()).wrote(owned("s", 5, "p"));
+        let left = || {
+            let state = source.state.read();
+            (state.windows.len(), state.overlay.iter().count())
+        };
+        for (version, known) in [(4, (1, 1)), (5, (0, 0))] {
+            assert_eq!(informer.event(Event::Bookmark(Version(version))), NOBODY);
+            assert_eq!(told(&source.passed(None)), NOBODY);
+            assert_eq!(left(), known, "at {version}");
+        }
+        assert_eq!(informer.applied(owned("s", 6, "p")), ["n/p related"]);
     }
 
     #[test]

@@ -60,9 +60,9 @@ impl Overlay {
         there
     }
 
-    /// Keeps only the answers about keys that `keep` accepts.
-    pub fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
-        self.0.retain(|key, _| keep(key));
+    /// Keeps only the answers that `keep` accepts.
+    pub fn retain(&mut self, keep: impl Fn(&Object) -> bool) {
+        self.0.retain(|_, own| keep(own));
     }
 
     /// Whether there are no answers.

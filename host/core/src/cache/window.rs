@@ -108,13 +108,32 @@ impl Windows {
         version: Version,
         covers: impl Fn(&ObjectRef) -> bool,
     ) -> Vec<Released> {
-        let covered: BTreeSet<ObjectRef> =
-            self.0.keys().filter(|key| covers(key)).cloned().collect();
+        self.settle(version, |key, _| covers(key))
+    }
+
+    /// Says that the watch has come as far as `version` for the objects that it `covers`: echoes up to there that have not come are
+    /// of objects that it does not show. Returns what must not be held any longer, ordered by key.
+    pub fn overtaken(
+        &mut self,
+        version: Version,
+        covers: impl Fn(&ObjectRef) -> bool,
+    ) -> Vec<Released> {
+        // An echo may come before the answer that makes it one.
+        self.settle(version, |key, window| window.active == 0 && covers(key))
+    }
+
+    fn settle(
+        &mut self,
+        version: Version,
+        which: impl Fn(&ObjectRef, &Window) -> bool,
+    ) -> Vec<Released> {
+        let settled = self.0.iter().filter(|(key, window)| which(key, window));
+        let settled: BTreeSet<ObjectRef> = settled.map(|(key, _)| key.clone()).collect();
         let settle = |key: &ObjectRef| {
             self.0.get_mut(key)?.passed(version);
             self.check(key)
         };
-        covered.iter().filter_map(settle).collect()
+        settled.iter().filter_map(settle).collect()
     }
 
     /// Forgets what is held about the objects that `which` names (`OV-5`). A write under way keeps its window, empty.
@@ -306,7 +325,7 @@ mod tests {
 
     /// Plays a script on one window. Its words: `begin` and `end` of a write; `own100`, an answer; `A100`, `U100`
     /// (old 99), `D100`, events; `list` and `listed` around a list; `?` runs CHECK and notes what it emits; `gone`
-    /// notes whether the window may go.
+    /// notes whether the window may go; `passed100`, a bookmark.
     fn play(script: &str) -> String {
         let mut window = Window::default();
         let mut listing = Listing::Idle;
@@ -324,6 +343,7 @@ mod tests {
                 "listed" => listing = Listing::Idle,
                 "?" => noted.push(window.check().as_ref().map_or("-".to_owned(), show)),
                 "gone" => noted.push(if window.is_done() { "gone" } else { "stays" }.to_owned()),
+                passed if passed.starts_with("passed") => window.passed(Version(version())),
                 own if own.starts_with("own") => window.answered(Version(version())),
                 event => {
                     let version = version();
@@ -413,6 +433,16 @@ mod tests {
             ("FW-3.5", "begin U100 U101 U102 end ?", "U102<99"),
             ("FW-3.5, new", "begin A100 U101 end ?", "A101"),
             ("a version twice", "begin U100 U100 end ?", "U100<99"),
+            (
+                "FW-4, in no watch",
+                "begin own100 end passed99 ? gone passed100 ? gone",
+                "- stays - gone",
+            ),
+            (
+                "FW-4, held for what is in no watch",
+                "begin own100 end A50 ? passed100 ? gone",
+                "- A50 gone",
+            ),
             (
                 "RO-7, no echo to come",
                 "begin D101 ? own100 end gone",
@@ -578,6 +608,8 @@ mod tests {
         Begin,
         /// The server carries the oldest one out that it has not.
         Write,
+        /// It does, and the watch does not show what came of it: a selector leaves it out.
+        Unseen,
         /// The answer of the n-th one under way arrives, if it was carried out.
         Answer(usize),
         /// The n-th one under way is given up, carried out or not.
@@ -586,6 +618,8 @@ mod tests {
         Foreign,
         /// The watch delivers one event.
         Deliver,
+        /// The watch says how far it has come.
+        Bookmark,
         /// The watch breaks, and a list delivers the newest version.
         List,
     }
@@ -599,6 +633,8 @@ mod tests {
         /// Writes under way, with their version once carried out.
         writes: Vec<Option<u64>>,
         late: VecDeque<u64>,
+        /// What the watch never shows.
+        unseen: Vec<u64>,
         /// What somebody else wrote, or we without hearing of it.
         foreign: Vec<u64>,
         emitted: Vec<Change>,
@@ -615,6 +651,13 @@ mod tests {
                     if let Some(place) = self.writes.iter().position(Option::is_none) {
                         let version = self.write();
                         self.writes[place] = Some(version);
+                    }
+                }
+                Step::Unseen => {
+                    if let Some(place) = self.writes.iter().position(Option::is_none) {
+                        self.server += 1;
+                        self.unseen.push(self.server);
+                        self.writes[place] = Some(self.server);
                     }
                 }
                 Step::Answer(n) => {
@@ -646,10 +689,17 @@ mod tests {
                         self.deliver(version, Listing::Idle);
                     }
                 }
+                Step::Bookmark => {
+                    let next = self.late.front().copied();
+                    let passed = next.map_or(self.server, |next| next - 1);
+                    let released = self.windows.overtaken(Version(passed), |_| true);
+                    self.emitted
+                        .extend(released.into_iter().map(|released| released.change));
+                }
                 Step::List => {
-                    self.late.clear();
-                    if self.server > self.cached {
-                        self.deliver(self.server, Listing::Running);
+                    if let Some(newest) = self.late.pop_back() {
+                        self.late.clear();
+                        self.deliver(newest, Listing::Running);
                     }
                     let released = self.windows.listed(Version(self.server), |_| true);
                     self.emitted
@@ -687,6 +737,7 @@ mod tests {
                 self.step(Step::Answer(0));
                 self.step(Step::Deliver);
             }
+            self.step(Step::Bookmark);
         }
 
         fn told(&self, version: u64) -> bool {
@@ -708,6 +759,8 @@ mod tests {
             1 => (0..3_usize).prop_map(Step::GiveUp),
             2 => Just(Step::Foreign),
             4 => Just(Step::Deliver),
+            1 => Just(Step::Unseen),
+            1 => Just(Step::Bookmark),
             1 => Just(Step::List),
         ]
     }
@@ -720,7 +773,8 @@ mod tests {
                 world.step(step);
             }
             world.finish();
-            for version in &world.foreign {
+            let shown = |version: &&u64| !world.unseen.contains(version);
+            for version in world.foreign.iter().filter(shown) {
                 prop_assert!(world.told(*version), "{version} is lost: {:?}", world.emitted);
             }
             prop_assert!(world.windows.is_empty(), "{:?}", world.windows);
