@@ -17,10 +17,11 @@ use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
 use capstan_core::reconciler::memory::Memory;
+use capstan_core::reconciler::notices::hear;
 use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
 use capstan_core::rollout::{Shape, Step};
-use capstan_core::source::Source;
+use capstan_core::source::{Listener, Source};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
@@ -262,6 +263,19 @@ impl Handle {
     /// Takes in that the API server is back: what waits for it runs soon.
     pub fn resume(&self) {
         self.queue.resume(Instant::now());
+    }
+
+    /// Returns who is told of what its sources say: the queue, the memory and the metrics.
+    fn listener(&self) -> Listener {
+        let (queue, memory, metrics) = (
+            self.queue.clone(),
+            Arc::clone(&self.memory),
+            self.metrics.clone(),
+        );
+        Arc::new(move |notices| {
+            metrics.count(hear(&queue, &memory, notices));
+            metrics.count_primaries(queue.len());
+        })
     }
 
     /// Says what a change is waiting for, while the controller goes on as it was.
@@ -759,9 +773,7 @@ fn enter(plan: &Plan, handle: &Handle, neighbours: &Neighbours, entry: Entry) ->
         for (scope, kind) in scopes {
             let subscriber = || Subscriber {
                 source: Arc::clone(source),
-                queue: handle.queue.clone(),
-                metrics: handle.metrics.clone(),
-                memory: Arc::clone(&handle.memory),
+                listener: handle.listener(),
             };
             memberships.push(match entry {
                 Entry::Join => neighbours.pool.join(scope, kind, subscriber()),
@@ -913,6 +925,7 @@ fn assemble(
         guest: Arc::clone(guest),
         permissions: Permissions::new(spec, &plugin.capabilities, neighbours.home.clone()),
         cluster: Arc::new(cluster),
+        tell: handle.listener(),
         queue: handle.queue.clone(),
         memory: Arc::clone(&handle.memory),
         edition: before.map_or(1, |before| before.edition + 1),

@@ -7,10 +7,7 @@ use std::time::Duration;
 use capstan_core::cache::{Cache, Event, Writer};
 use capstan_core::cluster::Error;
 use capstan_core::object::{Change, Version};
-use capstan_core::queue::Queue;
-use capstan_core::reconciler;
-use capstan_core::reconciler::memory::Memory;
-use capstan_core::source::{Notice, Source, What};
+use capstan_core::source::{Listener, Notice, Source};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, watch};
@@ -19,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiServer, Kind};
-use crate::metrics::{ControllerRuns, InformerMetrics};
+use crate::metrics::InformerMetrics;
 use crate::pause::Pause;
 use feed::{End, Feed, Item};
 
@@ -48,17 +45,13 @@ pub enum State {
     Failing(String),
 }
 
-/// A source that is told of changes, and the queue that it feeds.
+/// A source that is told of changes, and who is told what that means.
 #[derive(Clone)]
 pub struct Subscriber {
     /// The source.
     pub source: Arc<Source>,
-    /// The queue of its controller.
-    pub queue: Queue,
-    /// The metrics of its controller.
-    pub metrics: ControllerRuns,
-    /// What its controller remembers of primaries.
-    pub memory: Arc<Memory>,
+    /// Is told what the source says.
+    pub listener: Listener,
 }
 
 /// Each with the number of its membership.
@@ -175,20 +168,10 @@ impl Shared {
 }
 
 impl Subscriber {
-    /// Passes notices on to the queue, and counts them.
-    pub fn tell(&self, notices: Vec<Notice>) {
-        if notices.is_empty() {
-            return;
+    fn tell(&self, notices: Vec<Notice>) {
+        if !notices.is_empty() {
+            (self.listener)(notices);
         }
-        self.metrics.count(&notices);
-        for Notice { primary, what } in &notices {
-            match what {
-                What::Deleted { .. } => self.memory.forget(primary),
-                What::Changed { .. } | What::Related => {}
-            }
-        }
-        reconciler::tell(&self.queue, notices);
-        self.metrics.count_primaries(self.queue.len());
     }
 }
 

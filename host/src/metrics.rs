@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::source::{Notice, What};
+use capstan_core::reconciler::notices::Heard;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -251,14 +251,10 @@ impl ControllerRuns {
         }
     }
 
-    /// Counts what reached the queue.
-    pub fn count(&self, notices: &[Notice]) {
-        for notice in notices {
-            match notice.what {
-                What::Changed { .. } | What::Deleted { .. } => self.primary_events.inc(),
-                What::Related => self.secondary_events.inc(),
-            };
-        }
+    /// Counts events.
+    pub fn count(&self, heard: Heard) {
+        self.primary_events.inc_by(heard.primary);
+        self.secondary_events.inc_by(heard.secondary);
     }
 
     /// Counts the end of a run.

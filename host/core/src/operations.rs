@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::budget::{self, Budget};
 use crate::cluster::{self, Cluster, Deletion, Reason, Target, Verb, Write};
@@ -21,8 +20,7 @@ use crate::object::{Gvk, Object, ObjectRef, Scope};
 use crate::patch::{self, Operation, Patch};
 use crate::permission::Permissions;
 use crate::permission::ties::{self, Before, Effect, Manner};
-use crate::queue::{self, Queue};
-use crate::source::{Notice, Source, What};
+use crate::source::{Listener, Source};
 
 /// What writes need to know of a controller.
 #[derive(Clone, Copy)]
@@ -36,7 +34,7 @@ pub struct Desk<'a> {
     /// The field manager.
     pub manager: &'a Arc<str>,
     /// Is told of events that were held back.
-    pub queue: &'a Queue,
+    pub tell: &'a Listener,
     /// What the run may still spend on documents.
     pub budget: &'a Mutex<Budget>,
     /// What the component may do.
@@ -99,11 +97,10 @@ pub async fn write(
         request.mode,
         WriteMode::MatchAndFilter | WriteMode::Optimistic | WriteMode::ForceFilter
     );
-    let tell = |notices| tell(desk.queue, notices);
     let key = &request.target.key;
     let window = source
         .filter(|source| filtered && desk.filters(source, key, primary))
-        .map(|source| source.begin(key.clone(), tell));
+        .map(|source| source.begin(key.clone(), |notices| (desk.tell)(notices)));
     let answer = desk.cluster.write(write).await;
     let answer = answer.map_err(|error| refused(discreet(desk, primary, &request, error)))?;
     let answer = answer.ok_or_else(|| {
@@ -162,19 +159,6 @@ fn name_only(gvk: &Gvk, object: &Object) -> String {
         metadata.retain(|_, value| !value.is_null());
     }
     named.to_string()
-}
-
-/// Passes on to the queue what a source has to say.
-pub fn tell(queue: &Queue, notices: Vec<Notice>) {
-    let now = Instant::now();
-    for Notice { primary, what } in notices {
-        let event = match what {
-            What::Changed { deleting } => queue::Event::PrimaryChanged { deleting },
-            What::Deleted { unknown, .. } => queue::Event::PrimaryDeleted { unknown },
-            What::Related => queue::Event::Related,
-        };
-        queue.event(&primary, event, now);
-    }
 }
 
 /// Deletes an object.

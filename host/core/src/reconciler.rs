@@ -18,7 +18,7 @@ use crate::object::{Object, Version};
 use crate::operations::{self, Desk};
 use crate::permission::Permissions;
 use crate::queue::{self, Finished, Queue, Ticket};
-use crate::source::Source;
+use crate::source::{Listener, Source};
 use crate::text;
 use crate::workflow::Mode;
 
@@ -28,6 +28,7 @@ pub mod finalizer;
 pub mod mask;
 pub mod memory;
 pub mod memos;
+pub mod notices;
 pub mod outcome;
 mod page;
 pub mod visit;
@@ -37,8 +38,6 @@ use decision::Decision;
 use memory::{Memory, Verdict};
 use outcome::Manner;
 use visit::Flow;
-
-pub use crate::operations::tell;
 
 /// What the runs of one controller need, put together once.
 pub struct Controller {
@@ -64,7 +63,9 @@ pub struct Controller {
     pub permissions: Permissions,
     /// The API server.
     pub cluster: Arc<dyn Cluster>,
-    /// The queue that is told of held-back events.
+    /// Is told of held-back events.
+    pub tell: Listener,
+    /// The queue.
     pub queue: Queue,
     /// What is remembered from one run to the next.
     pub memory: Arc<Memory>,
@@ -363,7 +364,7 @@ impl Controller {
             primaries: &self.primaries,
             secondaries: &self.secondaries,
             manager: &self.spec.field_manager,
-            queue: &self.queue,
+            tell: &self.tell,
             budget,
             permissions: &self.permissions,
             declared: &self.spec.sources,
@@ -451,7 +452,7 @@ impl Controller {
     ) -> Result<Option<Object>, cluster::Error> {
         let window = self
             .primaries
-            .begin(primary.key().clone(), |notices| tell(&self.queue, notices));
+            .begin(primary.key().clone(), |notices| (self.tell)(notices));
         let plan = |now: &Object| {
             finalizer::remove(now, &self.spec.primary, finalizer, &self.spec.field_manager)
         };

@@ -57,6 +57,9 @@ pub struct Notice {
     pub what: What,
 }
 
+/// Who is told of what sources have to say: by informers, and by own writes that end. Never waits.
+pub type Listener = Arc<dyn Fn(Vec<Notice>) + Send + Sync>;
+
 /// What happened to a primary (`EP-2`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {

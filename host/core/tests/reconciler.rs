@@ -27,7 +27,7 @@ use capstan_core::filter::Filter;
 use capstan_core::guest::*;
 use capstan_core::manifest::{self, Mapper as Mapping};
 use capstan_core::mapper::Mapper;
-use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::object::{Change, Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
 use capstan_core::reconciler::memory::Memory;
@@ -38,7 +38,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 // === the API server ===
 
@@ -326,6 +326,8 @@ struct Bench {
     server: Arc<Server>,
     calls: Arc<Mutex<Vec<String>>>,
     queue: Queue,
+    /// What own writes held back until they ended.
+    told: Arc<Mutex<Vec<Notice>>>,
     pages: Writer,
     maps: Writer,
 }
@@ -382,6 +384,7 @@ impl Bench {
         });
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
+        let told = Arc::<Mutex<Vec<Notice>>>::default();
         let controller = Controller {
             operator: Arc::clone(&operator.name),
             limits: operator.plugins["p"].limits.clone(),
@@ -400,6 +403,10 @@ impl Bench {
                 Home::default(),
             ),
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
+            tell: {
+                let told = Arc::clone(&told);
+                Arc::new(move |notices| told.lock().extend(notices))
+            },
             queue: queue.clone(),
             memory: Arc::new(Memory::default()),
             edition: 1,
@@ -412,6 +419,7 @@ impl Bench {
             server,
             calls,
             queue,
+            told,
             pages,
             maps,
         }
@@ -443,7 +451,7 @@ impl Bench {
     }
 
     /// Runs the page once, and returns how that ended, what was called, and what was written.
-    async fn run(&mut self) -> (Finished, Vec<String>, Vec<String>) {
+    async fn run(&self) -> (Finished, Vec<String>, Vec<String>) {
         let key = ObjectRef::namespaced("n", "a");
         self.queue.event(
             &key,
@@ -483,7 +491,7 @@ fn strings(texts: &[&str]) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_primary_that_is_gone_needs_nothing() {
     // EP-14
-    let mut bench = Bench::new(Script::default(), "");
+    let bench = Bench::new(Script::default(), "");
     assert_eq!(bench.run().await, (Finished::Gone, vec![], vec![]));
 }
 
@@ -1276,4 +1284,34 @@ async fn what_a_component_writes_of_another_primary_is_news_to_that_one() {
         let told = if heard { vec![news] } else { Vec::new() };
         assert_eq!(bench.watched(written), told, "{name}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
+    // FW-5
+    let target = ObjectTarget {
+        gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(),
+        key: ObjectRef::namespaced("n", "a"),
+    };
+    let verb = WriteVerb::MergePatch(target, r#"{"spec":{"by":"a"}}"#.to_owned());
+    let options = WriteOptions::default();
+    let script = Script {
+        asks: Some(WriteRequest { verb, options }),
+        ..Script::default()
+    };
+    let grants = "{ apiVersion: sample.dev/v1, kind: Page, verbs: [patch] }";
+    let mut bench = Bench::granted(script, grants, "");
+    bench.page(json!({}));
+    bench.server.hangs.store(true, Ordering::Relaxed);
+    let edited = json!({ "metadata": { "name": "a", "namespace": "n", "generation": 2 }, "spec": { "by": "somebody" } });
+    let edited = bench.server.put(&bench.controller.spec.primary, edited);
+    let meanwhile = async {
+        sleep(Duration::from_millis(500)).await;
+        bench.controller.primaries.on(Change::Added(edited))
+    };
+    let (_, at_once) = tokio::join!(bench.run(), meanwhile);
+    assert_eq!(at_once, []);
+    let what = What::Changed { deleting: false };
+    let primary = ObjectRef::namespaced("n", "a");
+    assert_eq!(*bench.told.lock(), [Notice { primary, what }]);
 }

@@ -238,8 +238,7 @@ mod tests {
 
     use capstan_core::filter::Filter;
     use capstan_core::object::{Managers, Object};
-    use capstan_core::queue::{Mode, Policy, Queue};
-    use capstan_core::source::{Role, Source, Spec};
+    use capstan_core::source::{Notice, Role, Source, Spec};
     use tokio::runtime;
 
     use super::super::{Item, take};
@@ -289,8 +288,10 @@ mod tests {
         }
     }
 
-    fn subscriber() -> Subscriber {
-        Subscriber {
+    /// Returns a subscriber, and what it is told.
+    fn subscriber() -> (Subscriber, Arc<Mutex<Vec<Notice>>>) {
+        let told = Arc::<Mutex<Vec<Notice>>>::default();
+        let subscriber = Subscriber {
             source: Arc::new(Source::new(Spec {
                 name: "primaries".into(),
                 gvk: config_maps().gvk,
@@ -298,16 +299,12 @@ mod tests {
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
             })),
-            queue: Queue::new(Policy {
-                retry: None,
-                rate_limit: None,
-                max_interval: None,
-                min_reschedule: Duration::ZERO,
-                mode: Mode::Normal,
+            listener: Arc::new({
+                let told = Arc::clone(&told);
+                move |notices| told.lock().extend(notices)
             }),
-            metrics: Metrics::default().runs.of("web"),
-            memory: Arc::default(),
-        }
+        };
+        (subscriber, told)
     }
 
     impl Place {
@@ -341,7 +338,7 @@ mod tests {
         let (begin, begun) = mpsc::channel();
         let joining = place.runtime.spawn(async move {
             begin.send(()).unwrap();
-            pool.join(&scope, &config_maps(), subscriber())
+            pool.join(&scope, &config_maps(), subscriber().0)
         });
         begun.recv_timeout(SOON).unwrap();
         let (tell, told) = mpsc::channel();
@@ -391,7 +388,7 @@ mod tests {
             relist: Notify::new(),
             metrics: Metrics::default().informers.of("ConfigMap", None),
         });
-        let late = subscriber();
+        let (late, told_of) = subscriber();
         let (tell, told) = mpsc::channel();
         thread::scope(|threads| {
             let joining = shared.subscribers.write();
@@ -409,7 +406,7 @@ mod tests {
             drop(joining);
             told.recv_timeout(SOON).unwrap();
         });
-        shared.subscribe(1, late.clone());
-        assert_eq!((shared.cache.len(), late.queue.len()), (1, 1));
+        shared.subscribe(1, late);
+        assert_eq!((shared.cache.len(), told_of.lock().len()), (1, 1));
     }
 }

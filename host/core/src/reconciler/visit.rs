@@ -13,7 +13,6 @@ use crate::guest::{
 };
 use crate::manifest::{self, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
-use crate::operations::tell;
 use crate::reconciler::context::Context;
 use crate::reconciler::memory;
 use crate::source::Source;
@@ -745,7 +744,7 @@ impl Visitor<'_> {
         write: cluster::Write,
     ) -> Result<Option<Object>, cluster::Error> {
         let controller = &self.run.controller;
-        let window = source.begin(key.clone(), |notices| tell(&controller.queue, notices));
+        let window = source.begin(key.clone(), |notices| (controller.tell)(notices));
         let now = self.run.asked(controller.cluster.write(write)).await?;
         if let Some(now) = &now {
             window.wrote(now.clone());
