@@ -336,9 +336,17 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
             }
             None
         }
-        Item::Unreadable(error) => {
+        Item::Unreadable {
+            key: Some(key),
+            gone: true,
+            ..
+        } => writer.lose(&key),
+        Item::Unreadable { key, error, .. } => {
             // Quirk 15: one object that can't be read does not stop the others.
-            tracing::error!(kind = %shared.scope.gvk, %error, "an object can't be read and is left out");
+            if writer.quarantine(key.as_ref()) {
+                let object = key.map(|key| key.to_string());
+                tracing::error!(kind = %shared.scope.gvk, object, %error, "an object can't be read; it counts as it was before, if that could be read");
+            }
             None
         }
     };
@@ -349,11 +357,12 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
     if !writer.cache().is_complete() {
         shared.fill_up();
     }
-    let bytes = writer.cache().bytes();
+    let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let cache = writer.cache();
+    shared.metrics.bytes.set(number(cache.bytes()));
+    shared.metrics.objects.set(number(cache.len()));
     shared
         .metrics
-        .bytes
-        .set(i64::try_from(bytes).unwrap_or(i64::MAX));
-    #[expect(clippy::cast_possible_wrap, reason = "a number of objects in memory")]
-    shared.metrics.objects.set(writer.cache().len() as i64);
+        .unreadable
+        .set(number(cache.unreadable().len()));
 }

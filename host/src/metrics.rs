@@ -84,6 +84,7 @@ pub struct ControllerRuns {
 pub struct Informers {
     objects: Family<ByInformer, Gauge>,
     bytes: Family<ByInformer, Gauge>,
+    unreadable: Family<ByInformer, Gauge>,
     synced: Family<ByInformer, Gauge>,
     failures: Family<ByInformer, Counter>,
 }
@@ -95,6 +96,8 @@ pub struct InformerMetrics {
     pub objects: Gauge,
     /// Bytes that they take.
     pub bytes: Gauge,
+    /// Objects whose newest version can't be read.
+    pub unreadable: Gauge,
     /// 1 once its cache is filled.
     pub synced: Gauge,
     /// Lists and watches that failed.
@@ -279,6 +282,7 @@ impl Informers {
         InformerMetrics {
             objects: self.objects.get_or_create_owned(&label),
             bytes: self.bytes.get_or_create_owned(&label),
+            unreadable: self.unreadable.get_or_create_owned(&label),
             synced: self.synced.get_or_create_owned(&label),
             failures: self.failures.get_or_create_owned(&label),
         }
@@ -292,6 +296,7 @@ impl Informers {
         };
         self.objects.remove(&label);
         self.bytes.remove(&label);
+        self.unreadable.remove(&label);
         self.synced.remove(&label);
         self.failures.remove(&label);
     }
@@ -306,6 +311,11 @@ impl Informers {
             "informer_bytes",
             "Bytes that the objects in the cache take",
             self.bytes.clone(),
+        );
+        registry.register(
+            "informer_unreadable",
+            "Objects whose newest version can't be read, and which count as they were before",
+            self.unreadable.clone(),
         );
         registry.register(
             "informer_synced",

@@ -32,6 +32,9 @@ use crate::{args, descriptors, read};
 /// How long the last events and answers may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
+/// How many of the objects that can't be read are named, for each informer.
+const NAMED: usize = 20;
+
 /// Where a pod finds the namespace that it is in.
 const NAMESPACE_OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -235,9 +238,9 @@ fn question(board: &Arc<Board>, neighbours: &Neighbours) -> control::Question {
         let failing = pool
             .states()
             .into_iter()
-            .filter_map(|(scope, state, _)| match state {
+            .filter_map(|seen| match seen.state {
                 State::Failing(why) => Some(Unready {
-                    what: format!("informer {scope}"),
+                    what: format!("informer {}", seen.scope),
                     why,
                 }),
                 State::Listing | State::Watching => None,
@@ -256,13 +259,20 @@ fn pages(board: &Arc<Board>, neighbours: &Neighbours, log: Log) -> Pages {
     let controllers = {
         let board = Arc::clone(board);
         move |part: &Part| {
-            let informers = pool.states().into_iter().map(|(scope, state, objects)| {
-                let (state, why) = match state {
+            let informers = pool.states().into_iter().map(|seen| {
+                let (state, why) = match seen.state {
                     State::Listing => ("listing", None),
                     State::Watching => ("watching", None),
                     State::Failing(why) => ("failing", Some(why)),
                 };
-                json!({ "scope": scope.to_string(), "state": state, "why": why, "objects": objects })
+                let unreadable = seen.unreadable.iter().take(NAMED).map(ToString::to_string);
+                json!({
+                    "scope": seen.scope.to_string(),
+                    "state": state,
+                    "why": why,
+                    "objects": seen.objects,
+                    "unreadable": unreadable.collect::<Vec<_>>(),
+                })
             });
             let (controllers, next) = board.describe(part);
             json!({

@@ -5,13 +5,13 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering as Memory};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::room::Holding;
@@ -31,6 +31,8 @@ pub struct Cache(Arc<Shared>);
 ///
 /// A cache may be bounded in bytes. An object that does not fit is left out, and a known one that has grown too much stays as it
 /// was: neither is ever taken for deleted. The cache is incomplete then, until a list in which everything fits.
+///
+/// An object that can't be read stays as it was, too, and is named, until it can be read or is gone.
 #[derive(Debug)]
 pub struct Writer {
     cache: Cache,
@@ -42,6 +44,8 @@ pub struct Writer {
     holding: Option<Holding>,
     /// Something has been left out of the list under way.
     short: bool,
+    /// Something in the list under way does not say what it is: it may be anything that the list does not mention.
+    nameless: bool,
 }
 
 /// What a watch says.
@@ -68,6 +72,8 @@ struct Shared {
     bytes: AtomicUsize,
     /// Something has been left out.
     incomplete: AtomicBool,
+    /// The objects whose newest version can't be read, with the list that mentioned them last.
+    unreadable: Mutex<BTreeMap<ObjectRef, u32>>,
 }
 
 /// An object and the list that mentioned it last; equal and ordered by its key alone.
@@ -142,6 +148,11 @@ impl Cache {
         !self.0.incomplete.load(Memory::Acquire)
     }
 
+    /// Returns the objects whose newest version can't be read; what is read of them is older.
+    pub fn unreadable(&self) -> Vec<ObjectRef> {
+        self.0.unreadable.lock().keys().cloned().collect()
+    }
+
     /// Whether a first list has ended.
     pub fn is_synced(&self) -> bool {
         self.0.synced.load(Memory::Acquire)
@@ -173,6 +184,7 @@ impl Writer {
             bound,
             holding: None,
             short: false,
+            nameless: false,
         }
     }
 
@@ -198,13 +210,7 @@ impl Writer {
                 self.replace(object, version)
             }
             Event::Deleted(last) => {
-                let shared = Arc::clone(&self.cache.0);
-                let mut objects = shared.objects.write();
-                let known = objects.take(last.key());
-                if let Some(slot) = &known {
-                    self.give_back(slot.size());
-                }
-                self.advance(last.version());
+                let known = self.take_out(last.key(), last.version());
                 known.map(|_| Change::Deleted {
                     last,
                     unknown: false,
@@ -218,10 +224,47 @@ impl Writer {
         }
     }
 
+    /// Takes in that the newest version of an object can't be read: the last readable one stays. An object without a name may be
+    /// any, so that what the list under way does not mention counts as there. Returns whether this is news.
+    pub fn quarantine(&mut self, object: Option<&ObjectRef>) -> bool {
+        let Some(key) = object else {
+            self.nameless = true;
+            return true;
+        };
+        let list = self.list;
+        let mut objects = self.cache.0.objects.write();
+        if let Some(Slot { object, .. }) = objects.take(key) {
+            objects.insert(Slot { object, list });
+        }
+        let before = self.cache.0.unreadable.lock().insert(key.clone(), list);
+        before.is_none()
+    }
+
+    /// Takes in that an object is gone whose last version can't be read. Returns what that changes.
+    pub fn lose(&mut self, key: &ObjectRef) -> Option<Change> {
+        let slot = self.take_out(key, Version::default())?;
+        Some(Change::Deleted {
+            last: slot.object,
+            unknown: true,
+        })
+    }
+
+    fn take_out(&mut self, key: &ObjectRef, synced: Version) -> Option<Slot> {
+        let shared = Arc::clone(&self.cache.0);
+        let mut objects = shared.objects.write();
+        let known = objects.take(key);
+        if let Some(slot) = &known {
+            self.give_back(slot.size());
+        }
+        self.advance(synced);
+        shared.unreadable.lock().remove(key);
+        known
+    }
+
     /// Begins a list. One that was begun before and not finished is forgotten.
     pub fn start_list(&mut self) {
         self.list = self.list.wrapping_add(1);
-        self.short = false;
+        (self.short, self.nameless) = (false, false);
     }
 
     /// Takes an object of the list in, at once, so that there is never a second set of objects. Returns what it
@@ -241,11 +284,12 @@ impl Writer {
             version: synced_version,
             synced,
             incomplete,
+            unreadable,
             ..
         } = &*shared;
         let mut objects = objects.write();
-        let list = self.list;
-        let gone = objects.extract_if(.., |slot| slot.list != list);
+        let (list, nameless) = (self.list, self.nameless);
+        let gone = objects.extract_if(.., |slot| slot.list != list && !nameless);
         let changes = gone
             .map(|slot| {
                 self.give_back(slot.size());
@@ -255,6 +299,9 @@ impl Writer {
                 }
             })
             .collect();
+        unreadable
+            .lock()
+            .retain(|_, seen| *seen == list || nameless);
         incomplete.store(self.short, Memory::Release);
         // A list is the truth even if its version is lower, as after a restored backup.
         synced_version.store(version.0, Memory::Release);
@@ -282,6 +329,7 @@ impl Writer {
             self.advance(synced);
             return None;
         }
+        shared.unreadable.lock().remove(new.key());
         let before = objects.replace(slot);
         self.advance(synced);
         match before {
@@ -493,6 +541,46 @@ mod tests {
         );
         let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
         Object::parse(&json, &gvk, &Managers::default()).unwrap()
+    }
+
+    #[test]
+    fn what_cant_be_read_stays_as_it_was_and_is_named() {
+        let mut writer = Writer::default();
+        let (cache, odd) = (writer.cache(), ObjectRef::namespaced("n", "odd"));
+        writer.start_list();
+        for name in ["kept", "odd", "old"] {
+            writer.list_item(object("n", name, 1));
+        }
+        writer.finish_list(Version(1));
+
+        writer.start_list();
+        writer.list_item(object("n", "kept", 1));
+        assert!(writer.quarantine(Some(&odd)), "news");
+        assert!(!writer.quarantine(Some(&odd)), "known");
+        let gone = writer.finish_list(Version(2));
+        assert_eq!(
+            (gone.len(), keys(&cache.list())),
+            (1, vec!["n/kept@1".into(), "n/odd@1".into()])
+        );
+        assert_eq!(cache.unreadable(), std::slice::from_ref(&odd));
+
+        assert!(
+            writer
+                .apply(Event::Applied(object("n", "odd", 3)))
+                .is_some()
+        );
+        assert_eq!(cache.unreadable(), []);
+        writer.quarantine(Some(&odd));
+        let lost = writer.lose(&odd).map(|change| change.object().version());
+        assert_eq!((lost, cache.unreadable()), (Some(Version(3)), vec![]));
+
+        writer.quarantine(Some(&odd));
+        writer.start_list();
+        assert!(writer.quarantine(None));
+        assert_eq!(writer.finish_list(Version(4)), [], "it may be any");
+        writer.start_list();
+        assert_eq!(writer.finish_list(Version(5)).len(), 1);
+        assert_eq!((cache.len(), cache.unreadable()), (0, vec![]));
     }
 
     #[test]

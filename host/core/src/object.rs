@@ -383,6 +383,15 @@ impl Object {
         })))
     }
 
+    /// Returns the name of an object that may be unreadable otherwise; none if not even that can be read.
+    pub fn name_of(json: &str) -> Option<ObjectRef> {
+        let Named { metadata } = serde_json::from_str(json).ok()?;
+        Some(ObjectRef {
+            namespace: metadata.namespace.map(Into::into),
+            name: metadata.name.into(),
+        })
+    }
+
     /// Returns the JSON text, without managedFields.
     pub fn json(&self) -> &str {
         &self.0.json
@@ -525,6 +534,18 @@ impl Change {
 }
 
 // === reading a header ===
+
+/// What is read of an object that is unreadable as a whole.
+#[derive(Deserialize)]
+struct Named {
+    metadata: Name,
+}
+
+#[derive(Deserialize)]
+struct Name {
+    name: String,
+    namespace: Option<String>,
+}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use capstan_core::cluster::{Error, Reason};
-use capstan_core::object::{Managers, Object, Version};
+use capstan_core::object::{Managers, Object, ObjectRef, Version};
 use capstan_core::text::{LONGEST, said_within};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -72,8 +72,15 @@ pub(crate) enum Item {
     Deleted(Object),
     /// Nothing changed up to this version.
     Bookmark(Version),
-    /// Something that is no object; the rest goes on.
-    Unreadable(capstan_core::object::Error),
+    /// An object can't be read, whose name may be; the rest goes on.
+    Unreadable {
+        /// Which it is.
+        key: Option<ObjectRef>,
+        /// Whether it is gone.
+        gone: bool,
+        /// What is wrong with it.
+        error: capstan_core::object::Error,
+    },
 }
 
 /// How a watch ended.
@@ -134,7 +141,7 @@ impl Feed {
             | Item::Applied(_)
             | Item::Deleted(_)
             | Item::Bookmark(_)
-            | Item::Unreadable(_)) => sink(other),
+            | Item::Unreadable { .. }) => sink(other),
         })
         .await
     }
@@ -263,7 +270,14 @@ impl Feed {
         let event: Event<'_> = serde_json::from_slice(line).map_err(|e| self.unusable(&e))?;
         match event.kind {
             "ADDED" | "MODIFIED" => sink(self.object(event.object.get(), Item::Applied)),
-            "DELETED" => sink(self.object(event.object.get(), Item::Deleted)),
+            "DELETED" => sink(match self.object(event.object.get(), Item::Deleted) {
+                Item::Unreadable { key, error, .. } => Item::Unreadable {
+                    key,
+                    gone: true,
+                    error,
+                },
+                gone => gone,
+            }),
             "BOOKMARK" => {
                 let mark: Mark<'_> =
                     serde_json::from_str(event.object.get()).map_err(|e| self.unusable(&e))?;
@@ -305,7 +319,11 @@ impl Feed {
     fn object(&self, json: &str, item: impl FnOnce(Object) -> Item) -> Item {
         match Object::parse(json, &self.kind.gvk, &self.managers) {
             Ok(object) => item(object),
-            Err(error) => Item::Unreadable(error),
+            Err(error) => Item::Unreadable {
+                key: Object::name_of(json),
+                gone: false,
+                error,
+            },
         }
     }
 

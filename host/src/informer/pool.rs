@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use capstan_core::cache::{Cache, Writer};
-use capstan_core::object::Gvk;
+use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::room::Room;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
@@ -48,6 +48,19 @@ struct Entry {
     members: usize,
     /// Ends it alone.
     stop: CancellationToken,
+}
+
+/// How an informer is.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// What it watches.
+    pub scope: Scope,
+    /// Its state.
+    pub state: State,
+    /// How many objects it has.
+    pub objects: usize,
+    /// The objects whose newest version can't be read.
+    pub unreadable: Vec<ObjectRef>,
 }
 
 /// A share in an informer, which lasts as long as somebody has one.
@@ -122,16 +135,17 @@ impl Pool {
         }
     }
 
-    /// Returns each informer with its state and the number of its objects.
-    pub fn states(&self) -> Vec<(Scope, State, usize)> {
+    /// Returns how each informer is.
+    pub fn states(&self) -> Vec<Seen> {
         let running = self.0.running.lock();
         let one = |(scope, entry): (&Scope, &Entry)| {
             let Entry { shared, .. } = entry;
-            (
-                scope.clone(),
-                shared.state.borrow().clone(),
-                shared.cache.len(),
-            )
+            Seen {
+                scope: scope.clone(),
+                state: shared.state.borrow().clone(),
+                objects: shared.cache.len(),
+                unreadable: shared.cache.unreadable(),
+            }
         };
         running.informers.iter().map(one).collect()
     }
@@ -237,7 +251,7 @@ mod tests {
     use std::time::Duration;
 
     use capstan_core::filter::Filter;
-    use capstan_core::object::{Managers, Object};
+    use capstan_core::object::{Managers, Object, Version};
     use capstan_core::source::{Notice, Role, Source, Spec};
     use tokio::runtime;
 
@@ -369,6 +383,34 @@ mod tests {
         drop(held);
         place.runtime.block_on(leaving).unwrap();
         assert_eq!(place.pool.states().len(), 0);
+    }
+
+    #[test]
+    fn an_object_that_a_list_shows_unreadable_is_not_told_as_deleted() {
+        let Place { shared, .. } = &place();
+        let json = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"7"}}"#;
+        let broken = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"x"}}"#;
+        let parse = |json| Object::parse(json, &config_maps().gvk, &Managers::default());
+        let (mut writer, (subscriber, told)) = (Writer::bounded(1 << 20), subscriber());
+        subscriber.source.attach(None, writer.cache());
+        shared.subscribers.write().push((1, subscriber));
+        let unreadable = |gone| Item::Unreadable {
+            key: Object::name_of(broken),
+            gone,
+            error: parse(broken).unwrap_err(),
+        };
+        let taken = |writer: &mut Writer, item| {
+            take(shared, writer, &mut false, item);
+            std::mem::take(&mut *told.lock())
+        };
+        let applied = taken(&mut writer, Item::Applied(parse(json).unwrap()));
+        assert_eq!(applied.len(), 1);
+        writer.start_list();
+        assert_eq!(taken(&mut writer, unreadable(false)), []);
+        assert_eq!(taken(&mut writer, Item::Synced(Version(9))), [], "it stays");
+        assert_eq!(shared.metrics.unreadable.get(), 1);
+        assert_eq!(taken(&mut writer, unreadable(true)).len(), 1, "it is gone");
+        assert_eq!(shared.metrics.unreadable.get(), 0);
     }
 
     #[test]
