@@ -167,19 +167,67 @@ impl Source {
         &self.spec
     }
 
-    /// Begins to read a cache: that of one namespace, or of all (none). What is in it already counts as added
-    /// (`PO-3`). Called by the informer's task between two events, so that none is missed and none comes twice; if a list
-    /// is under way, after [`Source::before_list`].
-    pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Notice> {
-        let present = cache.list();
+    /// Returns a source that goes on where another one of its kind ends: it has seen what that has, and knows its own writes, none
+    /// of which may be under way. It is to be attached wherever it is to look, and detached from the rest.
+    pub fn heir(spec: Spec, before: &Self) -> Self {
+        let heir = Self::new(spec);
         {
-            let mut state = self.state.write();
-            Arc::make_mut(&mut state.places).insert(namespace.map(Arc::from), cache);
+            let (mut state, before) = (heir.state.write(), before.state.read());
+            state.places = Arc::clone(&before.places);
+            state.listing.clone_from(&before.listing);
+            state.overlay = before.overlay.clone();
+            state.windows = before.windows.clone();
         }
-        present
+        heir
+    }
+
+    /// Begins to read a cache: that of one namespace, or of all (none), in place of what was read there before. Returns what the
+    /// queue is told: what was not seen yet counts as added (`PO-3`), what has changed since as updated, and what is not there any
+    /// more as deleted. Called by the informer's task between two events, so that none is missed and none comes twice; if a list is
+    /// under way, before [`Source::before_list`].
+    pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Notice> {
+        let seen = self.list(namespace).into_iter();
+        let mut seen: BTreeMap<_, _> = seen.map(|object| (object.key().clone(), object)).collect();
+        let (present, synced) = cache.snapshot(None);
+        {
+            let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
+            state.listing.remove(&place);
+            Arc::make_mut(&mut state.places).insert(place, cache);
+        }
+        let mut news = Vec::new();
+        for new in present {
+            match seen.remove(new.key()) {
+                None => news.push(Change::Added(new)),
+                Some(old) if old.version() < new.version() => {
+                    news.push(Change::Updated { old, new });
+                }
+                // What was seen later is read until this cache has it.
+                Some(old) => {
+                    self.learn(new);
+                    self.put(old);
+                }
+            }
+        }
+        for last in seen.into_values() {
+            if last.version() <= synced {
+                let unknown = true;
+                news.push(Change::Deleted { last, unknown });
+            } else {
+                self.put(last);
+            }
+        }
+        let told: Vec<_> = news
             .into_iter()
-            .flat_map(|object| self.on(Change::Added(object)))
-            .collect()
+            .flat_map(|change| self.on(change))
+            .collect();
+        told.into_iter().chain(self.passed(namespace)).collect()
+    }
+
+    /// Takes an object that is no news into the look-ups.
+    fn learn(&self, object: Object) {
+        let key = object.key().clone();
+        let facts = self.facts(&Change::Added(object));
+        self.state.write().look_up(&key, &facts);
     }
 
     /// Stops reading the cache of a namespace, or of all (none): before others are attached (`NS-2`). Returns what was
@@ -591,8 +639,8 @@ impl State {
     }
 
     fn take(&mut self, change: Change, facts: &Facts) -> Verdict {
-        let key = change.object().key();
-        let Some((place, _)) = watcher(&self.places, key) else {
+        let key = change.object().key().clone();
+        let Some((place, _)) = watcher(&self.places, &key) else {
             return Verdict::Held;
         };
         let listing = if self.listing.contains(place) {
@@ -600,12 +648,16 @@ impl State {
         } else {
             Listing::Idle
         };
+        self.look_up(&key, facts);
+        self.overlay.saw(&change);
+        self.windows.admit(change, listing)
+    }
+
+    fn look_up(&mut self, key: &ObjectRef, facts: &Facts) {
         facts.primaries.apply(key, &mut self.related);
         for (lookup, keys) in self.indexes.values_mut().zip(&facts.keys) {
             keys.apply(key, lookup);
         }
-        self.overlay.saw(&change);
-        self.windows.admit(change, listing)
     }
 
     /// `OV-1`. What a full cache left out would never be overtaken, so that it is not kept here either.
@@ -903,6 +955,63 @@ mod tests {
         let source = secondaries();
         is_shared(&source);
         is_sent(&source.begin(key("s"), |_| ()));
+    }
+
+    #[test]
+    fn an_heir_reads_own_writes_awaits_their_echoes_and_is_told_only_what_is_new() {
+        // NS-2, OV-1, FW-1
+        let before = secondaries();
+        let mut informer = Informer::new(&before, None);
+        informer.applied(owned("r", 1, "p"));
+        informer.applied(owned("s", 2, "p"));
+        let own = |name, version| {
+            let write = before.begin(key(name), |_| ());
+            write.wrote(owned(name, version, "p"));
+        };
+        own("s", 4);
+        own("t", 5);
+        // Another cache of the same: it lags behind, r is gone, and u is new.
+        let mut writer = Writer::default();
+        for object in [owned("s", 2, "p"), owned("u", 3, "q")] {
+            writer.apply(Event::Applied(object));
+        }
+        let source = Source::heir(before.spec().clone(), &before);
+        let news = told(&source.attach(None, writer.cache()));
+        assert_eq!(news, ["n/q related", "n/p related"]);
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@4", "n/t@5"]);
+        let place = None;
+        let mut informer = Informer {
+            source: &source,
+            place,
+            writer,
+        };
+        assert_eq!(informer.applied(owned("s", 4, "p")), NOBODY);
+        assert_eq!(informer.applied(owned("t", 5, "p")), NOBODY);
+        assert_eq!(informer.applied(owned("s", 6, "p")), ["n/p related"]);
+        let again = told(
+            &Source::heir(source.spec().clone(), &source).attach(None, informer.writer.cache()),
+        );
+        assert_eq!(again, NOBODY, "nothing has changed");
+    }
+
+    #[test]
+    fn what_is_watched_elsewhere_is_told_and_what_stays_is_not() {
+        // NS-2
+        let source = primaries();
+        let mut everywhere = Informer::new(&source, None);
+        everywhere.applied(object("a", 1, ""));
+        let mut writer = Writer::default();
+        writer.apply(Event::Applied(object("a", 1, "")));
+        assert_eq!(source.attach(Some("n"), writer.cache()), []);
+        source.detach(None);
+        assert_eq!(names(&source.list(None)), ["n/a@1"]);
+        let mut other = Writer::default();
+        let b = parse(r#""namespace":"m","name":"b","resourceVersion":"2""#, "");
+        other.apply(Event::Applied(b));
+        assert_eq!(
+            told(&source.attach(Some("m"), other.cache())),
+            ["m/b changed"]
+        );
     }
 
     #[test]

@@ -6,11 +6,11 @@ use crate::object::{Change, ObjectRef, Version};
 
 /// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`). Pure:
 /// an event or a fact in, at most one change for each object out.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Windows(HashMap<ObjectRef, Window>);
 
 /// What is held about one object.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Window {
     /// Writes under way.
     active: usize,
@@ -53,7 +53,7 @@ pub struct Released {
     pub mapped: BTreeSet<ObjectRef>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     change: Change,
     listing: Listing,
