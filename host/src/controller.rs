@@ -20,8 +20,8 @@ use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::notices::hear;
 use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
-use capstan_core::rollout::{Shape, Step};
-use capstan_core::source::{Listener, Source};
+use capstan_core::rollout::{Shape, Step, Version};
+use capstan_core::source::Listener;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
@@ -33,17 +33,19 @@ use crate::client::meter::Meters;
 use crate::client::recorder::{Origin, Recorder};
 use crate::client::{Access, ApiServer, Identity, Kind};
 use crate::control::Unready;
+use crate::informer::State;
 use crate::informer::pool::{Membership, Pool};
-use crate::informer::{State, Subscriber};
 use crate::metrics::{ControllerRuns, Metrics};
 use crate::pause::Pause;
 use crate::workers::Workers;
 
 mod plan;
 mod rights;
+mod sources;
 
-use plan::{Plan, Planned};
+use plan::Plan;
 use rights::Rights;
+use sources::{Joined, Sources};
 
 /// The longest pause before asking again for a kind that the API server does not serve yet, or for a right.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
@@ -82,6 +84,8 @@ pub struct Declared {
     pub plugin: manifest::Plugin,
     /// Its plugin, loaded.
     pub guest: Arc<dyn Guest>,
+    /// The digest of its component.
+    pub component: Arc<str>,
     /// What its plugin has used.
     pub account: Account,
 }
@@ -146,21 +150,19 @@ struct Prepared {
     finalizer: Arc<str>,
     /// What its operator's account has to be permitted meanwhile.
     rights: Option<Rights>,
-    /// How its informers were entered.
+    /// Whether runs of the one before may be under way.
     entry: Entry,
-    /// Keeps the informers going.
-    memberships: Vec<Membership>,
+    /// Keeps the informers going until they are entered.
+    _memberships: Vec<Membership>,
 }
 
-/// How informers are entered while a controller is prepared.
+/// What a controller does while it is prepared to become another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// To be told of what they see.
-    Join,
-    /// To keep them going only: others are told, until these end.
+    /// Nothing runs.
+    Start,
+    /// It goes on as before.
     Keep,
-    /// The same, but nothing runs meanwhile.
-    Resume,
 }
 
 /// Why the runs of a controller have been let end.
@@ -178,6 +180,20 @@ struct Task<'a> {
     handle: &'a Handle,
     neighbours: &'a Neighbours,
     wanted: watch::Receiver<Arc<Declared>>,
+    joined: Joined,
+}
+
+impl InForce {
+    /// Returns which edition another one is: none of its own, if a run does the same in both.
+    fn edition_of(&self, after: &Declared) -> u64 {
+        let new = !after.version().is_as(self.declared.version());
+        self.controller.edition + u64::from(new)
+    }
+
+    /// Returns what it has to do to become another.
+    fn step(&self, after: &Declared) -> Step {
+        self.declared.shape().step(after.shape())
+    }
 }
 
 impl Declared {
@@ -191,6 +207,14 @@ impl Declared {
         Shape {
             spec: &self.spec,
             finalizer: self.needs_finalizer(),
+        }
+    }
+
+    fn version(&self) -> Version<'_> {
+        Version {
+            spec: &self.spec,
+            plugin: &self.plugin,
+            component: &self.component,
         }
     }
 
@@ -231,10 +255,8 @@ impl Handle {
         }
     }
 
-    /// Makes it another: at once if what it watches stays, else as soon as what it needs is there. `after` says what follows
-    /// once it is.
-    pub fn change(&self, mut declared: Declared, after: OnSwap, neighbours: &Neighbours) {
-        declared.plugin.on_swap = after;
+    /// Makes it another: at once if what it watches stays, else as soon as what it needs is there.
+    pub fn change(&self, declared: Declared, neighbours: &Neighbours) {
         let declared = Arc::new(declared);
         let mut in_force = self.in_force.write();
         let runs = *self.phase.lock() == Phase::Running;
@@ -244,17 +266,17 @@ impl Handle {
             runs && Arc::ptr_eq(&now.declared, &wanted)
                 && wanted.shape().step(declared.shape()) == Step::InPlace
         });
-        let next = settled.map(|now| self.successor(&now.controller, &declared, neighbours));
+        let next = settled.map(|now| self.successor(now, &declared, neighbours));
         match next {
             Some(Ok(controller)) => {
-                self.put(&mut in_force, &declared, controller, neighbours);
+                let follows = self.put(&mut in_force, &declared, controller, neighbours);
                 // Nothing for its task to do.
                 self.wanted.send_if_modified(|wanted| {
                     *wanted = Arc::clone(&declared);
                     false
                 });
                 drop(in_force);
-                self.after_swap(&declared);
+                self.after_swap(follows);
             }
             Some(Err(_)) | None => drop(self.wanted.send_replace(declared)),
         }
@@ -358,32 +380,36 @@ impl Handle {
     /// Returns the controller that takes the place of another one and watches the same.
     fn successor(
         &self,
-        before: &Controller,
+        before: &InForce,
         declared: &Declared,
         neighbours: &Neighbours,
     ) -> Result<Controller, visit::Error> {
-        let sources = Sources::of(before);
+        let sources = Sources::of(&before.controller);
         assemble(declared, self, neighbours, sources, Some(before))
     }
 
-    /// Puts a controller in place: runs that begin from now on are its.
+    /// Puts a controller in place: runs that begin from now on are its. Returns what follows.
     fn put(
         &self,
         in_force: &mut Option<InForce>,
         declared: &Arc<Declared>,
         controller: Controller,
         neighbours: &Neighbours,
-    ) {
-        *in_force = Some(InForce {
+    ) -> OnSwap {
+        let before = in_force.replace(InForce {
             declared: Arc::clone(declared),
             controller: Arc::new(controller),
         });
         self.queue.set_policy(declared.policy());
         self.bounds.send_replace(declared.bounds(neighbours));
+        // At the start all are told of anyway.
+        before.map_or(OnSwap::Nothing, |before| {
+            declared.version().follows(before.declared.version())
+        })
     }
 
-    fn after_swap(&self, declared: &Declared) {
-        match declared.plugin.on_swap {
+    fn after_swap(&self, follows: OnSwap) {
+        match follows {
             OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
             OnSwap::Nothing => {}
         }
@@ -409,14 +435,14 @@ impl Entry {
     /// Returns how far a controller has come that waits for this.
     fn waiting(self, why: String) -> Phase {
         match self {
-            Self::Join | Self::Resume => Phase::Resolving(why),
+            Self::Start => Phase::Resolving(why),
             Self::Keep => Phase::Changing(why),
         }
     }
 
     fn filling(self) -> Phase {
         match self {
-            Self::Join | Self::Resume => Phase::Filling,
+            Self::Start => Phase::Filling,
             Self::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
         }
     }
@@ -430,29 +456,33 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
         handle: &handle,
         neighbours: &neighbours,
         wanted: handle.wanted.subscribe(),
+        joined: Joined::default(),
     };
+    let mut rights = None;
     let mut prepared = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        first = task.prepare(Entry::Join) => Some(first),
+        first = task.prepare(Entry::Start) => Some(first),
     };
-    while let Some(mut now) = prepared.take() {
-        let rights = now.rights.take();
-        let memberships = match task.take_over(now) {
-            Ok(memberships) => memberships,
-            Err(error) => {
-                tracing::error!(%error, "the controller can't run");
-                handle.set(Phase::Failed(error.to_string()));
-                Vec::new()
-            }
-        };
+    while let Some(now) = prepared.take() {
+        // It may have been taken back while the last runs ended.
+        if now.entry == Entry::Start || !task.put_in_place() {
+            rights = task.take_over(now);
+        }
         let mut broken = Break::Stop;
         let until = async {
-            broken = tokio::select! {
-                biased;
-                () = stop.cancelled() => Break::Stop,
-                next = task.changed() => Break::Change(next),
-                why = lost(rights.as_ref()) => Break::Rights(why),
+            broken = loop {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => break Break::Stop,
+                    next = task.changed() => {
+                        if task.watches_else(&next) {
+                            break Break::Change(next);
+                        }
+                        rights = task.take_over(next);
+                    }
+                    why = lost(rights.as_ref()) => break Break::Rights(why),
+                }
             };
         };
         let bounds = handle.bounds.subscribe();
@@ -475,11 +505,10 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
                 prepared = tokio::select! {
                     biased;
                     () = stop.cancelled() => None,
-                    next = Box::pin(task.prepare(Entry::Resume)) => Some(next),
+                    next = Box::pin(task.prepare(Entry::Start)) => Some(next),
                 };
             }
         }
-        drop(memberships);
     }
     handle.queue.close();
     handle.set(Phase::Stopped);
@@ -488,17 +517,30 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
 }
 
 impl Task<'_> {
-    /// Waits for a change that can't be put in place at once, and prepares it.
+    /// Waits for a change that can't be put in place at once, and prepares it. One that is taken back meanwhile costs nothing.
     async fn changed(&mut self) -> Prepared {
         loop {
             if self.wanted.changed().await.is_err() {
                 // The handle, which has the other end, outlives its task.
                 return std::future::pending().await;
             }
-            if !self.put_in_place() {
-                return Box::pin(self.prepare(Entry::Keep)).await;
+            while !self.put_in_place() {
+                let declared = Arc::clone(&self.wanted.borrow_and_update());
+                let prepared = prepare(declared, self.handle, self.neighbours, Entry::Keep);
+                tokio::select! {
+                    biased;
+                    Ok(()) = self.wanted.changed() => {}
+                    prepared = Box::pin(prepared) => return prepared,
+                }
             }
         }
+    }
+
+    /// Whether what was prepared looks at other objects, or at the same in another way, so that runs under way have to end first.
+    fn watches_else(&self, prepared: &Prepared) -> bool {
+        let in_force = self.handle.in_force.read();
+        let step = in_force.as_ref().map(|now| now.step(&prepared.declared));
+        !matches!(step, Some(Step::InPlace | Step::Elsewhere))
     }
 
     /// Puts in place what is wanted by now, unless it needs other sources than those at work.
@@ -510,15 +552,15 @@ impl Task<'_> {
         let wanted = Arc::clone(&handle.wanted.borrow());
         let successor = in_force
             .as_ref()
-            .filter(|now| now.declared.shape().step(wanted.shape()) == Step::InPlace)
-            .map(|now| handle.successor(&now.controller, &wanted, neighbours));
+            .filter(|now| now.step(&wanted) == Step::InPlace)
+            .map(|now| handle.successor(now, &wanted, neighbours));
         let Some(Ok(controller)) = successor else {
             return false;
         };
-        handle.put(&mut in_force, &wanted, controller, neighbours);
+        let follows = handle.put(&mut in_force, &wanted, controller, neighbours);
         drop(in_force);
         handle.set(Phase::Running);
-        handle.after_swap(&wanted);
+        handle.after_swap(follows);
         true
     }
 
@@ -529,6 +571,7 @@ impl Task<'_> {
             handle,
             neighbours,
             wanted,
+            ..
         } = self;
         loop {
             let declared = Arc::clone(&wanted.borrow_and_update());
@@ -540,8 +583,19 @@ impl Task<'_> {
         }
     }
 
-    /// Lets the queue loose on what was prepared. The runs before have ended.
-    fn take_over(&mut self, prepared: Prepared) -> Result<Vec<Membership>, visit::Error> {
+    /// Lets the queue loose on what was prepared. Runs before it may be under way only if it looks at the same in other namespaces.
+    /// Returns what its operator's account has to be permitted meanwhile.
+    fn take_over(&mut self, mut prepared: Prepared) -> Option<Rights> {
+        let rights = prepared.rights.take();
+        if let Err(error) = self.enter(prepared) {
+            tracing::error!(%error, "the controller can't run");
+            self.joined = Joined::default();
+            self.handle.set(Phase::Failed(error.to_string()));
+        }
+        rights
+    }
+
+    fn enter(&mut self, prepared: Prepared) -> Result<(), visit::Error> {
         let Self {
             handle, neighbours, ..
         } = self;
@@ -549,34 +603,34 @@ impl Task<'_> {
             declared,
             plan,
             finalizer,
-            entry,
-            mut memberships,
             ..
         } = prepared;
-        let mut in_force = handle.in_force.write();
+        let before = handle.in_force.read().clone();
         // Another kind's objects may have the same names.
-        let kin = in_force
+        let kin = before
             .as_ref()
             .is_none_or(|now| now.declared.spec.primary == declared.spec.primary);
         if !kin {
             handle.queue.retain(|_| false);
             handle.memory.retain(|_| false);
         }
-        if entry != Entry::Join {
-            memberships = enter(&plan, handle, neighbours, Entry::Join);
-            let primaries = &plan.primaries.source;
-            handle.queue.retain(|key| primaries.get(key).is_some());
-            handle.memory.retain(|key| primaries.get(key).is_some());
-        }
-        let before = in_force.as_ref().map(|now| &*now.controller);
-        let sources = Sources::planned(plan, finalizer);
-        let controller = assemble(&declared, handle, neighbours, sources, before)?;
-        handle.put(&mut in_force, &declared, controller, neighbours);
+        let known = before.as_ref();
+        let known = known.map(|now| (&*now.controller, now.step(&declared)));
+        let sources = Sources::planned(&plan, finalizer, known);
+        self.joined
+            .become_as(&sources, &plan, &neighbours.pool, &handle.listener());
+        let primaries = Arc::clone(&sources.primaries);
+        handle.queue.retain(|key| primaries.get(key).is_some());
+        handle.memory.retain(|key| primaries.get(key).is_some());
+        let controller = assemble(&declared, handle, neighbours, sources, before.as_ref())?;
+        let mut in_force = handle.in_force.write();
+        let follows = handle.put(&mut in_force, &declared, controller, neighbours);
         drop(in_force);
         handle.set(Phase::Running);
+        handle.after_swap(follows);
         handle.queue.start(Instant::now());
         tracing::info!(primaries = handle.queue.len(), "controller started");
-        Ok(memberships)
+        Ok(())
     }
 }
 
@@ -742,9 +796,11 @@ async fn prepare(
         rights.granted(&wait).await;
     }
     handle.set(entry.filling());
-    let mut memberships = enter(&plan, handle, neighbours, entry);
-    for membership in &mut memberships {
-        let Membership { cache, state, .. } = membership;
+    let mut memberships: Vec<_> = plan
+        .scopes()
+        .map(|(scope, kind)| neighbours.pool.keep(scope, kind))
+        .collect();
+    for Membership { cache, state, .. } in &mut memberships {
         filled(state, || cache.is_synced()).await;
     }
     Prepared {
@@ -753,7 +809,7 @@ async fn prepare(
         finalizer,
         rights,
         entry,
-        memberships,
+        _memberships: memberships,
     }
 }
 
@@ -763,25 +819,6 @@ async fn lost(rights: Option<&Rights>) -> String {
         Some(rights) => Box::pin(rights.lost()).await,
         None => std::future::pending().await,
     }
-}
-
-/// Enters the informers of a plan.
-fn enter(plan: &Plan, handle: &Handle, neighbours: &Neighbours, entry: Entry) -> Vec<Membership> {
-    let mut memberships = Vec::new();
-    let planned = std::iter::once(&plan.primaries).chain(plan.secondaries.values());
-    for Planned { source, scopes } in planned {
-        for (scope, kind) in scopes {
-            let subscriber = || Subscriber {
-                source: Arc::clone(source),
-                listener: handle.listener(),
-            };
-            memberships.push(match entry {
-                Entry::Join => neighbours.pool.join(scope, kind, subscriber()),
-                Entry::Keep | Entry::Resume => neighbours.pool.keep(scope, kind),
-            });
-        }
-    }
-    memberships
 }
 
 /// Asks for all kinds until the API server serves them.
@@ -841,54 +878,13 @@ fn finalizer_name(spec: &manifest::Controller, kinds: &Kinds) -> Arc<str> {
     spec.finalizer.clone().unwrap_or_else(default)
 }
 
-/// What a controller looks at, and the finalizer that changes of it are looked at for.
-struct Sources {
-    primaries: Arc<Source>,
-    /// By name; one that several dependents share is there under each name.
-    secondaries: BTreeMap<Arc<str>, Arc<Source>>,
-    finalizer: Arc<str>,
-}
-
-impl Sources {
-    fn planned(plan: Plan, finalizer: Arc<str>) -> Self {
-        let Plan {
-            primaries,
-            secondaries,
-            shared,
-        } = plan;
-        let mut secondaries: BTreeMap<_, _> = secondaries
-            .into_iter()
-            .map(|(name, planned)| (name, planned.source))
-            .collect();
-        for (name, holder) in shared {
-            if let Some(source) = secondaries.get(&holder).cloned() {
-                secondaries.insert(name, source);
-            }
-        }
-        Self {
-            primaries: primaries.source,
-            secondaries,
-            finalizer,
-        }
-    }
-
-    /// Returns those of a controller, for one that takes its place and watches the same.
-    fn of(controller: &Controller) -> Self {
-        Self {
-            primaries: Arc::clone(&controller.primaries),
-            secondaries: controller.secondaries.clone(),
-            finalizer: Arc::clone(&controller.finalizer),
-        }
-    }
-}
-
 /// Puts together what the runs need; `before` is the controller whose place it takes.
 fn assemble(
     declared: &Declared,
     handle: &Handle,
     neighbours: &Neighbours,
     sources: Sources,
-    before: Option<&Controller>,
+    before: Option<&InForce>,
 ) -> Result<Controller, visit::Error> {
     let Sources {
         primaries,
@@ -928,7 +924,7 @@ fn assemble(
         tell: handle.listener(),
         queue: handle.queue.clone(),
         memory: Arc::clone(&handle.memory),
-        edition: before.map_or(1, |before| before.edition + 1),
+        edition: before.map_or(1, |before| before.edition_of(declared)),
         settings: settings(spec, neighbours),
         events: events(declared, neighbours, who, counters.dropped),
         spec: spec.clone(),

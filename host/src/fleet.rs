@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use capstan_core::cpu::{Account, Job};
 use capstan_core::guest::Guest;
-use capstan_core::manifest::{self, OnSwap, Operator, Permission};
+use capstan_core::manifest::{self, Operator, Permission};
 use capstan_core::permission::risk;
 use capstan_core::rollout::{self, Wanted};
 use capstan_core::room::Room;
@@ -532,25 +532,18 @@ impl Fleet {
         let before = self.in_force.remove(&unit);
         let cpu = attempt.plugin.limits.cpu;
         for (name, spec) in &attempt.controllers {
-            let known = before
-                .as_ref()
-                .and_then(|now| now.attempt.controllers.get(name));
-            let after = if same && known == Some(spec) {
-                OnSwap::Nothing
-            } else {
-                attempt.plugin.on_swap
-            };
             let declared = Declared {
                 operator: Arc::clone(&unit.operator),
                 spec: spec.clone(),
                 plugin: attempt.plugin.clone(),
                 guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,
+                component: plugin.digest().into(),
                 account: self.neighbours.workers.account(&unit.to_string(), cpu),
             };
             match self.controllers.get_mut(name) {
                 Some(running) => {
                     running.operator = Arc::clone(&unit.operator);
-                    running.handle.change(declared, after, &self.neighbours);
+                    running.handle.change(declared, &self.neighbours);
                 }
                 None => self.start(&unit.operator, declared),
             }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::manifest::{
-    self, Capabilities, Controller, MappingKeys, Namespaces, Operator, Permission, ServiceAccount,
-    Source,
+    self, Capabilities, Controller, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin,
+    ServiceAccount, Source,
 };
 use crate::object::Gvk;
 
@@ -35,6 +35,8 @@ pub struct Wanted {
 pub enum Step {
     /// Nothing but to use the new settings from the next run on: what it watches stays.
     InPlace,
+    /// To look in other namespaces as well, or no longer in some: all else stays (`NS-2`).
+    Elsewhere,
     /// To watch something else, or to look at changes in another way.
     Rewatch,
 }
@@ -70,6 +72,17 @@ pub struct Shape<'a> {
     pub spec: &'a Controller,
     /// Whether it uses its finalizer (`DI-2`).
     pub finalizer: bool,
+}
+
+/// A version of a controller, as far as it decides what follows once it is in place of another.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'a> {
+    /// What the manifest says of it.
+    pub spec: &'a Controller,
+    /// What the manifest says of its plugin.
+    pub plugin: &'a Plugin,
+    /// The digest of its component.
+    pub component: &'a str,
 }
 
 /// Returns the ways to write that a new version of a component can ask for and the one before could not, if none of them is
@@ -162,13 +175,48 @@ impl Wanted {
     }
 }
 
+// === impl Version ===
+
+impl Version<'_> {
+    /// Returns what follows once this is in place of another: nothing if no run could notice it. Whoever is new in what is watched
+    /// is told of by the sources.
+    pub fn follows(self, before: Version<'_>) -> OnSwap {
+        if self.is_as(before) {
+            OnSwap::Nothing
+        } else {
+            self.plugin.on_swap
+        }
+    }
+
+    /// Whether a run does the same in both.
+    pub fn is_as(self, before: Version<'_>) -> bool {
+        let spec = Controller {
+            namespaces: before.spec.namespaces.clone(),
+            ..self.spec.clone()
+        };
+        let plugin = Plugin {
+            on_swap: before.plugin.on_swap,
+            ..self.plugin.clone()
+        };
+        spec == *before.spec && plugin == *before.plugin && self.component == before.component
+    }
+}
+
 // === impl Shape ===
 
 impl Shape<'_> {
     /// Returns what a running controller has to do to become `after`.
     pub fn step(self, after: Shape<'_>) -> Step {
-        if self.watched() == after.watched() {
+        let (before, after) = (self.watched(), after.watched());
+        let namespaces = after.namespaces;
+        if before == after {
             Step::InPlace
+        } else if (Watched {
+            namespaces,
+            ..before
+        }) == after
+        {
+            Step::Elsewhere
         } else {
             Step::Rewatch
         }
@@ -368,8 +416,14 @@ mod tests {
         for (before, after) in in_place {
             assert_eq!(step(before, &after), Step::InPlace, "{before} -> {after}");
         }
+        for (before, after) in [
+            ("", "namespaces: [a]"),
+            ("namespaces: [a, b]", "namespaces: all"),
+        ] {
+            assert_eq!(step(before, after), Step::Elsewhere, "{before} -> {after}");
+        }
         let rewatch = [
-            ("", "namespaces: [a]".to_owned()),
+            ("", "namespaces: [a], labelSelector: a=b".to_owned()),
             ("", "labelSelector: a=b".to_owned()),
             ("", "generationAware: false".to_owned()),
             ("", "finalizer: a.b/c".to_owned()),
@@ -382,6 +436,35 @@ mod tests {
         ];
         for (before, after) in rewatch {
             assert_eq!(step(before, &after), Step::Rewatch, "{before} -> {after}");
+        }
+    }
+
+    #[test]
+    fn nothing_follows_a_swap_that_no_run_could_notice() {
+        let read = |fields: &str, on_swap| {
+            let operators = manifest::parse(&text("one", "web", fields), Path::new("a"));
+            let mut operator = operators.unwrap().remove(0);
+            let plugin = operator.plugins.remove("p").unwrap();
+            let spec = operator.controllers.remove("web").unwrap();
+            (spec, Plugin { on_swap, ..plugin })
+        };
+        const ALL: OnSwap = OnSwap::ReconcileAll;
+        for (fields, on_swap, component, wanted) in [
+            ("", ALL, "1", OnSwap::Nothing),
+            (", namespaces: [a]", ALL, "1", OnSwap::Nothing),
+            (", retry: none", ALL, "1", ALL),
+            (", namespaces: [a]", ALL, "2", ALL),
+            ("", OnSwap::Nothing, "2", OnSwap::Nothing),
+        ] {
+            let (before, after) = (read("", OnSwap::Nothing), read(fields, on_swap));
+            let version = |(spec, plugin), component| Version {
+                spec,
+                plugin,
+                component,
+            };
+            let [before, after] = [&before, &after].map(|(spec, plugin)| (spec, plugin));
+            let follows = version(after, component).follows(version(before, "1"));
+            assert_eq!(follows, wanted, "{fields} {on_swap:?} {component}");
         }
     }
 

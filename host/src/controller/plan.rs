@@ -9,7 +9,7 @@ use capstan_core::manifest::{self, Dependent, Namespaces};
 use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::permission::Home;
-use capstan_core::source::{Role, Source, Spec};
+use capstan_core::source::{Role, Spec};
 
 use super::{Declared, Kinds};
 use crate::client::Kind;
@@ -28,10 +28,10 @@ pub(super) struct Plan {
 /// The dependents that others hold, with the names of those.
 pub(super) type Holders = BTreeMap<Arc<str>, Arc<str>>;
 
-/// A source, and what it watches.
+/// A source that is to be, and what it watches.
 pub(super) struct Planned {
-    /// The source.
-    pub(super) source: Arc<Source>,
+    /// What it is for.
+    pub(super) spec: Spec,
     /// One scope per namespace, or one for all (`IN-2`).
     pub(super) scopes: Vec<(Scope, Kind)>,
 }
@@ -73,6 +73,12 @@ impl Plan {
             secondaries,
             shared,
         }
+    }
+
+    /// Returns all that is watched.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &(Scope, Kind)> {
+        let planned = std::iter::once(&self.primaries).chain(self.secondaries.values());
+        planned.flat_map(|planned| &planned.scopes)
     }
 }
 
@@ -176,13 +182,13 @@ impl Planner<'_> {
         }
     }
 
-    fn plan(&self, watch: &Watch<'_>, source: Spec) -> Planned {
+    fn plan(&self, watch: &Watch<'_>, spec: Spec) -> Planned {
         let scopes = self
             .kinds
             .get(watch.gvk)
             .map(|kind| watch.scopes(kind, self.home));
         Planned {
-            source: Arc::new(Source::new(source)),
+            spec,
             scopes: scopes.unwrap_or_default(),
         }
     }

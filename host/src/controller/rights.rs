@@ -51,10 +51,8 @@ impl Rights {
         let Identity::Operator(_) = who else {
             return None;
         };
-        let planned = std::iter::once(&plan.primaries).chain(plan.secondaries.values());
-        let scopes = planned.flat_map(|planned| &planned.scopes);
         let mut reads: Vec<Read> = Vec::new();
-        for (scope, kind) in scopes {
+        for (scope, kind) in plan.scopes() {
             let read = Read {
                 kind: kind.clone(),
                 namespace: scope.namespace.clone(),

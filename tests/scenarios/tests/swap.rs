@@ -620,9 +620,18 @@ fn changed_namespaces_are_watched_and_left() {
     }
     await_status(&one, "p", "a run", |s| s["runs"] == 1);
     let (first, second) = (one.namespace.name(), two.namespace.name());
+    // A run that is under way is not waited for.
+    one.probe("slow", seeing(json!([{ "busyMs": 4000 }])));
+    wait::until(SOON, "the slow run", || {
+        (daemon.active() == 1).then_some(())
+    })
+    .unwrap();
     folder.put("operator.yaml", namespaces(&format!("{first}, {second}")));
     await_status(&two, "p", "its first run", |s| s["runs"] == 1);
-    await_status(&one, "p", "one more run", |s| s["runs"] == 2);
+    assert_eq!(daemon.active(), 1, "the slow run goes on");
+    daemon.await_quiet();
+    let status = one.find(&one.probes(), "p").unwrap()["status"].clone();
+    assert_eq!(status["runs"], 1, "nothing has changed for it");
     folder.put("operator.yaml", namespaces(second));
     wait::until_ok(SOON, "the first to be left", || {
         match daemon.informers(first) {
@@ -637,6 +646,27 @@ fn changed_namespaces_are_watched_and_left() {
         (&controller["phase"], &controller["keys"]),
         (&json!("running"), &json!(1))
     );
+}
+
+#[test]
+fn a_new_source_runs_nobody_where_nothing_follows_a_swap() {
+    let place = Place::new("follows");
+    let manifest = |source: &str| probe_manifest(&place, "onSwap: nothing\n", source);
+    let folder = probe_folder(&manifest(""));
+    let daemon = folder.daemon(&place);
+    place.probe("p", counting());
+    await_status(&place, "p", "a run", |s| s["runs"] == 1);
+    daemon.await_quiet();
+    let runs = daemon.runs();
+    let source = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
+    folder.put("operator.yaml", manifest(source));
+    wait::until(SOON, "the new watch", || {
+        (daemon.informers(place.namespace.name()).len() == 2).then_some(())
+    })
+    .unwrap();
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), runs);
+    proves_work(&place, "p", "something");
 }
 
 #[test]
@@ -799,6 +829,38 @@ fn a_change_that_waits_for_a_kind_can_be_taken_back() {
         }
     })
     .unwrap();
+}
+
+#[test]
+fn a_change_that_is_taken_back_costs_nothing() {
+    let place = Place::new("nothing");
+    let manifest = probe_manifest(&place, "", "");
+    let folder = probe_folder(&manifest);
+    let daemon = folder.daemon(&place);
+    place.probe("p", counting());
+    await_status(&place, "p", "a run", |s| s["runs"] == 1);
+    daemon.await_quiet();
+    let audit = place.cluster.audit().unwrap();
+    let (mark, runs) = (audit.mark().unwrap(), daemon.runs());
+    let source = "sources:\n  things: { informer: { apiVersion: nowhere.dev/v1, kind: Nothing, mapper: { annotations: {} } } }\n";
+    folder.put("operator.yaml", probe_manifest(&place, "", source));
+    daemon.await_line("waiting for a kind");
+    folder.put("operator.yaml", manifest);
+    wait::until_ok(SOON, "it to run as usual", || {
+        match daemon.controller(place.namespace.name()).unwrap() {
+            controller if controller["phase"] == "running" => Ok(()),
+            controller => Err(controller),
+        }
+    })
+    .unwrap();
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), runs);
+    let query = Query::since(mark)
+        .user_agent("capstan/")
+        .namespace(place.namespace.name());
+    assert_eq!(audit.requests(&query).unwrap(), []);
+    let begun = |line: &Value| line["message"] == "controller started";
+    assert_eq!(daemon.lines().iter().filter(|line| begun(line)).count(), 1);
 }
 
 // === bad input ===

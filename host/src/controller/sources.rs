@@ -1,0 +1,162 @@
+//! What a controller looks at: enters the informers of a plan, and keeps what stays when the controller becomes another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use capstan_core::object::Gvk;
+use capstan_core::reconciler::Controller;
+use capstan_core::rollout::Step;
+use capstan_core::source::{Listener, Source};
+
+use super::plan::{Plan, Planned};
+use crate::client::Kind;
+use crate::informer::pool::{Membership, Pool};
+use crate::informer::{Scope, Subscriber};
+
+/// The sources of a controller, and the finalizer that changes are looked at for.
+pub(super) struct Sources {
+    pub(super) primaries: Arc<Source>,
+    /// By name; one that several dependents share is there under each name.
+    pub(super) secondaries: BTreeMap<Arc<str>, Arc<Source>>,
+    pub(super) finalizer: Arc<str>,
+}
+
+/// The informers that a controller has entered.
+#[derive(Default)]
+pub(super) struct Joined(Vec<Place>);
+
+/// A source in an informer, for as long as this is kept.
+struct Place {
+    source: Arc<Source>,
+    scope: Scope,
+    _membership: Membership,
+}
+
+/// What a source is to be entered for.
+struct Wanted<'a> {
+    source: &'a Arc<Source>,
+    scope: &'a Scope,
+    kind: &'a Kind,
+}
+
+impl Sources {
+    /// Returns the sources of a plan. With another controller before, they go on where its sources of the same kinds are: they are
+    /// the same where it watches as before, if perhaps elsewhere.
+    pub(super) fn planned(
+        plan: &Plan,
+        finalizer: Arc<str>,
+        before: Option<(&Controller, Step)>,
+    ) -> Self {
+        let source =
+            |Planned { spec, .. }: &Planned, known: Option<&Arc<Source>>, step| match (known, step)
+            {
+                (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Arc::clone(known),
+                (Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),
+                (None, _) => Arc::new(Source::new(spec.clone())),
+            };
+        let step = before.map(|(_, step)| step);
+        let controller = before.map(|(controller, _)| controller);
+        let known = controller.map(|now| &now.primaries);
+        let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);
+        let primaries = source(&plan.primaries, known, step);
+        let secondaries = plan.secondaries.iter().map(|(name, planned)| {
+            let known = controller.and_then(|now| predecessor(now, name, &planned.spec.gvk));
+            (Arc::clone(name), source(planned, known, step))
+        });
+        let mut secondaries: BTreeMap<_, _> = secondaries.collect();
+        for (name, holder) in &plan.shared {
+            if let Some(source) = secondaries.get(holder).cloned() {
+                secondaries.insert(Arc::clone(name), source);
+            }
+        }
+        Self {
+            primaries,
+            secondaries,
+            finalizer,
+        }
+    }
+
+    /// Returns those of a controller, for one that takes its place and watches the same.
+    pub(super) fn of(controller: &Controller) -> Self {
+        Self {
+            primaries: Arc::clone(&controller.primaries),
+            secondaries: controller.secondaries.clone(),
+            finalizer: Arc::clone(&controller.finalizer),
+        }
+    }
+
+    /// Returns what is to be entered: secondaries first, so that a primary that is new finds them.
+    fn wanted<'a>(&'a self, plan: &'a Plan) -> Vec<Wanted<'a>> {
+        let secondaries = plan.secondaries.iter();
+        let secondaries =
+            secondaries.filter_map(|(name, planned)| Some((self.secondaries.get(name)?, planned)));
+        let all = secondaries.chain([(&self.primaries, &plan.primaries)]);
+        let each = all.flat_map(|(source, Planned { scopes, .. })| {
+            let wanted = move |(scope, kind)| Wanted {
+                source,
+                scope,
+                kind,
+            };
+            scopes.iter().map(|(scope, kind)| (scope, kind)).map(wanted)
+        });
+        each.collect()
+    }
+}
+
+impl Joined {
+    /// Enters the informers of a plan, and leaves those that it does not need any more. What is entered already stays; whoever
+    /// is told hears of nothing but what is new there.
+    pub(super) fn become_as(
+        &mut self,
+        sources: &Sources,
+        plan: &Plan,
+        pool: &Pool,
+        listener: &Listener,
+    ) {
+        let wanted = sources.wanted(plan);
+        let Self(joined) = self;
+        joined.retain(|place| wanted.iter().any(|wanted| wanted.is(place)));
+        for wanted in &wanted {
+            if joined.iter().any(|place| wanted.is(place)) {
+                continue;
+            }
+            let Wanted {
+                source,
+                scope,
+                kind,
+            } = *wanted;
+            let subscriber = Subscriber {
+                source: Arc::clone(source),
+                listener: Arc::clone(listener),
+            };
+            joined.push(Place {
+                source: Arc::clone(source),
+                scope: scope.clone(),
+                _membership: pool.join(scope, kind, subscriber),
+            });
+        }
+        for source in sources.secondaries.values().chain([&sources.primaries]) {
+            for place in source.places().into_keys() {
+                let stays = |wanted: &Wanted<'_>| {
+                    Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place
+                };
+                if !wanted.iter().any(stays) {
+                    source.detach(place.as_deref());
+                }
+            }
+        }
+    }
+}
+
+impl Wanted<'_> {
+    fn is(&self, place: &Place) -> bool {
+        Arc::ptr_eq(self.source, &place.source) && *self.scope == place.scope
+    }
+}
+
+/// Returns the secondaries of a controller that others of this kind go on from: of the same name, or else of any.
+fn predecessor<'a>(before: &'a Controller, name: &str, gvk: &Gvk) -> Option<&'a Arc<Source>> {
+    let same = |source: &&Arc<Source>| source.spec().gvk == *gvk;
+    let named = before.secondaries.get(name).filter(same);
+    named.or_else(|| before.secondaries.values().find(same))
+}
