@@ -1,0 +1,298 @@
+//! Decides what is kept of an object that comes in, and what of it is wrong.
+
+use serde_json::{Map as Json, Value};
+
+use crate::kinds::Kind;
+use crate::schema::{Map, Scalar, Schema};
+use crate::status::{Refusal, Wrong};
+
+/// What a request wants done about fields that the kind does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Validation {
+    /// They are dropped.
+    Ignore,
+    /// They are dropped, and the answer says so.
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+/// An object as it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decoded {
+    pub(crate) object: Value,
+    /// What the answer warns of.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Returns an object without what its kind does not have.
+///
+/// # Errors
+/// If that is to be refused; if it is of another kind; if a field of a kind of the API server's own has another type.
+pub(crate) fn decode(
+    kind: &Kind,
+    object: &Value,
+    validation: Validation,
+) -> Result<Decoded, Refusal> {
+    let Kind {
+        kind: name, schema, ..
+    } = kind;
+    let Some(map) = object.as_object() else {
+        return Err(Refusal::bad("couldn't get version/kind; json parse error"));
+    };
+    let text = |field: &str| map.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (version, found) = (text("apiVersion"), text("kind"));
+    if (!version.is_empty() && version != kind.api_version())
+        || (!found.is_empty() && found != name)
+    {
+        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+        let message = format!(
+            "{found} in version {version:?} of {group:?} cannot be handled as a {name}: the object provided is unrecognized"
+        );
+        return Err(Refusal::bad(message));
+    }
+    let mut object = object.clone();
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), kind.api_version().into());
+        map.insert("kind".to_owned(), name.clone().into());
+    }
+    let cannot = |why: &str| {
+        let version = &kind.version;
+        Refusal::bad(format!(
+            "{name} in version {version:?} cannot be handled as a {name}: {why}"
+        ))
+    };
+    // Metadata is the API server's own even where the kind is not.
+    let mut metadata = object
+        .get("metadata")
+        .cloned()
+        .unwrap_or_else(|| Value::Object(Json::new()));
+    if let Schema::Map(map) = schema {
+        let (own, other) = match map.fields.get("metadata") {
+            Some(schema) if kind.custom => (Some(schema.as_ref()), &mut metadata),
+            Some(_) | None => (Some(schema), &mut object),
+        };
+        let mut wrong = Vec::new();
+        check(other, own.unwrap_or(schema), "", &mut wrong);
+        if let Some(Wrong { message, .. }) = wrong.first() {
+            return Err(cannot(message));
+        }
+    }
+    let mut unknown = Vec::new();
+    prune(&mut object, schema, "", &mut unknown);
+    let warnings: Vec<String> = unknown
+        .iter()
+        .map(|path| format!("unknown field {path:?}"))
+        .collect();
+    if validation == Validation::Strict && !warnings.is_empty() {
+        return Err(cannot(&format!(
+            "strict decoding error: {}",
+            warnings.join(", ")
+        )));
+    }
+    if kind.custom {
+        if let Some(metadata) = object.get_mut("metadata") {
+            tidy(metadata);
+        }
+    } else {
+        tidy(&mut object);
+    }
+    if let Some(map) = object
+        .as_object_mut()
+        .filter(|map| !map.get("metadata").is_some_and(Value::is_object))
+    {
+        map.insert("metadata".to_owned(), Value::Object(Json::new()));
+    }
+    let warnings = if validation == Validation::Warn {
+        warnings
+    } else {
+        Vec::new()
+    };
+    Ok(Decoded { object, warnings })
+}
+
+/// Removes fields that there may not be, and tells their paths.
+fn prune(value: &mut Value, schema: &Schema, path: &str, unknown: &mut Vec<String>) {
+    let join = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    match (schema, value) {
+        (Schema::Map(map), Value::Object(fields)) => {
+            fields.retain(|name, _| {
+                let known = map.field(name).is_some();
+                if !known {
+                    unknown.push(join(name));
+                }
+                known
+            });
+            for (name, value) in fields {
+                if let Some(schema) = map.field(name) {
+                    prune(value, schema, &join(name), unknown);
+                }
+            }
+        }
+        (Schema::List(list), Value::Array(items)) => {
+            for (at, item) in items.iter_mut().enumerate() {
+                prune(item, &list.items, &format!("{path}[{at}]"), unknown);
+            }
+        }
+        (Schema::Scalar(_) | Schema::Map(_) | Schema::List(_) | Schema::Any, _) => {}
+    }
+}
+
+/// Removes what the API server's own types don't keep: null, empty texts, lists and maps. Values under names that the object
+/// gives stay.
+fn tidy(value: &mut Value) {
+    if let Value::Object(fields) = value {
+        fields.retain(|name, value| {
+            if name == "data"
+                || name == "stringData"
+                || name == "labels"
+                || name == "annotations"
+                || name == "matchLabels"
+                || name == "selector"
+                || name == "nodeSelector"
+            {
+                return value.as_object().is_some_and(|map| !map.is_empty());
+            }
+            tidy(value);
+            match value {
+                Value::Null => false,
+                Value::String(text) => !text.is_empty(),
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(fields) => !fields.is_empty() || KEPT.contains(&name.as_str()),
+                Value::Bool(_) | Value::Number(_) => true,
+            }
+        });
+    } else if let Value::Array(items) = value {
+        items.iter_mut().for_each(tidy);
+    }
+}
+
+/// What is kept though it is empty.
+const KEPT: [&str; 8] = [
+    "metadata",
+    "spec",
+    "status",
+    "resources",
+    "securityContext",
+    "emptyDir",
+    "fieldsV1",
+    "rollingUpdate",
+];
+
+/// Tells which values have another type than their schema.
+pub(crate) fn check(value: &Value, schema: &Schema, path: &str, wrong: &mut Vec<Wrong>) {
+    let join = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    let mut expect = |well: bool, wanted: &str| {
+        if !well && !value.is_null() {
+            wrong.push(Wrong::type_of(path, value, wanted));
+        }
+        well
+    };
+    match schema {
+        Schema::Any => {}
+        Schema::Scalar(scalar) => {
+            let well = match scalar {
+                Scalar::Text => expect(value.is_string(), "string"),
+                Scalar::Integer => expect(value.is_i64() || value.is_u64(), "integer"),
+                Scalar::Number => expect(value.is_number(), "number"),
+                Scalar::Boolean => expect(value.is_boolean(), "boolean"),
+                Scalar::Either => {
+                    expect(!value.is_object() && !value.is_array(), "integer or string")
+                }
+            };
+            let _: bool = well;
+        }
+        Schema::Map(map) => {
+            if expect(value.is_object(), "object") {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    if let Some(schema) = map.field(name) {
+                        check(value, schema, &join(name), wrong);
+                    }
+                }
+            }
+        }
+        Schema::List(list) => {
+            if expect(value.is_array(), "array") {
+                for (at, item) in value.as_array().into_iter().flatten().enumerate() {
+                    check(item, &list.items, &format!("{path}[{at}]"), wrong);
+                }
+            }
+        }
+    }
+}
+
+/// Tells which values are missing.
+pub(crate) fn required(value: &Value, schema: &Schema, path: &str, wrong: &mut Vec<Wrong>) {
+    let join = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    match (schema, value) {
+        (Schema::Map(map), Value::Object(fields)) => {
+            let absent = map
+                .required
+                .iter()
+                .filter(|name| !fields.contains_key(*name));
+            wrong.extend(absent.map(|name| Wrong::required(&join(name), "")));
+            for (name, value) in fields {
+                if let Some(schema) = map.field(name) {
+                    required(value, schema, &join(name), wrong);
+                }
+            }
+        }
+        (Schema::List(list), Value::Array(items)) => {
+            for (at, item) in items.iter().enumerate() {
+                required(item, &list.items, &format!("{path}[{at}]"), wrong);
+            }
+        }
+        (Schema::Scalar(_) | Schema::Map(_) | Schema::List(_) | Schema::Any, _) => {}
+    }
+}
+
+/// Sets what a CustomResourceDefinition says that absent fields are.
+pub(crate) fn set_defaults(value: &mut Value, schema: &Schema) {
+    match (schema, value) {
+        (
+            Schema::Map(Map {
+                fields: known,
+                rest,
+                defaults,
+                ..
+            }),
+            Value::Object(fields),
+        ) => {
+            for (name, default) in defaults {
+                let nullable = fields.get(name).is_some_and(Value::is_null);
+                if nullable || !fields.contains_key(name) {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            for (name, value) in fields {
+                if let Some(schema) = known.get(name).or(rest.as_ref()) {
+                    set_defaults(value, schema);
+                }
+            }
+        }
+        (Schema::List(list), Value::Array(items)) => {
+            items
+                .iter_mut()
+                .for_each(|item| set_defaults(item, &list.items));
+        }
+        (Schema::Scalar(_) | Schema::Map(_) | Schema::List(_) | Schema::Any, _) => {}
+    }
+}

@@ -1,0 +1,404 @@
+//! Decides what creates, updates and patches do: whether they are allowed, what becomes of the object, and whether that is a
+//! change at all.
+
+use std::sync::Arc;
+
+use serde_json::{Map as Json, Value};
+
+use crate::decode::{Decoded, Validation, decode};
+use crate::defaults;
+use crate::fields::Fields;
+use crate::managed::{self, Manager, Operation, Rules};
+use crate::meta::{self, finalizers, is_deleting};
+use crate::request::Options;
+use crate::rules::{Part, prepare, prepare_new, validate, validate_change};
+use crate::service_ip;
+use crate::status::Refusal;
+use crate::store::Id;
+use crate::world::{At, Whole, World};
+
+impl World {
+    /// POST.
+    pub(crate) fn create(&mut self, at: &At<'_>) -> Result<Whole, Refusal> {
+        let options = at.asked.options("create")?;
+        let Decoded {
+            mut object,
+            warnings,
+        } = self.decoded(at, options.validation)?;
+        fits_namespace(at, &mut object)?;
+        let warnings_of = |whole: Whole| Whole { warnings, ..whole };
+        defaults::fill(&at.kind, &mut object);
+        self.fits_life(at, meta::text(&object, "name"))?;
+        let object = self.managed_update(at, &options, &empty(at, &object), &object);
+        self.insert(at, &options, object).map(warnings_of)
+    }
+
+    /// PUT.
+    pub(crate) fn replace(&mut self, at: &At<'_>, name: &str) -> Result<Whole, Refusal> {
+        let options = at.asked.options("update")?;
+        let Decoded {
+            mut object,
+            warnings,
+        } = self.decoded(at, options.validation)?;
+        fits_namespace(at, &mut object)?;
+        fits_name(&mut object, name)?;
+        let warnings_of = |whole: Whole| Whole { warnings, ..whole };
+        defaults::fill(&at.kind, &mut object);
+        let id = at.id(name);
+        let Some(old) = self.store.get(&id).cloned() else {
+            if !at.kind.put_creates || at.part == Part::Status {
+                return Err(Refusal::not_found(&at.kind, name));
+            }
+            self.fits_life(at, name)?;
+            let object = self.managed_update(at, &options, &empty(at, &object), &object);
+            return self.insert(at, &options, object).map(warnings_of);
+        };
+        let uid = meta::text(&object, "uid");
+        let found = meta::text(&old, "uid");
+        if !uid.is_empty() && uid != found {
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
+            );
+            return Err(Refusal::conflict(&at.kind, name, &why));
+        }
+        let object = self.managed_update(at, &options, &old, &object);
+        self.update(at, &options, &id, &old, object)
+            .map(warnings_of)
+    }
+
+    /// PATCH.
+    pub(crate) fn patch(&mut self, at: &At<'_>, name: &str) -> Result<Whole, Refusal> {
+        let options = at.asked.options("patch")?;
+        let id = at.id(name);
+        let old = self.store.get(&id).cloned();
+        match (at.asked.content.as_str(), old) {
+            ("application/apply-patch+yaml", old) => self.apply(at, &options, &id, old.as_ref()),
+            ("application/json-patch+json" | "application/merge-patch+json", None) => {
+                Err(Refusal::not_found(&at.kind, name))
+            }
+            ("application/json-patch+json", Some(old)) => {
+                let patch: json_patch::Patch = serde_json::from_slice(&at.asked.body)
+                    .map_err(|error| Refusal::bad(format!("error decoding patch: {error}")))?;
+                let mut new = old.as_ref().clone();
+                json_patch::patch(&mut new, &patch)
+                    .map_err(|error| Refusal::unfit(&error.to_string()))?;
+                self.patched(at, &options, &id, &old, &new)
+            }
+            ("application/merge-patch+json", Some(old)) => {
+                let patch = body(at)?;
+                let mut new = old.as_ref().clone();
+                json_patch::merge(&mut new, &patch);
+                self.patched(at, &options, &id, &old, &new)
+            }
+            (other, _) => Err(Refusal::media(other)),
+        }
+    }
+
+    /// Stores what a patch has made of an object.
+    fn patched(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        id: &Id,
+        old: &Arc<Value>,
+        new: &Value,
+    ) -> Result<Whole, Refusal> {
+        let Decoded {
+            mut object,
+            warnings,
+        } = decode(&at.kind, new, options.validation)
+            .map_err(|refusal| refusal.of_patch(&at.kind))?;
+        defaults::fill(&at.kind, &mut object);
+        let object = self.managed_update(at, options, old, &object);
+        let mut object = object;
+        fits_namespace(at, &mut object)?;
+        fits_name(&mut object, id.name())?;
+        let whole = self.update(at, options, id, old, object)?;
+        Ok(Whole { warnings, ..whole })
+    }
+
+    fn apply(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        id: &Id,
+        old: Option<&Arc<Value>>,
+    ) -> Result<Whole, Refusal> {
+        let config = body(at)?;
+        let text = |field: &str| {
+            config
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        if text("apiVersion").is_empty() || text("kind").is_empty() {
+            return Err(Refusal::bad("invalid object type: /, Kind="));
+        }
+        if config
+            .pointer("/metadata/managedFields")
+            .is_some_and(|said| !said.is_null())
+        {
+            return Err(Refusal::bad("metadata.managedFields must be nil"));
+        }
+        let Decoded {
+            object: clean,
+            warnings,
+        } = decode(&at.kind, &config, options.validation)?;
+        if old.is_none() && at.part == Part::Status {
+            return Err(Refusal::not_found(&at.kind, id.name()));
+        }
+        let empty = Arc::new(empty(at, &clean));
+        let live = old.unwrap_or(&empty);
+        let manager = self.manager(at, options, Operation::Apply);
+        let now = self.written(at.now);
+        let rules = Rules {
+            kind: &at.kind,
+            reset: at.part.reset(&at.kind),
+            now: &now,
+        };
+        let mut object = managed::applied(
+            live,
+            &without_type(&config, &clean),
+            &manager,
+            options.force,
+            &rules,
+        )?;
+        tidy_applied(at, &mut object)?;
+        fits_namespace(at, &mut object)?;
+        fits_name(&mut object, id.name())?;
+        defaults::fill(&at.kind, &mut object);
+        let whole = match old {
+            Some(old) => self.update(at, options, id, old, object)?,
+            None => {
+                let uid = meta::text(&object, "uid");
+                if !uid.is_empty() {
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    );
+                    return Err(Refusal::conflict(&at.kind, id.name(), &why));
+                }
+                self.fits_life(at, id.name())?;
+                self.insert(at, options, object)?
+            }
+        };
+        Ok(Whole { warnings, ..whole })
+    }
+
+    /// Stores an object that is new.
+    fn insert(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        mut object: Value,
+    ) -> Result<Whole, Refusal> {
+        let before = self.chance.clone();
+        self.found(&at.kind, &mut object, at.now);
+        prepare_new(&at.kind, &mut object);
+        let name = meta::text(&object, "name").to_owned();
+        let wrong = validate(&at.kind, &object);
+        let refusal = if wrong.is_empty() {
+            let taken = self.store.get(&at.id(&name)).is_some();
+            taken.then(|| Refusal::exists(&at.kind, &name))
+        } else {
+            Some(Refusal::invalid(&at.kind, &name, &wrong))
+        };
+        if let Some(refusal) = refusal {
+            self.chance = before;
+            return Err(refusal);
+        }
+        if !meta::text(&object, "resourceVersion").is_empty() {
+            return Err(Refusal::unknown(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        if options.dry_run {
+            return Ok(Whole {
+                code: 201,
+                ..Whole::ok(object)
+            });
+        }
+        let stored = self.commit(&at.id(&name), Some(object), &Value::Null, at.now);
+        Ok(Whole {
+            code: 201,
+            ..Whole::ok(stored.as_ref().clone())
+        })
+    }
+
+    /// Stores an object in the place of `old`, unless it is the same.
+    fn update(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        id: &Id,
+        old: &Arc<Value>,
+        mut new: Value,
+    ) -> Result<Whole, Refusal> {
+        let (given, version) = (
+            meta::text(&new, "resourceVersion"),
+            meta::text(old, "resourceVersion"),
+        );
+        if given.is_empty() || given == "0" {
+            if !at.kind.unconditional {
+                let wrong = crate::status::Wrong::invalid(
+                    "metadata.resourceVersion",
+                    &Value::from(0),
+                    "must be specified for an update",
+                );
+                return Err(Refusal::invalid(&at.kind, id.name(), &[wrong]));
+            }
+        } else if given.parse::<u64>().is_err() {
+            return Err(Refusal::unknown(&format!(
+                "unable to parse resourceVersion: {given}"
+            )));
+        } else if given != version {
+            return Err(Refusal::outdated(&at.kind, id.name()));
+        }
+        meta::set(&mut new, "resourceVersion", Some(version.into()));
+        if at.kind.kind == "Service" {
+            service_ip::keep(old, &mut new);
+        }
+        prepare(&at.kind, at.part, old, &mut new);
+        let wrong = validate_change(&at.kind, old, &new);
+        if !wrong.is_empty() {
+            return Err(Refusal::invalid(&at.kind, id.name(), &wrong));
+        }
+        if is_same(old, &new) {
+            return Ok(Whole::ok(old.as_ref().clone()));
+        }
+        if options.dry_run {
+            return Ok(Whole::ok(new));
+        }
+        let ends = is_deleting(&new) && finalizers(&new).is_empty() && at.kind.kind != "Namespace";
+        let stored = if ends {
+            self.commit(id, None, &new, at.now)
+        } else {
+            self.commit(id, Some(new), &Value::Null, at.now)
+        };
+        Ok(Whole::ok(stored.as_ref().clone()))
+    }
+
+    fn decoded(&self, at: &At<'_>, validation: Validation) -> Result<Decoded, Refusal> {
+        decode(&at.kind, &body(at)?, validation)
+    }
+
+    /// Returns what a write in any way but by applying has made of `live`, with its managers.
+    fn managed_update(&self, at: &At<'_>, options: &Options, live: &Value, new: &Value) -> Value {
+        let manager = self.manager(at, options, Operation::Update);
+        let now = self.written(at.now);
+        let rules = Rules {
+            kind: &at.kind,
+            reset: at.part.reset(&at.kind),
+            now: &now,
+        };
+        managed::updated(live, new, &manager, &rules)
+    }
+
+    fn manager(&self, at: &At<'_>, options: &Options, operation: Operation) -> Manager {
+        Manager {
+            name: options.manager.clone(),
+            operation,
+            api_version: at.kind.api_version(),
+            subresource: at.part.name().to_owned(),
+        }
+    }
+
+    /// Refuses to make anything in a namespace that is not there, or that comes to its end.
+    fn fits_life(&self, at: &At<'_>, name: &str) -> Result<(), Refusal> {
+        let Some(namespace) = at.namespace else {
+            return Ok(());
+        };
+        let Some(namespaces) = self.number("v1", "Namespace") else {
+            return Ok(());
+        };
+        match (
+            self.store.get(&Id::new(namespaces, None, namespace)),
+            self.kind(namespaces),
+        ) {
+            (None, Some(kind)) => Err(Refusal::not_found(kind, namespace)),
+            (Some(object), _) if is_deleting(object) => {
+                Err(Refusal::terminating(&at.kind, name, namespace))
+            }
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+}
+
+fn body(at: &At<'_>) -> Result<Value, Refusal> {
+    serde_json::from_slice(&at.asked.body)
+        .map_err(|error| Refusal::bad(format!("error decoding body: {error}")))
+}
+
+/// Returns the object that there is before there is one.
+fn empty(at: &At<'_>, object: &Value) -> Value {
+    let mut empty = Json::new();
+    for field in ["apiVersion", "kind"] {
+        empty.insert(
+            field.to_owned(),
+            object.get(field).cloned().unwrap_or_default(),
+        );
+    }
+    empty.insert("metadata".to_owned(), Value::Object(Json::new()));
+    let _ = at;
+    Value::Object(empty)
+}
+
+/// Returns what is applied: with what the kind does not have, gone.
+fn without_type(config: &Value, clean: &Value) -> Value {
+    let _ = config;
+    clean.clone()
+}
+
+/// What was taken away leaves null behind, which no object of the API server's own kinds keeps.
+fn tidy_applied(at: &At<'_>, object: &mut Value) -> Result<(), Refusal> {
+    *object = decode(&at.kind, object, Validation::Ignore)?.object;
+    Ok(())
+}
+
+fn fits_namespace(at: &At<'_>, object: &mut Value) -> Result<(), Refusal> {
+    let given = meta::text(object, "namespace");
+    match at.namespace {
+        Some(namespace) if given.is_empty() => {
+            meta::set(object, "namespace", Some(namespace.into()));
+            Ok(())
+        }
+        Some(namespace) if given != namespace => Err(Refusal::bad(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        None if !given.is_empty() => Err(Refusal::bad(
+            "namespace may not be set on a cluster-scoped object",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn fits_name(object: &mut Value, name: &str) -> Result<(), Refusal> {
+    let given = meta::text(object, "name");
+    if given.is_empty() {
+        meta::set(object, "name", Some(name.into()));
+        return Ok(());
+    }
+    if given != name {
+        return Err(Refusal::bad(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a write changes nothing: when somebody wrote last is no change.
+fn is_same(old: &Value, new: &Value) -> bool {
+    let timeless = |object: &Value| {
+        let entries = managed::read(object).into_iter().map(|entry| {
+            (
+                entry.manager.name,
+                entry.manager.operation,
+                entry.manager.subresource,
+                entry.fields,
+            )
+        });
+        let mut entries: Vec<(String, Operation, String, Fields)> = entries.collect();
+        entries.sort_by(|a, b| (&a.0, a.1, &a.2).cmp(&(&b.0, b.1, &b.2)));
+        entries
+    };
+    managed::bare(old) == managed::bare(new) && timeless(old) == timeless(new)
+}
