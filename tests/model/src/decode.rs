@@ -3,7 +3,7 @@
 use serde_json::{Map as Json, Value};
 
 use crate::kinds::Kind;
-use crate::schema::{Map, Scalar, Schema};
+use crate::schema::{Map, Scalar, Schema, field_of};
 use crate::status::{Refusal, Wrong};
 
 /// What a request wants done about fields that the kind does not have.
@@ -51,6 +51,9 @@ pub(crate) fn decode(
         );
         return Err(Refusal::bad(message));
     }
+    if kind.custom && (version.is_empty() || found.is_empty()) {
+        return Err(Refusal::bad("Object 'Kind' is missing"));
+    }
     let mut object = object.clone();
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), kind.api_version().into());
@@ -91,11 +94,12 @@ pub(crate) fn decode(
         )));
     }
     if kind.custom {
-        if let Some(metadata) = object.get_mut("metadata") {
-            tidy(metadata);
+        if let (Schema::Map(map), Some(metadata)) = (schema, object.get_mut("metadata")) {
+            tidy(metadata, field_of(Some(map), "metadata"));
         }
     } else {
-        tidy(&mut object);
+        tidy(&mut object, schema);
+        fill_up(&mut object, &kind.empty);
     }
     if let Some(map) = object
         .as_object_mut()
@@ -146,44 +150,84 @@ fn prune(value: &mut Value, schema: &Schema, path: &str, unknown: &mut Vec<Strin
 
 /// Removes what the API server's own types don't keep: null, empty texts, lists and maps. Values under names that the object
 /// gives stay.
-fn tidy(value: &mut Value) {
-    if let Value::Object(fields) = value {
-        fields.retain(|name, value| {
-            if name == "data"
-                || name == "stringData"
-                || name == "labels"
-                || name == "annotations"
-                || name == "matchLabels"
-                || name == "selector"
-                || name == "nodeSelector"
-            {
-                return value.as_object().is_some_and(|map| !map.is_empty());
+fn tidy(value: &mut Value, schema: &Schema) {
+    match (schema, value) {
+        (Schema::Map(map), Value::Object(fields)) => {
+            fields.retain(|name, value| {
+                if !map.names(name) {
+                    return true;
+                }
+                tidy(value, field_of(Some(map), name));
+                let kept = map.kept.contains(name);
+                match value {
+                    Value::Null => false,
+                    Value::String(text) => kept || !text.is_empty(),
+                    Value::Array(items) => kept || !items.is_empty(),
+                    Value::Object(fields) => {
+                        kept || !fields.is_empty() || KEPT.contains(&name.as_str())
+                    }
+                    Value::Bool(_) | Value::Number(_) => true,
+                }
+            });
+            for (name, value) in &map.always {
+                fields.entry(name.clone()).or_insert_with(|| value.clone());
             }
-            tidy(value);
-            match value {
-                Value::Null => false,
-                Value::String(text) => !text.is_empty(),
-                Value::Array(items) => !items.is_empty(),
-                Value::Object(fields) => !fields.is_empty() || KEPT.contains(&name.as_str()),
-                Value::Bool(_) | Value::Number(_) => true,
-            }
-        });
-    } else if let Value::Array(items) = value {
-        items.iter_mut().for_each(tidy);
+        }
+        (Schema::List(list), Value::Array(items)) => {
+            items.iter_mut().for_each(|item| tidy(item, &list.items));
+        }
+        (Schema::Scalar(_) | Schema::Map(_) | Schema::List(_) | Schema::Any, _) => {}
     }
 }
 
 /// What is kept though it is empty.
-const KEPT: [&str; 8] = [
+const KEPT: [&str; 6] = [
     "metadata",
     "spec",
     "status",
     "resources",
     "securityContext",
-    "emptyDir",
-    "fieldsV1",
     "rollingUpdate",
 ];
+
+/// Puts what is in `empty` where an object has nothing.
+fn fill_up(object: &mut Value, empty: &Json<String, Value>) {
+    let Some(object) = object.as_object_mut() else {
+        return;
+    };
+    for (name, inner) in empty {
+        match (object.get_mut(name), inner) {
+            (None | Some(Value::Null), _) => {
+                object.insert(name.clone(), inner.clone());
+            }
+            (Some(found), Value::Object(inner)) => fill_up(found, inner),
+            (
+                Some(_),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_),
+            ) => {}
+        }
+    }
+}
+
+/// Tells what of a configuration can't be applied: what has another type than its schema, or is not in it.
+pub(crate) fn misfits(value: &Value, schema: &Schema) -> Vec<String> {
+    let mut wrong = Vec::new();
+    check(value, schema, "", &mut wrong);
+    let mut unknown = Vec::new();
+    prune(&mut value.clone(), schema, "", &mut unknown);
+    let unknown = unknown
+        .into_iter()
+        .map(|path| format!(".{path}: field not declared in schema"));
+    wrong
+        .into_iter()
+        .map(|Wrong { field, message, .. }| format!(".{field}: {message}"))
+        .chain(unknown)
+        .collect()
+}
 
 /// Tells which values have another type than their schema.
 pub(crate) fn check(value: &Value, schema: &Schema, path: &str, wrong: &mut Vec<Wrong>) {

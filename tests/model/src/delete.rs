@@ -59,11 +59,16 @@ impl World {
                 return Err(Refusal::options("DeleteOptions", &wrong));
             }
         };
-        let dry = options
-            .get("dryRun")
-            .and_then(Value::as_array)
-            .is_some_and(|all| !all.is_empty())
-            || at.asked.parameter("dryRun") == Some("All");
+        // What stands in the query counts only where there is no body.
+        let all = |all: &Vec<Value>| !all.is_empty();
+        let dry = if at.asked.body.is_empty() {
+            at.asked.parameter("dryRun") == Some("All")
+        } else {
+            options
+                .get("dryRun")
+                .and_then(Value::as_array)
+                .is_some_and(all)
+        };
         let (uid, last) = (meta::text(&old, "uid").to_owned(), Arc::clone(&old));
         match marked(self, &id, &old, propagation, at.now) {
             Some(new) if new == *old => Ok(Whole::ok(new)),
@@ -74,8 +79,13 @@ impl World {
                     .clone(),
             )),
             None => {
-                if !dry {
-                    self.commit(&id, None, &last, at.now);
+                let last = if dry {
+                    last
+                } else {
+                    self.commit(&id, None, &last, at.now)
+                };
+                if at.kind.returns_deleted {
+                    return Ok(Whole::ok(last.as_ref().clone()));
                 }
                 let mut details = json!({ "name": name, "kind": at.kind.plural, "uid": uid });
                 if !at.kind.group.is_empty() {
@@ -110,7 +120,7 @@ impl World {
                 let why = format!(
                     "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). {perhaps}"
                 );
-                return Err(Refusal::conflict(&at.kind, meta::text(old, "name"), &why));
+                return Err(Refusal::condition(&at.kind, meta::text(old, "name"), &why));
             }
         }
         Ok(())

@@ -23,9 +23,13 @@ pub(crate) struct Kind {
     pub(crate) generation: Generation,
     /// Whether a PUT of what is not there creates it.
     pub(crate) put_creates: bool,
+    /// Whether a DELETE answers the object, and not that it is gone.
+    pub(crate) returns_deleted: bool,
     /// Whether a PUT may leave the version out.
     pub(crate) unconditional: bool,
     pub(crate) schema: Schema,
+    /// What an object without anything in it is, beside what it is called: what the API server's own types always have.
+    pub(crate) empty: Json<String, Value>,
 }
 
 /// Which changes make another generation.
@@ -74,8 +78,14 @@ fn read(entry: &Value) -> Option<Kind> {
             _ => Generation::None,
         },
         put_creates: flag("putCreates"),
+        returns_deleted: flag("returnsDeleted"),
         unconditional: true,
         schema: Schema::short(&Value::Object(fields)),
+        empty: entry
+            .get("empty")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default(),
     })
 }
 
@@ -141,8 +151,10 @@ pub(crate) fn custom(definition: &Value) -> Vec<Kind> {
             custom: true,
             generation: Generation::AllButMetadata,
             put_creates: false,
+            returns_deleted: false,
             unconditional: false,
             schema: with_metadata(schema),
+            empty: Json::new(),
         }
     };
     served.map(kind).collect()
@@ -180,6 +192,15 @@ impl Kind {
         } else {
             format!("{}.{}", self.plural, self.group)
         }
+    }
+
+    /// Returns the object that there is before there is one.
+    pub(crate) fn nothing(&self) -> Value {
+        let mut nothing = self.empty.clone();
+        nothing.insert("apiVersion".to_owned(), self.api_version().into());
+        nothing.insert("kind".to_owned(), self.kind.clone().into());
+        nothing.insert("metadata".to_owned(), json!({}));
+        Value::Object(nothing)
     }
 
     /// Returns whether it is this one.

@@ -1,13 +1,15 @@
 //! Decides what a Kubernetes API server would answer, in this process and the same every time: a model to run the daemon on.
 //!
 //! In reading order: [`Model`] is the API server to a test, `server` and `body` carry requests and answers, `world` answers them;
-//! `write`, `delete`, `read` and `watch` are its verbs, `rules`, `defaults` and `kinds` what kinds differ in, `managed`, `merge`,
+//! `write`, `apply`, `delete`, `read` and
+//! `watch` are its verbs, `rules`, `defaults` and `kinds` what kinds differ in, `managed`, `merge`,
 //! `typed` and `fields` server-side apply, `store` what is kept at which version. How far it is like the real one is what
 //! `tests/differential.rs` says.
 //!
 //! Nothing in it is random and nothing waits for real time: under a stopped clock, the same requests in the same order have the
 //! same answers.
 
+mod apply;
 mod body;
 mod chance;
 mod decode;

@@ -5,6 +5,7 @@ use serde_json::{Map as Json, Value, json};
 use crate::fields::Fields;
 use crate::kinds::Kind;
 use crate::merge::merge;
+use crate::meta;
 use crate::status::Refusal;
 use crate::typed::{compare, fields_of, with_named, without};
 
@@ -43,6 +44,9 @@ pub(crate) struct Rules<'a> {
     /// The time, as it is written.
     pub(crate) now: &'a str,
 }
+
+/// Who owns what was there before anybody applied, where that is not known.
+const BEFORE: &str = "before-first-apply";
 
 /// Fields that nobody owns.
 fn nobodys() -> Fields {
@@ -200,21 +204,29 @@ pub(crate) fn bare(object: &Value) -> Value {
 }
 
 /// Returns the object with its entries once somebody has made it of `live`, in any way but by applying. What `new` itself says of
-/// managers counts, unless it says nothing.
+/// managers counts, unless it says nothing. An object that has lost all its managers has none until somebody applies.
 pub(crate) fn updated(live: &Value, new: &Value, manager: &Manager, rules: &Rules<'_>) -> Value {
-    let said = new
-        .pointer("/metadata/managedFields")
-        .and_then(Value::as_array);
-    let reset = said.is_some_and(|said| said.is_empty() || *said == [json!({})])
-        && manager.subresource.is_empty();
-    let mut entries = if manager.subresource.is_empty() {
-        read(new)
-    } else {
-        Vec::new()
-    };
-    if entries.is_empty() && !reset {
+    let said = meta::get(new, "managedFields").and_then(Value::as_array);
+    let reset = said.is_some_and(|said| said.is_empty() || *said == [json!({})]);
+    let part = !manager.subresource.is_empty();
+    let mut entries = if part { Vec::new() } else { read(new) };
+    if entries.is_empty() && (part || !reset) {
         entries = read(live);
     }
+    if entries.is_empty() && !meta::text(live, "uid").is_empty() {
+        return bare(new);
+    }
+    taken(live, new, entries, manager, rules)
+}
+
+/// Returns the object once a manager has taken what is another than in `live`.
+fn taken(
+    live: &Value,
+    new: &Value,
+    mut entries: Vec<Entry>,
+    manager: &Manager,
+    rules: &Rules<'_>,
+) -> Value {
     let (live, mut new) = (bare(live), bare(new));
     let compared = compare(&live, &new, &rules.kind.schema).outside(&rules.reset);
     let found = compared.new();
@@ -258,6 +270,15 @@ pub(crate) fn applied(
     let Rules { kind, reset, now } = rules;
     let schema = &kind.schema;
     let mut entries = read(live);
+    if entries.is_empty() {
+        // What was there before belongs to somebody without a name.
+        let before = Manager {
+            name: BEFORE.to_owned(),
+            operation: Operation::Update,
+            ..manager.clone()
+        };
+        entries = read(&taken(&kind.nothing(), live, entries, &before, rules));
+    }
     let live = bare(live);
     let mut merged = merge(&live, config, schema)
         .map_err(|why| Refusal::unknown(&format!("failed to merge config: {why}")))?;

@@ -68,27 +68,33 @@ impl World {
             };
             return Err(Refusal::expired(why));
         };
-        let here = objects
+        // A page is known to be the last one only if nothing comes after it, whether that is asked for or not.
+        let inside = |id: &Id| at.namespace.is_none() || id.namespace() == at.namespace;
+        let mut left = objects
             .iter()
-            .filter(|(id, _)| after.as_deref().is_none_or(|after| id.path() > after));
-        let found: Vec<(&Id, &Arc<Value>)> =
-            here.filter(|(_, object)| selector.takes(object)).collect();
-        let size = limit.unwrap_or(found.len()).min(found.len());
+            .filter(|(id, _)| inside(id) && after.as_deref().is_none_or(|after| id.path() > after))
+            .peekable();
+        let (mut found, mut last) = (Vec::new(), None);
+        while limit.is_none_or(|limit| found.len() < limit)
+            && let Some((id, object)) = left.next()
+        {
+            last = Some(id.path().to_owned());
+            found.extend(selector.takes(object).then_some(object));
+        }
         let mut metadata = json!({ "resourceVersion": revision.to_string() });
-        if let (Some((last, _)), true) = (found.get(size.saturating_sub(1)), size < found.len()) {
+        if at.kind.custom {
+            meta::set_part(&mut metadata, "continue", Some("".into()));
+        }
+        if let (Some(last), true) = (last, left.peek().is_some()) {
             meta::set_part(
                 &mut metadata,
                 "continue",
-                Some(format!("{revision}.{}", last.path()).into()),
+                Some(format!("{revision}.{last}").into()),
             );
-            let left = (!selector.is_picky()).then(|| json!(found.len() - size));
+            let left = (!selector.is_picky()).then(|| json!(left.count()));
             meta::set_part(&mut metadata, "remainingItemCount", left);
         }
-        let items: Vec<Value> = found
-            .iter()
-            .take(size)
-            .map(|(_, object)| self.listed(at, object))
-            .collect();
+        let items: Vec<Value> = found.iter().map(|object| self.listed(at, object)).collect();
         let mut list = Json::new();
         list.insert("kind".to_owned(), format!("{}List", at.kind.kind).into());
         list.insert("apiVersion".to_owned(), at.kind.api_version().into());

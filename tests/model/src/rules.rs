@@ -200,6 +200,21 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Wrong> {
         let why = "Only one reference can have Controller set to true";
         wrong.push(Wrong::invalid("metadata.ownerReferences", &owners, why));
     }
+    if kind.kind == "Service" {
+        let text = |field: &str| {
+            object
+                .pointer(&format!("/spec/{field}"))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let ports = object
+            .pointer("/spec/ports")
+            .and_then(Value::as_array)
+            .is_some_and(|ports| !ports.is_empty());
+        if !ports && text("clusterIP") != "None" && text("type") != "ExternalName" {
+            wrong.push(Wrong::required("spec.ports", ""));
+        }
+    }
     if kind.kind == "ConfigMap" {
         for field in ["data", "binaryData"] {
             for name in object

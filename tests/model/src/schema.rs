@@ -46,6 +46,10 @@ pub(crate) struct Map {
     pub(crate) atomic: bool,
     /// Fields that must be there.
     pub(crate) required: Vec<String>,
+    /// Fields that are always there, with this where nothing is said.
+    pub(crate) always: BTreeMap<String, Value>,
+    /// Fields that are kept though they are empty.
+    pub(crate) kept: Vec<String>,
     /// What absent fields are set to.
     pub(crate) defaults: BTreeMap<String, Value>,
 }
@@ -75,7 +79,8 @@ static SCALAR: Schema = Schema::Scalar(Scalar::Either);
 
 impl Schema {
     /// Reads the short form of `kinds/*.json`: `"string"`, `{ "field": … }`, `{ "*": … }` for names that the object gives,
-    /// `"!": true` for one whole, `["set", …]`, `["keys:port,protocol=TCP", …]`, `["atomic", …]`.
+    /// `"!": true` for one whole, `"^": { … }` for what is always there,
+    /// `"field!"` for one that is kept though it is empty, `["set", …]`, `["keys:port,protocol=TCP", …]`, `["atomic", …]`.
     pub(crate) fn short(json: &Value) -> Self {
         match json {
             Value::String(word) => Self::word(word),
@@ -112,10 +117,15 @@ impl Schema {
         for (name, schema) in json {
             match name.as_str() {
                 "!" => map.atomic = true,
+                "^" => map
+                    .always
+                    .extend(schema.as_object().cloned().into_iter().flatten()),
                 "*" => rest = Some(Arc::new(Self::short(schema))),
                 _ => {
-                    map.fields
-                        .insert(name.clone(), Arc::new(Self::short(schema)));
+                    let kept = name.strip_suffix('!');
+                    map.kept.extend(kept.map(str::to_owned));
+                    let name = kept.unwrap_or(name).to_owned();
+                    map.fields.insert(name, Arc::new(Self::short(schema)));
                 }
             }
         }
@@ -180,6 +190,8 @@ impl Schema {
             rest: rest.map(Arc::new),
             atomic: json.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic"),
             required: required.map(str::to_owned).collect(),
+            always: BTreeMap::new(),
+            kept: Vec::new(),
             defaults: defaults.collect(),
         })
     }
@@ -215,6 +227,8 @@ impl Default for Map {
             rest: None,
             atomic: false,
             required: Vec::new(),
+            always: BTreeMap::new(),
+            kept: Vec::new(),
             defaults: BTreeMap::new(),
         }
     }

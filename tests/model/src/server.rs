@@ -114,21 +114,24 @@ impl Server {
         };
         match answer {
             Ok(Answer::Whole(whole)) => {
-                let mut response = json(whole.code, whole.body.to_string().into());
-                for warning in whole.warnings {
-                    let warning = HeaderValue::try_from(format!("299 - {warning:?}"));
-                    response
-                        .headers_mut()
-                        .extend(warning.ok().map(|warning| (http::header::WARNING, warning)));
-                }
-                response
+                let response = json(whole.code, whole.body.to_string().into());
+                warning(response, &whole.warnings)
             }
             Ok(Answer::Watch(watch)) => {
                 json(200, Bytes::new()).map(|_| ModelBody::watch(Arc::clone(self), watch))
             }
-            Err(refusal) => refused(&refusal),
+            Err(refusal) => warning(refused(&refusal), &refusal.warnings),
         }
     }
+}
+
+fn warning(mut response: Response<ModelBody>, warnings: &[String]) -> Response<ModelBody> {
+    for warning in warnings {
+        let warning = HeaderValue::try_from(format!("299 - {warning:?}"));
+        let warning = warning.ok().map(|warning| (http::header::WARNING, warning));
+        response.headers_mut().extend(warning);
+    }
+    response
 }
 
 async fn lost(loss: Loss) -> Result<Response<ModelBody>, ConnectionBroken> {

@@ -12,6 +12,8 @@ pub(crate) struct Refusal {
     reason: &'static str,
     message: String,
     details: Option<Value>,
+    /// What the answer warns of.
+    pub(crate) warnings: Vec<String>,
     /// A body that is no Status.
     plain: bool,
 }
@@ -101,6 +103,7 @@ impl Refusal {
             reason,
             message,
             details: None,
+            warnings: Vec::new(),
             plain: false,
         }
     }
@@ -226,16 +229,47 @@ impl Refusal {
     }
 
     /// A patch does not fit.
-    pub(crate) fn unfit(why: &str) -> Self {
+    pub(crate) fn unfit() -> Self {
         Self {
-            details: Some(
-                json!({ "causes": [{ "reason": "UnexpectedServerResponse", "message": why }] }),
-            ),
+            details: Some(json!({})),
             ..Self::new(
                 422,
                 "Invalid",
                 "the server rejected our request due to an error in our request".to_owned(),
             )
+        }
+    }
+
+    /// The version must be said.
+    pub(crate) fn unversioned(kind: &Kind, name: &str) -> Self {
+        let wrong = Wrong::invalid(
+            "metadata.resourceVersion",
+            &Value::from(0),
+            "must be specified for an update",
+        );
+        // Where the name of the kind stands otherwise, the API server puts that of the resource here.
+        let named = Kind {
+            kind: kind.plural.clone(),
+            ..kind.clone()
+        };
+        Self::invalid(&named, name, &[wrong])
+    }
+
+    /// A condition of a delete does not hold.
+    pub(crate) fn condition(kind: &Kind, name: &str, why: &str) -> Self {
+        // As above, the other way round.
+        let named = Kind {
+            plural: kind.kind.clone(),
+            ..kind.clone()
+        };
+        Self::conflict(&named, name, why)
+    }
+
+    /// Returns the refusal with warnings.
+    pub(crate) fn warning(self, warnings: &[String]) -> Self {
+        Self {
+            warnings: warnings.to_vec(),
+            ..self
         }
     }
 

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map as Json, Value};
+use serde_json::Value;
 
-use crate::decode::{Decoded, Validation, decode};
+use crate::decode::{Decoded, decode};
 use crate::defaults;
 use crate::fields::Fields;
 use crate::managed::{self, Manager, Operation, Rules};
@@ -21,39 +21,62 @@ impl World {
     /// POST.
     pub(crate) fn create(&mut self, at: &At<'_>) -> Result<Whole, Refusal> {
         let options = at.asked.options("create")?;
-        let Decoded {
-            mut object,
-            warnings,
-        } = self.decoded(at, options.validation)?;
+        let Decoded { object, warnings } = decode(&at.kind, &body(at)?, options.validation)?;
+        warned(&warnings, self.create_decoded(at, &options, object))
+    }
+
+    fn create_decoded(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        mut object: Value,
+    ) -> Result<Whole, Refusal> {
         fits_namespace(at, &mut object)?;
-        let warnings_of = |whole: Whole| Whole { warnings, ..whole };
         defaults::fill(&at.kind, &mut object);
         self.fits_life(at, meta::text(&object, "name"))?;
-        let object = self.managed_update(at, &options, &empty(at, &object), &object);
-        self.insert(at, &options, object).map(warnings_of)
+        // A PUT or an apply that creates does not mind.
+        if !meta::text(&object, "resourceVersion").is_empty() {
+            return Err(Refusal::unknown(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let object = self.managed_update(at, options, &at.kind.nothing(), &object);
+        self.insert(at, options, object)
     }
 
     /// PUT.
     pub(crate) fn replace(&mut self, at: &At<'_>, name: &str) -> Result<Whole, Refusal> {
         let options = at.asked.options("update")?;
-        let Decoded {
-            mut object,
-            warnings,
-        } = self.decoded(at, options.validation)?;
+        let Decoded { object, warnings } = decode(&at.kind, &body(at)?, options.validation)?;
+        warned(&warnings, self.replace_decoded(at, &options, name, object))
+    }
+
+    fn replace_decoded(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        name: &str,
+        mut object: Value,
+    ) -> Result<Whole, Refusal> {
         fits_namespace(at, &mut object)?;
         fits_name(&mut object, name)?;
-        let warnings_of = |whole: Whole| Whole { warnings, ..whole };
         defaults::fill(&at.kind, &mut object);
         let id = at.id(name);
+        let uid = meta::text(&object, "uid");
         let Some(old) = self.store.get(&id).cloned() else {
-            if !at.kind.put_creates || at.part == Part::Status {
+            if !at.kind.put_creates {
                 return Err(Refusal::not_found(&at.kind, name));
             }
+            if !uid.is_empty() {
+                let why = format!(
+                    "Precondition failed: UID in precondition: {uid}, UID in object meta: "
+                );
+                return Err(Refusal::conflict(&at.kind, name, &why));
+            }
             self.fits_life(at, name)?;
-            let object = self.managed_update(at, &options, &empty(at, &object), &object);
-            return self.insert(at, &options, object).map(warnings_of);
+            let object = self.managed_update(at, options, &at.kind.nothing(), &object);
+            return self.insert(at, options, object);
         };
-        let uid = meta::text(&object, "uid");
         let found = meta::text(&old, "uid");
         if !uid.is_empty() && uid != found {
             let why = format!(
@@ -61,9 +84,8 @@ impl World {
             );
             return Err(Refusal::conflict(&at.kind, name, &why));
         }
-        let object = self.managed_update(at, &options, &old, &object);
-        self.update(at, &options, &id, &old, object)
-            .map(warnings_of)
+        let object = self.managed_update(at, options, &old, &object);
+        self.update(at, options, &id, &old, object)
     }
 
     /// PATCH.
@@ -80,8 +102,7 @@ impl World {
                 let patch: json_patch::Patch = serde_json::from_slice(&at.asked.body)
                     .map_err(|error| Refusal::bad(format!("error decoding patch: {error}")))?;
                 let mut new = old.as_ref().clone();
-                json_patch::patch(&mut new, &patch)
-                    .map_err(|error| Refusal::unfit(&error.to_string()))?;
+                json_patch::patch(&mut new, &patch).map_err(|_| Refusal::unfit())?;
                 self.patched(at, &options, &id, &old, &new)
             }
             ("application/merge-patch+json", Some(old)) => {
@@ -103,89 +124,22 @@ impl World {
         old: &Arc<Value>,
         new: &Value,
     ) -> Result<Whole, Refusal> {
+        let decoded = decode(&at.kind, new, options.validation);
         let Decoded {
             mut object,
             warnings,
-        } = decode(&at.kind, new, options.validation)
-            .map_err(|refusal| refusal.of_patch(&at.kind))?;
+        } = decoded.map_err(|refusal| refusal.of_patch(&at.kind))?;
         defaults::fill(&at.kind, &mut object);
-        let object = self.managed_update(at, options, old, &object);
-        let mut object = object;
-        fits_namespace(at, &mut object)?;
-        fits_name(&mut object, id.name())?;
-        let whole = self.update(at, options, id, old, object)?;
-        Ok(Whole { warnings, ..whole })
-    }
-
-    fn apply(
-        &mut self,
-        at: &At<'_>,
-        options: &Options,
-        id: &Id,
-        old: Option<&Arc<Value>>,
-    ) -> Result<Whole, Refusal> {
-        let config = body(at)?;
-        let text = |field: &str| {
-            config
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        if text("apiVersion").is_empty() || text("kind").is_empty() {
-            return Err(Refusal::bad("invalid object type: /, Kind="));
-        }
-        if config
-            .pointer("/metadata/managedFields")
-            .is_some_and(|said| !said.is_null())
-        {
-            return Err(Refusal::bad("metadata.managedFields must be nil"));
-        }
-        let Decoded {
-            object: clean,
-            warnings,
-        } = decode(&at.kind, &config, options.validation)?;
-        if old.is_none() && at.part == Part::Status {
-            return Err(Refusal::not_found(&at.kind, id.name()));
-        }
-        let empty = Arc::new(empty(at, &clean));
-        let live = old.unwrap_or(&empty);
-        let manager = self.manager(at, options, Operation::Apply);
-        let now = self.written(at.now);
-        let rules = Rules {
-            kind: &at.kind,
-            reset: at.part.reset(&at.kind),
-            now: &now,
-        };
-        let mut object = managed::applied(
-            live,
-            &without_type(&config, &clean),
-            &manager,
-            options.force,
-            &rules,
-        )?;
-        tidy_applied(at, &mut object)?;
-        fits_namespace(at, &mut object)?;
-        fits_name(&mut object, id.name())?;
-        defaults::fill(&at.kind, &mut object);
-        let whole = match old {
-            Some(old) => self.update(at, options, id, old, object)?,
-            None => {
-                let uid = meta::text(&object, "uid");
-                if !uid.is_empty() {
-                    let why = format!(
-                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                    );
-                    return Err(Refusal::conflict(&at.kind, id.name(), &why));
-                }
-                self.fits_life(at, id.name())?;
-                self.insert(at, options, object)?
-            }
-        };
-        Ok(Whole { warnings, ..whole })
+        let mut object = self.managed_update(at, options, old, &object);
+        let fits = fits_namespace(at, &mut object).and_then(|()| fits_name(&mut object, id.name()));
+        warned(
+            &warnings,
+            fits.and_then(|()| self.update(at, options, id, old, object)),
+        )
     }
 
     /// Stores an object that is new.
-    fn insert(
+    pub(crate) fn insert(
         &mut self,
         at: &At<'_>,
         options: &Options,
@@ -194,6 +148,7 @@ impl World {
         let before = self.chance.clone();
         self.found(&at.kind, &mut object, at.now);
         prepare_new(&at.kind, &mut object);
+        meta::set(&mut object, "resourceVersion", None);
         let name = meta::text(&object, "name").to_owned();
         let wrong = validate(&at.kind, &object);
         let refusal = if wrong.is_empty() {
@@ -205,11 +160,6 @@ impl World {
         if let Some(refusal) = refusal {
             self.chance = before;
             return Err(refusal);
-        }
-        if !meta::text(&object, "resourceVersion").is_empty() {
-            return Err(Refusal::unknown(
-                "resourceVersion should not be set on objects to be created",
-            ));
         }
         if options.dry_run {
             return Ok(Whole {
@@ -225,7 +175,7 @@ impl World {
     }
 
     /// Stores an object in the place of `old`, unless it is the same.
-    fn update(
+    pub(crate) fn update(
         &mut self,
         at: &At<'_>,
         options: &Options,
@@ -239,12 +189,7 @@ impl World {
         );
         if given.is_empty() || given == "0" {
             if !at.kind.unconditional {
-                let wrong = crate::status::Wrong::invalid(
-                    "metadata.resourceVersion",
-                    &Value::from(0),
-                    "must be specified for an update",
-                );
-                return Err(Refusal::invalid(&at.kind, id.name(), &[wrong]));
+                return Err(Refusal::unversioned(&at.kind, id.name()));
             }
         } else if given.parse::<u64>().is_err() {
             return Err(Refusal::unknown(&format!(
@@ -269,16 +214,14 @@ impl World {
             return Ok(Whole::ok(new));
         }
         let ends = is_deleting(&new) && finalizers(&new).is_empty() && at.kind.kind != "Namespace";
-        let stored = if ends {
-            self.commit(id, None, &new, at.now)
-        } else {
-            self.commit(id, Some(new), &Value::Null, at.now)
-        };
+        if ends {
+            // The object is not written once more before it goes: watches show it with its last finalizer, and the answer has
+            // the version that it had.
+            self.commit(id, None, old, at.now);
+            return Ok(Whole::ok(new));
+        }
+        let stored = self.commit(id, Some(new), &Value::Null, at.now);
         Ok(Whole::ok(stored.as_ref().clone()))
-    }
-
-    fn decoded(&self, at: &At<'_>, validation: Validation) -> Result<Decoded, Refusal> {
-        decode(&at.kind, &body(at)?, validation)
     }
 
     /// Returns what a write in any way but by applying has made of `live`, with its managers.
@@ -293,7 +236,7 @@ impl World {
         managed::updated(live, new, &manager, &rules)
     }
 
-    fn manager(&self, at: &At<'_>, options: &Options, operation: Operation) -> Manager {
+    pub(crate) fn manager(&self, at: &At<'_>, options: &Options, operation: Operation) -> Manager {
         Manager {
             name: options.manager.clone(),
             operation,
@@ -303,7 +246,7 @@ impl World {
     }
 
     /// Refuses to make anything in a namespace that is not there, or that comes to its end.
-    fn fits_life(&self, at: &At<'_>, name: &str) -> Result<(), Refusal> {
+    pub(crate) fn fits_life(&self, at: &At<'_>, name: &str) -> Result<(), Refusal> {
         let Some(namespace) = at.namespace else {
             return Ok(());
         };
@@ -323,38 +266,23 @@ impl World {
     }
 }
 
-fn body(at: &At<'_>) -> Result<Value, Refusal> {
+/// Returns an answer with what it warns of, be it of success or not.
+fn warned(warnings: &[String], answer: Result<Whole, Refusal>) -> Result<Whole, Refusal> {
+    match answer {
+        Ok(whole) => Ok(Whole {
+            warnings: warnings.to_vec(),
+            ..whole
+        }),
+        Err(refusal) => Err(refusal.warning(warnings)),
+    }
+}
+
+pub(crate) fn body(at: &At<'_>) -> Result<Value, Refusal> {
     serde_json::from_slice(&at.asked.body)
         .map_err(|error| Refusal::bad(format!("error decoding body: {error}")))
 }
 
-/// Returns the object that there is before there is one.
-fn empty(at: &At<'_>, object: &Value) -> Value {
-    let mut empty = Json::new();
-    for field in ["apiVersion", "kind"] {
-        empty.insert(
-            field.to_owned(),
-            object.get(field).cloned().unwrap_or_default(),
-        );
-    }
-    empty.insert("metadata".to_owned(), Value::Object(Json::new()));
-    let _ = at;
-    Value::Object(empty)
-}
-
-/// Returns what is applied: with what the kind does not have, gone.
-fn without_type(config: &Value, clean: &Value) -> Value {
-    let _ = config;
-    clean.clone()
-}
-
-/// What was taken away leaves null behind, which no object of the API server's own kinds keeps.
-fn tidy_applied(at: &At<'_>, object: &mut Value) -> Result<(), Refusal> {
-    *object = decode(&at.kind, object, Validation::Ignore)?.object;
-    Ok(())
-}
-
-fn fits_namespace(at: &At<'_>, object: &mut Value) -> Result<(), Refusal> {
+pub(crate) fn fits_namespace(at: &At<'_>, object: &mut Value) -> Result<(), Refusal> {
     let given = meta::text(object, "namespace");
     match at.namespace {
         Some(namespace) if given.is_empty() => {
@@ -371,7 +299,7 @@ fn fits_namespace(at: &At<'_>, object: &mut Value) -> Result<(), Refusal> {
     }
 }
 
-fn fits_name(object: &mut Value, name: &str) -> Result<(), Refusal> {
+pub(crate) fn fits_name(object: &mut Value, name: &str) -> Result<(), Refusal> {
     let given = meta::text(object, "name");
     if given.is_empty() {
         meta::set(object, "name", Some(name.into()));

@@ -1,0 +1,82 @@
+//! Decides what applying does: what is merged, who owns it then, and who is in conflict.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::decode::{Validation, decode, misfits};
+use crate::defaults;
+use crate::managed::{self, Operation, Rules};
+use crate::meta;
+use crate::request::Options;
+use crate::rules::Part;
+use crate::status::Refusal;
+use crate::store::Id;
+use crate::world::{At, Whole, World};
+use crate::write::{body, fits_name, fits_namespace};
+
+impl World {
+    /// PATCH by applying.
+    pub(crate) fn apply(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        id: &Id,
+        old: Option<&Arc<Value>>,
+    ) -> Result<Whole, Refusal> {
+        let config = body(at)?;
+        let text = |field: &str| {
+            config
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        if text("apiVersion").is_empty() || text("kind").is_empty() {
+            return Err(Refusal::bad("invalid object type: /, Kind="));
+        }
+        if config
+            .pointer("/metadata/managedFields")
+            .is_some_and(|said| !said.is_null())
+        {
+            return Err(Refusal::bad("metadata.managedFields must be nil"));
+        }
+        let misfits = misfits(&config, &at.kind.schema);
+        if let Some(first) = misfits.first() {
+            return Err(Refusal::unknown(&format!(
+                "failed to create typed patch object: {first}"
+            )));
+        }
+        if old.is_none() && at.part == Part::Status && !at.kind.put_creates {
+            return Err(Refusal::not_found(&at.kind, id.name()));
+        }
+        let empty = Arc::new(at.kind.nothing());
+        let live = old.unwrap_or(&empty);
+        let manager = self.manager(at, options, Operation::Apply);
+        let now = self.written(at.now);
+        let rules = Rules {
+            kind: &at.kind,
+            reset: at.part.reset(&at.kind),
+            now: &now,
+        };
+        let object = managed::applied(live, &config, &manager, options.force, &rules)?;
+        // What was taken away leaves null behind, which no object of the API server's own kinds keeps.
+        let mut object = decode(&at.kind, &object, Validation::Ignore)?.object;
+        fits_namespace(at, &mut object)?;
+        fits_name(&mut object, id.name())?;
+        defaults::fill(&at.kind, &mut object);
+        match old {
+            Some(old) => self.update(at, options, id, old, object),
+            None => {
+                let uid = meta::text(&object, "uid");
+                if !uid.is_empty() {
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    );
+                    return Err(Refusal::conflict(&at.kind, id.name(), &why));
+                }
+                self.fits_life(at, id.name())?;
+                self.insert(at, options, object)
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Holds the model to the real API server: the same operations have the same answers on both.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test may fail loudly"
+)]
+
+mod chance;
+mod normal;
+mod operation;
+mod side;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cluster::{Cluster, Options};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use model::Model;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::chance::Chance;
+use crate::operation::{Kind, Operation, draw};
+use crate::side::Side;
+
+/// How many sequences there are, and how many operations each has.
+const SEQUENCES: u64 = 14;
+const OPERATIONS: usize = 60;
+
+/// The folder of the workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+}
+
+/// The kinds that both API servers get.
+fn definitions() -> [PathBuf; 2] {
+    [
+        root().join("tests/model/tests/differential/thing.yaml"),
+        root().join("plugins/probe/crd.yaml"),
+    ]
+}
+
+fn install(model: &Model) {
+    for path in definitions() {
+        let text = std::fs::read_to_string(path).unwrap();
+        for document in text.split("\n---\n") {
+            model.install(&serde_yaml::from_str::<Value>(document).unwrap());
+        }
+    }
+}
+
+/// Returns the first difference of a sequence.
+async fn difference(seed: u64, real: &kube::Client) -> Option<String> {
+    let namespace = format!("sequence-{seed}");
+    let model = Model::new(seed);
+    install(&model);
+    let object =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+    let [mut real, mut modelled] =
+        [real.clone(), model.client()].map(|client| Side::new(client, &namespace));
+    let made = real
+        .send("POST", "/api/v1/namespaces", "application/json", &object)
+        .await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    model.put(&object).unwrap();
+    let from = [real.version().await, modelled.version().await];
+    let mut chance = Chance::new(seed);
+    // Few kinds, so that much happens to each object.
+    let kinds = [chance.of(&Kind::ALL), chance.of(&Kind::ALL)];
+    for at in 0..OPERATIONS {
+        let operation = draw(&mut chance, &kinds);
+        let expected = real.carry_out(&operation).await;
+        let found = modelled.carry_out(&operation).await;
+        if expected != found {
+            return Some(shown(
+                seed,
+                at,
+                &operation,
+                &json!({ "code": expected.code, "warned": expected.warned, "body": expected.body }),
+                &json!({ "code": found.code, "warned": found.warned, "body": found.body }),
+            ));
+        }
+    }
+    for kind in BTreeSet::from(kinds) {
+        for selector in ["", "&labelSelector=x", "&fieldSelector=metadata.name%3Da"] {
+            let expected = real.watch(kind, &from[0], selector).await;
+            let found = modelled.watch(kind, &from[1], selector).await;
+            let at = expected.iter().zip(&found).position(|(a, b)| a != b);
+            if expected != found {
+                let at = at.unwrap_or(expected.len().min(found.len()));
+                let none = Value::Null;
+                let [expected, found] =
+                    [&expected, &found].map(|events| events.get(at).unwrap_or(&none));
+                return Some(format!(
+                    "seed {seed}: event {at} of a watch of {kind:?}{selector}\n{}",
+                    sides(expected, found)
+                ));
+            }
+        }
+    }
+    None
+}
+
+fn shown(seed: u64, at: usize, operation: &Operation, real: &Value, modelled: &Value) -> String {
+    format!(
+        "seed {seed}, operation {at}: {operation:?}\n{}",
+        sides(real, modelled)
+    )
+}
+
+/// Returns the parts in which two documents differ.
+fn sides(real: &Value, modelled: &Value) -> String {
+    let mut lines = Vec::new();
+    parts("", real, modelled, &mut lines);
+    lines.join("\n")
+}
+
+fn parts(path: &str, real: &Value, modelled: &Value, lines: &mut Vec<String>) {
+    match (real, modelled) {
+        (Value::Object(a), Value::Object(b)) => {
+            for name in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
+                let absent = json!("(absent)");
+                let [a, b] = [a, b].map(|map| map.get(name).unwrap_or(&absent));
+                parts(&format!("{path}.{name}"), a, b, lines);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (at, (a, b)) in a.iter().zip(b).enumerate() {
+                parts(&format!("{path}[{at}]"), a, b, lines);
+            }
+        }
+        (a, b) if a != b => lines.push(format!("  {path}\n    real:  {a}\n    model: {b}")),
+        _ => {}
+    }
+}
+
+#[test]
+#[ignore = "needs cluster (starts one of its own, without controllers that would take part)"]
+fn the_same_operations_have_the_same_answers() {
+    let options = Options {
+        extras: BTreeSet::new(),
+        manifests: definitions().to_vec(),
+        ..Options::default()
+    };
+    let cluster = Cluster::start(&options).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let differences = runtime.block_on(differences(&cluster));
+    assert!(
+        differences.is_empty(),
+        "{} sequences differ:\n\n{}",
+        differences.len(),
+        differences.join("\n\n")
+    );
+}
+
+async fn differences(cluster: &Cluster) -> Vec<String> {
+    let config = Kubeconfig::read_from(cluster.admin_kubeconfig()).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    let real = kube::Client::try_from(config).unwrap();
+    let number = |name: &str, default| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(default)
+    };
+    let (first, count) = (number("MODEL_SEED", 1), number("MODEL_SEEDS", SEQUENCES));
+    let mut differences = Vec::new();
+    // Each has a namespace of its own, so they don't meet.
+    let mut sequences = JoinSet::new();
+    for seed in first..first + count {
+        let real = real.clone();
+        sequences.spawn(async move { difference(seed, &real).await });
+    }
+    while let Some(found) = sequences.join_next().await {
+        differences.extend(found.unwrap());
+    }
+    differences
+}
