@@ -40,14 +40,14 @@ impl World {
         {
             return Err(Refusal::bad("metadata.managedFields must be nil"));
         }
+        if old.is_none() && at.part == Part::Status && !at.kind.put_creates {
+            return Err(Refusal::not_found(&at.kind, id.name()));
+        }
         let misfits = misfits(&config, &at.kind.schema);
         if let Some(first) = misfits.first() {
             return Err(Refusal::unknown(&format!(
                 "failed to create typed patch object: {first}"
             )));
-        }
-        if old.is_none() && at.part == Part::Status && !at.kind.put_creates {
-            return Err(Refusal::not_found(&at.kind, id.name()));
         }
         let empty = Arc::new(at.kind.nothing());
         let live = old.unwrap_or(&empty);

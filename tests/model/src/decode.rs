@@ -166,7 +166,10 @@ fn tidy(value: &mut Value, schema: &Schema) {
                     Value::Object(fields) => {
                         kept || !fields.is_empty() || KEPT.contains(&name.as_str())
                     }
-                    Value::Bool(_) | Value::Number(_) => true,
+                    Value::Bool(flag) => *flag || is_not(map, name, Scalar::Flag),
+                    Value::Number(number) => {
+                        number.as_i64() != Some(0) || is_not(map, name, Scalar::Count)
+                    }
                 }
             });
             for (name, value) in &map.always {
@@ -178,6 +181,10 @@ fn tidy(value: &mut Value, schema: &Schema) {
         }
         (Schema::Scalar(_) | Schema::Map(_) | Schema::List(_) | Schema::Any, _) => {}
     }
+}
+
+fn is_not(map: &Map, name: &str, scalar: Scalar) -> bool {
+    *field_of(Some(map), name) != Schema::Scalar(scalar)
 }
 
 /// What is kept though it is empty.
@@ -249,9 +256,11 @@ pub(crate) fn check(value: &Value, schema: &Schema, path: &str, wrong: &mut Vec<
         Schema::Scalar(scalar) => {
             let well = match scalar {
                 Scalar::Text => expect(value.is_string(), "string"),
-                Scalar::Integer => expect(value.is_i64() || value.is_u64(), "integer"),
+                Scalar::Integer | Scalar::Count => {
+                    expect(value.is_i64() || value.is_u64(), "integer")
+                }
                 Scalar::Number => expect(value.is_number(), "number"),
-                Scalar::Boolean => expect(value.is_boolean(), "boolean"),
+                Scalar::Boolean | Scalar::Flag => expect(value.is_boolean(), "boolean"),
                 Scalar::Either => {
                     expect(!value.is_object() && !value.is_array(), "integer or string")
                 }

@@ -97,7 +97,7 @@ fn of_every_kind() -> Json<String, Value> {
         "name": "string", "generateName": "string", "namespace": "string", "selfLink": "string", "uid": "string",
         "resourceVersion": "string", "generation": "integer", "creationTimestamp": "string", "deletionTimestamp": "string",
         "deletionGracePeriodSeconds": "integer", "labels": { "*": "string" }, "annotations": { "*": "string" },
-        "finalizers": ["set", "string"], "ownerReferences": ["keys:uid", owner], "managedFields": ["atomic", "any"],
+        "finalizers": ["set", "string"], "ownerReferences": ["keys:uid", owner], "managedFields!": ["atomic", "any"],
     });
     let fields = [
         ("apiVersion", text()),

@@ -1,6 +1,6 @@
 //! Decides what the API server makes of an object before it stores it, and which changes of it are not allowed.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::decode::{check, required};
 use crate::fields::Fields;
@@ -216,23 +216,38 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Wrong> {
         }
     }
     if kind.kind == "ConfigMap" {
-        for field in ["data", "binaryData"] {
-            for name in object
-                .get(field)
-                .and_then(Value::as_object)
-                .into_iter()
-                .flat_map(serde_json::Map::keys)
-            {
-                if !is_key(name) {
-                    let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-                    wrong.push(Wrong::invalid(
-                        &format!("{field}[{name}]"),
-                        &name.as_str().into(),
-                        why,
-                    ));
-                }
-            }
+        wrong.extend(wrong_keys(object));
+    }
+    wrong
+}
+
+/// Tells which keys of a `ConfigMap` can't be.
+fn wrong_keys(object: &Value) -> Vec<Wrong> {
+    let keys = |field: &str| {
+        object
+            .get(field)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(Map::keys)
+    };
+    let mut wrong = Vec::new();
+    for field in ["data", "binaryData"] {
+        for name in keys(field).filter(|name| !is_key(name)) {
+            let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+            wrong.push(Wrong::invalid(
+                &format!("{field}[{name}]"),
+                &name.as_str().into(),
+                why,
+            ));
         }
+    }
+    for name in keys("binaryData").filter(|name| keys("data").any(|other| other == *name)) {
+        let why = "duplicate of key present in binaryData";
+        wrong.push(Wrong::invalid(
+            &format!("data[{name}]"),
+            &name.as_str().into(),
+            why,
+        ));
     }
     wrong
 }
@@ -264,6 +279,8 @@ pub(crate) fn validate_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Wron
             wrong.push(Wrong::forbidden("metadata.finalizers", &why));
         }
     }
+    // The API server looks at metadata twice.
+    wrong.extend(wrong.clone());
     if ["ConfigMap", "Secret"].contains(&kind.kind.as_str())
         && old.get("immutable") == Some(&Value::Bool(true))
     {

@@ -31,6 +31,10 @@ pub(crate) enum Scalar {
     Number,
     /// A truth value.
     Boolean,
+    /// A whole number that is not kept where it is zero.
+    Count,
+    /// A truth value that is not kept where it is false.
+    Flag,
     /// A number or a text.
     Either,
 }
@@ -96,6 +100,8 @@ impl Schema {
             "integer" => Self::Scalar(Scalar::Integer),
             "number" => Self::Scalar(Scalar::Number),
             "boolean" => Self::Scalar(Scalar::Boolean),
+            "count" => Self::Scalar(Scalar::Count),
+            "flag" => Self::Scalar(Scalar::Flag),
             "scalar" => Self::Scalar(Scalar::Either),
             _ => Self::Any,
         }

@@ -11,7 +11,7 @@ use crate::fields::Fields;
 use crate::managed::{self, Manager, Operation, Rules};
 use crate::meta::{self, finalizers, is_deleting};
 use crate::request::Options;
-use crate::rules::{Part, prepare, prepare_new, validate, validate_change};
+use crate::rules::{prepare, prepare_new, validate, validate_change};
 use crate::service_ip;
 use crate::status::Refusal;
 use crate::store::Id;

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::chance::Chance;
 use crate::operation::{Kind, Operation, draw};
-use crate::side::Side;
+use crate::side::{Answer, Side};
 
 /// How many sequences there are, and how many operations each has.
 const SEQUENCES: u64 = 14;
@@ -73,19 +73,30 @@ async fn difference(seed: u64, real: &kube::Client) -> Option<String> {
     let mut chance = Chance::new(seed);
     // Few kinds, so that much happens to each object.
     let kinds = [chance.of(&Kind::ALL), chance.of(&Kind::ALL)];
+    let mut before = Vec::new();
     for at in 0..OPERATIONS {
         let operation = draw(&mut chance, &kinds);
         let expected = real.carry_out(&operation).await;
         let found = modelled.carry_out(&operation).await;
         if expected != found {
-            return Some(shown(
-                seed,
-                at,
-                &operation,
-                &json!({ "code": expected.code, "warned": expected.warned, "body": expected.body }),
-                &json!({ "code": found.code, "warned": found.warned, "body": found.body }),
+            let [expected, found] = [expected, found].map(|Answer { code, body, warned }| json!({ "code": code, "warned": warned, "body": body }));
+            before.retain(|(other, _): &(Operation, u16)| {
+                other.kind == operation.kind && other.name == operation.name
+            });
+            let last: Vec<String> = before
+                .iter()
+                .rev()
+                .take(6)
+                .rev()
+                .map(|(other, code)| format!("  {code} {other}"))
+                .collect();
+            return Some(format!(
+                "seed {seed}, operation {at}, after\n{}\n      {operation}\n{}",
+                last.join("\n"),
+                sides(&expected, &found)
             ));
         }
+        before.push((operation, expected.code));
     }
     for kind in BTreeSet::from(kinds) {
         for selector in ["", "&labelSelector=x", "&fieldSelector=metadata.name%3Da"] {
@@ -105,13 +116,6 @@ async fn difference(seed: u64, real: &kube::Client) -> Option<String> {
         }
     }
     None
-}
-
-fn shown(seed: u64, at: usize, operation: &Operation, real: &Value, modelled: &Value) -> String {
-    format!(
-        "seed {seed}, operation {at}: {operation:?}\n{}",
-        sides(real, modelled)
-    )
 }
 
 /// Returns the parts in which two documents differ.

@@ -1,5 +1,7 @@
 //! Decides which operations there are, and what is in them.
 
+use std::fmt::{self, Display, Formatter};
+
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
@@ -452,4 +454,32 @@ fn applied(chance: &mut Chance, kind: Kind, name: &str, of_status: bool) -> Valu
     };
     object["metadata"]["name"] = name.into();
     object
+}
+
+impl Display for Operation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            name,
+            status,
+            query,
+            act,
+        } = self;
+        let part = if *status { "/status" } else { "" };
+        write!(f, "{kind:?} {name}{part} {query:?} ")?;
+        match act {
+            Act::Create(object) => write!(f, "create {object}"),
+            Act::Replace {
+                change,
+                version,
+                uid,
+            } => write!(f, "replace {change} version {version:?} uid {uid:?}"),
+            Act::Merge { patch, version } => write!(f, "merge {patch} version {version:?}"),
+            Act::Json(patch) => write!(f, "patch {patch}"),
+            Act::Apply { object, version } => write!(f, "apply {object} version {version:?}"),
+            Act::Delete { version, uid } => write!(f, "delete version {version:?} uid {uid:?}"),
+            Act::Get => f.write_str("get"),
+            Act::List => f.write_str("list"),
+        }
+    }
 }
