@@ -4,7 +4,8 @@ use serde_json::{Map as Json, Value};
 
 use crate::kinds::Kind;
 use crate::schema::{Map, Scalar, Schema, field_of};
-use crate::status::{Refusal, Wrong};
+use crate::status::Refusal;
+use crate::wrong::Wrong;
 
 /// What a request wants done about fields that the kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub(crate) fn decode(
             Some(_) | None => (Some(schema), &mut object),
         };
         let mut wrong = Vec::new();
-        check(other, own.unwrap_or(schema), "", &mut wrong);
+        check(other, own.unwrap_or(schema), Null::Nothing, "", &mut wrong);
         if let Some(Wrong { message, .. }) = wrong.first() {
             return Err(cannot(message));
         }
@@ -223,7 +224,7 @@ fn fill_up(object: &mut Value, empty: &Json<String, Value>) {
 /// Tells what of a configuration can't be applied: what has another type than its schema, or is not in it.
 pub(crate) fn misfits(value: &Value, schema: &Schema) -> Vec<String> {
     let mut wrong = Vec::new();
-    check(value, schema, "", &mut wrong);
+    check(value, schema, Null::Nothing, "", &mut wrong);
     let mut unknown = Vec::new();
     prune(&mut value.clone(), schema, "", &mut unknown);
     let unknown = unknown
@@ -236,8 +237,23 @@ pub(crate) fn misfits(value: &Value, schema: &Schema) -> Vec<String> {
         .collect()
 }
 
+/// What null stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Null {
+    /// Nothing: it fits everywhere.
+    Nothing,
+    /// A value, which has another type than all others.
+    Value,
+}
+
 /// Tells which values have another type than their schema.
-pub(crate) fn check(value: &Value, schema: &Schema, path: &str, wrong: &mut Vec<Wrong>) {
+pub(crate) fn check(
+    value: &Value,
+    schema: &Schema,
+    null: Null,
+    path: &str,
+    wrong: &mut Vec<Wrong>,
+) {
     let join = |name: &str| {
         if path.is_empty() {
             name.to_owned()
@@ -245,44 +261,39 @@ pub(crate) fn check(value: &Value, schema: &Schema, path: &str, wrong: &mut Vec<
             format!("{path}.{name}")
         }
     };
-    let mut expect = |well: bool, wanted: &str| {
-        if !well && !value.is_null() {
-            wrong.push(Wrong::type_of(path, value, wanted));
+    let (well, wanted) = match schema {
+        Schema::Any => (true, ""),
+        Schema::Scalar(Scalar::Text) => (value.is_string(), "string"),
+        Schema::Scalar(Scalar::Integer | Scalar::Count) => {
+            (value.is_i64() || value.is_u64(), "integer")
         }
-        well
+        Schema::Scalar(Scalar::Number) => (value.is_number(), "number"),
+        Schema::Scalar(Scalar::Boolean | Scalar::Flag) => (value.is_boolean(), "boolean"),
+        Schema::Scalar(Scalar::Either) => (
+            value.is_string() || value.is_number() || value.is_boolean(),
+            "integer or string",
+        ),
+        Schema::Map(_) => (value.is_object(), "object"),
+        Schema::List(_) => (value.is_array(), "array"),
     };
+    if !well && (null == Null::Value || !value.is_null()) {
+        wrong.push(Wrong::type_of(path, value, wanted));
+        return;
+    }
     match schema {
-        Schema::Any => {}
-        Schema::Scalar(scalar) => {
-            let well = match scalar {
-                Scalar::Text => expect(value.is_string(), "string"),
-                Scalar::Integer | Scalar::Count => {
-                    expect(value.is_i64() || value.is_u64(), "integer")
-                }
-                Scalar::Number => expect(value.is_number(), "number"),
-                Scalar::Boolean | Scalar::Flag => expect(value.is_boolean(), "boolean"),
-                Scalar::Either => {
-                    expect(!value.is_object() && !value.is_array(), "integer or string")
-                }
-            };
-            let _: bool = well;
-        }
         Schema::Map(map) => {
-            if expect(value.is_object(), "object") {
-                for (name, value) in value.as_object().into_iter().flatten() {
-                    if let Some(schema) = map.field(name) {
-                        check(value, schema, &join(name), wrong);
-                    }
+            for (name, value) in value.as_object().into_iter().flatten() {
+                if let Some(schema) = map.field(name) {
+                    check(value, schema, null, &join(name), wrong);
                 }
             }
         }
         Schema::List(list) => {
-            if expect(value.is_array(), "array") {
-                for (at, item) in value.as_array().into_iter().flatten().enumerate() {
-                    check(item, &list.items, &format!("{path}[{at}]"), wrong);
-                }
+            for (at, item) in value.as_array().into_iter().flatten().enumerate() {
+                check(item, &list.items, null, &format!("{path}[{at}]"), wrong);
             }
         }
+        Schema::Scalar(_) | Schema::Any => {}
     }
 }
 

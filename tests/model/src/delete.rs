@@ -51,7 +51,7 @@ impl World {
             Some("Foreground") => Some(Propagation::Foreground),
             Some("Orphan") => Some(Propagation::Orphan),
             Some(other) => {
-                let wrong = crate::status::Wrong::unsupported(
+                let wrong = crate::wrong::Wrong::unsupported(
                     "propagationPolicy",
                     other,
                     &["Foreground", "Background", "Orphan", "nil"],

@@ -39,6 +39,7 @@ mod typed;
 mod watch;
 mod world;
 mod write;
+mod wrong;
 
 pub use body::ModelBody;
 pub use fault::{ConnectionBroken, Fault, Loss};

@@ -2,6 +2,7 @@
 
 use serde_json::{Map as Json, Value, json};
 
+use crate::decode::{Null, check};
 use crate::fields::Fields;
 use crate::kinds::Kind;
 use crate::merge::merge;
@@ -207,13 +208,26 @@ pub(crate) fn bare(object: &Value) -> Value {
 /// managers counts, unless it says nothing. An object that has lost all its managers has none until somebody applies.
 pub(crate) fn updated(live: &Value, new: &Value, manager: &Manager, rules: &Rules<'_>) -> Value {
     let said = meta::get(new, "managedFields").and_then(Value::as_array);
-    let reset = said.is_some_and(|said| said.is_empty() || *said == [json!({})]);
+    let reset =
+        said.is_some_and(|said| said.is_empty() && !rules.kind.custom || *said == [json!({})]);
     let part = !manager.subresource.is_empty();
     let mut entries = if part { Vec::new() } else { read(new) };
     if entries.is_empty() && (part || !reset) {
         entries = read(live);
     }
     if entries.is_empty() && !meta::text(live, "uid").is_empty() {
+        return bare(new);
+    }
+    let mut wrong = Vec::new();
+    check(
+        &bare(new),
+        &rules.kind.schema,
+        Null::Nothing,
+        "",
+        &mut wrong,
+    );
+    if !wrong.is_empty() {
+        // Whose that would be is not known; if it is not refused, it has no managers.
         return bare(new);
     }
     taken(live, new, entries, manager, rules)

@@ -6,9 +6,10 @@ use serde_json::{Map as Json, Value, json};
 
 use crate::meta;
 use crate::selector::Selector;
-use crate::status::{Refusal, Wrong};
+use crate::status::Refusal;
 use crate::store::Id;
 use crate::world::{At, Whole, World};
+use crate::wrong::Wrong;
 
 /// What a list is to be as of.
 enum As {
@@ -68,6 +69,9 @@ impl World {
             };
             return Err(Refusal::expired(why));
         };
+        // One object of a name is looked up, not looked for.
+        let limit = limit
+            .filter(|_| !(selector.is_single() && (at.namespace.is_some() || !at.kind.namespaced)));
         // A page is known to be the last one only if nothing comes after it, whether that is asked for or not.
         let inside = |id: &Id| at.namespace.is_none() || id.namespace() == at.namespace;
         let mut left = objects

@@ -8,7 +8,8 @@ use http::{HeaderMap, Method};
 use serde_json::Value;
 
 use crate::decode::Validation;
-use crate::status::{Refusal, Wrong};
+use crate::status::Refusal;
+use crate::wrong::Wrong;
 
 /// A request.
 #[derive(Clone, Debug)]

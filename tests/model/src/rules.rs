@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::decode::{check, required};
+use crate::decode::{Null, check, required};
 use crate::fields::Fields;
 use crate::kinds::{Generation, Kind};
 use crate::meta::{self, finalizers, is_deleting};
-use crate::status::Wrong;
+use crate::wrong::Wrong;
 
 /// The path by which an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Wrong> {
     if kind.custom {
         let mut inside = object.clone();
         meta::set_part(&mut inside, "metadata", None);
-        check(&inside, &kind.schema, "", &mut wrong);
+        check(&inside, &kind.schema, Null::Value, "", &mut wrong);
         required(object, &kind.schema, "", &mut wrong);
     }
     let name = meta::text(object, "name");

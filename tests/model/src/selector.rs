@@ -99,6 +99,13 @@ impl Selector {
         here && self.labels.iter().all(label) && self.fields.iter().all(field)
     }
 
+    /// Returns whether it is about one name.
+    pub(crate) fn is_single(&self) -> bool {
+        self.fields
+            .iter()
+            .any(|field| field.name == "metadata.name" && field.equal)
+    }
+
     /// Returns whether it leaves anything out but by namespace.
     pub(crate) fn is_picky(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()

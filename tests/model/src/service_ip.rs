@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 /// What is given to a Service, and kept.
 const GIVEN: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
 
-/// Gives a Service an address, unless it is to have none or asks for one.
-pub(crate) fn allocate(object: &mut Value, address: &str) {
+/// Gives a Service the address of this number, unless it is to have none or asks for one.
+pub(crate) fn allocate(object: &mut Value, number: u32) {
+    let [_, _, high, low] = number.to_be_bytes();
+    let address = format!("10.96.{high}.{low}");
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
@@ -17,7 +19,7 @@ pub(crate) fn allocate(object: &mut Value, address: &str) {
         .get("clusterIP")
         .and_then(Value::as_str)
         .filter(|given| !given.is_empty())
-        .unwrap_or(address)
+        .unwrap_or(&address)
         .to_owned();
     let values = [
         json!(given),
@@ -55,7 +57,7 @@ mod tests {
     #[test]
     fn an_address_is_given_once_and_kept() {
         let mut old = json!({ "spec": { "type": "ClusterIP" } });
-        allocate(&mut old, "10.96.0.1");
+        allocate(&mut old, 1);
         assert_eq!(old["spec"]["clusterIPs"], json!(["10.96.0.1"]));
         let mut new = json!({ "spec": { "type": "ClusterIP", "ports": [] } });
         keep(&old, &mut new);

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kinds::Kind;
+use crate::wrong::Wrong;
 
 /// A request that is not carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,84 +17,6 @@ pub(crate) struct Refusal {
     pub(crate) warnings: Vec<String>,
     /// A body that is no Status.
     plain: bool,
-}
-
-/// What is wrong with a field.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wrong {
-    /// The type of the cause, such as `FieldValueInvalid`.
-    pub(crate) kind: &'static str,
-    /// The path of the field.
-    pub(crate) field: String,
-    /// What is said.
-    pub(crate) message: String,
-}
-
-impl Wrong {
-    /// Returns that a value can't be.
-    pub(crate) fn invalid(field: &str, value: &Value, why: &str) -> Self {
-        Self {
-            kind: "FieldValueInvalid",
-            field: field.to_owned(),
-            message: format!("Invalid value: {value}: {why}"),
-        }
-    }
-
-    /// Returns that a value is missing.
-    pub(crate) fn required(field: &str, why: &str) -> Self {
-        let more = if why.is_empty() {
-            String::new()
-        } else {
-            format!(": {why}")
-        };
-        Self {
-            kind: "FieldValueRequired",
-            field: field.to_owned(),
-            message: format!("Required value{more}"),
-        }
-    }
-
-    /// Returns that a value is none of those that there are.
-    pub(crate) fn unsupported(field: &str, value: &str, known: &[&str]) -> Self {
-        let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
-        Self {
-            kind: "FieldValueNotSupported",
-            field: field.to_owned(),
-            message: format!(
-                "Unsupported value: {value:?}: supported values: {}",
-                known.join(", ")
-            ),
-        }
-    }
-
-    /// Returns that a value may not be.
-    pub(crate) fn forbidden(field: &str, why: &str) -> Self {
-        Self {
-            kind: "FieldValueForbidden",
-            field: field.to_owned(),
-            message: format!("Forbidden: {why}"),
-        }
-    }
-
-    /// Returns that a value is of another type.
-    pub(crate) fn type_of(field: &str, value: &Value, wanted: &str) -> Self {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::Number(number) if number.is_f64() => "number",
-            Value::Number(_) => "integer",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        Self {
-            kind: "FieldValueTypeInvalid",
-            field: field.to_owned(),
-            message: format!(
-                "Invalid value: \"{found}\": {field} in body must be of type {wanted}: \"{found}\""
-            ),
-        }
-    }
 }
 
 impl Refusal {
@@ -222,7 +145,9 @@ impl Refusal {
         )
         .about(kind, name);
         if let Some(details) = refusal.details.as_mut().and_then(Value::as_object_mut) {
-            details.insert("kind".to_owned(), kind.kind.clone().into());
+            details.remove("kind");
+            let named = Some(kind.kind.clone()).filter(|name| !name.is_empty());
+            details.extend(named.map(|name| ("kind".to_owned(), name.into())));
             details.insert("causes".to_owned(), causes.into());
         }
         refusal

@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use crate::kinds::Kind;
 use crate::meta;
 use crate::selector::Selector;
-use crate::status::{Refusal, Wrong};
+use crate::status::Refusal;
 use crate::world::{At, World};
+use crate::wrong::Wrong;
 
 /// How often a watch that wants them gets bookmarks.
 const BOOKMARKS: Duration = Duration::from_mins(1);

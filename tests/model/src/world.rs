@@ -8,12 +8,14 @@ use serde_json::{Map as Json, Value, json};
 use tokio::time::Instant;
 
 use crate::chance::Chance;
+use crate::defaults;
 use crate::discovery;
 use crate::kinds::{self, Kind};
 use crate::meta;
 use crate::request::{Asked, Place};
 use crate::rights::Rights;
-use crate::rules::Part;
+use crate::rules::{self, Part};
+use crate::service_ip;
 use crate::status::Refusal;
 use crate::store::{Id, Store};
 use crate::watch::{Cut, Watch};
@@ -270,9 +272,13 @@ impl World {
         let old = self.store.get(&id).cloned();
         let status = object.get("status").cloned();
         if old.is_none() {
-            crate::defaults::fill(&kind, &mut object);
-            self.found(&kind, &mut object, now);
-            crate::rules::prepare_new(&kind, &mut object);
+            defaults::fill(&kind, &mut object);
+            self.found(&mut object, now);
+            rules::prepare_new(&kind, &mut object);
+            if kind.kind == "Service" {
+                self.address += 1;
+                service_ip::allocate(&mut object, self.address);
+            }
             if status.is_some() {
                 meta::set_part(&mut object, "status", status);
             }
@@ -285,7 +291,7 @@ impl World {
     }
 
     /// Gives a new object what the API server gives: uid, time and, if it is to have one, its name.
-    pub(crate) fn found(&mut self, kind: &Kind, object: &mut Value, now: Instant) {
+    pub(crate) fn found(&mut self, object: &mut Value, now: Instant) {
         meta::set(object, "uid", Some(self.chance.uid().into()));
         meta::set(object, "creationTimestamp", Some(self.written(now).into()));
         let begins = meta::text(object, "generateName").to_owned();
@@ -296,11 +302,6 @@ impl World {
                 "name",
                 Some(format!("{begins}{}", self.chance.suffix()).into()),
             );
-        }
-        if kind.kind == "Service" {
-            self.address += 1;
-            let [_, _, high, low] = self.address.to_be_bytes();
-            crate::service_ip::allocate(object, &format!("10.96.{high}.{low}"));
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
 use serde_json::Value;
 
 use crate::decode::{Decoded, decode};
@@ -11,7 +12,7 @@ use crate::fields::Fields;
 use crate::managed::{self, Manager, Operation, Rules};
 use crate::meta::{self, finalizers, is_deleting};
 use crate::request::Options;
-use crate::rules::{prepare, prepare_new, validate, validate_change};
+use crate::rules::{Part, prepare, prepare_new, validate, validate_change};
 use crate::service_ip;
 use crate::status::Refusal;
 use crate::store::Id;
@@ -99,10 +100,9 @@ impl World {
                 Err(Refusal::not_found(&at.kind, name))
             }
             ("application/json-patch+json", Some(old)) => {
-                let patch: json_patch::Patch = serde_json::from_slice(&at.asked.body)
+                let patch: Patch = serde_json::from_slice(&at.asked.body)
                     .map_err(|error| Refusal::bad(format!("error decoding patch: {error}")))?;
-                let mut new = old.as_ref().clone();
-                json_patch::patch(&mut new, &patch).map_err(|_| Refusal::unfit())?;
+                let new = patched(&old, patch).ok_or_else(Refusal::unfit)?;
                 self.patched(at, &options, &id, &old, &new)
             }
             ("application/merge-patch+json", Some(old)) => {
@@ -146,9 +146,12 @@ impl World {
         mut object: Value,
     ) -> Result<Whole, Refusal> {
         let before = self.chance.clone();
-        self.found(&at.kind, &mut object, at.now);
+        self.found(&mut object, at.now);
+        if at.kind.kind == "Service" && at.part == Part::Main {
+            self.address += 1;
+            service_ip::allocate(&mut object, self.address);
+        }
         prepare_new(&at.kind, &mut object);
-        meta::set(&mut object, "resourceVersion", None);
         let name = meta::text(&object, "name").to_owned();
         let wrong = validate(&at.kind, &object);
         let refusal = if wrong.is_empty() {
@@ -311,6 +314,28 @@ pub(crate) fn fits_name(object: &mut Value, name: &str) -> Result<(), Refusal> {
         )));
     }
     Ok(())
+}
+
+/// Returns what a JSON patch makes of an object; none if it does not fit. What is replaced in a map need not be there.
+fn patched(old: &Value, patch: Patch) -> Option<Value> {
+    let mut new = old.clone();
+    for operation in patch.0 {
+        let operation = match operation {
+            PatchOperation::Replace(ReplaceOperation { path, value }) => {
+                let parent = path
+                    .parent()
+                    .and_then(|parent| new.pointer(parent.as_str()));
+                if parent.is_some_and(Value::is_object) {
+                    PatchOperation::Add(AddOperation { path, value })
+                } else {
+                    PatchOperation::Replace(ReplaceOperation { path, value })
+                }
+            }
+            other => other,
+        };
+        json_patch::patch(&mut new, &[operation]).ok()?;
+    }
+    Some(new)
 }
 
 /// Whether a write changes nothing: when somebody wrote last is no change.

@@ -239,7 +239,19 @@ fn labels(chance: &mut Chance) -> Value {
     chance.map(&["x", "y"], &[json!("1"), json!("2")])
 }
 
-fn metadata(chance: &mut Chance) -> Value {
+/// Takes empty labels, annotations and finalizers out of what is written to a custom resource: see `KNOWN`.
+fn without_empty(kind: Kind, metadata: &mut Value) {
+    if !matches!(kind, Kind::Thing | Kind::Probe) {
+        return;
+    }
+    let empty = |value: &Value| *value == json!({}) || *value == json!([]);
+    metadata
+        .as_object_mut()
+        .unwrap()
+        .retain(|name, value| name == "managedFields" || !empty(value));
+}
+
+fn metadata(chance: &mut Chance, kind: Kind) -> Value {
     let mut metadata = json!({});
     if chance.once_in(2) {
         metadata["labels"] = labels(chance);
@@ -258,6 +270,7 @@ fn metadata(chance: &mut Chance) -> Value {
         metadata["ownerReferences"] =
             json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid }]);
     }
+    without_empty(kind, &mut metadata);
     metadata
 }
 
@@ -370,7 +383,7 @@ fn status(chance: &mut Chance, kind: Kind) -> Value {
 
 fn whole(chance: &mut Chance, kind: Kind, name: &str) -> Value {
     let mut object = inside(chance, kind);
-    object["metadata"] = metadata(chance);
+    object["metadata"] = metadata(chance, kind);
     object["metadata"]["name"] = name.into();
     if !chance.once_in(12) {
         object["apiVersion"] = kind.api_version().into();
@@ -387,6 +400,14 @@ fn whole(chance: &mut Chance, kind: Kind, name: &str) -> Value {
 
 /// Returns what is merged into an object.
 fn change(chance: &mut Chance, kind: Kind, of_status: bool) -> Value {
+    let mut change = drawn_change(chance, kind, of_status);
+    if let Some(metadata) = change.get_mut("metadata") {
+        without_empty(kind, metadata);
+    }
+    change
+}
+
+fn drawn_change(chance: &mut Chance, kind: Kind, of_status: bool) -> Value {
     if of_status && !chance.once_in(4) {
         return json!({ "status": status(chance, kind) });
     }
@@ -434,7 +455,13 @@ fn json_patch(chance: &mut Chance, kind: Kind) -> Value {
         }
     };
     let test = json!({ "op": "test", "path": "/metadata/name", "value": chance.of(&["a", "b"]) });
-    let label = json!({ "op": "add", "path": "/metadata/labels", "value": labels(chance) });
+    let mut labelled = json!({ "labels": labels(chance) });
+    without_empty(kind, &mut labelled);
+    let labels = labelled
+        .get("labels")
+        .cloned()
+        .unwrap_or_else(|| json!({ "x": "1" }));
+    let label = json!({ "op": "add", "path": "/metadata/labels", "value": labels });
     let finalizer = json!({ "op": "remove", "path": "/metadata/finalizers" });
     Value::Array(chance.some(&[test, inside, label, finalizer]))
 }
@@ -450,7 +477,7 @@ fn applied(chance: &mut Chance, kind: Kind, name: &str, of_status: bool) -> Valu
     object["metadata"] = if of_status && !chance.once_in(4) {
         json!({})
     } else {
-        metadata(chance)
+        metadata(chance, kind)
     };
     object["metadata"]["name"] = name.into();
     object
