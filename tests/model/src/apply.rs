@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use crate::decode::{Validation, decode, misfits};
 use crate::defaults;
-use crate::managed::{self, Operation, Rules};
+use crate::managed::{self, Rules};
 use crate::meta;
+use crate::owner::Operation;
 use crate::request::Options;
 use crate::rules::Part;
 use crate::status::Refusal;
 use crate::store::Id;
 use crate::world::{At, Whole, World};
-use crate::write::{body, fits_name, fits_namespace};
+use crate::write::{body, fits_name, fits_namespace, manager};
 
 impl World {
     /// PATCH by applying.
@@ -40,7 +41,7 @@ impl World {
         {
             return Err(Refusal::bad("metadata.managedFields must be nil"));
         }
-        if old.is_none() && at.part == Part::Status && !at.kind.put_creates {
+        if old.is_none() && at.part == Part::Status && !at.kind.quirks.put_creates {
             return Err(Refusal::not_found(&at.kind, id.name()));
         }
         let misfits = misfits(&config, &at.kind.schema);
@@ -51,7 +52,7 @@ impl World {
         }
         let empty = Arc::new(at.kind.nothing());
         let live = old.unwrap_or(&empty);
-        let manager = self.manager(at, options, Operation::Apply);
+        let manager = manager(at, options, Operation::Apply);
         let now = self.written(at.now);
         let rules = Rules {
             kind: &at.kind,
@@ -64,19 +65,17 @@ impl World {
         fits_namespace(at, &mut object)?;
         fits_name(&mut object, id.name())?;
         defaults::fill(&at.kind, &mut object);
-        match old {
-            Some(old) => self.update(at, options, id, old, object),
-            None => {
-                let uid = meta::text(&object, "uid");
-                if !uid.is_empty() {
-                    let why = format!(
-                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                    );
-                    return Err(Refusal::conflict(&at.kind, id.name(), &why));
-                }
-                self.fits_life(at, id.name())?;
-                self.insert(at, options, object)
-            }
+        if let Some(old) = old {
+            return self.update(at, options, (old, object));
         }
+        let uid = meta::text(&object, "uid");
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Refusal::conflict(&at.kind, id.name(), &why));
+        }
+        self.fits_life(at, id.name())?;
+        self.insert(at, options, object)
     }
 }

@@ -25,12 +25,18 @@ enum Content {
     Watch(Box<Following>),
 }
 
+/// A change, or a time.
+struct Waiting {
+    changed: Pin<Box<OwnedNotified>>,
+    time: Pin<Box<Sleep>>,
+}
+
 /// A watch that is read.
 struct Following {
     server: Arc<Server>,
     watch: Watch,
     /// What it waits for.
-    waiting: Option<(Pin<Box<OwnedNotified>>, Pin<Box<Sleep>>)>,
+    waiting: Option<Waiting>,
 }
 
 impl ModelBody {
@@ -65,7 +71,7 @@ impl ModelBody {
 impl Following {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, ConnectionBroken>>> {
         loop {
-            if let Some((changed, time)) = &mut self.waiting {
+            if let Some(Waiting { changed, time }) = &mut self.waiting {
                 let woken = changed.as_mut().poll(context).is_ready()
                     | time.as_mut().poll(context).is_ready();
                 if !woken {
@@ -85,7 +91,10 @@ impl Following {
                 Next::Line(line) => return Poll::Ready(Some(Ok(line))),
                 Next::End => return Poll::Ready(None),
                 Next::Broken => return Poll::Ready(Some(Err(ConnectionBroken))),
-                Next::Wait(until) => self.waiting = Some((changed, Box::pin(sleep_until(until)))),
+                Next::Wait(until) => {
+                    let time = Box::pin(sleep_until(until));
+                    self.waiting = Some(Waiting { changed, time });
+                }
             }
         }
     }

@@ -35,9 +35,66 @@ pub(crate) fn decode(
     object: &Value,
     validation: Validation,
 ) -> Result<Decoded, Refusal> {
-    let Kind {
-        kind: name, schema, ..
-    } = kind;
+    let mut object = named(kind, object)?;
+    let schema = &kind.schema;
+    let cannot = |why: &str| {
+        let Kind { name, version, .. } = kind;
+        Refusal::bad(format!(
+            "{name} in version {version:?} cannot be handled as a {name}: {why}"
+        ))
+    };
+    let mut wrong = Vec::new();
+    if kind.custom {
+        // Metadata is the API server's own even where the kind is not.
+        let metadata = object.get("metadata").cloned().unwrap_or_default();
+        check(
+            &metadata,
+            metadata_of(schema),
+            Null::Nothing,
+            "",
+            &mut wrong,
+        );
+    } else {
+        check(&object, schema, Null::Nothing, "", &mut wrong);
+    }
+    if let Some(Wrong { message, .. }) = wrong.first() {
+        return Err(cannot(message));
+    }
+    let mut unknown = Vec::new();
+    prune(&mut object, schema, "", &mut unknown);
+    let warnings: Vec<String> = unknown
+        .iter()
+        .map(|path| format!("unknown field {path:?}"))
+        .collect();
+    if validation == Validation::Strict && !warnings.is_empty() {
+        return Err(cannot(&format!(
+            "strict decoding error: {}",
+            warnings.join(", ")
+        )));
+    }
+    if !kind.custom {
+        tidy(&mut object, schema);
+        fill_up(&mut object, &kind.empty);
+    } else if let Some(metadata) = object.get_mut("metadata") {
+        tidy(metadata, metadata_of(schema));
+    }
+    if let Some(map) = object
+        .as_object_mut()
+        .filter(|map| !map.get("metadata").is_some_and(Value::is_object))
+    {
+        map.insert("metadata".to_owned(), Value::Object(Json::new()));
+    }
+    let warnings = if validation == Validation::Warn {
+        warnings
+    } else {
+        Vec::new()
+    };
+    Ok(Decoded { object, warnings })
+}
+
+/// Returns an object with its kind in it.
+fn named(kind: &Kind, object: &Value) -> Result<Value, Refusal> {
+    let name = &kind.name;
     let Some(map) = object.as_object() else {
         return Err(Refusal::bad("couldn't get version/kind; json parse error"));
     };
@@ -55,65 +112,18 @@ pub(crate) fn decode(
     if kind.custom && (version.is_empty() || found.is_empty()) {
         return Err(Refusal::bad("Object 'Kind' is missing"));
     }
-    let mut object = object.clone();
-    if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".to_owned(), kind.api_version().into());
-        map.insert("kind".to_owned(), name.clone().into());
+    let mut map = map.clone();
+    map.insert("apiVersion".to_owned(), kind.api_version().into());
+    map.insert("kind".to_owned(), name.clone().into());
+    Ok(Value::Object(map))
+}
+
+/// Returns the shape of metadata.
+fn metadata_of(schema: &Schema) -> &Schema {
+    match schema {
+        Schema::Map(map) => field_of(Some(map), "metadata"),
+        Schema::Scalar(_) | Schema::List(_) | Schema::Any => schema,
     }
-    let cannot = |why: &str| {
-        let version = &kind.version;
-        Refusal::bad(format!(
-            "{name} in version {version:?} cannot be handled as a {name}: {why}"
-        ))
-    };
-    // Metadata is the API server's own even where the kind is not.
-    let mut metadata = object
-        .get("metadata")
-        .cloned()
-        .unwrap_or_else(|| Value::Object(Json::new()));
-    if let Schema::Map(map) = schema {
-        let (own, other) = match map.fields.get("metadata") {
-            Some(schema) if kind.custom => (Some(schema.as_ref()), &mut metadata),
-            Some(_) | None => (Some(schema), &mut object),
-        };
-        let mut wrong = Vec::new();
-        check(other, own.unwrap_or(schema), Null::Nothing, "", &mut wrong);
-        if let Some(Wrong { message, .. }) = wrong.first() {
-            return Err(cannot(message));
-        }
-    }
-    let mut unknown = Vec::new();
-    prune(&mut object, schema, "", &mut unknown);
-    let warnings: Vec<String> = unknown
-        .iter()
-        .map(|path| format!("unknown field {path:?}"))
-        .collect();
-    if validation == Validation::Strict && !warnings.is_empty() {
-        return Err(cannot(&format!(
-            "strict decoding error: {}",
-            warnings.join(", ")
-        )));
-    }
-    if kind.custom {
-        if let (Schema::Map(map), Some(metadata)) = (schema, object.get_mut("metadata")) {
-            tidy(metadata, field_of(Some(map), "metadata"));
-        }
-    } else {
-        tidy(&mut object, schema);
-        fill_up(&mut object, &kind.empty);
-    }
-    if let Some(map) = object
-        .as_object_mut()
-        .filter(|map| !map.get("metadata").is_some_and(Value::is_object))
-    {
-        map.insert("metadata".to_owned(), Value::Object(Json::new()));
-    }
-    let warnings = if validation == Validation::Warn {
-        warnings
-    } else {
-        Vec::new()
-    };
-    Ok(Decoded { object, warnings })
 }
 
 /// Removes fields that there may not be, and tells their paths.
@@ -178,7 +188,9 @@ fn tidy(value: &mut Value, schema: &Schema) {
             }
         }
         (Schema::List(list), Value::Array(items)) => {
-            items.iter_mut().for_each(|item| tidy(item, &list.items));
+            for item in items {
+                tidy(item, &list.items);
+            }
         }
         (Schema::Scalar(_) | Schema::Map(_) | Schema::List(_) | Schema::Any, _) => {}
     }
@@ -328,7 +340,7 @@ pub(crate) fn required(value: &Value, schema: &Schema, path: &str, wrong: &mut V
     }
 }
 
-/// Sets what a CustomResourceDefinition says that absent fields are.
+/// Sets what a `CustomResourceDefinition` says that absent fields are.
 pub(crate) fn set_defaults(value: &mut Value, schema: &Schema) {
     match (schema, value) {
         (
@@ -353,9 +365,9 @@ pub(crate) fn set_defaults(value: &mut Value, schema: &Schema) {
             }
         }
         (Schema::List(list), Value::Array(items)) => {
-            items
-                .iter_mut()
-                .for_each(|item| set_defaults(item, &list.items));
+            for item in items {
+                set_defaults(item, &list.items);
+            }
         }
         (Schema::Scalar(_) | Schema::Map(_) | Schema::List(_) | Schema::Any, _) => {}
     }

@@ -11,7 +11,7 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value) {
         set_defaults(object, &kind.schema);
         return;
     }
-    match kind.kind.as_str() {
+    match kind.name.as_str() {
         "Secret" => secret(object),
         "Service" => service(object),
         "Deployment" => deployment(object),
@@ -21,14 +21,17 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value) {
 }
 
 fn namespace(object: &mut Value) {
-    let name = object.pointer("/metadata/name").cloned();
-    if let Some(labels) = map(object, "/metadata")
-        .map(|metadata| metadata.entry("labels").or_insert_with(|| json!({})))
-    {
-        if let (Some(labels), Some(name)) = (labels.as_object_mut(), name) {
-            labels.insert("kubernetes.io/metadata.name".to_owned(), name);
-        }
-    }
+    let name = object
+        .pointer("/metadata/name")
+        .cloned()
+        .unwrap_or_default();
+    default(object, "/metadata", "labels", json!({}));
+    default(
+        object,
+        "/metadata/labels",
+        "kubernetes.io/metadata.name",
+        name,
+    );
 }
 
 fn secret(object: &mut Value) {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::meta::{self, finalizers};
 use crate::status::Refusal;
 use crate::store::Id;
 use crate::world::{At, Whole, World};
+use crate::wrong::Wrong;
 
 /// What becomes of what an object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,25 +42,8 @@ impl World {
             .get(&id)
             .cloned()
             .ok_or_else(|| Refusal::not_found(&at.kind, name))?;
-        self.fits_conditions(at, &options, &old)?;
-        let given = options
-            .get("propagationPolicy")
-            .and_then(Value::as_str)
-            .or(at.asked.parameter("propagationPolicy"));
-        let propagation = match given {
-            None => None,
-            Some("Background") => Some(Propagation::Background),
-            Some("Foreground") => Some(Propagation::Foreground),
-            Some("Orphan") => Some(Propagation::Orphan),
-            Some(other) => {
-                let wrong = crate::wrong::Wrong::unsupported(
-                    "propagationPolicy",
-                    other,
-                    &["Foreground", "Background", "Orphan", "nil"],
-                );
-                return Err(Refusal::options("DeleteOptions", &wrong));
-            }
-        };
+        fits_conditions(at, &options, &old)?;
+        let propagation = propagation(at, &options)?;
         // What stands in the query counts only where there is no body.
         let all = |all: &Vec<Value>| !all.is_empty();
         let dry = if at.asked.body.is_empty() {
@@ -84,7 +69,7 @@ impl World {
                 } else {
                     self.commit(&id, None, &last, at.now)
                 };
-                if at.kind.returns_deleted {
+                if at.kind.quirks.returns_deleted {
                     return Ok(Whole::ok(last.as_ref().clone()));
                 }
                 let mut details = json!({ "name": name, "kind": at.kind.plural, "uid": uid });
@@ -98,36 +83,8 @@ impl World {
         }
     }
 
-    fn fits_conditions(&self, at: &At<'_>, options: &Value, old: &Value) -> Result<(), Refusal> {
-        let table = [
-            (
-                "uid",
-                "UID",
-                "The object might have been deleted and then recreated",
-            ),
-            (
-                "resourceVersion",
-                "ResourceVersion",
-                "The object might have been modified",
-            ),
-        ];
-        for (field, word, perhaps) in table {
-            let wanted = options
-                .pointer(&format!("/preconditions/{field}"))
-                .and_then(Value::as_str);
-            let found = meta::text(old, field);
-            if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-                let why = format!(
-                    "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). {perhaps}"
-                );
-                return Err(Refusal::condition(&at.kind, meta::text(old, "name"), &why));
-            }
-        }
-        Ok(())
-    }
-
     /// Deletes an object as a client without conditions does. Says whether there was one.
-    pub(crate) fn remove(&mut self, id: &Id, now: tokio::time::Instant) -> bool {
+    pub(crate) fn remove(&mut self, id: &Id, now: Instant) -> bool {
         let Some(old) = self.store.get(id).cloned() else {
             return false;
         };
@@ -144,13 +101,59 @@ impl World {
     }
 }
 
+fn fits_conditions(at: &At<'_>, options: &Value, old: &Value) -> Result<(), Refusal> {
+    let table = [
+        (
+            "uid",
+            "UID",
+            "The object might have been deleted and then recreated",
+        ),
+        (
+            "resourceVersion",
+            "ResourceVersion",
+            "The object might have been modified",
+        ),
+    ];
+    for (field, word, perhaps) in table {
+        let wanted = options
+            .pointer(&format!("/preconditions/{field}"))
+            .and_then(Value::as_str);
+        let found = meta::text(old, field);
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            let why = format!(
+                "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). {perhaps}"
+            );
+            return Err(Refusal::condition(&at.kind, meta::text(old, "name"), &why));
+        }
+    }
+    Ok(())
+}
+
+/// Returns what is to become of what an object owns.
+fn propagation(at: &At<'_>, options: &Value) -> Result<Option<Propagation>, Refusal> {
+    let given = options.get("propagationPolicy").and_then(Value::as_str);
+    match given.or(at.asked.parameter("propagationPolicy")) {
+        None => Ok(None),
+        Some("Background") => Ok(Some(Propagation::Background)),
+        Some("Foreground") => Ok(Some(Propagation::Foreground)),
+        Some("Orphan") => Ok(Some(Propagation::Orphan)),
+        Some(other) => {
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            Err(Refusal::options(
+                "DeleteOptions",
+                &Wrong::unsupported("propagationPolicy", other, &known),
+            ))
+        }
+    }
+}
+
 /// Returns an object as it is once it is marked as deleted; none if it goes at once.
 fn marked(
     world: &World,
     id: &Id,
     old: &Value,
     propagation: Option<Propagation>,
-    now: tokio::time::Instant,
+    now: Instant,
 ) -> Option<Value> {
     let mut new = old.clone();
     let before = finalizers(old);
@@ -173,7 +176,7 @@ fn marked(
     }
     let namespace = world
         .kind(id.kind)
-        .is_some_and(|kind| kind.kind == "Namespace");
+        .is_some_and(|kind| kind.name == "Namespace");
     if kept.is_empty() && !namespace {
         return None;
     }

@@ -68,7 +68,7 @@ fn resources(world: &World, api_version: &str) -> Result<Value, Refusal> {
         .collect();
     let one = |kind: &&Kind| {
         let Kind {
-            kind,
+            name: kind,
             plural,
             singular,
             namespaced,

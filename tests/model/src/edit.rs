@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::managed::{self, Manager, Operation, Rules};
+use crate::managed::{self, Rules};
 use crate::meta::{self, finalizers, is_deleting};
+use crate::owner::{Manager, Operation};
 use crate::rules::{Part, prepare};
 use crate::store::Id;
 use crate::world::World;
@@ -43,7 +44,7 @@ impl World {
         meta::set_part(&mut new, "status", old.get("status").cloned());
         prepare(&kind, Part::Main, &old, &mut new);
         meta::set_part(&mut new, "status", status);
-        if is_deleting(&new) && finalizers(&new).is_empty() && kind.kind != "Namespace" {
+        if is_deleting(&new) && finalizers(&new).is_empty() && kind.name != "Namespace" {
             self.commit(id, None, &old, now);
         } else {
             self.commit(id, Some(new), &Value::Null, now);

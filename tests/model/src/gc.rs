@@ -42,66 +42,67 @@ impl World {
     }
 
     fn due(&self, id: &Id, object: &Value, uids: &BTreeSet<String>) -> Vec<Step> {
-        let mut steps = Vec::new();
         let uid = meta::text(object, "uid");
-        let namespace = self
-            .kind(id.kind)
-            .is_some_and(|kind| kind.kind == "Namespace" && kind.group.is_empty());
-        if namespace && is_deleting(object) {
-            let inside: Vec<&Id> = self
-                .store
-                .all()
-                .map(|(id, _)| id)
-                .filter(|other| other.namespace() == Some(id.name()))
-                .collect();
-            if inside.is_empty() && finalizers(object).is_empty() {
-                return vec![Step::End(id.clone())];
-            }
-            steps.extend(
-                inside
-                    .into_iter()
-                    .filter(|id| {
-                        self.store
-                            .get(id)
-                            .is_some_and(|object| !is_deleting(object))
-                    })
-                    .cloned()
-                    .map(Step::Delete),
-            );
-        }
-        let owned = || {
-            self.store
-                .all()
-                .filter(|(_, other)| owners(other).any(|owner| is_owner(owner, uid)))
-        };
-        if is_deleting(object) && finalizers(object).contains(&ORPHAN) {
-            let owned: Vec<Id> = owned().map(|(id, _)| id.clone()).collect();
-            if owned.is_empty() {
-                steps.push(Step::Release(id.clone(), ORPHAN));
-            }
-            steps.extend(owned.into_iter().map(|id| Step::Disown(id, uid.to_owned())));
-        }
-        if is_deleting(object) && finalizers(object).contains(&FOREGROUND) {
-            let mut blocks = false;
-            for (id, other) in owned() {
-                let of_owner = |owner: &Value| {
-                    is_owner(owner, uid)
-                        && owner.get("blockOwnerDeletion") == Some(&Value::Bool(true))
-                };
-                blocks |= owners(other).any(of_owner);
-                if !is_deleting(other) {
-                    steps.push(Step::Delete(id.clone()));
-                }
-            }
-            if !blocks {
-                steps.push(Step::Release(id.clone(), FOREGROUND));
-            }
+        let mut steps = Vec::new();
+        if is_deleting(object) {
+            steps.extend(self.due_in_namespace(id, object));
+            steps.extend(self.due_of_owner(id, object, uid));
         }
         let mut references = owners(object).peekable();
         let alone =
             references.peek().is_some() && references.all(|owner| !uids.contains(uid_of(owner)));
         if alone && !is_deleting(object) {
             steps.push(Step::Delete(id.clone()));
+        }
+        steps
+    }
+
+    /// What a namespace that is being deleted waits for.
+    fn due_in_namespace(&self, id: &Id, object: &Value) -> Vec<Step> {
+        let namespace = self
+            .kind(id.kind)
+            .is_some_and(|kind| kind.is("v1", "Namespace"));
+        if !namespace {
+            return Vec::new();
+        }
+        let inside = || {
+            self.store
+                .all()
+                .filter(|(other, _)| other.namespace() == Some(id.name()))
+        };
+        if inside().next().is_none() && finalizers(object).is_empty() {
+            return vec![Step::End(id.clone())];
+        }
+        let left = inside().filter(|(_, object)| !is_deleting(object));
+        left.map(|(id, _)| Step::Delete(id.clone())).collect()
+    }
+
+    /// What an owner that is being deleted waits for.
+    fn due_of_owner(&self, id: &Id, object: &Value, uid: &str) -> Vec<Step> {
+        let is_owned = |other: &Value| owners(other).any(|owner| is_owner(owner, uid));
+        let owned: Vec<(&Id, &Value)> = self
+            .store
+            .all()
+            .map(|(id, other)| (id, &**other))
+            .filter(|(_, other)| is_owned(other))
+            .collect();
+        let mut steps = Vec::new();
+        if finalizers(object).contains(&ORPHAN) {
+            steps.extend(owned.is_empty().then(|| Step::Release(id.clone(), ORPHAN)));
+            steps.extend(
+                owned
+                    .iter()
+                    .map(|(id, _)| Step::Disown((*id).clone(), uid.to_owned())),
+            );
+        }
+        if finalizers(object).contains(&FOREGROUND) {
+            let blocks = |owner: &Value| {
+                is_owner(owner, uid) && owner.get("blockOwnerDeletion") == Some(&Value::Bool(true))
+            };
+            let blocked = owned.iter().any(|(_, other)| owners(other).any(blocks));
+            steps.extend((!blocked).then(|| Step::Release(id.clone(), FOREGROUND)));
+            let left = owned.iter().filter(|(_, other)| !is_deleting(other));
+            steps.extend(left.map(|(id, _)| Step::Delete((*id).clone())));
         }
         steps
     }

@@ -11,25 +11,30 @@ use crate::schema::{Map, Schema};
 pub(crate) struct Kind {
     pub(crate) group: String,
     pub(crate) version: String,
-    pub(crate) kind: String,
+    /// As in objects: `ConfigMap`.
+    pub(crate) name: String,
     pub(crate) plural: String,
     pub(crate) singular: String,
     pub(crate) namespaced: bool,
     /// Whether `/status` is a path of its own.
     pub(crate) status: bool,
-    /// Whether a CustomResourceDefinition made it.
+    /// Whether a `CustomResourceDefinition` made it.
     pub(crate) custom: bool,
     /// Which changes make another generation.
     pub(crate) generation: Generation,
-    /// Whether a PUT of what is not there creates it.
-    pub(crate) put_creates: bool,
-    /// Whether a DELETE answers the object, and not that it is gone.
-    pub(crate) returns_deleted: bool,
-    /// Whether a PUT may leave the version out.
-    pub(crate) unconditional: bool,
+    pub(crate) quirks: Quirks,
     pub(crate) schema: Schema,
     /// What an object without anything in it is, beside what it is called: what the API server's own types always have.
     pub(crate) empty: Json<String, Value>,
+}
+
+/// In what a few kinds are unlike all others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quirks {
+    /// A PUT of what is not there creates it.
+    pub(crate) put_creates: bool,
+    /// A DELETE answers the object, and not that it is gone.
+    pub(crate) returns_deleted: bool,
 }
 
 /// Which changes make another generation.
@@ -60,15 +65,15 @@ pub(crate) fn built_in() -> Vec<Kind> {
 fn read(entry: &Value) -> Option<Kind> {
     let text = |name: &str| Some(entry.get(name)?.as_str()?.to_owned());
     let flag = |name: &str| entry.get(name) == Some(&Value::Bool(true));
-    let kind = text("kind")?;
+    let name = text("kind")?;
     let mut fields = entry.get("schema")?.as_object()?.clone();
     fields.extend(of_every_kind());
     Some(Kind {
         group: text("group")?,
         version: text("version")?,
         plural: text("plural")?,
-        singular: kind.to_lowercase(),
-        kind,
+        singular: name.to_lowercase(),
+        name,
         namespaced: !flag("cluster"),
         status: flag("status"),
         custom: false,
@@ -77,9 +82,10 @@ fn read(entry: &Value) -> Option<Kind> {
             Some("spec+annotations") => Generation::SpecAndAnnotations,
             _ => Generation::None,
         },
-        put_creates: flag("putCreates"),
-        returns_deleted: flag("returnsDeleted"),
-        unconditional: true,
+        quirks: Quirks {
+            put_creates: flag("putCreates"),
+            returns_deleted: flag("returnsDeleted"),
+        },
         schema: Schema::short(&Value::Object(fields)),
         empty: entry
             .get("empty")
@@ -110,7 +116,7 @@ fn of_every_kind() -> Json<String, Value> {
         .collect()
 }
 
-/// Reads a CustomResourceDefinition: a kind for each version that is served.
+/// Reads a `CustomResourceDefinition`: a kind for each version that is served.
 pub(crate) fn custom(definition: &Value) -> Vec<Kind> {
     let text = |path: &str| {
         definition
@@ -127,7 +133,7 @@ pub(crate) fn custom(definition: &Value) -> Vec<Kind> {
         .flatten()
         .filter(|version| version.get("served") == Some(&Value::Bool(true)));
     let kind = |version: &Value| {
-        let kind = text("/spec/names/kind");
+        let name = text("/spec/names/kind");
         let singular = text("/spec/names/singular");
         let schema = version
             .pointer("/schema/openAPIV3Schema")
@@ -141,18 +147,16 @@ pub(crate) fn custom(definition: &Value) -> Vec<Kind> {
                 .to_owned(),
             plural: text("/spec/names/plural"),
             singular: if singular.is_empty() {
-                kind.to_lowercase()
+                name.to_lowercase()
             } else {
                 singular
             },
-            kind,
+            name,
             namespaced: text("/spec/scope") == "Namespaced",
             status: version.pointer("/subresources/status").is_some(),
             custom: true,
             generation: Generation::AllButMetadata,
-            put_creates: false,
-            returns_deleted: false,
-            unconditional: false,
+            quirks: Quirks::default(),
             schema: with_metadata(schema),
             empty: Json::new(),
         }
@@ -198,14 +202,14 @@ impl Kind {
     pub(crate) fn nothing(&self) -> Value {
         let mut nothing = self.empty.clone();
         nothing.insert("apiVersion".to_owned(), self.api_version().into());
-        nothing.insert("kind".to_owned(), self.kind.clone().into());
+        nothing.insert("kind".to_owned(), self.name.clone().into());
         nothing.insert("metadata".to_owned(), json!({}));
         Value::Object(nothing)
     }
 
     /// Returns whether it is this one.
     pub(crate) fn is(&self, api_version: &str, kind: &str) -> bool {
-        self.kind == kind && self.api_version() == api_version
+        self.name == kind && self.api_version() == api_version
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! In reading order: [`Model`] is the API server to a test, `server` and `body` carry requests and answers, `world` answers them;
 //! `write`, `apply`, `delete`, `read` and
-//! `watch` are its verbs, `rules`, `defaults` and `kinds` what kinds differ in, `managed`, `merge`,
-//! `typed` and `fields` server-side apply, `store` what is kept at which version. How far it is like the real one is what
+//! `watch` are its verbs, `rules`, `defaults` and `kinds` what kinds differ in, `managed`, `owner`,
+//! `merge`, `typed` and `fields` server-side apply, `store` what is kept at which version. How far it is like the real one is what
 //! `tests/differential.rs` says.
 //!
 //! Nothing in it is random and nothing waits for real time: under a stopped clock, the same requests in the same order have the
@@ -25,6 +25,7 @@ mod managed;
 mod merge;
 mod meta;
 mod model;
+mod owner;
 mod read;
 mod request;
 mod rights;

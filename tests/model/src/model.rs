@@ -52,12 +52,12 @@ impl Model {
         kube::Client::new(self.service(), "default")
     }
 
-    /// Serves the kinds of a CustomResourceDefinition.
+    /// Serves the kinds of a `CustomResourceDefinition`.
     pub fn install(&self, definition: &Value) {
         let mut world = self.0.world.lock();
-        kinds::custom(definition)
-            .into_iter()
-            .for_each(|kind| world.add(kind));
+        for kind in kinds::custom(definition) {
+            world.add(kind);
+        }
     }
 
     // === what goes wrong ===

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map as Json, Value, json};
+use serde_json::{Value, json};
 
+use crate::kinds::Kind;
 use crate::meta;
 use crate::selector::Selector;
 use crate::status::Refusal;
@@ -27,10 +28,8 @@ impl World {
         let id = at.id(name);
         let stale = at.asked.parameter("resourceVersion") == Some("0");
         let object = if stale {
-            let seen = self
-                .store
-                .as_of(at.number, self.store.seen(at.number, at.now));
-            seen.and_then(|objects| objects.get(&id).cloned())
+            let seen = self.store.seen(at.number, at.now);
+            self.store.as_of(at.number, seen).get(&id).cloned()
         } else {
             self.store.get(&id).cloned()
         };
@@ -44,40 +43,17 @@ impl World {
         let limit = at
             .asked
             .parameter("limit")
-            .and_then(|limit| limit.parse::<usize>().ok())
-            .filter(|limit| *limit > 0);
-        let (revision, after) = match at.asked.parameter("continue") {
-            Some(token) => {
-                let (revision, path) = token
-                    .split_once('.')
-                    .ok_or_else(|| Refusal::bad("continue key is not valid"))?;
-                let revision: u64 = revision
-                    .parse()
-                    .map_err(|_| Refusal::bad("continue key is not valid"))?;
-                (revision, Some(path.to_owned()))
-            }
-            None => match self.wanted(at, limit)? {
-                As::Newest => (self.store.revision(), None),
-                As::Seen => (self.store.seen(at.number, at.now), None),
-                As::Exactly(revision) => (revision, None),
-            },
-        };
-        let Some(objects) = self.store.as_of(at.number, revision) else {
-            let why = match after {
-                Some(_) => "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.".to_owned(),
-                None => format!("The resourceVersion for the provided list is too old: {revision}"),
-            };
-            return Err(Refusal::expired(why));
-        };
+            .and_then(|limit| limit.parse::<usize>().ok());
+        let limit = limit.filter(|limit| *limit > 0);
+        let (revision, after) = self.start(at, limit)?;
+        let objects = self.store.as_of(at.number, revision);
         // One object of a name is looked up, not looked for.
-        let limit = limit
-            .filter(|_| !(selector.is_single() && (at.namespace.is_some() || !at.kind.namespaced)));
+        let single = selector.is_single() && (at.namespace.is_some() || !at.kind.namespaced);
+        let limit = limit.filter(|_| !single);
         // A page is known to be the last one only if nothing comes after it, whether that is asked for or not.
         let inside = |id: &Id| at.namespace.is_none() || id.namespace() == at.namespace;
-        let mut left = objects
-            .iter()
-            .filter(|(id, _)| inside(id) && after.as_deref().is_none_or(|after| id.path() > after))
-            .peekable();
+        let rest = |id: &Id| inside(id) && after.as_deref().is_none_or(|after| id.path() > after);
+        let mut left = objects.iter().filter(|(id, _)| rest(id)).peekable();
         let (mut found, mut last) = (Vec::new(), None);
         while limit.is_none_or(|limit| found.len() < limit)
             && let Some((id, object)) = left.next()
@@ -86,35 +62,52 @@ impl World {
             found.extend(selector.takes(object).then_some(object));
         }
         let mut metadata = json!({ "resourceVersion": revision.to_string() });
-        if at.kind.custom {
-            meta::set_part(&mut metadata, "continue", Some("".into()));
-        }
-        if let (Some(last), true) = (last, left.peek().is_some()) {
+        let next = last
+            .filter(|_| left.peek().is_some())
+            .map(|last| format!("{revision}.{last}"));
+        if next.is_some() && !selector.is_picky() {
             meta::set_part(
                 &mut metadata,
-                "continue",
-                Some(format!("{revision}.{last}").into()),
+                "remainingItemCount",
+                Some(json!(left.count())),
             );
-            let left = (!selector.is_picky()).then(|| json!(left.count()));
-            meta::set_part(&mut metadata, "remainingItemCount", left);
         }
-        let items: Vec<Value> = found.iter().map(|object| self.listed(at, object)).collect();
-        let mut list = Json::new();
-        list.insert("kind".to_owned(), format!("{}List", at.kind.kind).into());
-        list.insert("apiVersion".to_owned(), at.kind.api_version().into());
-        list.insert("metadata".to_owned(), metadata);
-        list.insert("items".to_owned(), items.into());
-        Ok(Whole::ok(Value::Object(list)))
+        let next = next.or_else(|| at.kind.custom.then(String::new));
+        meta::set_part(&mut metadata, "continue", next.map(Value::from));
+        let items: Vec<Value> = found
+            .iter()
+            .map(|object| listed(&at.kind, object))
+            .collect();
+        let (kind, api_version) = (format!("{}List", at.kind.name), at.kind.api_version());
+        Ok(Whole::ok(
+            json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items }),
+        ))
     }
 
-    /// Items of the API server's own kinds don't say what they are.
-    fn listed(&self, at: &At<'_>, object: &Arc<Value>) -> Value {
-        let mut object = object.as_ref().clone();
-        if !at.kind.custom {
-            meta::set_part(&mut object, "kind", None);
-            meta::set_part(&mut object, "apiVersion", None);
+    /// Returns as of which version a list is, and after which object it begins.
+    fn start(&self, at: &At<'_>, limit: Option<usize>) -> Result<(u64, Option<String>), Refusal> {
+        let compacted = self.store.compacted();
+        if let Some(token) = at.asked.parameter("continue") {
+            let parts = token
+                .split_once('.')
+                .and_then(|(revision, path)| Some((revision.parse().ok()?, path.to_owned())));
+            let (revision, path) =
+                parts.ok_or_else(|| Refusal::bad("continue key is not valid"))?;
+            if revision < compacted {
+                return Err(Refusal::expired(
+                    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
+                ));
+            }
+            return Ok((revision, Some(path)));
         }
-        object
+        match self.wanted(at, limit)? {
+            As::Newest => Ok((self.store.revision(), None)),
+            As::Seen => Ok((self.store.seen(at.number, at.now), None)),
+            As::Exactly(revision) if revision < compacted => Err(Refusal::expired(format!(
+                "The resourceVersion for the provided list is too old: {revision}"
+            ))),
+            As::Exactly(revision) => Ok((revision, None)),
+        }
     }
 
     fn wanted(&self, at: &At<'_>, limit: Option<usize>) -> Result<As, Refusal> {
@@ -151,7 +144,7 @@ impl World {
             }
             Some("0") => Ok(As::Seen),
             Some(version) => {
-                let version = self.version(at, version)?;
+                let version = self.version(version)?;
                 if exact {
                     return Ok(As::Exactly(version));
                 }
@@ -166,8 +159,7 @@ impl World {
     }
 
     /// Reads a version that a request names; it must not be one that is yet to come.
-    pub(crate) fn version(&self, at: &At<'_>, text: &str) -> Result<u64, Refusal> {
-        let _ = at;
+    pub(crate) fn version(&self, text: &str) -> Result<u64, Refusal> {
         let wrong = || {
             Wrong::invalid(
                 "resourceVersion",
@@ -185,4 +177,14 @@ impl World {
             Ok(version)
         }
     }
+}
+
+/// Items of the API server's own kinds don't say what they are.
+fn listed(kind: &Kind, object: &Arc<Value>) -> Value {
+    let mut object = object.as_ref().clone();
+    if !kind.custom {
+        meta::set_part(&mut object, "kind", None);
+        meta::set_part(&mut object, "apiVersion", None);
+    }
+    object
 }

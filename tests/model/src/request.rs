@@ -223,68 +223,51 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 mod tests {
     use super::*;
 
-    fn place(
-        path: &str,
-    ) -> Option<(
-        String,
-        String,
-        Option<String>,
-        Option<String>,
-        Option<String>,
-    )> {
-        let request = http::Request::builder().uri(path).body(()).unwrap();
-        let place = Asked::read(1, &request.into_parts().0, Bytes::new()).place()?;
-        Some((
-            place.api_version,
-            place.plural,
-            place.namespace,
-            place.name,
-            place.subresource,
-        ))
-    }
-
     #[test]
     fn paths_lead_to_kinds_and_objects() {
-        let some = |text: &str| Some(text.to_owned());
+        let place = |api_version: &str, plural: &str, [namespace, name, subresource]: [&str; 3]| {
+            let [namespace, name, subresource] = [namespace, name, subresource]
+                .map(|part| Some(part.to_owned()).filter(|part| !part.is_empty()));
+            Some(Place {
+                api_version: api_version.to_owned(),
+                plural: plural.to_owned(),
+                namespace,
+                name,
+                subresource,
+            })
+        };
         let table = [
             (
                 "/api/v1/configmaps?a=b",
-                Some(("v1", "configmaps", None, None, None)),
+                place("v1", "configmaps", ["", "", ""]),
             ),
             (
                 "/api/v1/namespaces/n/configmaps/a",
-                Some(("v1", "configmaps", some("n"), some("a"), None)),
+                place("v1", "configmaps", ["n", "a", ""]),
             ),
             (
                 "/apis/apps/v1/namespaces/n/deployments/a/status",
-                Some((
-                    "apps/v1",
-                    "deployments",
-                    some("n"),
-                    some("a"),
-                    some("status"),
-                )),
+                place("apps/v1", "deployments", ["n", "a", "status"]),
             ),
             (
                 "/api/v1/namespaces/n",
-                Some(("v1", "namespaces", None, some("n"), None)),
+                place("v1", "namespaces", ["", "n", ""]),
             ),
             (
                 "/api/v1/namespaces/n/status",
-                Some(("v1", "namespaces", None, some("n"), some("status"))),
+                place("v1", "namespaces", ["", "n", "status"]),
             ),
             (
                 "/apis/x.dev/v1/things/a",
-                Some(("x.dev/v1", "things", None, some("a"), None)),
+                place("x.dev/v1", "things", ["", "a", ""]),
             ),
             ("/api/v1", None),
             ("/version", None),
         ];
         for (path, expected) in table {
-            let expected = expected.map(|(version, plural, namespace, name, part)| {
-                (version.to_owned(), plural.to_owned(), namespace, name, part)
-            });
-            assert_eq!(place(path), expected, "{path}");
+            let request = http::Request::builder().uri(path).body(()).unwrap();
+            let asked = Asked::read(1, &request.into_parts().0, Bytes::new());
+            assert_eq!(asked.place(), expected, "{path}");
         }
     }
 }

@@ -32,7 +32,7 @@ impl Part {
             Self::Main if kind.status => Fields::of(&[&["status"]]),
             Self::Main => Fields::default(),
             Self::Status if kind.custom => Fields::of(&[&["metadata"], &["spec"]]),
-            Self::Status if kind.kind == "Deployment" => {
+            Self::Status if kind.name == "Deployment" => {
                 Fields::of(&[&["spec"], &["metadata", "labels"]])
             }
             Self::Status => Fields::of(&[&["spec"]]),
@@ -45,7 +45,7 @@ pub(crate) fn prepare_new(kind: &Kind, object: &mut Value) {
     if kind.status {
         meta::set_part(object, "status", None);
     }
-    if kind.kind == "Namespace" && kind.group.is_empty() {
+    if kind.name == "Namespace" && kind.group.is_empty() {
         meta::set_part(
             object,
             "spec",
@@ -53,13 +53,13 @@ pub(crate) fn prepare_new(kind: &Kind, object: &mut Value) {
         );
         meta::set_part(object, "status", Some(json!({ "phase": "Active" })));
     }
-    if kind.kind == "Deployment" || kind.kind == "Ingress" {
+    if kind.name == "Deployment" || kind.name == "Ingress" {
         meta::set_part(object, "status", Some(json!({})));
     }
-    if kind.kind == "Service" {
+    if kind.name == "Service" {
         meta::set_part(object, "status", Some(json!({ "loadBalancer": {} })));
     }
-    if kind.kind == "Ingress" {
+    if kind.name == "Ingress" {
         meta::set_part(object, "status", Some(json!({ "loadBalancer": {} })));
     }
     let generation = (kind.generation != Generation::None).then(|| json!(1));
@@ -88,7 +88,7 @@ pub(crate) fn prepare(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
         }
         Part::Status => {
             meta::set_part(new, "spec", old.get("spec").cloned());
-            if kind.kind == "Deployment" {
+            if kind.name == "Deployment" {
                 meta::set(new, "labels", meta::get(old, "labels").cloned());
             }
         }
@@ -146,6 +146,17 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Wrong> {
         check(&inside, &kind.schema, Null::Value, "", &mut wrong);
         required(object, &kind.schema, "", &mut wrong);
     }
+    wrong.extend(validate_metadata(kind, object));
+    match kind.name.as_str() {
+        "Service" => wrong.extend(validate_ports(object)),
+        "ConfigMap" => wrong.extend(wrong_keys(object)),
+        _ => {}
+    }
+    wrong
+}
+
+fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
     let name = meta::text(object, "name");
     if name.is_empty() {
         wrong.push(Wrong::required(
@@ -168,7 +179,13 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Wrong> {
         }
     }
     for (at, owner) in meta::owners(object).enumerate() {
-        for field in ["apiVersion", "kind", "name", "uid"] {
+        let fields = [
+            ("apiVersion", "version"),
+            ("kind", "kind"),
+            ("name", "name"),
+            ("uid", "uid"),
+        ];
+        for (field, word) in fields {
             if owner
                 .get(field)
                 .and_then(Value::as_str)
@@ -178,47 +195,33 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Wrong> {
                 wrong.push(Wrong::invalid(
                     &path,
                     &"".into(),
-                    &format!(
-                        "{} must not be empty",
-                        if field == "apiVersion" {
-                            "version"
-                        } else {
-                            field
-                        }
-                    ),
+                    &format!("{word} must not be empty"),
                 ));
             }
         }
     }
-    let controllers = meta::owners(object)
-        .filter(|owner| owner.get("controller") == Some(&Value::Bool(true)))
-        .count();
-    if controllers > 1 {
+    let controls = |owner: &&Value| owner.get("controller") == Some(&Value::Bool(true));
+    if meta::owners(object).filter(controls).count() > 1 {
         let owners = meta::get(object, "ownerReferences")
             .cloned()
             .unwrap_or_default();
         let why = "Only one reference can have Controller set to true";
         wrong.push(Wrong::invalid("metadata.ownerReferences", &owners, why));
     }
-    if kind.kind == "Service" {
-        let text = |field: &str| {
-            object
-                .pointer(&format!("/spec/{field}"))
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let ports = object
-            .pointer("/spec/ports")
-            .and_then(Value::as_array)
-            .is_some_and(|ports| !ports.is_empty());
-        if !ports && text("clusterIP") != "None" && text("type") != "ExternalName" {
-            wrong.push(Wrong::required("spec.ports", ""));
-        }
-    }
-    if kind.kind == "ConfigMap" {
-        wrong.extend(wrong_keys(object));
-    }
     wrong
+}
+
+/// A Service has ports, unless it has no address.
+fn validate_ports(object: &Value) -> Option<Wrong> {
+    let text = |field: &str| {
+        object
+            .pointer(&format!("/spec/{field}"))
+            .and_then(Value::as_str)
+    };
+    let ports = object.pointer("/spec/ports").and_then(Value::as_array);
+    let some = ports.is_some_and(|ports| !ports.is_empty());
+    let none = !some && text("clusterIP") != Some("None") && text("type") != Some("ExternalName");
+    none.then(|| Wrong::required("spec.ports", ""))
 }
 
 /// Tells which keys of a `ConfigMap` can't be.
@@ -281,7 +284,7 @@ pub(crate) fn validate_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Wron
     }
     // The API server looks at metadata twice.
     wrong.extend(wrong.clone());
-    if ["ConfigMap", "Secret"].contains(&kind.kind.as_str())
+    if ["ConfigMap", "Secret"].contains(&kind.name.as_str())
         && old.get("immutable") == Some(&Value::Bool(true))
     {
         if new.get("immutable") != Some(&Value::Bool(true)) {
@@ -299,7 +302,7 @@ pub(crate) fn validate_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Wron
             }
         }
     }
-    if kind.kind == "Deployment" && old.pointer("/spec/selector") != new.pointer("/spec/selector") {
+    if kind.name == "Deployment" && old.pointer("/spec/selector") != new.pointer("/spec/selector") {
         let found = new.pointer("/spec/selector").cloned().unwrap_or_default();
         wrong.push(Wrong::invalid(
             "spec.selector",
@@ -324,7 +327,7 @@ fn is_name(kind: &Kind, name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         inside && !part.is_empty() && !part.starts_with('-') && !part.ends_with('-')
     };
-    let one = ["Service", "Namespace"].contains(&kind.kind.as_str());
+    let one = ["Service", "Namespace"].contains(&kind.name.as_str());
     let parts = name.split('.').count();
     name.split('.').all(label) && name.len() <= if one { 63 } else { 253 } && (!one || parts == 1)
 }

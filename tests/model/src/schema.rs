@@ -40,7 +40,7 @@ pub(crate) enum Scalar {
 }
 
 /// The shape of a map: of one with names that the kind gives, with names that the object gives, or both.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Map {
     /// Its named fields.
     pub(crate) fields: BTreeMap<String, Arc<Schema>>,
@@ -139,7 +139,7 @@ impl Schema {
         Self::Map(map)
     }
 
-    /// Reads an OpenAPI schema, as a CustomResourceDefinition has it.
+    /// Reads an `OpenAPI` schema, as a `CustomResourceDefinition` has it.
     pub(crate) fn open_api(json: &Value) -> Self {
         let flag = |name: &str| json.get(name) == Some(&Value::Bool(true));
         let text = |name: &str| json.get(name).and_then(Value::as_str);
@@ -224,20 +224,6 @@ pub(crate) enum Shape<'a> {
     Map(Option<&'a Map>),
     /// A list; one whole if nothing is said of it.
     List(Option<&'a List>),
-}
-
-impl Default for Map {
-    fn default() -> Self {
-        Self {
-            fields: BTreeMap::new(),
-            rest: None,
-            atomic: false,
-            required: Vec::new(),
-            always: BTreeMap::new(),
-            kept: Vec::new(),
-            defaults: BTreeMap::new(),
-        }
-    }
 }
 
 impl Map {

@@ -91,23 +91,23 @@ impl Refusal {
 
     /// Others own what is applied; each with one path.
     pub(crate) fn owned(conflicts: &[(String, String)]) -> Self {
-        let message = match conflicts {
-            [(manager, path)] => {
-                format!("Apply failed with 1 conflict: conflict with {manager}: {path}")
-            }
-            _ => {
-                let mut lines = format!("Apply failed with {} conflicts: ", conflicts.len());
-                let mut before = None;
-                for (manager, path) in conflicts {
-                    if before != Some(manager) {
-                        let joint = if before.is_some() { "\n" } else { "" };
-                        lines = format!("{lines}{joint}conflicts with {manager}:");
-                        before = Some(manager);
-                    }
-                    lines = format!("{lines}\n- {path}");
+        let message = if let [(manager, path)] = conflicts {
+            format!("Apply failed with 1 conflict: conflict with {manager}: {path}")
+        } else {
+            let mut lines = Vec::new();
+            let mut before = None;
+            for (manager, path) in conflicts {
+                if before != Some(manager) {
+                    lines.push(format!("conflicts with {manager}:"));
+                    before = Some(manager);
                 }
-                lines
+                lines.push(format!("- {path}"));
             }
+            format!(
+                "Apply failed with {} conflicts: {}",
+                conflicts.len(),
+                lines.join("\n")
+            )
         };
         let cause = |(manager, path): &(String, String)| json!({ "reason": "FieldManagerConflict", "message": format!("conflict with {manager}"), "field": path });
         let causes: Vec<Value> = conflicts.iter().map(cause).collect();
@@ -128,9 +128,9 @@ impl Refusal {
             several => format!("[{}]", several.join(", ")),
         };
         let title = if kind.group.is_empty() {
-            kind.kind.clone()
+            kind.name.clone()
         } else {
-            format!("{}.{}", kind.kind, kind.group)
+            format!("{}.{}", kind.name, kind.group)
         };
         let cause = |Wrong {
                          kind,
@@ -146,7 +146,7 @@ impl Refusal {
         .about(kind, name);
         if let Some(details) = refusal.details.as_mut().and_then(Value::as_object_mut) {
             details.remove("kind");
-            let named = Some(kind.kind.clone()).filter(|name| !name.is_empty());
+            let named = Some(kind.name.clone()).filter(|name| !name.is_empty());
             details.extend(named.map(|name| ("kind".to_owned(), name.into())));
             details.insert("causes".to_owned(), causes.into());
         }
@@ -174,7 +174,7 @@ impl Refusal {
         );
         // Where the name of the kind stands otherwise, the API server puts that of the resource here.
         let named = Kind {
-            kind: kind.plural.clone(),
+            name: kind.plural.clone(),
             ..kind.clone()
         };
         Self::invalid(&named, name, &[wrong])
@@ -184,7 +184,7 @@ impl Refusal {
     pub(crate) fn condition(kind: &Kind, name: &str, why: &str) -> Self {
         // As above, the other way round.
         let named = Kind {
-            plural: kind.kind.clone(),
+            plural: kind.name.clone(),
             ..kind.clone()
         };
         Self::conflict(&named, name, why)
@@ -270,7 +270,7 @@ impl Refusal {
     pub(crate) fn of_patch(self, kind: &Kind) -> Self {
         let wrong = Wrong::invalid("patch", &Value::Null, &self.message);
         let unnamed = Kind {
-            kind: String::new(),
+            name: String::new(),
             group: String::new(),
             ..kind.clone()
         };

@@ -24,8 +24,6 @@ pub(crate) struct Change {
     pub(crate) old: Option<Arc<Value>>,
     /// The object after; none if it is gone.
     pub(crate) new: Option<Arc<Value>>,
-    /// As watches show it: if it is gone, as it was last, at this version.
-    pub(crate) shown: Arc<Value>,
     /// Watches show it from then on.
     pub(crate) visible: Instant,
 }
@@ -91,10 +89,9 @@ impl Store {
         self.compacted
     }
 
-    /// Forgets all changes up to now.
+    /// Forgets all changes up to now. They stay for watches that are under way, which the API server has in memory.
     pub(crate) fn compact(&mut self) {
         self.compacted = self.revision;
-        self.log.clear();
     }
 
     /// Returns an object.
@@ -118,11 +115,8 @@ impl Store {
         self.objects.iter()
     }
 
-    /// Returns the objects of a kind as they were at a version; none if that is forgotten.
-    pub(crate) fn as_of(&self, kind: usize, revision: u64) -> Option<BTreeMap<Id, Arc<Value>>> {
-        if revision < self.compacted || revision > self.revision {
-            return None;
-        }
+    /// Returns the objects of a kind as they were at a version.
+    pub(crate) fn as_of(&self, kind: usize, revision: u64) -> BTreeMap<Id, Arc<Value>> {
         let mut objects: BTreeMap<Id, Arc<Value>> = self
             .of(kind)
             .map(|(id, object)| (id.clone(), Arc::clone(object)))
@@ -138,7 +132,7 @@ impl Store {
                 None => objects.remove(id),
             };
         }
-        Some(objects)
+        objects
     }
 
     /// Returns the last version of a kind that watches show by now.
@@ -191,7 +185,6 @@ impl Store {
             id: id.clone(),
             old,
             new,
-            shown: Arc::clone(&shown),
             visible: *latest,
         });
         shown

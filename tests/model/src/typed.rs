@@ -27,7 +27,7 @@ impl Comparison {
     }
 
     /// Returns what is there now, or is another.
-    pub(crate) fn new(&self) -> Fields {
+    pub(crate) fn found(&self) -> Fields {
         self.added.union(&self.modified)
     }
 }
@@ -43,8 +43,9 @@ pub(crate) fn fields_of(value: &Value, schema: &Schema) -> Fields {
 
 fn collect(value: &Value, schema: &Schema, path: &mut Vec<Step>, fields: &mut Fields) {
     match schema.shape(value) {
-        Shape::Scalar | Shape::List(None) => fields.insert(path),
-        Shape::Map(Some(Map { atomic: true, .. })) => fields.insert(path),
+        Shape::Scalar | Shape::List(None) | Shape::Map(Some(Map { atomic: true, .. })) => {
+            fields.insert(path);
+        }
         Shape::Map(map) => {
             for (name, inner) in value.as_object().into_iter().flatten() {
                 path.push(field(name));
@@ -121,11 +122,15 @@ impl Walk {
     /// Compares what is inside; says whether the values are to be compared as wholes instead.
     fn inside(&mut self, old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> bool {
         match shape {
-            Shape::Scalar | Shape::List(None) | Shape::Map(Some(Map { atomic: true, .. })) => true,
-            Shape::List(Some(List {
-                kind: ListKind::Atomic,
-                ..
-            })) => true,
+            Shape::Scalar
+            | Shape::List(
+                None
+                | Some(List {
+                    kind: ListKind::Atomic,
+                    ..
+                }),
+            )
+            | Shape::Map(Some(Map { atomic: true, .. })) => true,
             Shape::Map(map) => {
                 let [old, new] = [old, new].map(|value| {
                     value

@@ -12,6 +12,7 @@ use crate::kinds::Kind;
 use crate::meta;
 use crate::selector::Selector;
 use crate::status::Refusal;
+use crate::store::Change;
 use crate::world::{At, World};
 use crate::wrong::Wrong;
 
@@ -69,22 +70,7 @@ impl World {
             .query
             .contains_key("sendInitialEvents")
             .then(|| asked.is("sendInitialEvents"));
-        let matches = asked.parameter("resourceVersionMatch");
-        if initial.is_some() && matches != Some("NotOlderThan") {
-            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            return Err(Refusal::options(
-                "ListOptions",
-                &Wrong::forbidden("resourceVersionMatch", why),
-            ));
-        }
-        if initial.is_none() && matches.is_some() {
-            let why =
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            return Err(Refusal::options(
-                "ListOptions",
-                &Wrong::forbidden("resourceVersionMatch", why),
-            ));
-        }
+        fits(initial, asked.parameter("resourceVersionMatch"))?;
         let lasts = asked
             .parameter("timeoutSeconds")
             .and_then(|seconds| seconds.parse().ok());
@@ -101,40 +87,51 @@ impl World {
             cuts: self.cuts.len(),
         };
         let version = asked.parameter("resourceVersion");
-        let whole = match (version, initial) {
+        match (version, initial) {
             // A version that is old enough may be shown as it is seen; nobody has to be shown what is newer.
-            (Some("0"), None | Some(true)) => Some(self.store.seen(at.number, at.now)),
-            (None, None | Some(true)) => Some(self.store.revision()),
+            (Some("0"), None | Some(true)) => self.begin(&mut watch, 0, at.now),
+            (None, None | Some(true)) => self.begin(&mut watch, self.store.revision(), at.now),
             (Some(version), Some(true)) => {
-                let version = self.version(at, version)?;
-                let seen = self.store.seen(at.number, at.now);
-                Some(if seen >= version {
-                    seen
-                } else {
-                    self.store.revision()
-                })
+                let version = self.version(version)?;
+                self.begin(&mut watch, version, at.now);
             }
             (Some(version), None | Some(false)) => {
-                watch.shown = self.version(at, version)?;
-                None
+                let version = self.version(version)?;
+                self.go_on(&mut watch, version, at.now);
             }
-            (None, Some(false)) => {
-                watch.shown = self.store.revision();
-                None
-            }
-        };
-        if let Some(revision) = whole {
-            watch.shown = revision;
-            let objects = self.store.as_of(at.number, revision).unwrap_or_default();
-            let objects = objects
-                .values()
-                .filter(|object| watch.selector.takes(object));
-            watch.first = objects.map(|object| line("ADDED", object)).collect();
-            if initial == Some(true) && bookmarks {
-                watch.first.push_back(bookmark(&at.kind, revision, true));
-            }
+            (None, Some(false)) => watch.shown = self.store.revision(),
+        }
+        if initial == Some(true) && bookmarks {
+            watch.first.push_back(bookmark(&at.kind, watch.shown, true));
         }
         Ok(watch)
+    }
+
+    /// Begins a watch with all that is there: as it is seen by now, if that is not older than a version.
+    fn begin(&self, watch: &mut Watch, version: u64, now: Instant) {
+        let seen = self.store.seen(watch.number, now);
+        watch.shown = if seen >= version {
+            seen
+        } else {
+            self.store.revision()
+        };
+        let objects = self.store.as_of(watch.number, watch.shown);
+        let objects = objects
+            .values()
+            .filter(|object| watch.selector.takes(object));
+        watch.first = objects.map(|object| line("ADDED", object)).collect();
+    }
+
+    /// Lets a watch go on after a version, or end at once if what came then is forgotten.
+    fn go_on(&self, watch: &mut Watch, version: u64, now: Instant) {
+        watch.shown = version;
+        let compacted = self.store.compacted();
+        if version < compacted {
+            watch.ends = now;
+            let why = format!("too old resource version: {version} ({compacted})");
+            let body = Refusal::expired(why).body().unwrap_or_default();
+            watch.first.push_back(line("ERROR", &body));
+        }
     }
 
     /// Cuts all watches of a kind, or of all kinds.
@@ -151,21 +148,14 @@ impl World {
         match cut {
             Some((_, Cut::Closed)) => return Next::End,
             Some((_, Cut::Broken)) => return Next::Broken,
-            None if now >= watch.ends || !self.is_served(watch.number) => return Next::End,
+            None if !self.is_served(watch.number) => return Next::End,
             None => {}
         }
         if let Some(line) = watch.first.pop_front() {
             return Next::Line(line);
         }
-        if watch.shown < self.store.compacted() {
-            watch.ends = now;
-            let why = format!(
-                "too old resource version: {} ({})",
-                watch.shown,
-                self.store.compacted()
-            );
-            let body = Refusal::expired(why).body().unwrap_or_default();
-            return Next::Line(line("ERROR", &body));
+        if now >= watch.ends {
+            return Next::End;
         }
         let mut hidden = None;
         while let Some(change) = self.store.after(watch.number, watch.shown) {
@@ -174,29 +164,8 @@ impl World {
                 break;
             }
             watch.shown = change.revision;
-            let [before, after] = [&change.old, &change.new].map(|object| {
-                object
-                    .as_ref()
-                    .is_some_and(|object| watch.selector.takes(object))
-            });
-            match (before, after) {
-                (false, false) => {}
-                (false, true) => return Next::Line(line("ADDED", &change.shown)),
-                (true, true) => return Next::Line(line("MODIFIED", &change.shown)),
-                // As it was when it was one of them, with the version of what it is now.
-                (true, false) => {
-                    let mut last = change
-                        .old
-                        .as_ref()
-                        .map(|old| old.as_ref().clone())
-                        .unwrap_or_default();
-                    meta::set(
-                        &mut last,
-                        "resourceVersion",
-                        Some(change.revision.to_string().into()),
-                    );
-                    return Next::Line(line("DELETED", &last));
-                }
+            if let Some(line) = shown(change, &watch.selector) {
+                return Next::Line(line);
             }
         }
         if watch.bookmark.is_some_and(|due| due <= now) {
@@ -206,6 +175,42 @@ impl World {
         }
         let times = [Some(watch.ends), watch.bookmark, hidden];
         Next::Wait(times.into_iter().flatten().min().unwrap_or(watch.ends))
+    }
+}
+
+/// Whether a match of versions fits a watch that asks, or does not, for what is there.
+fn fits(initial: Option<bool>, matches: Option<&str>) -> Result<(), Refusal> {
+    let why = match (initial, matches) {
+        (Some(_), Some("NotOlderThan")) | (None, None) => return Ok(()),
+        (Some(_), _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        (None, Some(_)) => {
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        }
+    };
+    Err(Refusal::options(
+        "ListOptions",
+        &Wrong::forbidden("resourceVersionMatch", why),
+    ))
+}
+
+/// Returns how a watch of these objects shows a change, if it does.
+fn shown(change: &Change, selector: &Selector) -> Option<Bytes> {
+    let [before, after] = [&change.old, &change.new]
+        .map(|object| object.as_ref().filter(|object| selector.takes(object)));
+    match (before, after) {
+        (None, None) => None,
+        (None, Some(new)) => Some(line("ADDED", new)),
+        (Some(_), Some(new)) => Some(line("MODIFIED", new)),
+        // As it was when it was one of them, with the version of what it is now.
+        (Some(old), None) => {
+            let mut last = old.as_ref().clone();
+            meta::set(
+                &mut last,
+                "resourceVersion",
+                Some(change.revision.to_string().into()),
+            );
+            Some(line("DELETED", &last))
+        }
     }
 }
 
@@ -222,6 +227,6 @@ fn bookmark(kind: &Kind, revision: u64, initial: bool) -> Bytes {
     meta::set_part(&mut metadata, "annotations", annotations);
     line(
         "BOOKMARK",
-        &json!({ "kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata }),
+        &json!({ "kind": kind.name, "apiVersion": kind.api_version(), "metadata": metadata }),
     )
 }

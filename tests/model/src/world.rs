@@ -41,7 +41,7 @@ pub(crate) struct World {
 #[derive(Debug)]
 struct Served {
     kind: Arc<Kind>,
-    served: bool,
+    on: bool,
     /// So much later than they happen, watches show changes.
     delay: Duration,
 }
@@ -115,12 +115,12 @@ impl World {
 
     /// Serves one more kind, or one in the place of another of its name.
     pub(crate) fn add(&mut self, kind: Kind) {
-        let same = |served: &&mut Served| served.kind.is(&kind.api_version(), &kind.kind);
+        let same = |served: &&mut Served| served.kind.is(&kind.api_version(), &kind.name);
         match self.kinds.iter_mut().find(same) {
             Some(served) => served.kind = Arc::new(kind),
             None => self.kinds.push(Served {
                 kind: Arc::new(kind),
-                served: true,
+                on: true,
                 delay: Duration::ZERO,
             }),
         }
@@ -140,21 +140,21 @@ impl World {
 
     /// Returns whether a kind is served.
     pub(crate) fn is_served(&self, number: usize) -> bool {
-        self.kinds.get(number).is_some_and(|served| served.served)
+        self.kinds.get(number).is_some_and(|served| served.on)
     }
 
     /// Returns the kinds that are served.
     pub(crate) fn served(&self) -> impl Iterator<Item = &Kind> {
         self.kinds
             .iter()
-            .filter(|served| served.served)
+            .filter(|served| served.on)
             .map(|served| &*served.kind)
     }
 
     /// Says whether a kind is served from now on.
     pub(crate) fn serve(&mut self, number: usize, serves: bool) {
         if let Some(served) = self.kinds.get_mut(number) {
-            served.served = serves;
+            served.on = serves;
         }
     }
 
@@ -192,7 +192,7 @@ impl World {
             });
         }
         let served = |(_, served): &(usize, &Served)| {
-            served.served
+            served.on
                 && served.kind.plural == place.plural
                 && served.kind.api_version() == place.api_version
         };
@@ -275,7 +275,7 @@ impl World {
             defaults::fill(&kind, &mut object);
             self.found(&mut object, now);
             rules::prepare_new(&kind, &mut object);
-            if kind.kind == "Service" {
+            if kind.name == "Service" {
                 self.address += 1;
                 service_ip::allocate(&mut object, self.address);
             }

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
+use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
 use serde_json::Value;
 
 use crate::decode::{Decoded, decode};
 use crate::defaults;
 use crate::fields::Fields;
-use crate::managed::{self, Manager, Operation, Rules};
+use crate::managed::{self, Rules};
 use crate::meta::{self, finalizers, is_deleting};
+use crate::owner::{self, Manager, Operation};
 use crate::request::Options;
 use crate::rules::{Part, prepare, prepare_new, validate, validate_change};
 use crate::service_ip;
@@ -65,7 +67,7 @@ impl World {
         let id = at.id(name);
         let uid = meta::text(&object, "uid");
         let Some(old) = self.store.get(&id).cloned() else {
-            if !at.kind.put_creates {
+            if !at.kind.quirks.put_creates {
                 return Err(Refusal::not_found(&at.kind, name));
             }
             if !uid.is_empty() {
@@ -86,7 +88,7 @@ impl World {
             return Err(Refusal::conflict(&at.kind, name, &why));
         }
         let object = self.managed_update(at, options, &old, &object);
-        self.update(at, options, &id, &old, object)
+        self.update(at, options, (&old, object))
     }
 
     /// PATCH.
@@ -103,13 +105,13 @@ impl World {
                 let patch: Patch = serde_json::from_slice(&at.asked.body)
                     .map_err(|error| Refusal::bad(format!("error decoding patch: {error}")))?;
                 let new = patched(&old, patch).ok_or_else(Refusal::unfit)?;
-                self.patched(at, &options, &id, &old, &new)
+                self.patched(at, &options, (&old, &new))
             }
             ("application/merge-patch+json", Some(old)) => {
                 let patch = body(at)?;
                 let mut new = old.as_ref().clone();
                 json_patch::merge(&mut new, &patch);
-                self.patched(at, &options, &id, &old, &new)
+                self.patched(at, &options, (&old, &new))
             }
             (other, _) => Err(Refusal::media(other)),
         }
@@ -120,9 +122,7 @@ impl World {
         &mut self,
         at: &At<'_>,
         options: &Options,
-        id: &Id,
-        old: &Arc<Value>,
-        new: &Value,
+        (old, new): (&Arc<Value>, &Value),
     ) -> Result<Whole, Refusal> {
         let decoded = decode(&at.kind, new, options.validation);
         let Decoded {
@@ -131,10 +131,11 @@ impl World {
         } = decoded.map_err(|refusal| refusal.of_patch(&at.kind))?;
         defaults::fill(&at.kind, &mut object);
         let mut object = self.managed_update(at, options, old, &object);
-        let fits = fits_namespace(at, &mut object).and_then(|()| fits_name(&mut object, id.name()));
+        let fits = fits_namespace(at, &mut object)
+            .and_then(|()| fits_name(&mut object, meta::text(old, "name")));
         warned(
             &warnings,
-            fits.and_then(|()| self.update(at, options, id, old, object)),
+            fits.and_then(|()| self.update(at, options, (old, object))),
         )
     }
 
@@ -147,7 +148,7 @@ impl World {
     ) -> Result<Whole, Refusal> {
         let before = self.chance.clone();
         self.found(&mut object, at.now);
-        if at.kind.kind == "Service" && at.part == Part::Main {
+        if at.kind.name == "Service" && at.part == Part::Main {
             self.address += 1;
             service_ip::allocate(&mut object, self.address);
         }
@@ -182,16 +183,15 @@ impl World {
         &mut self,
         at: &At<'_>,
         options: &Options,
-        id: &Id,
-        old: &Arc<Value>,
-        mut new: Value,
+        (old, mut new): (&Arc<Value>, Value),
     ) -> Result<Whole, Refusal> {
+        let id = &at.id(meta::text(old, "name"));
         let (given, version) = (
             meta::text(&new, "resourceVersion"),
             meta::text(old, "resourceVersion"),
         );
         if given.is_empty() || given == "0" {
-            if !at.kind.unconditional {
+            if at.kind.custom {
                 return Err(Refusal::unversioned(&at.kind, id.name()));
             }
         } else if given.parse::<u64>().is_err() {
@@ -202,7 +202,7 @@ impl World {
             return Err(Refusal::outdated(&at.kind, id.name()));
         }
         meta::set(&mut new, "resourceVersion", Some(version.into()));
-        if at.kind.kind == "Service" {
+        if at.kind.name == "Service" {
             service_ip::keep(old, &mut new);
         }
         prepare(&at.kind, at.part, old, &mut new);
@@ -216,7 +216,7 @@ impl World {
         if options.dry_run {
             return Ok(Whole::ok(new));
         }
-        let ends = is_deleting(&new) && finalizers(&new).is_empty() && at.kind.kind != "Namespace";
+        let ends = is_deleting(&new) && finalizers(&new).is_empty() && at.kind.name != "Namespace";
         if ends {
             // The object is not written once more before it goes: watches show it with its last finalizer, and the answer has
             // the version that it had.
@@ -229,7 +229,7 @@ impl World {
 
     /// Returns what a write in any way but by applying has made of `live`, with its managers.
     fn managed_update(&self, at: &At<'_>, options: &Options, live: &Value, new: &Value) -> Value {
-        let manager = self.manager(at, options, Operation::Update);
+        let manager = manager(at, options, Operation::Update);
         let now = self.written(at.now);
         let rules = Rules {
             kind: &at.kind,
@@ -237,15 +237,6 @@ impl World {
             now: &now,
         };
         managed::updated(live, new, &manager, &rules)
-    }
-
-    pub(crate) fn manager(&self, at: &At<'_>, options: &Options, operation: Operation) -> Manager {
-        Manager {
-            name: options.manager.clone(),
-            operation,
-            api_version: at.kind.api_version(),
-            subresource: at.part.name().to_owned(),
-        }
     }
 
     /// Refuses to make anything in a namespace that is not there, or that comes to its end.
@@ -266,6 +257,16 @@ impl World {
             }
             (Some(_) | None, _) => Ok(()),
         }
+    }
+}
+
+/// Returns who writes.
+pub(crate) fn manager(at: &At<'_>, options: &Options, operation: Operation) -> Manager {
+    Manager {
+        name: options.manager.clone(),
+        operation,
+        api_version: at.kind.api_version(),
+        subresource: at.part.name().to_owned(),
     }
 }
 
@@ -320,18 +321,22 @@ pub(crate) fn fits_name(object: &mut Value, name: &str) -> Result<(), Refusal> {
 fn patched(old: &Value, patch: Patch) -> Option<Value> {
     let mut new = old.clone();
     for operation in patch.0 {
+        let in_map = |path: &PointerBuf| {
+            let parent = path
+                .parent()
+                .and_then(|parent| new.pointer(parent.as_str()));
+            parent.is_some_and(Value::is_object)
+        };
         let operation = match operation {
-            PatchOperation::Replace(ReplaceOperation { path, value }) => {
-                let parent = path
-                    .parent()
-                    .and_then(|parent| new.pointer(parent.as_str()));
-                if parent.is_some_and(Value::is_object) {
-                    PatchOperation::Add(AddOperation { path, value })
-                } else {
-                    PatchOperation::Replace(ReplaceOperation { path, value })
-                }
+            PatchOperation::Replace(ReplaceOperation { path, value }) if in_map(&path) => {
+                PatchOperation::Add(AddOperation { path, value })
             }
-            other => other,
+            operation @ (PatchOperation::Add(_)
+            | PatchOperation::Remove(_)
+            | PatchOperation::Replace(_)
+            | PatchOperation::Move(_)
+            | PatchOperation::Copy(_)
+            | PatchOperation::Test(_)) => operation,
         };
         json_patch::patch(&mut new, &[operation]).ok()?;
     }
@@ -341,7 +346,7 @@ fn patched(old: &Value, patch: Patch) -> Option<Value> {
 /// Whether a write changes nothing: when somebody wrote last is no change.
 fn is_same(old: &Value, new: &Value) -> bool {
     let timeless = |object: &Value| {
-        let entries = managed::read(object).into_iter().map(|entry| {
+        let entries = owner::read(object).into_iter().map(|entry| {
             (
                 entry.manager.name,
                 entry.manager.operation,
@@ -353,5 +358,5 @@ fn is_same(old: &Value, new: &Value) -> bool {
         entries.sort_by(|a, b| (&a.0, a.1, &a.2).cmp(&(&b.0, b.1, &b.2)));
         entries
     };
-    managed::bare(old) == managed::bare(new) && timeless(old) == timeless(new)
+    owner::bare(old) == owner::bare(new) && timeless(old) == timeless(new)
 }

@@ -9,7 +9,9 @@
 )]
 
 mod chance;
+mod known;
 mod normal;
+mod object;
 mod operation;
 mod side;
 
@@ -23,11 +25,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::chance::Chance;
-use crate::operation::{Kind, Operation, draw};
+use crate::known::{KNOWN, known};
+use crate::operation::{Kind, draw};
 use crate::side::{Answer, Side};
 
 /// How many sequences there are, and how many operations each has.
-const SEQUENCES: u64 = 14;
+const SEQUENCES: u64 = 24;
 const OPERATIONS: usize = 60;
 
 /// The folder of the workspace.
@@ -76,41 +79,35 @@ async fn difference(seed: u64, real: &kube::Client) -> Option<String> {
     let mut before = Vec::new();
     for at in 0..OPERATIONS {
         let operation = draw(&mut chance, &kinds);
+        if known(&operation).is_some() {
+            continue;
+        }
         let expected = real.carry_out(&operation).await;
         let found = modelled.carry_out(&operation).await;
         if expected != found {
             let [expected, found] = [expected, found].map(|Answer { code, body, warned }| json!({ "code": code, "warned": warned, "body": body }));
-            before.retain(|(other, _): &(Operation, u16)| {
-                other.kind == operation.kind && other.name == operation.name
-            });
-            let last: Vec<String> = before
+            let before: Vec<String> = before
                 .iter()
-                .rev()
-                .take(6)
-                .rev()
-                .map(|(other, code)| format!("  {code} {other}"))
+                .filter(|line: &&String| line.contains(&operation.about()))
+                .cloned()
                 .collect();
+            let before = before[before.len().saturating_sub(6)..].join("\n");
             return Some(format!(
-                "seed {seed}, operation {at}, after\n{}\n      {operation}\n{}",
-                last.join("\n"),
+                "seed {seed}, operation {at}, after\n{before}\n      {operation}\n{}",
                 sides(&expected, &found)
             ));
         }
-        before.push((operation, expected.code));
+        before.push(format!("  {} {operation}", expected.code));
     }
     for kind in BTreeSet::from(kinds) {
         for selector in ["", "&labelSelector=x", "&fieldSelector=metadata.name%3Da"] {
             let expected = real.watch(kind, &from[0], selector).await;
             let found = modelled.watch(kind, &from[1], selector).await;
-            let at = expected.iter().zip(&found).position(|(a, b)| a != b);
             if expected != found {
-                let at = at.unwrap_or(expected.len().min(found.len()));
-                let none = Value::Null;
-                let [expected, found] =
-                    [&expected, &found].map(|events| events.get(at).unwrap_or(&none));
+                let [expected, found] = [expected, found].map(Value::from);
                 return Some(format!(
-                    "seed {seed}: event {at} of a watch of {kind:?}{selector}\n{}",
-                    sides(expected, found)
+                    "seed {seed}: a watch of {kind:?}{selector}\n{}",
+                    sides(&expected, &found)
                 ));
             }
         }
@@ -158,11 +155,16 @@ fn the_same_operations_have_the_same_answers() {
         .build()
         .unwrap();
     let differences = runtime.block_on(differences(&cluster));
+    let known: Vec<String> = KNOWN
+        .iter()
+        .map(|known| format!("  {}: {}", known.what, known.why))
+        .collect();
     assert!(
         differences.is_empty(),
-        "{} sequences differ:\n\n{}",
+        "{} sequences differ:\n\n{}\n\nknown and left out:\n{}",
         differences.len(),
-        differences.join("\n\n")
+        differences.join("\n\n"),
+        known.join("\n")
     );
 }
 

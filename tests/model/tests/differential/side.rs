@@ -54,74 +54,79 @@ impl Side {
         let collection = kind.path(&self.namespace);
         let part = if *status { "/status" } else { "" };
         let object = format!("{collection}/{name}{part}");
+        let found = match act {
+            Act::Replace { .. } => Some(self.send("GET", &object, "", &Value::Null).await)
+                .filter(|found| found.code == 200),
+            Act::Create(_)
+            | Act::Merge { .. }
+            | Act::Json(_)
+            | Act::Apply { .. }
+            | Act::Delete { .. }
+            | Act::Get
+            | Act::List => None,
+        };
+        let (method, content) = act.method();
+        let path = if matches!(act, Act::Create(_) | Act::List) {
+            collection
+        } else {
+            object
+        };
+        let body = self.body(operation, found.map(|found| found.body));
         let query: Vec<String> = query
             .iter()
             .map(|(name, value)| format!("{name}={}", escaped(value)))
             .collect();
-        let query = if query.is_empty() {
-            String::new()
-        } else {
-            format!("?{}", query.join("&"))
+        let answer = self
+            .send(
+                method,
+                &format!("{path}?{}", query.join("&")),
+                content,
+                &body,
+            )
+            .await;
+        let dry = query.iter().any(|part| part.starts_with("dryRun"));
+        self.compared(operation, answer, dry)
+    }
+
+    /// Returns the body of the request; `found` is the object that is there, if that has been looked for.
+    fn body(&self, operation: &Operation, found: Option<Value>) -> Value {
+        let versioned = |body: &Value, version: Said| {
+            let mut body = body.clone();
+            if version != Said::Nothing {
+                self.say(operation, &mut body, version, "resourceVersion");
+            }
+            body
         };
-        let (json_type, merge, json_patch, apply) = (
-            "application/json",
-            "application/merge-patch+json",
-            "application/json-patch+json",
-            "application/apply-patch+yaml",
-        );
-        let (method, path, content, body) = match act {
-            Act::Create(body) => ("POST", collection, json_type, body.clone()),
+        match &operation.act {
+            Act::Create(body) | Act::Json(body) => body.clone(),
+            Act::Merge {
+                patch: body,
+                version,
+            }
+            | Act::Apply {
+                object: body,
+                version,
+            } => versioned(body, *version),
             Act::Replace {
                 change,
                 version,
                 uid,
             } => {
-                let found = self.send("GET", &object, "", &Value::Null).await;
-                let mut body = if found.code == 200 {
-                    found.body
-                } else {
-                    json!({ "metadata": { "name": name } })
-                };
+                let mut body =
+                    found.unwrap_or_else(|| json!({ "metadata": { "name": operation.name } }));
                 json_patch::merge(&mut body, change);
                 self.say(operation, &mut body, *version, "resourceVersion");
                 self.say(operation, &mut body, *uid, "uid");
-                ("PUT", object, json_type, body)
-            }
-            Act::Merge { patch, version } => {
-                let mut patch = patch.clone();
-                if *version != Said::Nothing {
-                    self.say(operation, &mut patch, *version, "resourceVersion");
-                }
-                ("PATCH", object, merge, patch)
-            }
-            Act::Json(patch) => ("PATCH", object, json_patch, patch.clone()),
-            Act::Apply {
-                object: config,
-                version,
-            } => {
-                let mut config = config.clone();
-                if *version != Said::Nothing {
-                    self.say(operation, &mut config, *version, "resourceVersion");
-                }
-                ("PATCH", object, apply, config)
+                body
             }
             Act::Delete { version, uid } => {
-                let mut options =
-                    json!({ "apiVersion": "v1", "kind": "DeleteOptions", "metadata": {} });
-                self.say(operation, &mut options, *version, "resourceVersion");
-                self.say(operation, &mut options, *uid, "uid");
-                let conditions = options["metadata"].take();
-                let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions });
-                ("DELETE", object, json_type, options)
+                let mut body = json!({ "metadata": {} });
+                self.say(operation, &mut body, *version, "resourceVersion");
+                self.say(operation, &mut body, *uid, "uid");
+                json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": body["metadata"] })
             }
-            Act::Get => ("GET", object, "", Value::Null),
-            Act::List => ("GET", collection, "", Value::Null),
-        };
-        let answer = self
-            .send(method, &format!("{path}{query}"), content, &body)
-            .await;
-        let kept = query.contains("dryRun");
-        self.compared(operation, answer, kept)
+            Act::Get | Act::List => Value::Null,
+        }
     }
 
     /// Puts a version or a uid into metadata, as it is said.
