@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::decode::{Validation, decode, misfits};
 use crate::defaults;
+use crate::kinds::Kind;
 use crate::managed::{self, Rules};
 use crate::meta;
 use crate::owner::Operation;
@@ -25,31 +26,11 @@ impl World {
         id: &Id,
         old: Option<&Arc<Value>>,
     ) -> Result<Whole, Refusal> {
-        let config = body(at)?;
-        let text = |field: &str| {
-            config
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        if text("apiVersion").is_empty() || text("kind").is_empty() {
-            return Err(Refusal::bad("invalid object type: /, Kind="));
-        }
-        if config
-            .pointer("/metadata/managedFields")
-            .is_some_and(|said| !said.is_null())
-        {
-            return Err(Refusal::bad("metadata.managedFields must be nil"));
-        }
+        let config = config(at)?;
         if old.is_none() && at.part == Part::Status && !at.kind.quirks.put_creates {
             return Err(Refusal::not_found(&at.kind, id.name()));
         }
-        let misfits = misfits(&config, &at.kind.schema);
-        if let Some(first) = misfits.first() {
-            return Err(Refusal::unknown(&format!(
-                "failed to create typed patch object: {first}"
-            )));
-        }
+        fits(&at.kind, &config)?;
         let empty = Arc::new(at.kind.nothing());
         let live = old.unwrap_or(&empty);
         let manager = manager(at, options, Operation::Apply);
@@ -78,4 +59,45 @@ impl World {
         self.fits_life(at, id.name())?;
         self.insert(at, options, object)
     }
+}
+
+/// Returns what is applied, if it is of the kind.
+fn config(at: &At<'_>) -> Result<Value, Refusal> {
+    let config = body(at)?;
+    let text = |field: &str| {
+        config
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if !at.kind.is(version, kind) {
+        let group = if version.contains('/') { "" } else { "/" };
+        return Err(Refusal::bad(format!(
+            "invalid object type: {group}{version}, Kind={kind}"
+        )));
+    }
+    if meta::get(&config, "managedFields").is_some_and(|said| !said.is_null()) {
+        return Err(Refusal::bad("metadata.managedFields must be nil"));
+    }
+    Ok(config)
+}
+
+/// Refuses what does not fit the kind's schema.
+fn fits(kind: &Kind, config: &Value) -> Result<(), Refusal> {
+    let misfits = misfits(config, &kind.schema);
+    let Some(first) = misfits.first() else {
+        return Ok(());
+    };
+    let (namespace, object) = (meta::text(config, "namespace"), meta::text(config, "name"));
+    let Kind {
+        group,
+        version,
+        name,
+        ..
+    } = kind;
+    let about = format!("{namespace}/{object}; {group}/{version}, Kind={name}");
+    Err(Refusal::unknown(&format!(
+        "failed to create typed patch object ({about}): {first}"
+    )))
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map as Json, Value};
 
+use crate::duplicate::{Duplicate, duplicates};
 use crate::kinds::Kind;
 use crate::schema::{Map, Scalar, Schema, field_of};
 use crate::status::Refusal;
@@ -62,6 +63,7 @@ pub(crate) fn decode(
     }
     let mut unknown = Vec::new();
     prune(&mut object, schema, "", &mut unknown);
+    unknown.sort();
     let warnings: Vec<String> = unknown
         .iter()
         .map(|path| format!("unknown field {path:?}"))
@@ -233,19 +235,21 @@ fn fill_up(object: &mut Value, empty: &Json<String, Value>) {
     }
 }
 
-/// Tells what of a configuration can't be applied: what has another type than its schema, or is not in it.
+/// Tells what of a configuration can't be applied: what has another type than its schema, or is not in it, or is there twice.
 pub(crate) fn misfits(value: &Value, schema: &Schema) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let (mut wrong, mut unknown) = (Vec::new(), Vec::new());
     check(value, schema, Null::Nothing, "", &mut wrong);
-    let mut unknown = Vec::new();
     prune(&mut value.clone(), schema, "", &mut unknown);
+    let wrong = wrong
+        .into_iter()
+        .map(|Wrong { field, message, .. }| format!(".{field}: {message}"));
     let unknown = unknown
         .into_iter()
         .map(|path| format!(".{path}: field not declared in schema"));
+    let twice = duplicates(value, schema);
     wrong
-        .into_iter()
-        .map(|Wrong { field, message, .. }| format!(".{field}: {message}"))
         .chain(unknown)
+        .chain(twice.iter().map(Duplicate::said))
         .collect()
 }
 

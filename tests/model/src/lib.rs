@@ -16,6 +16,7 @@ mod decode;
 mod defaults;
 mod delete;
 mod discovery;
+mod duplicate;
 mod edit;
 mod fault;
 mod fields;

@@ -155,12 +155,13 @@ pub(crate) fn applied(
     let compared = compare(&live, &merged, schema).outside(reset);
     let found = compared.found();
     let others = || entries.iter().filter(|entry| !entry.manager.same(manager));
-    let conflicts: Vec<(String, String)> = others()
+    let mut conflicts: Vec<(String, String)> = others()
         .flat_map(|entry| {
             let paths = entry.fields.intersection(&found).paths();
             paths.into_iter().map(|path| (entry.said(), path))
         })
         .collect();
+    conflicts.sort();
     if !force && !conflicts.is_empty() {
         return Err(Refusal::owned(&conflicts));
     }

@@ -77,9 +77,8 @@ fn lists(live: Option<&Value>, config: &Value, list: &List) -> Result<Option<Val
     loop {
         match (left.peek().copied(), right.peek().copied()) {
             (None, None) => break,
-            (Some((step, value)), next) if !in_new(step) => {
-                // An item of `live` alone.
-                let _ = next;
+            // An item of `live` alone.
+            (Some((step, value)), _) if !in_new(step) => {
                 merged.push((*value).clone());
                 left.next();
             }

@@ -55,10 +55,9 @@ impl Entry {
         } else {
             format!(" with subresource {subresource:?}")
         };
-        let by = match (operation, &self.time) {
-            (Operation::Apply, _) => String::new(),
-            (Operation::Update, None) => format!(" using {api_version}"),
-            (Operation::Update, Some(time)) => format!(" using {api_version} at {time}"),
+        let by = match operation {
+            Operation::Apply => String::new(),
+            Operation::Update => format!(" using {api_version}"),
         };
         format!("{name:?}{part}{by}")
     }

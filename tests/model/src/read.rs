@@ -160,16 +160,12 @@ impl World {
 
     /// Reads a version that a request names; it must not be one that is yet to come.
     pub(crate) fn version(&self, text: &str) -> Result<u64, Refusal> {
-        let wrong = || {
-            Wrong::invalid(
-                "resourceVersion",
-                &text.into(),
-                "strconv.ParseUint: invalid syntax",
-            )
+        let wrong = |_| {
+            Refusal::bad(format!(
+                "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            ))
         };
-        let version: u64 = text
-            .parse()
-            .map_err(|_| Refusal::options("ListOptions", &wrong()))?;
+        let version: u64 = text.parse().map_err(wrong)?;
         let now = self.store.revision();
         if version > now {
             Err(Refusal::too_large(version, now))

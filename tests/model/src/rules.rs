@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::decode::{Null, check, required};
+use crate::duplicate::{Duplicate, duplicates};
 use crate::fields::Fields;
 use crate::kinds::{Generation, Kind};
 use crate::meta::{self, finalizers, is_deleting};
@@ -145,6 +146,8 @@ pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Wrong> {
         meta::set_part(&mut inside, "metadata", None);
         check(&inside, &kind.schema, Null::Value, "", &mut wrong);
         required(object, &kind.schema, "", &mut wrong);
+        let twice = duplicates(&inside, &kind.schema);
+        wrong.extend(twice.iter().map(Duplicate::wrong));
     }
     wrong.extend(validate_metadata(kind, object));
     match kind.name.as_str() {
@@ -167,35 +170,30 @@ fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Wrong> {
         let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
         wrong.push(Wrong::invalid("metadata.name", &name.into(), why));
     }
-    for finalizer in finalizers(object) {
+    for (at, finalizer) in finalizers(object).into_iter().enumerate() {
         let known = ["orphan", "foregroundDeletion", "kubernetes"].contains(&finalizer);
         if !known && !finalizer.contains('/') && !kind.custom {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
-            wrong.push(Wrong::invalid(
-                "metadata.finalizers",
-                &finalizer.into(),
-                why,
-            ));
+            let path = format!("metadata.finalizers[{at}]");
+            wrong.push(Wrong::invalid(&path, &finalizer.into(), why));
         }
     }
-    for (at, owner) in meta::owners(object).enumerate() {
-        let fields = [
-            ("apiVersion", "version"),
-            ("kind", "kind"),
-            ("name", "name"),
-            ("uid", "uid"),
-        ];
-        for (field, word) in fields {
+    for owner in meta::owners(object) {
+        for (field, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
             if owner
                 .get(field)
                 .and_then(Value::as_str)
                 .is_none_or(str::is_empty)
             {
-                let path = format!("metadata.ownerReferences[{at}].{field}");
                 wrong.push(Wrong::invalid(
-                    &path,
+                    &format!("metadata.ownerReferences.{field}"),
                     &"".into(),
-                    &format!("{word} must not be empty"),
+                    why,
                 ));
             }
         }
@@ -282,8 +280,6 @@ pub(crate) fn validate_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Wron
             wrong.push(Wrong::forbidden("metadata.finalizers", &why));
         }
     }
-    // The API server looks at metadata twice.
-    wrong.extend(wrong.clone());
     if ["ConfigMap", "Secret"].contains(&kind.name.as_str())
         && old.get("immutable") == Some(&Value::Bool(true))
     {

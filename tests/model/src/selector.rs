@@ -185,7 +185,9 @@ fn fields(text: &str) -> Result<Vec<Field>, Refusal> {
             }
         };
         if !["metadata.name", "metadata.namespace"].contains(&name) {
-            return Err(Refusal::bad(format!("field label not supported: {name}")));
+            return Err(Refusal::bad(format!(
+                "{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            )));
         }
         Ok(Field {
             name: name.to_owned(),

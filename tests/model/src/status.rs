@@ -119,10 +119,13 @@ impl Refusal {
 
     /// It can't be as it is said to be.
     pub(crate) fn invalid(kind: &Kind, name: &str, wrong: &[Wrong]) -> Self {
-        let lines: Vec<String> = wrong
-            .iter()
-            .map(|Wrong { field, message, .. }| format!("{field}: {message}"))
-            .collect();
+        let mut lines = Vec::new();
+        for Wrong { field, message, .. } in wrong {
+            let line = format!("{field}: {message}");
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
         let said = match lines.as_slice() {
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
@@ -287,11 +290,27 @@ impl Refusal {
     }
 
     /// The content type is none that is read.
-    pub(crate) fn media(found: &str) -> Self {
-        let message = format!(
-            "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml: {found}"
-        );
-        Self::new(415, "UnsupportedMediaType", message)
+    pub(crate) fn media() -> Self {
+        Self {
+            details: Some(json!({})),
+            ..Self::new(
+                415,
+                "UnsupportedMediaType",
+                "415: Unsupported Media Type".to_owned(),
+            )
+        }
+    }
+
+    /// Nothing is served there, among kinds of the API server's own.
+    pub(crate) fn no_resource() -> Self {
+        Self {
+            details: Some(json!({})),
+            ..Self::new(
+                404,
+                "NotFound",
+                "the server could not find the requested resource".to_owned(),
+            )
+        }
     }
 
     /// An answer that a test asks for.

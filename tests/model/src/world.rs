@@ -199,12 +199,12 @@ impl World {
         let found = self.kinds.iter().enumerate().find(served);
         let (number, kind) = found
             .map(|(number, served)| (number, Arc::clone(&served.kind)))
-            .ok_or_else(Refusal::no_page)?;
+            .ok_or_else(|| self.nothing_at(&place.api_version))?;
         self.rights.check(asked, &place, &kind)?;
         let part = match place.subresource.as_deref() {
             None => Part::Main,
             Some("status") if kind.status => Part::Status,
-            Some(_) => return Err(Refusal::no_page()),
+            Some(_) => return Err(self.nothing_at(&place.api_version)),
         };
         if kind.namespaced && place.name.is_some() && place.namespace.is_none()
             || !kind.namespaced && place.namespace.is_some()
@@ -220,6 +220,16 @@ impl World {
             part,
         };
         self.dispatch(&at, &place)
+    }
+
+    /// Returns how it is said that nothing is served at a path in this group and version.
+    fn nothing_at(&self, api_version: &str) -> Refusal {
+        let own = |served: &Served| !served.kind.custom && served.kind.api_version() == api_version;
+        if self.kinds.iter().any(own) {
+            Refusal::no_resource()
+        } else {
+            Refusal::no_page()
+        }
     }
 
     fn dispatch(&mut self, at: &At<'_>, place: &Place) -> Result<Answer, Refusal> {

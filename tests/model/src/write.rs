@@ -113,7 +113,7 @@ impl World {
                 json_patch::merge(&mut new, &patch);
                 self.patched(at, &options, (&old, &new))
             }
-            (other, _) => Err(Refusal::media(other)),
+            (_, _) => Err(Refusal::media()),
         }
     }
 

@@ -50,6 +50,15 @@ impl Wrong {
         }
     }
 
+    /// Returns that there is one like it before.
+    pub(crate) fn duplicate(field: &str, value: &Value) -> Self {
+        Self {
+            kind: "FieldValueDuplicate",
+            field: field.to_owned(),
+            message: format!("Duplicate value: {value}"),
+        }
+    }
+
     /// Returns that a value may not be.
     pub(crate) fn forbidden(field: &str, why: &str) -> Self {
         Self {

@@ -14,13 +14,23 @@ pub(crate) struct Known {
 }
 
 /// All known differences.
-pub(crate) const KNOWN: &[Known] = &[Known {
-    what: "empty labels, annotations or finalizers of a custom resource",
-    why: "the real one stores them and never shows them, so that the next write which changes nothing makes another version",
-    shown_by: |operation| {
-        matches!(operation.kind, Kind::Thing | Kind::Probe) && has_empty(&operation.act)
+pub(crate) const KNOWN: &[Known] = &[
+    Known {
+        what: "a Service that a PUT to its status creates",
+        why: "the real one gives it no address then, and half of one with the next PUT; nobody does that",
+        shown_by: |operation| {
+            let replaces = matches!(&operation.act, Act::Replace { change, .. } if change.get("spec").is_some());
+            operation.kind == Kind::Service && operation.status && replaces
+        },
     },
-}];
+    Known {
+        what: "empty labels, annotations or finalizers of a custom resource",
+        why: "the real one stores them and never shows them, so that the next write which changes nothing makes another version",
+        shown_by: |operation| {
+            matches!(operation.kind, Kind::Thing | Kind::Probe) && has_empty(&operation.act)
+        },
+    },
+];
 
 /// Returns what is known of an operation.
 pub(crate) fn known(operation: &Operation) -> Option<&'static Known> {

@@ -8,6 +8,7 @@
     reason = "a test may fail loudly"
 )]
 
+mod cases;
 mod chance;
 mod known;
 mod normal;
@@ -22,6 +23,7 @@ use cluster::{Cluster, Options};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use model::Model;
 use serde_json::{Value, json};
+use tokio::runtime;
 use tokio::task::JoinSet;
 
 use crate::chance::Chance;
@@ -58,20 +60,24 @@ fn install(model: &Model) {
     }
 }
 
-/// Returns the first difference of a sequence.
-async fn difference(seed: u64, real: &kube::Client) -> Option<String> {
-    let namespace = format!("sequence-{seed}");
+/// Returns both API servers, each with a new namespace of this name.
+async fn places(namespace: &str, seed: u64, real: &kube::Client) -> [Side; 2] {
     let model = Model::new(seed);
     install(&model);
     let object =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
-    let [mut real, mut modelled] =
-        [real.clone(), model.client()].map(|client| Side::new(client, &namespace));
-    let made = real
+    let sides = [real.clone(), model.client()].map(|client| Side::new(client, namespace));
+    let made = sides[0]
         .send("POST", "/api/v1/namespaces", "application/json", &object)
         .await;
     assert_eq!(made.code, 201, "{}", made.body);
     model.put(&object).unwrap();
+    sides
+}
+
+/// Returns the first difference of a sequence.
+async fn difference(seed: u64, real: &kube::Client) -> Option<String> {
+    let [mut real, mut modelled] = places(&format!("sequence-{seed}"), seed, real).await;
     let from = [real.version().await, modelled.version().await];
     let mut chance = Chance::new(seed);
     // Few kinds, so that much happens to each object.
@@ -150,18 +156,18 @@ fn the_same_operations_have_the_same_answers() {
         ..Options::default()
     };
     let cluster = Cluster::start(&options).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let differences = runtime.block_on(differences(&cluster));
-    let known: Vec<String> = KNOWN
+    let known = KNOWN
         .iter()
-        .map(|known| format!("  {}: {}", known.what, known.why))
-        .collect();
+        .map(|known| format!("  {}: {}", known.what, known.why));
+    let known: Vec<String> = known.collect();
     assert!(
         differences.is_empty(),
-        "{} sequences differ:\n\n{}\n\nknown and left out:\n{}",
+        "{} differences:\n\n{}\n\nknown and left out:\n{}",
         differences.len(),
         differences.join("\n\n"),
         known.join("\n")
@@ -181,7 +187,8 @@ async fn differences(cluster: &Cluster) -> Vec<String> {
             .unwrap_or(default)
     };
     let (first, count) = (number("MODEL_SEED", 1), number("MODEL_SEEDS", SEQUENCES));
-    let mut differences = Vec::new();
+    let [side, modelled] = places("cases", 1, &real).await;
+    let mut differences = cases::differences(&side, &modelled, "cases").await;
     // Each has a namespace of its own, so they don't meet.
     let mut sequences = JoinSet::new();
     for seed in first..first + count {

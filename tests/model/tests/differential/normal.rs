@@ -50,7 +50,9 @@ pub(crate) fn list(list: &mut Value) {
 
 /// Makes a refusal comparable: what it says is free but for reason, and what it is about.
 pub(crate) fn status(status: &mut Value) {
-    let body = status.as_object_mut().unwrap();
+    let Some(body) = status.as_object_mut() else {
+        return;
+    };
     if body.get("status") == Some(&"Success".into()) {
         status["details"]["uid"] = SET.into();
         return;
@@ -72,7 +74,9 @@ pub(crate) fn status(status: &mut Value) {
         };
         *cause = json!({ "reason": reason, "field": cause["field"], "message": message });
     }
+    // The real one looks at some fields several times.
     causes.sort_by_key(Value::to_string);
+    causes.dedup();
 }
 
 /// Returns a message without the time at its end.
