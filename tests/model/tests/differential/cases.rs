@@ -15,19 +15,34 @@ const APPLY: &str = "application/apply-patch+yaml";
 type Request = (&'static str, &'static str, &'static str, Value);
 
 /// The requests, in their order; `~` is the namespace, `!` the path of things in it.
-#[rustfmt::skip]
 fn requests() -> Vec<Request> {
-    let map = |name: &str, fields: Value| {
-        let mut object = fields;
-        object["apiVersion"] = "v1".into();
-        object["kind"] = "ConfigMap".into();
-        object["metadata"]["name"] = name.into();
-        object
-    };
-    let thing = |name: &str, spec: Value| json!({ "apiVersion": "model.capstan.dev/v1", "kind": "Thing", "metadata": { "name": name }, "spec": spec });
-    let none = Value::Null;
+    [
+        creates(),
+        updates(),
+        applies(),
+        deletes(),
+        reads(),
+        things(),
+    ]
+    .concat()
+}
+
+fn map(name: &str, fields: Value) -> Value {
+    let mut object = fields;
+    object["apiVersion"] = "v1".into();
+    object["kind"] = "ConfigMap".into();
+    object["metadata"]["name"] = name.into();
+    object
+}
+
+fn thing(name: &str, spec: &Value) -> Value {
+    json!({ "apiVersion": "model.capstan.dev/v1", "kind": "Thing", "metadata": { "name": name }, "spec": spec })
+}
+
+#[rustfmt::skip]
+fn creates() -> Vec<Request> {
     vec![
-        ("GET", "~/configmaps/a", JSON, none.clone()),
+        ("GET", "~/configmaps/a", JSON, Value::Null),
         ("POST", "~/configmaps", JSON, map("a", json!({ "data": { "a": "1" } }))),
         ("POST", "~/configmaps", JSON, map("a", json!({}))),
         ("POST", "~/configmaps", JSON, map("A_b", json!({}))),
@@ -39,8 +54,14 @@ fn requests() -> Vec<Request> {
         ("POST", "~/configmaps", JSON, map("c", json!({ "data": { "a": 1 } }))),
         ("POST", "~/configmaps?fieldValidation=Strict", JSON, map("c", json!({ "other": 1, "metadata": { "what": 1 } }))),
         ("POST", "~/configmaps?fieldValidation=Perhaps", JSON, map("c", json!({}))),
-        ("POST", "~/configmaps", JSON, thing("c", json!({}))),
+        ("POST", "~/configmaps", JSON, thing("c", &json!({}))),
         ("POST", "/api/v1/namespaces/none/configmaps", JSON, map("c", json!({}))),
+    ]
+}
+
+#[rustfmt::skip]
+fn updates() -> Vec<Request> {
+    vec![
         ("PUT", "~/configmaps/b", JSON, map("b", json!({}))),
         ("PUT", "~/configmaps/a", JSON, map("b", json!({}))),
         ("PUT", "~/configmaps/a", JSON, map("a", json!({ "metadata": { "resourceVersion": "1" } }))),
@@ -57,10 +78,16 @@ fn requests() -> Vec<Request> {
         ("PATCH", "~/configmaps/a", PATCH, json!({})),
         ("PATCH", "~/configmaps/a?force=true", MERGE, json!({})),
         ("PATCH", "~/configmaps/a", "text/plain", json!({})),
+    ]
+}
+
+#[rustfmt::skip]
+fn applies() -> Vec<Request> {
+    vec![
         ("PATCH", "~/configmaps/a", APPLY, map("a", json!({}))),
         ("PATCH", "~/configmaps/a?fieldManager=x", APPLY, map("b", json!({}))),
         ("PATCH", "~/configmaps/a?fieldManager=x", APPLY, json!({ "data": {} })),
-        ("PATCH", "~/configmaps/a?fieldManager=x", APPLY, thing("a", json!({}))),
+        ("PATCH", "~/configmaps/a?fieldManager=x", APPLY, thing("a", &json!({}))),
         ("PATCH", "~/configmaps/a?fieldManager=x", APPLY, map("a", json!({ "other": 1 }))),
         ("PATCH", "~/configmaps/a?fieldManager=x", APPLY, map("a", json!({ "data": { "a": 1 } }))),
         ("PATCH", "~/configmaps/a?fieldManager=x", APPLY, map("a", json!({ "metadata": { "managedFields": [] } }))),
@@ -70,9 +97,15 @@ fn requests() -> Vec<Request> {
         ("PATCH", "~/configmaps/a?fieldManager=y", APPLY, map("a", json!({ "data": { "a": "3", "b": "3", "c": "3" } }))),
         ("PATCH", "~/configmaps/a?fieldManager=y", APPLY, map("a", json!({ "data": { "b": "3" } }))),
         ("PATCH", "~/configmaps/b?fieldManager=y", APPLY, map("b", json!({ "metadata": { "uid": "x" } }))),
+    ]
+}
+
+#[rustfmt::skip]
+fn deletes() -> Vec<Request> {
+    vec![
         ("PATCH", "~/configmaps/a", MERGE, json!({ "immutable": true })),
         ("PATCH", "~/configmaps/a", MERGE, json!({ "data": { "a": "9" } })),
-        ("DELETE", "~/configmaps/b", JSON, none.clone()),
+        ("DELETE", "~/configmaps/b", JSON, Value::Null),
         ("DELETE", "~/configmaps/a", JSON, json!({ "preconditions": { "uid": "x" } })),
         ("DELETE", "~/configmaps/a", JSON, json!({ "preconditions": { "resourceVersion": "1" } })),
         ("DELETE", "~/configmaps/a", JSON, json!({ "propagationPolicy": "Perhaps" })),
@@ -80,33 +113,45 @@ fn requests() -> Vec<Request> {
         ("PATCH", "~/configmaps/a", MERGE, json!({ "metadata": { "finalizers": ["x/y", "foregroundDeletion"] } })),
         ("DELETE", "~/configmaps/a", JSON, json!({ "propagationPolicy": "Orphan" })),
         ("DELETE", "~/configmaps/a", JSON, json!({ "propagationPolicy": "Background" })),
-        ("GET", "~/configmaps?labelSelector=a%20b", JSON, none.clone()),
-        ("GET", "~/configmaps?fieldSelector=x%3D1", JSON, none.clone()),
-        ("GET", "~/configmaps?continue=x", JSON, none.clone()),
-        ("GET", "~/configmaps?resourceVersion=x", JSON, none.clone()),
-        ("GET", "~/configmaps?resourceVersionMatch=Exact", JSON, none.clone()),
-        ("GET", "~/configmaps?resourceVersion=1&resourceVersionMatch=Perhaps", JSON, none.clone()),
-        ("GET", "~/configmaps?resourceVersion=0&resourceVersionMatch=Exact", JSON, none.clone()),
-        ("GET", "~/configmaps?watch=true&sendInitialEvents=true", JSON, none.clone()),
-        ("GET", "~/configmaps?watch=true&resourceVersionMatch=NotOlderThan", JSON, none.clone()),
-        ("GET", "~/nothings", JSON, none.clone()),
-        ("GET", "/apis/nobody.dev/v1", JSON, none.clone()),
-        ("GET", "/apis/nobody.dev/v1/nothings", JSON, none.clone()),
-        ("GET", "/apis/model.capstan.dev/v1/nothings", JSON, none.clone()),
-        ("GET", "~/configmaps/a/status", JSON, none.clone()),
-        ("POST", "!", JSON, thing("a", json!({ "number": "x", "parts": [{ "size": 1 }] }))),
-        ("POST", "!?fieldValidation=Strict", JSON, thing("a", json!({ "unknown": 1 }))),
-        ("POST", "!", JSON, thing("a", json!({ "parts": [{ "name": "a" }, { "name": "a" }] }))),
-        ("POST", "!", JSON, thing("a", json!({ "set": ["a", "a"] }))),
-        ("POST", "!", JSON, thing("a", json!({}))),
-        ("PUT", "!/a", JSON, thing("a", json!({}))),
-        ("PUT", "!/b", JSON, thing("b", json!({}))),
+    ]
+}
+
+#[rustfmt::skip]
+fn reads() -> Vec<Request> {
+    vec![
+        ("GET", "~/configmaps?labelSelector=a%20b", JSON, Value::Null),
+        ("GET", "~/configmaps?fieldSelector=x%3D1", JSON, Value::Null),
+        ("GET", "~/configmaps?continue=x", JSON, Value::Null),
+        ("GET", "~/configmaps?resourceVersion=x", JSON, Value::Null),
+        ("GET", "~/configmaps?resourceVersionMatch=Exact", JSON, Value::Null),
+        ("GET", "~/configmaps?resourceVersion=1&resourceVersionMatch=Perhaps", JSON, Value::Null),
+        ("GET", "~/configmaps?resourceVersion=0&resourceVersionMatch=Exact", JSON, Value::Null),
+        ("GET", "~/configmaps?watch=true&sendInitialEvents=true", JSON, Value::Null),
+        ("GET", "~/configmaps?watch=true&resourceVersionMatch=NotOlderThan", JSON, Value::Null),
+        ("GET", "~/nothings", JSON, Value::Null),
+        ("GET", "/apis/nobody.dev/v1", JSON, Value::Null),
+        ("GET", "/apis/nobody.dev/v1/nothings", JSON, Value::Null),
+        ("GET", "/apis/model.capstan.dev/v1/nothings", JSON, Value::Null),
+        ("GET", "~/configmaps/a/status", JSON, Value::Null),
+    ]
+}
+
+#[rustfmt::skip]
+fn things() -> Vec<Request> {
+    vec![
+        ("POST", "!", JSON, thing("a", &json!({ "number": "x", "parts": [{ "size": 1 }] }))),
+        ("POST", "!?fieldValidation=Strict", JSON, thing("a", &json!({ "unknown": 1 }))),
+        ("POST", "!", JSON, thing("a", &json!({ "parts": [{ "name": "a" }, { "name": "a" }] }))),
+        ("POST", "!", JSON, thing("a", &json!({ "set": ["a", "a"] }))),
+        ("POST", "!", JSON, thing("a", &json!({}))),
+        ("PUT", "!/a", JSON, thing("a", &json!({}))),
+        ("PUT", "!/b", JSON, thing("b", &json!({}))),
         ("PATCH", "!/a", MERGE, json!({ "spec": null })),
         ("PATCH", "!/a/status?fieldManager=x", APPLY, json!({ "apiVersion": "model.capstan.dev/v1", "kind": "Thing", "metadata": { "name": "a" }, "status": { "a": 1 } })),
         ("PATCH", "!/a/status?fieldManager=y", APPLY, json!({ "apiVersion": "model.capstan.dev/v1", "kind": "Thing", "metadata": { "name": "a" }, "status": { "a": 2 } })),
-        ("PATCH", "!/a?fieldManager=x", APPLY, thing("a", json!({ "parts": [{ "name": "a" }, { "name": "a" }] }))),
-        ("DELETE", "!/a", JSON, none.clone()),
-        ("GET", "!/a", JSON, none.clone()),
+        ("PATCH", "!/a?fieldManager=x", APPLY, thing("a", &json!({ "parts": [{ "name": "a" }, { "name": "a" }] }))),
+        ("DELETE", "!/a", JSON, Value::Null),
+        ("GET", "!/a", JSON, Value::Null),
     ]
 }
 
