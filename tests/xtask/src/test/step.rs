@@ -374,7 +374,7 @@ impl Packages {
                 "--exclude",
                 "cluster",
             ],
-            Self::NeedCluster => &["-p", "scenarios", "-p", "cluster"],
+            Self::NeedCluster => &["-p", "scenarios", "-p", "cluster", "-p", "model"],
             Self::NeedImage => &["-p", "scenarios"],
         }
     }
