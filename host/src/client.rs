@@ -120,6 +120,11 @@ impl ApiServer {
         self.managers.read().clone()
     }
 
+    /// Returns what discovery has said of a kind; none if nobody has asked.
+    pub fn known(&self, gvk: &Gvk) -> Option<Kind> {
+        self.kinds.read().get(gvk).cloned()
+    }
+
     /// Returns what discovery says of a kind, asking the API server the first time.
     ///
     /// # Errors

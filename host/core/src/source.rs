@@ -503,6 +503,13 @@ impl Source {
         }
     }
 
+    /// Returns how many objects carry a finalizer.
+    pub fn carrying(&self, finalizer: &str) -> usize {
+        let all = self.list(None).into_iter();
+        all.filter(|object| object.header().has_finalizer(finalizer))
+            .count()
+    }
+
     /// Whether an object of this source belongs to a primary.
     pub fn relates(&self, object: &Object, primary: &ObjectRef) -> bool {
         match &self.spec.role {

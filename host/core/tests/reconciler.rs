@@ -1315,3 +1315,97 @@ async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
     let primary = ObjectRef::namespaced("n", "a");
     assert_eq!(*bench.told.lock(), [Notice { primary, what }]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_a_version_before_goes_with_the_next_run() {
+    const FORMERLY: &str = "finalizers: { formerly: [old.dev/f] }";
+    let exports = Exports {
+        reconciler: true,
+        dependent: true,
+        cleaner: true,
+        ..Exports::default()
+    };
+    let going = "2026-01-01T00:00:00Z";
+    let (old, other, own) = ("old.dev/f", "o.dev/f", "sample.dev/finalizer");
+    let keep = Ok(DeleteControl::KeepFinalizer(None));
+    for (what, cleaner, cleanup, carried, mark, called, left) in [
+        (
+            "it stays",
+            false,
+            None,
+            vec![old, other],
+            None,
+            "reconcile",
+            vec![other],
+        ),
+        (
+            "it has ours, too",
+            true,
+            None,
+            vec![old, own],
+            None,
+            "reconcile",
+            vec![own],
+        ),
+        (
+            "it is going",
+            true,
+            None,
+            vec![old, other],
+            Some(going),
+            "cleanup",
+            vec![other],
+        ),
+        (
+            "it has both",
+            true,
+            None,
+            vec![other, own, old],
+            Some(going),
+            "cleanup",
+            vec![other],
+        ),
+        (
+            "it is kept",
+            true,
+            Some(keep),
+            vec![old, own],
+            Some(going),
+            "cleanup",
+            vec![old, own],
+        ),
+        (
+            "nothing to clean up",
+            false,
+            None,
+            vec![other, old],
+            Some(going),
+            "",
+            vec![other],
+        ),
+    ] {
+        let mut script = Script::default();
+        if cleaner {
+            script.exports = exports;
+        }
+        script.cleanup = cleanup.unwrap_or(script.cleanup);
+        let mut bench = Bench::new(script, FORMERLY);
+        bench.page(json!({ "finalizers": carried, "deletionTimestamp": mark }));
+        let (finished, calls, writes) = bench.run().await;
+        assert!(
+            matches!(finished, Finished::Done { .. }),
+            "{what}: {finished:?}"
+        );
+        assert_eq!(calls.join(" "), called, "{what}");
+        let patches = usize::from(left.len() < carried.len());
+        assert_eq!(writes.len(), patches, "{what}: {writes:?}");
+        let (kind, key) = (
+            &bench.controller.spec.primary,
+            ObjectRef::namespaced("n", "a"),
+        );
+        let page = bench.server.get(kind, &key).await.unwrap().unwrap();
+        let names = page.header().finalizers.iter();
+        let names: Vec<_> = names.map(|name| &**name).collect();
+        assert_eq!(names, left, "{what}");
+    }
+}

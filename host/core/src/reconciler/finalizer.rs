@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::cluster::{Target, Verb, Write};
 use crate::object::{Gvk, Object};
@@ -69,24 +69,34 @@ pub enum Apply {
     No,
 }
 
-/// Returns the write that removes a finalizer, by its place and only if it stands there still; none if it is gone
+/// Returns the write that removes finalizers, by their places and only if they stand there still; none if all are gone
 /// (`FI-3`).
-pub fn remove(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>) -> Option<Write> {
+pub fn remove(
+    primary: &Object,
+    gvk: &Gvk,
+    finalizers: &[&str],
+    manager: &Arc<str>,
+) -> Option<Write> {
     let header = primary.header();
-    let place = header.finalizers.iter().position(|f| &**f == finalizer)?;
-    let path = format!("/metadata/finalizers/{place}");
-    // The uid: what was made anew under the name keeps its finalizer.
+    // The uid: what was made anew under the name keeps its finalizers.
     let uid = json!({ "op": "test", "path": "/metadata/uid", "value": header.uid });
-    let body = json!([
-        uid,
-        { "op": "test", "path": path, "value": finalizer },
-        { "op": "remove", "path": path },
-    ]);
+    let mut body = vec![uid];
+    // From the last on, so that the places of the others stay.
+    for (place, finalizer) in header.finalizers.iter().enumerate().rev() {
+        if finalizers.contains(&&**finalizer) {
+            let path = format!("/metadata/finalizers/{place}");
+            body.push(json!({ "op": "test", "path": path, "value": finalizer }));
+            body.push(json!({ "op": "remove", "path": path }));
+        }
+    }
+    if body.len() == 1 {
+        return None;
+    }
     let target = Target::object(gvk.clone(), header.key.clone());
     Some(Write {
         target,
         verb: Verb::JsonPatch {
-            body: body.to_string(),
+            body: Value::Array(body).to_string(),
             manager: Arc::clone(manager),
         },
     })
@@ -107,7 +117,7 @@ mod tests {
     use super::*;
     use crate::object::Managers;
 
-    fn primary(finalizers: &serde_json::Value) -> Object {
+    fn primary(finalizers: &Value) -> Object {
         let text = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7", "finalizers": finalizers } });
         Object::parse(&text.to_string(), &gvk(), &Managers::default()).unwrap()
     }
@@ -176,14 +186,24 @@ mod tests {
             body(remove(
                 &primary(&json!(["o.dev/f", "x.dev/f"])),
                 &gvk(),
-                "x.dev/f",
+                &["x.dev/f"],
                 &manager
             )),
             r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/1"}]"#
         );
         assert_eq!(
-            remove(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager),
+            remove(
+                &primary(&json!(["o.dev/f"])),
+                &gvk(),
+                &["x.dev/f"],
+                &manager
+            ),
             None
+        );
+        let several = primary(&json!(["a.dev/f", "o.dev/f", "x.dev/f"]));
+        assert_eq!(
+            body(remove(&several, &gvk(), &["a.dev/f", "x.dev/f"], &manager)),
+            r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/2","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/2"},{"op":"test","path":"/metadata/finalizers/0","value":"a.dev/f"},{"op":"remove","path":"/metadata/finalizers/0"}]"#
         );
     }
 
