@@ -1035,6 +1035,42 @@ async fn a_finalizer_of_others_takes_patch_and_delete() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn several_shares_of_our_manager_are_an_error_wherever_one_is_asked_for() {
+    // SSA-1
+    fn ask(run: &dyn Run) -> Vec<String> {
+        let desired = document("n", "two", json!({}));
+        let compared = run.compare(CompareQuestion {
+            by: Comparison::Applied,
+            actual: desired.clone(),
+            desired,
+            ignore: Vec::new(),
+        });
+        vec![match compared {
+            Ok(verdict) => format!("{verdict:?}"),
+            Err(error) => format!("{:?}: {}", error.reason, error.message),
+        }]
+    }
+    let script = Script {
+        ask: Some(Arc::new(|run| async move { ask(&*run) }.boxed())),
+        ..Script::default()
+    };
+    let get = "{ apiVersion: v1, kind: ConfigMap, verbs: [get] }";
+    let mut bench = Bench::granted(script, get, EXPLICITLY);
+    bench.page(json!({ "uid": "u-page" }));
+    let share = |at: &str| json!({ "manager": "pages", "operation": "Apply", "time": at, "fieldsType": "FieldsV1", "fieldsV1": {} });
+    let two = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "two", "namespace": "n", "uid": "u-two", "resourceVersion": "2", "managedFields": [share("2026-01-01T00:00:00Z"), share("2026-01-02T00:00:00Z")] },
+    });
+    let two = Object::parse(&two.to_string(), &config_map(), &Managers::all()).unwrap();
+    bench.maps.apply(Watch::Applied(two));
+    let (_, calls, _) = bench.run().await;
+    let said =
+        "Other: n/two has 2 entries in managedFields for pages with operation Apply; one is right";
+    assert_eq!(calls, ["reconcile", said]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_gives_the_primary_an_owner_or_takes_one_is_a_failure() {
     let gone = json!({ "apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "none" });
     let other = json!({ "apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "v" });
