@@ -20,6 +20,8 @@ use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::pause::jitter;
+
 pub mod meter;
 pub mod pulse;
 pub mod recorder;
@@ -272,7 +274,9 @@ impl ApiServer {
             }
             tries += 1;
             if response.status() == StatusCode::TOO_MANY_REQUESTS && tries < BUSY_TRIES {
-                tokio::time::sleep(retry_after(&response)).await;
+                // Never sooner than it asks for, and not all at once.
+                let after = retry_after(&response);
+                tokio::time::sleep(after + jitter(after) / 2).await;
                 continue;
             }
             return Err(about.refused(response).await);
@@ -760,10 +764,72 @@ struct Resource {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+    use std::future::{pending, ready};
+    use std::io;
+
+    use futures::{StreamExt, stream};
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+    use parking_lot::Mutex;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
+
+    /// What an API server answers: with this status, or not at all; and its body.
+    pub(crate) struct Answer(pub(crate) Option<u16>, pub(crate) Vec<Step>);
+
+    /// A step of a body.
+    pub(crate) enum Step {
+        /// So much comes.
+        Comes(String),
+        /// Nothing comes for so long.
+        Rests(Duration),
+        /// Nothing comes any more.
+        Silent,
+        /// The connection breaks.
+        Cut,
+    }
+
+    impl Step {
+        async fn frame(self) -> Option<io::Result<Frame<Bytes>>> {
+            match self {
+                Self::Comes(text) => Some(Ok(Frame::data(text.into()))),
+                Self::Rests(time) => {
+                    sleep(time).await;
+                    None
+                }
+                Self::Silent => pending().await,
+                Self::Cut => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
+    }
+
+    /// Returns a client of an API server that answers as `answer` says, and the paths that it was asked for. It has no sockets,
+    /// so its clock may be stopped.
+    pub(crate) fn scripted(
+        mut answer: impl FnMut(&str) -> Answer + Send + 'static,
+    ) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let path = request.uri().to_string();
+            let Answer(status, steps) = answer(&path);
+            noted.lock().push(path);
+            async move {
+                let Some(status) = status else {
+                    return pending().await;
+                };
+                let frames = stream::iter(steps).then(Step::frame).filter_map(ready);
+                let response = Response::builder().status(status);
+                Ok::<_, Infallible>(response.body(StreamBody::new(frames)).unwrap())
+            }
+        });
+        (kube::Client::new(service, "default"), asked)
+    }
 
     /// Returns an API server that answers every request with this head and so many bytes.
     pub(crate) async fn answering(head: &'static str, body: usize) -> ApiServer {
@@ -843,6 +909,22 @@ pub(crate) mod tests {
         let api = Arc::new(answering("429 Too Many Requests\r\nretry-after: 0", 0).await);
         let error = failure(&api).await;
         assert_eq!((error.reason, error.code), (Reason::Busy, 429));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_the_api_server_has_no_time_for_do_not_come_back_in_step() {
+        let mut waited = BTreeSet::new();
+        for _ in 0..20 {
+            let (client, asked) = scripted(|_| Answer(Some(429), Vec::new()));
+            let began = Instant::now();
+            failure(&Arc::new(ApiServer::new(client, Managers::default()))).await;
+            assert_eq!(asked.lock().len(), 5);
+            waited.insert(began.elapsed());
+        }
+        let [first, last] = [waited.first().unwrap(), waited.last().unwrap()];
+        assert!(*first >= Duration::from_secs(4), "sooner than it asks for");
+        assert!(*last <= Duration::from_secs(6), "{last:?}");
+        assert!(waited.len() > 10, "{waited:?}");
     }
 
     #[tokio::test]

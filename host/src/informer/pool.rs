@@ -231,7 +231,7 @@ impl Drop for Membership {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    fn subscriber() -> Subscriber {
+    pub(in super::super) fn subscriber() -> Subscriber {
         Subscriber {
             source: Arc::new(Source::new(Spec {
                 name: "primaries".into(),
