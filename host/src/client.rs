@@ -333,7 +333,7 @@ impl ApiServer {
         };
         let path = format!("{path}?fieldManager={}{forced}", escape(manager));
         match self
-            .read(&about, method, &path, Some((content, verb.body())))
+            .read(&about, method, &path, Some((content, &verb.body())))
             .await
         {
             // What is answered is handed on: it must be what was asked for.
@@ -341,7 +341,11 @@ impl ApiServer {
                 Err(about.broken(&format_args!("it is about {}", object.key())))
             }
             Ok(object) => Ok(Some(object)),
-            Err(error) if is_conditional(&verb) => Err(outdated(error)),
+            // FI-4. What is invalid is refused with 422, too, and names a field.
+            Err(mut error) if error.code == 422 && verb.tests() && error.fields.is_empty() => {
+                error.reason = Reason::Conflict;
+                Err(error)
+            }
             Err(error) => Err(error),
         }
     }
@@ -581,25 +585,6 @@ fn fits(target: &Target) -> Result<(), Error> {
     Err(Error::new(Reason::Invalid, 0, message))
 }
 
-/// Whether a write is made upon a version or a state that it names. Documents are compact JSON.
-fn is_conditional(verb: &Verb) -> bool {
-    match verb {
-        Verb::JsonPatch { body, .. } => body.contains("\"op\":\"test\""),
-        Verb::Apply { body, .. } | Verb::Replace { body, .. } | Verb::MergePatch { body, .. } => {
-            body.contains("\"resourceVersion\":\"")
-        }
-        Verb::Create { .. } | Verb::Delete(_) => false,
-    }
-}
-
-/// `FI-4`: a write upon a state that no longer holds is refused with 422, too.
-fn outdated(mut error: Error) -> Error {
-    if error.code == 422 {
-        error.reason = Reason::Conflict;
-    }
-    error
-}
-
 fn retry_after(response: &Response<Body>) -> Duration {
     let header = response
         .headers()
@@ -769,6 +754,8 @@ pub(crate) mod tests {
     use std::future::{pending, ready};
     use std::io;
 
+    use capstan_core::budget::Budget;
+    use capstan_core::patch::Patch;
     use futures::{StreamExt, stream};
     use http_body_util::StreamBody;
     use hyper::body::Frame;
@@ -925,6 +912,90 @@ pub(crate) mod tests {
         assert!(*first >= Duration::from_secs(4), "sooner than it asks for");
         assert!(*last <= Duration::from_secs(6), "{last:?}");
         assert!(waited.len() > 10, "{waited:?}");
+    }
+
+    fn manager() -> Arc<str> {
+        "web".into()
+    }
+
+    fn apply(body: &str) -> Verb {
+        Verb::Apply {
+            body: body.to_owned(),
+            manager: manager(),
+            force: false,
+        }
+    }
+
+    fn replace(body: &str) -> Verb {
+        Verb::Replace {
+            body: body.to_owned(),
+            manager: manager(),
+        }
+    }
+
+    fn merge(body: &str) -> Verb {
+        Verb::MergePatch {
+            body: body.to_owned(),
+            manager: manager(),
+        }
+    }
+
+    fn patch(text: &str) -> Verb {
+        Verb::JsonPatch {
+            patch: Patch::read(text, &mut Budget::of_run()).unwrap(),
+            manager: manager(),
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_json_patch_that_tests_something_conflicts_by_422() {
+        let generic = r#"{"message":"the server rejected our request due to an error in our request","details":{}}"#;
+        let invalid = r#"{"message":"ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"a b\"","details":{"causes":[{"field":"metadata.labels"}]}}"#;
+        for (verb, answer, expected) in [
+            (
+                apply(r#"{"metadata":{"resourceVersion":"1"}}"#),
+                invalid,
+                Reason::Rejected,
+            ),
+            (
+                replace(r#"{"metadata":{"resourceVersion":"7"}}"#),
+                invalid,
+                Reason::Rejected,
+            ),
+            (
+                merge(r#"{"metadata":{"resourceVersion":"7"}}"#),
+                generic,
+                Reason::Rejected,
+            ),
+            (
+                patch(r#"[{"op":"test","path":"/metadata/uid","value":"u"}]"#),
+                generic,
+                Reason::Conflict,
+            ),
+            (
+                patch(r#"[{"op":"test","path":"/metadata/uid","value":"u"}]"#),
+                invalid,
+                Reason::Rejected,
+            ),
+            (
+                patch(r#"[{"op":"add","path":"/spec","value":{"op":"test"}}]"#),
+                generic,
+                Reason::Rejected,
+            ),
+        ] {
+            let body = answer.to_owned();
+            let (client, _) = scripted(move |_| Answer(Some(422), vec![Step::Comes(body.clone())]));
+            let (api, kind) = (ApiServer::new(client, Managers::default()), config_maps());
+            api.kinds.write().insert(kind.gvk.clone(), kind.clone());
+            let target = Target::object(kind.gvk, ObjectRef::namespaced("n", "a"));
+            let about = format!("{verb:?}: {answer}");
+            let write = Write { target, verb };
+            let error = Access::new(Arc::new(api), Identity::Daemon)
+                .write(write)
+                .await;
+            let error = error.unwrap_err();
+            assert_eq!((error.reason, error.code), (expected, 422), "{about}");
+        }
     }
 
     #[tokio::test]

@@ -887,7 +887,7 @@ fn compose(
             manager,
         },
         Body::JsonPatch(patch) => Verb::JsonPatch {
-            body: patch.text(),
+            patch: patch.clone(),
             manager,
         },
         Body::Edit(tree) => {
@@ -909,10 +909,7 @@ fn compose(
             if request.mode == WriteMode::Optimistic {
                 pin(&mut patch, tree);
             }
-            Verb::JsonPatch {
-                body: patch.text(),
-                manager,
-            }
+            Verb::JsonPatch { patch, manager }
         }
     };
     Ok(Some(Write {

@@ -105,11 +105,11 @@ impl Server {
                 json_patch::merge(&mut tree, &serde_json::from_str(&body).unwrap());
                 tree
             }
-            Verb::JsonPatch { body, .. } => {
+            Verb::JsonPatch { patch, .. } => {
                 let mut tree = old.unwrap();
                 json_patch::patch(
                     &mut tree,
-                    &serde_json::from_str::<json_patch::Patch>(&body).unwrap(),
+                    &serde_json::from_str::<json_patch::Patch>(&patch.text()).unwrap(),
                 )
                 .map_err(|e| conflict(&e.to_string()))?;
                 tree
