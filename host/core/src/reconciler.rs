@@ -414,7 +414,7 @@ impl Controller {
             "(object)"
         }
         .into();
-        let document = self.hash(write.verb.body());
+        let document = self.hash(&write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
             let known = Verdict::of(document, &now);
             if self.memory.verdict(&now, &slot).as_ref() == Some(&known) {

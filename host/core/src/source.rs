@@ -1100,6 +1100,25 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_of_a_run_to_its_primary_is_told_unless_generations_say_that_nothing_has_changed() {
+        // UC-5
+        for (generation_aware, expected) in [(true, vec![]), (false, vec!["n/a changed"])] {
+            let filter = PrimaryFilter {
+                generation_aware,
+                finalizer: None,
+            };
+            let filter = Filter::primary(Some(filter), UserFilter::default()).unwrap();
+            let source = source(Role::Primary, filter, &[]);
+            let mut informer = Informer::new(&source, None);
+            let page = |version| object("a", version, r#","generation":1"#);
+            informer.list([page(1)], 1);
+            // Its status was written: what the API server answered, and then the event of it.
+            source.put(page(2));
+            assert_eq!(informer.applied(page(2)), expected, "{generation_aware}");
+        }
+    }
+
+    #[test]
     fn primaries_of_the_old_and_the_new_version_are_told() {
         // IM-4a, IM-5, IM-6
         let source = secondaries();

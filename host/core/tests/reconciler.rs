@@ -105,11 +105,11 @@ impl Server {
                 json_patch::merge(&mut tree, &serde_json::from_str(&body).unwrap());
                 tree
             }
-            Verb::JsonPatch { body, .. } => {
+            Verb::JsonPatch { patch, .. } => {
                 let mut tree = old.unwrap();
                 json_patch::patch(
                     &mut tree,
-                    &serde_json::from_str::<json_patch::Patch>(&body).unwrap(),
+                    &serde_json::from_str::<json_patch::Patch>(&patch.text()).unwrap(),
                 )
                 .map_err(|e| conflict(&e.to_string()))?;
                 tree
@@ -1047,6 +1047,42 @@ async fn a_finalizer_of_others_takes_patch_and_delete() {
         let (answers, _) = asked(&grants, "", ask).await;
         assert_eq!(answers, ["done", "done", expected], "{grants}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_shares_of_our_manager_are_an_error_wherever_one_is_asked_for() {
+    // SSA-1
+    fn ask(run: &dyn Run) -> Vec<String> {
+        let desired = document("n", "two", json!({}));
+        let compared = run.compare(CompareQuestion {
+            by: Comparison::Applied,
+            actual: desired.clone(),
+            desired,
+            ignore: Vec::new(),
+        });
+        vec![match compared {
+            Ok(verdict) => format!("{verdict:?}"),
+            Err(error) => format!("{:?}: {}", error.reason, error.message),
+        }]
+    }
+    let script = Script {
+        ask: Some(Arc::new(|run| async move { ask(&*run) }.boxed())),
+        ..Script::default()
+    };
+    let get = "{ apiVersion: v1, kind: ConfigMap, verbs: [get] }";
+    let mut bench = Bench::granted(script, get, EXPLICITLY);
+    bench.page(json!({ "uid": "u-page" }));
+    let share = |at: &str| json!({ "manager": "pages", "operation": "Apply", "time": at, "fieldsType": "FieldsV1", "fieldsV1": {} });
+    let two = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "two", "namespace": "n", "uid": "u-two", "resourceVersion": "2", "managedFields": [share("2026-01-01T00:00:00Z"), share("2026-01-02T00:00:00Z")] },
+    });
+    let two = Object::parse(&two.to_string(), &config_map(), &Managers::all()).unwrap();
+    bench.maps.apply(Watch::Applied(two));
+    let (_, calls, _) = bench.run().await;
+    let said =
+        "Other: n/two has 2 entries in managedFields for pages with operation Apply; one is right";
+    assert_eq!(calls, ["reconcile", said]);
 }
 
 #[tokio::test(start_paused = true)]
