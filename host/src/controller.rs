@@ -22,7 +22,7 @@ use capstan_core::reconciler::notices::hear;
 use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
 use capstan_core::rollout::{Shape, Step, Version};
-use capstan_core::source::Listener;
+use capstan_core::source::{Listener, Within};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
@@ -669,8 +669,11 @@ impl Task<'_> {
         self.joined
             .become_as(&sources, &plan, &neighbours.pool, &handle.listener());
         let primaries = Arc::clone(&sources.primaries);
-        handle.queue.retain(|key| primaries.get(key).is_some());
-        handle.memory.retain(|key| primaries.get(key).is_some());
+        let stays = |key: &ObjectRef| {
+            primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err()
+        };
+        handle.queue.retain(stays);
+        handle.memory.retain(stays);
         let controller = assemble(&declared, handle, neighbours, sources, before.as_ref())?;
         warn_of_unused(&controller);
         let mut in_force = handle.in_force.write();

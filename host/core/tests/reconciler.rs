@@ -1445,3 +1445,43 @@ async fn a_finalizer_of_a_version_before_goes_with_the_next_run() {
         assert_eq!(names, left, "{what}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_source_does_not_know_yet_is_neither_made_nor_taken_for_gone() {
+    let unlisted = |script, fields| {
+        let mut bench = Bench::new(script, fields);
+        bench.maps = Writer::default();
+        let source = &bench.controller.secondaries["cm"];
+        source.attach(None, bench.maps.cache());
+        bench
+    };
+    let ask: Ask = Arc::new(|run| {
+        async move {
+            let found = run.find_one(Place::Source("cm".to_owned()));
+            vec![format!("{:?}", found.unwrap_err().reason)]
+        }
+        .boxed()
+    });
+    let explicitly = "workflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
+    let script = Script {
+        ask: Some(ask),
+        ..Script::default()
+    };
+    let mut asking = unlisted(script, explicitly);
+    asking.page(json!({}));
+    assert_eq!(asking.run().await.1, strings(&["reconcile", "Unreachable"]));
+
+    let mut bench = unlisted(Script::default(), WORKFLOW);
+    bench.page(json!({}));
+    let (finished, _, writes) = bench.run().await;
+    assert_eq!((finished, writes), (UNHANDLED, vec![]));
+    bench.maps.start_list();
+    bench.maps.finish_list(capstan_core::object::Version(9));
+    assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+
+    let mut going = unlisted(Script::default(), EXPLICIT);
+    let finalizers = json!(["sample.dev/finalizer"]);
+    going.page(json!({ "finalizers": finalizers, "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    let (finished, _, writes) = going.run().await;
+    assert_eq!((finished, writes), (UNHANDLED, vec![]), "it may be there");
+}

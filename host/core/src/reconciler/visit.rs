@@ -15,7 +15,7 @@ use crate::manifest::{self, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::reconciler::context::Context;
 use crate::reconciler::memory;
-use crate::source::Source;
+use crate::source::{Source, Within};
 use crate::text;
 use crate::workflow::condition::{self, Check, Expression};
 use crate::workflow::graph::{self, Graph};
@@ -473,6 +473,8 @@ impl Visitor<'_> {
             return Ok(vec![(key.to_string(), Operation::Unchanged)]);
         }
         let desired = self.complete(name, spec, &answer)?;
+        let within = Within::Object(desired.key());
+        source.known(within).map_err(|doubt| doubt.to_string())?;
         if !source.watches(desired.key()) {
             let key = desired.key();
             return Err(format!(
@@ -613,8 +615,9 @@ impl Visitor<'_> {
     /// Returns the dependent's object as the caches have it, without asking for its desired state if nothing that could
     /// be it exists. An object of its name that belongs to somebody else is not it.
     async fn actual(&self, name: &Arc<str>, node: &Node) -> Result<Option<Object>, String> {
-        let mut related = self.source(name)?.related(self.run.primary.key());
-        if related.is_empty() {
+        let source = self.source(name)?;
+        let mut related = source.related(self.run.primary.key());
+        if related.is_empty() && source.is_complete() {
             return Ok(None);
         }
         let key = if let Some(expression) = &node.name {
@@ -623,6 +626,8 @@ impl Visitor<'_> {
             let answer = self.desired(name).await?;
             self.complete(name, &node.spec, &answer)?.key().clone()
         };
+        let within = Within::Object(&key);
+        source.known(within).map_err(|doubt| doubt.to_string())?;
         related.retain(|object| *object.key() == key && self.belongs(name, &node.spec, object));
         Ok(related.pop())
     }
@@ -752,11 +757,12 @@ impl Visitor<'_> {
         Ok(now)
     }
 
+    /// Returns the source that holds a dependent, which knows all that belongs to the primary.
     fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, String> {
-        self.run
-            .controller
-            .secondaries
-            .get(name)
-            .ok_or_else(|| format!("no source holds dependent {name}"))
+        let source = self.run.controller.secondaries.get(name);
+        let source = source.ok_or_else(|| format!("no source holds dependent {name}"))?;
+        let within = Within::Related(self.run.primary.key());
+        source.known(within).map_err(|doubt| doubt.to_string())?;
+        Ok(source)
     }
 }
