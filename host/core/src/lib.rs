@@ -39,6 +39,7 @@ pub mod reconciler;
 pub mod rollout;
 pub mod room;
 pub mod source;
+pub mod startup;
 pub mod text;
 pub mod wire;
 pub mod workflow;

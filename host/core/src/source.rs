@@ -1019,9 +1019,9 @@ mod tests {
         source.attach(Some("n"), writer.cache());
         source.attach(Some("m"), Writer::default().cache());
         source.lacks(Some("l"), "forbidden");
-        let [x, y, large, p] = ["x", "y", "large", "p"].map(key);
+        let [there, absent, large, page] = ["x", "y", "large", "p"].map(key);
         let elsewhere = |namespace| ObjectRef::namespaced(namespace, "y");
-        let [m, l, unwatched] = ["m", "l", "unwatched"].map(elsewhere);
+        let [listed, forbidden, unwatched] = ["m", "l", "unwatched"].map(elsewhere);
         let doubt = |within| source.known(within).err().map(|doubt| doubt.to_string());
         let says = |place: &str, why: &str| {
             Some(format!(
@@ -1030,15 +1030,15 @@ mod tests {
         };
         let listing = || says("m", "its first list is not complete");
         for (within, expected) in [
-            (Within::Object(&x), None),
-            (Within::Object(&y), None),
-            (Within::Related(&p), None),
+            (Within::Object(&there), None),
+            (Within::Object(&absent), None),
+            (Within::Related(&page), None),
             (Within::Namespace("n"), None),
-            (Within::Object(&m), listing()),
-            (Within::Related(&m), listing()),
+            (Within::Object(&listed), listing()),
+            (Within::Related(&listed), listing()),
             (Within::Everywhere, listing()),
-            (Within::Object(&l), says("l", "forbidden")),
-            (Within::Related(&l), says("l", "forbidden")),
+            (Within::Object(&forbidden), says("l", "forbidden")),
+            (Within::Related(&forbidden), says("l", "forbidden")),
             (Within::Object(&unwatched), None),
         ] {
             assert_eq!(doubt(within), expected, "{within:?}");
@@ -1050,10 +1050,10 @@ mod tests {
         );
         let full = says("n", "its cache is full, and leaves objects out");
         assert_eq!(doubt(Within::Object(&large)), full);
-        assert_eq!(doubt(Within::Object(&x)), None, "it is shown");
+        assert_eq!(doubt(Within::Object(&there)), None, "it is shown");
         assert!(!source.is_complete());
         source.attach(Some("l"), writer.cache());
-        assert_eq!(doubt(Within::Related(&l)), None, "it is there now");
+        assert_eq!(doubt(Within::Related(&forbidden)), None, "it is there now");
     }
 
     #[test]

@@ -23,6 +23,7 @@ const ROWS: &[&[&str]] = &[
         "rbac",
         "permission",
         "outbox",
+        "startup",
     ],
     &["source", "dispatcher"],
     &["operations"],

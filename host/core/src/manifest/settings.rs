@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, ReadyKind, Source,
-    Workflow,
+    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, OnStartError,
+    ReadyKind, Source, Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -43,6 +43,12 @@ impl Controller {
             "minRescheduleInterval": min_reschedule.map_or("none".to_owned(), written),
             "maxReconciliationInterval": self.max_interval.map_or("none".to_owned(), written),
             "concurrency": self.concurrency,
+            "cacheSyncTimeout": written(self.cache_sync_timeout),
+            "onStartError": match self.on_start_error {
+                OnStartError::Wait => "wait",
+                OnStartError::GoOn => "goOn",
+                OnStartError::Fail => "fail",
+            },
             "indexes": indexes(&self.indexes),
             "sources": each(&self.sources, source),
             "workflow": workflow(&self.workflow),

@@ -305,7 +305,7 @@ impl Context {
             Selection::Namespaced(namespace) => Within::Namespace(namespace),
             Selection::Everywhere | Selection::Indexed { .. } => Within::Everywhere,
         };
-        source.known(within).map_err(doubtful)?;
+        source.known(within).map_err(|doubt| doubtful(&doubt))?;
         match selection {
             Selection::Related => self.read(source.related(self.primary.key())),
             Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),
@@ -419,7 +419,7 @@ impl Run for Context {
         }
         let source = self.place(&place)?;
         let within = Within::Related(self.primary.key());
-        source.known(within).map_err(doubtful)?;
+        source.known(within).map_err(|doubt| doubtful(&doubt))?;
         let found = self.read(source.related(self.primary.key()))?;
         let found = visit::of_dependent(self, &place, found);
         match found.as_slice() {
@@ -455,7 +455,7 @@ impl Run for Context {
         if newest.is_none() {
             let mut sources = sources.iter();
             let known = sources.try_for_each(|source| source.known(Within::Object(&key)));
-            known.map_err(doubtful)?;
+            known.map_err(|doubt| doubtful(&doubt))?;
         }
         let found = self.read(newest.into_iter().collect())?;
         Ok(found.first().map(|object| object.json().to_owned()))
@@ -563,7 +563,7 @@ impl Run for Context {
     }
 }
 
-fn doubtful(doubt: Doubt) -> CallError {
+fn doubtful(doubt: &Doubt) -> CallError {
     CallError::new(CallReason::Unreachable, doubt.to_string())
 }
 
