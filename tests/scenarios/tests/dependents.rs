@@ -52,6 +52,39 @@ fn s087_dependents_alone_can_need_a_finalizer() {
 }
 
 #[test]
+fn s087_dependents_alone_need_a_finalizer_where_no_cleaner_is_exported() {
+    let place = Place::new("s087alone");
+    let page = "{ apiVersion: sample.capstan.dev/v1, kind: WebPage }";
+    let workflow = "workflow:\n  dependents:\n    configmap: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }\n";
+    let daemon = place.daemon(&place.manifest("webpage", page, "", workflow));
+    let spec = json!({ "spec": { "html": "<html>1</html>" } });
+    place.create(
+        "sample.capstan.dev/v1",
+        "WebPage",
+        &place.pages(),
+        "page",
+        spec,
+    );
+    let made = place.await_object(&place.pages(), "page", "the finalizer", |p| {
+        p["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|f| f.len() == 1)
+    });
+    place.await_object(&place.config_maps(), "page-html", "the config map", |_| {
+        true
+    });
+    daemon.await_quiet();
+    place.delete(&place.pages(), "page");
+    place.await_gone(&place.pages(), "page");
+    place.await_gone(&place.config_maps(), "page-html");
+    assert_eq!(
+        daemon.log().matches("dependent deleted").count(),
+        1,
+        "{made}"
+    );
+}
+
+#[test]
 fn s088_a_create_only_dependent_leaves_what_exists_alone() {
     let place = Place::new("s088");
     place.create(
