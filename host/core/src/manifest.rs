@@ -348,14 +348,23 @@ pub struct Dependent {
     pub matching: Matching,
     /// Where the source that holds it is declared; none = a source of its own, with the dependent's name (`KD-10`).
     pub source: Option<Arc<str>>,
-    /// Its name, as a CEL expression over `primary`, so that `desired` need not be asked for it (`KD-4`).
-    pub name: Option<Arc<str>>,
+    /// How it is called, so that `desired` need not be asked for it (`KD-4`).
+    pub called: Option<Called>,
     /// The annotations that map it to its primary when it is not garbage collected (`KD-3`).
     pub mapping: MappingKeys,
     /// The conditions, by role.
     pub conditions: Conditions,
     /// What `context.settings` says of it (`DR-7`), a JSON object.
     pub config: serde_json::Value,
+}
+
+/// How a dependent is called, as CEL expressions over `primary`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its namespace; none = that of the primary, if its kind lives in one.
+    pub namespace: Option<Arc<str>>,
 }
 
 /// What the daemon may do with a dependent.

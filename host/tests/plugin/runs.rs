@@ -249,7 +249,7 @@ pub fn read_only(gvk: Gvk) -> Dependent {
         server_side_apply: None,
         matching: Matching::Usual,
         source: None,
-        name: None,
+        called: None,
         mapping: MappingKeys::default(),
         conditions: Conditions::default(),
         config: serde_json::Value::Null,

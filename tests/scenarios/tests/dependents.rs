@@ -368,3 +368,29 @@ fn a_dependent_where_nobody_watches_is_refused() {
         "{line}"
     );
 }
+
+#[test]
+fn a_dependent_of_a_primary_without_a_namespace_is_found_by_name_and_namespace() {
+    // KD-4
+    const KIND: (&str, &str) = ("test.capstan.dev/v1", "ClusterProbe");
+    let place = Place::new("called");
+    let own = place.namespace.name();
+    let fields = format!(
+        "labelSelector: place={own}\nworkflow:\n  dependents:\n    \
+         cm: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, name: {{ cel: primary.metadata.name }}, namespace: {{ cel: primary.spec.where }}, readyPostcondition: {{ cel: dependent != null }} }}\n    \
+         after: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [cm], garbageCollected: false }}\n"
+    );
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: ClusterProbe }";
+    let _daemon = place.daemon(&place.manifest("probe", primary, "", &fields));
+    let map = |name: &str| json!({ "metadata": { "name": name, "namespace": own }, "data": {} });
+    let spec = json!({ "where": own, "dependents": { "cm": map(own), "after": map("after") } });
+    let probes = "/apis/test.capstan.dev/v1/clusterprobes";
+    let probe = json!({ "metadata": { "labels": { "place": own } }, "spec": spec });
+    place.create(KIND.0, KIND.1, probes, own, probe);
+    place.await_object(&place.config_maps(), own, "the config map", |_| true);
+    place.await_object(&place.config_maps(), "after", "the one after it", |_| true);
+    place.delete(probes, own);
+    place.await_gone(probes, own);
+    gone(&place, own);
+    gone(&place, "after");
+}

@@ -552,7 +552,7 @@ impl<'a> Check<'a> {
         let rate_limit = self.rate_limit(&raw.rate_limit);
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources);
-        let (workflow, standalone) = self.workflows(raw, &sources);
+        let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         Some(Controller {
             name: Arc::clone(name),
             plugin: Arc::clone(&plugin?.value.0.0),
@@ -748,10 +748,11 @@ impl<'a> Check<'a> {
     fn workflows(
         &mut self,
         raw: &raw::Controller,
+        primary: Option<&Gvk>,
         sources: &BTreeMap<Arc<str>, Source>,
     ) -> (Workflow, BTreeMap<Arc<str>, Workflow>) {
         let names = get(&raw.sources).map(names).unwrap_or_default();
-        let mut scope = dependent::Scope::new(names, sources);
+        let mut scope = dependent::Scope::new(primary, names, sources);
         let workflow = located(&raw.workflow).map(|Located { value, place }| Workflow {
             dependents: self.dependents(&value.dependents, *place, &mut scope),
             explicit: get(&value.invocation) == Some(&raw::Invocation::Explicit),

@@ -550,6 +550,8 @@ pub(super) struct Dependent {
     pub(super) source: MaybeLeaf<Name>,
     /// Its name, so that the plugin need not be asked for the desired object first (`KD-4`).
     pub(super) name: Maybe<ObjectName>,
+    /// Its namespace, if that is not the primary's; only with `name` (`KD-4`).
+    pub(super) namespace: Maybe<ObjectName>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
     pub(super) mapping: Maybe<MappingKeys>,
     /// Whether it takes part at all (`WF-4`).
@@ -602,7 +604,7 @@ pub(super) struct Generic {
     pub(super) equality: Maybe<bool>,
 }
 
-/// How the name of an object is known.
+/// How the name or the namespace of an object is known.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum ObjectName {
