@@ -306,6 +306,18 @@ pub fn delete(gvk: Gvk, object: &Object) -> Write {
     }
 }
 
+/// Returns the write that deletes this very version of an object; a change since is a conflict.
+pub fn delete_as_seen(gvk: Gvk, object: &Object) -> Write {
+    Write {
+        target: Target::object(gvk, object.key().clone()),
+        verb: Verb::Delete(Deletion {
+            uid: Some(object.header().uid.to_string()),
+            version: Some(object.version().to_string()),
+            ..Deletion::default()
+        }),
+    }
+}
+
 /// `KD-6`: an apply that names a version conflicts if the object exists.
 pub(crate) fn with_first_version(desired: &Value) -> String {
     upon(desired, &[("resourceVersion", "1")])
@@ -376,7 +388,7 @@ fn tree(object: &Object, budget: &mut Budget) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Conditions, MappingKeys};
+    use crate::manifest::{Conditions, MappingKeys, OnRename};
     use crate::object::{Managers, Scope};
 
     /// A dependent with all defaults.
@@ -392,6 +404,7 @@ mod tests {
             matching: Matching::Usual,
             source: None,
             called: None,
+            on_rename: OnRename::Keep,
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
             config: json!({}),

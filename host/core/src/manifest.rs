@@ -350,12 +350,24 @@ pub struct Dependent {
     pub source: Option<Arc<str>>,
     /// How it is called, so that `desired` need not be asked for it (`KD-4`).
     pub called: Option<Called>,
+    /// What becomes of its object under another name.
+    pub on_rename: OnRename,
     /// The annotations that map it to its primary when it is not garbage collected (`KD-3`).
     pub mapping: MappingKeys,
     /// The conditions, by role.
     pub conditions: Conditions,
     /// What `context.settings` says of it (`DR-7`), a JSON object.
     pub config: serde_json::Value,
+}
+
+/// What becomes of a dependent's object once `desired` answers another name or namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRename {
+    /// It stays as long as the primary.
+    #[default]
+    Keep,
+    /// It is deleted once the new one is ready, and all that depends on it.
+    Delete,
 }
 
 /// How a dependent is called, as CEL expressions over `primary`.

@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 
 use crate::kinds::{self, kind_name};
-use crate::manifest::{Controller, Dependent, Grant, Namespaces, Operator, Permission, Workflow};
+use crate::manifest::{
+    Controller, Dependent, Grant, Namespaces, OnRename, Operator, Permission, Workflow,
+};
 use crate::object::{Gvk, Scope};
 
 /// Where a rule holds.
@@ -269,7 +271,11 @@ impl Tally<'_> {
             };
             let deleted = match called {
                 Called::ByName => true,
-                Called::ByDaemon => !dependent.garbage_collected || unwanted.contains(name),
+                Called::ByDaemon => {
+                    !dependent.garbage_collected
+                        || unwanted.contains(name)
+                        || dependent.on_rename == OnRename::Delete
+                }
             };
             for (wanted, verbs) in [
                 (manage.create, &needs.create),
@@ -592,13 +598,15 @@ mod tests {
              c: { apiVersion: v1, kind: Node, dependsOn: [b] }, \
              d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [c], manage: [create, update] }, \
              e: { apiVersion: batch/v1, kind: Job, garbageCollected: false }, \
-             f: { apiVersion: v1, kind: Secret, activation: { export: x } }";
+             f: { apiVersion: v1, kind: Secret, activation: { export: x } }, \
+             g: { apiVersion: batch/v1, kind: CronJob, onRename: delete }";
         let expected = "\
 * nodes: list watch create patch delete
 * pods: list watch create patch
 * secrets: list watch create update delete
 * services: list watch create patch delete
 * deployments.apps: list watch create patch
+* cronjobs.batch: list watch create patch delete
 * jobs.batch: list watch create patch delete";
         assert_eq!(
             beside("", &format!("workflow: {{ dependents: {{ {chain} }} }}")),

@@ -404,6 +404,7 @@ mod tests {
                 "",
                 "fieldManager: web-other, serverSideApply: false".to_owned(),
             ),
+            (&dependent(""), dependent(", onRename: delete")),
             (
                 &dependent(""),
                 dependent(", match: { export: same }, manage: [create], createOnly: true"),

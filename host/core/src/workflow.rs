@@ -105,9 +105,9 @@ pub enum Outcome {
 }
 
 /// Runs a workflow: calls `visit` for each step as soon as it may begin, several at a time in the caller's task, and
-/// returns what became of the dependents once no visit is left (`WF-3`, `WF-7`). Dropping the future drops the visits
-/// that are going on.
-pub async fn run<V, F>(graph: &Graph, mode: Mode, visit: V) -> WorkflowResult
+/// returns what became of the dependents once no visit is left (`WF-3`, `WF-7`), and which are [settled](Walk::settled). Dropping
+/// the future drops the visits that are going on.
+pub async fn run<V, F>(graph: &Graph, mode: Mode, visit: V) -> (WorkflowResult, Vec<Arc<str>>)
 where
     V: Fn(Step) -> F,
     F: Future<Output = Outcome>,
@@ -119,10 +119,11 @@ where
             let outcome = visit(step.clone());
             visits.push(async move { (step, outcome.await) });
         }
-        match visits.next().await {
-            Some((step, outcome)) => walk.done(&step, outcome),
-            None => return walk.result(),
-        }
+        let Some((step, outcome)) = visits.next().await else {
+            let settled = walk.settled();
+            return (walk.result(), settled);
+        };
+        walk.done(&step, outcome);
     }
 }
 
@@ -133,7 +134,9 @@ mod tests {
     use futures::channel::oneshot;
 
     use super::*;
-    use crate::manifest::{Conditions, Dependent, Manage, MappingKeys, Matching, Workflow};
+    use crate::manifest::{
+        Conditions, Dependent, Manage, MappingKeys, Matching, OnRename, Workflow,
+    };
     use crate::object::Gvk;
 
     /// Returns a workflow of dependents with what they depend on, separated by blanks.
@@ -149,6 +152,7 @@ mod tests {
             matching: Matching::Usual,
             source: None,
             called: None,
+            on_rename: OnRename::Keep,
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
             config: serde_json::Value::Null,
@@ -182,7 +186,7 @@ mod tests {
         let begun = RefCell::new(Vec::new());
         let (finish_a, a_finished) = oneshot::channel::<()>();
         let (finish_a, a_finished) = (RefCell::new(Some(finish_a)), RefCell::new(Some(a_finished)));
-        let result = run(&graph, Mode::Reconcile, |step| {
+        let (result, _) = run(&graph, Mode::Reconcile, |step| {
             begun.borrow_mut().push(step.name.to_string());
             let (finish_a, a_finished) = (&finish_a, &a_finished);
             async move {
@@ -213,7 +217,7 @@ mod tests {
         // WF-6
         let graph = graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b")]);
         let begun = RefCell::new(Vec::new());
-        let result = run(&graph, Mode::Cleanup, |step| {
+        let (result, _) = run(&graph, Mode::Cleanup, |step| {
             begun.borrow_mut().push((step.name.to_string(), step.task));
             async {
                 Outcome::Deleted {
@@ -231,7 +235,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_workflow_of_nothing_is_complete() {
-        let result = run(&graph(&[]), Mode::Reconcile, |_| async { ready(true) }).await;
+        let (result, _) = run(&graph(&[]), Mode::Reconcile, |_| async { ready(true) }).await;
         assert_eq!(
             result,
             WorkflowResult {

@@ -287,8 +287,23 @@ impl Session for Script {
         self.call(what, Ok(self.handle_error.clone()))
     }
 
-    fn desired<'a>(&'a self, name: &'a str, _: &'a str) -> BoxFuture<'a, Result<String, Failure>> {
-        let answer = self.desired.clone().map(|tree| tree.to_string());
+    /// Answers under the name that the primary's spec has for the dependent, or for all, if it has one.
+    fn desired<'a>(
+        &'a self,
+        name: &'a str,
+        primary: &'a str,
+    ) -> BoxFuture<'a, Result<String, Failure>> {
+        let primary: Value = serde_json::from_str(primary).unwrap();
+        let names = &primary["spec"];
+        let called = [&names["names"][name], &names["name"]]
+            .into_iter()
+            .find(|called| called.is_string());
+        let answer = self.desired.clone().map(|mut tree| {
+            if let Some(called) = called {
+                tree["metadata"]["name"] = called.clone();
+            }
+            tree.to_string()
+        });
         self.call(
             format!("desired {name}"),
             answer.map_err(|message| Failure::new(Cause::Returned, message)),
@@ -427,8 +442,13 @@ impl Bench {
 
     /// Puts a page on the server and into the cache.
     fn page(&mut self, metadata: Value) {
+        self.page_of(metadata, json!({}));
+    }
+
+    /// The same with this spec.
+    fn page_of(&mut self, metadata: Value, spec: Value) {
         let mut tree =
-            json!({ "metadata": { "name": "a", "namespace": "n", "generation": 1 }, "spec": {} });
+            json!({ "metadata": { "name": "a", "namespace": "n", "generation": 1 }, "spec": spec });
         json_patch::merge(&mut tree, &json!({ "metadata": metadata }));
         let page = self.server.put(&self.controller.spec.primary, tree);
         self.pages.apply(Watch::Applied(page));
@@ -663,6 +683,8 @@ async fn a_dependent_elsewhere_is_found_by_name_and_namespace() {
     };
     let mut there = bench(", namespace: { cel: '\"m\"' }");
     assert_eq!(there.run().await.2, strings(&["create ConfigMap a"]));
+    // After a restart.
+    Arc::get_mut(&mut there.controller).unwrap().memory = Arc::default();
     there.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     assert_eq!(
         there.run().await.2,
@@ -677,6 +699,127 @@ async fn a_dependent_elsewhere_is_found_by_name_and_namespace() {
             .iter()
             .any(|call| call.contains("let `name` and `namespace` say the same"));
         assert!(told, "{calls:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_under_former_names_goes_with_the_primary() {
+    let mut bench = Bench::new(Script::default(), EXPLICIT);
+    let metadata = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+    for name in ["first", "second"] {
+        bench.page_of(metadata.clone(), json!({ "name": name }));
+        let made = format!("create ConfigMap {name}");
+        assert_eq!(bench.run().await.2, [made]);
+    }
+    let mut leaving = metadata;
+    leaving["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    bench.page_of(leaving, json!({ "name": "third" }));
+    let writes = [
+        "delete ConfigMap first",
+        "delete ConfigMap second",
+        "patch Page a",
+    ];
+    assert_eq!(bench.run().await.2, writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_object_goes_once_the_new_one_is_ready_if_the_manifest_says_so() {
+    let foreign: [(&str, Value, Option<&str>); 5] = [
+        ("by-hand", json!(null), Some("page")),
+        ("sibling", json!({ "dependent": "other" }), Some("page")),
+        (
+            "of-another-operator",
+            json!({ "operator": "b" }),
+            Some("page"),
+        ),
+        (
+            "of-another-controller",
+            json!({ "controller": "c" }),
+            Some("page"),
+        ),
+        (
+            "of-another-page",
+            json!({ "primary": { "uid": "old" } }),
+            Some("page"),
+        ),
+    ];
+    let delete = strings(&["delete ConfigMap first"]);
+    for (rename, last) in [
+        ("", vec![]),
+        (", onRename: keep", vec![]),
+        (", onRename: delete", delete),
+    ] {
+        let fields = format!(
+            "workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, readyPostcondition: {{ cel: primary.spec.ready }}{rename} }} }} }}"
+        );
+        let mut bench = Bench::new(Script::default(), &fields);
+        let kind = Gvk::parse("v1", "ConfigMap").unwrap();
+        for (name, differs, owner) in &foreign {
+            let mut mark = json!({ "operator": "a", "controller": "pages", "dependent": "cm",
+                "primary": { "apiVersion": "sample.dev/v1", "kind": "Page", "namespace": "n", "name": "a", "uid": "page" } });
+            json_patch::merge(&mut mark, differs);
+            let annotations = match differs {
+                Value::Null => json!({}),
+                _ => json!({ "capstan.dev/made-for": mark.to_string() }),
+            };
+            let owners = json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": owner }]);
+            let tree = json!({ "metadata": { "name": name, "namespace": "n", "uid": name, "annotations": annotations, "ownerReferences": owners } });
+            let object = bench.server.put(&kind, tree);
+            bench.maps.apply(Watch::Applied(object));
+        }
+        for (name, ready, writes) in [
+            ("first", true, strings(&["create ConfigMap first"])),
+            ("second", false, strings(&["create ConfigMap second"])),
+            ("second", true, last),
+        ] {
+            bench.page_of(
+                json!({ "uid": "page" }),
+                json!({ "name": name, "ready": ready }),
+            );
+            assert_eq!(bench.run().await.2, writes, "{rename} {name} {ready}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_that_exchange_their_names_delete_nothing() {
+    for (rename, restarted) in [("delete", false), ("keep", false), ("keep", true)] {
+        let fields = format!(
+            "workflow: {{ dependents: {{ one: {{ apiVersion: v1, kind: ConfigMap, onRename: delete }}, two: {{ apiVersion: v1, kind: ConfigMap, onRename: {rename}, activation: {{ cel: primary.spec.on }} }} }} }}"
+        );
+        let mut bench = Bench::new(Script::default(), &fields);
+        bench.page_of(
+            json!({ "uid": "page" }),
+            json!({ "on": true, "names": { "one": "x", "two": "y" } }),
+        );
+        assert_eq!(
+            bench.run().await.2,
+            strings(&["create ConfigMap x", "create ConfigMap y"])
+        );
+        let exchanged = json!({ "one": "y", "two": "x" });
+        bench.page_of(
+            json!({ "uid": "page" }),
+            json!({ "on": true, "names": exchanged }),
+        );
+        assert!(
+            bench
+                .run()
+                .await
+                .2
+                .iter()
+                .all(|write| write.starts_with("update"))
+        );
+        if restarted {
+            // Nothing is remembered any more, and the other one is not visited: what it means is asked for.
+            Arc::get_mut(&mut bench.controller).unwrap().memory = Arc::default();
+            bench.page_of(
+                json!({ "uid": "page" }),
+                json!({ "on": false, "names": exchanged }),
+            );
+            let (_, calls, writes) = bench.run().await;
+            assert_eq!(writes, strings(&[]));
+            assert!(calls.contains(&"desired two".to_owned()), "{calls:?}");
+        }
     }
 }
 

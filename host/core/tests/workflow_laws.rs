@@ -11,7 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_core::guest::Operation;
-use capstan_core::manifest::{Conditions, Dependent, Manage, MappingKeys, Matching, Workflow};
+use capstan_core::manifest::{
+    Conditions, Dependent, Manage, MappingKeys, Matching, OnRename, Workflow,
+};
 use capstan_core::object::Gvk;
 use capstan_core::workflow::graph::Graph;
 use capstan_core::workflow::walk::Walk;
@@ -80,6 +82,7 @@ impl Plan {
             matching: Matching::Usual,
             source: None,
             called: None,
+            on_rename: OnRename::Keep,
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
             config: serde_json::Value::Null,

@@ -13,8 +13,8 @@ use capstan_core::guest::{
 };
 use capstan_core::manifest::{
     Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage,
-    MappingKeys, Matching, Namespaces, OnStartError, OnSwap, Operator, Permission, Plugin,
-    Workflow,
+    MappingKeys, Matching, Namespaces, OnRename, OnStartError, OnSwap, Operator, Permission,
+    Plugin, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
@@ -250,6 +250,7 @@ pub fn read_only(gvk: Gvk) -> Dependent {
         matching: Matching::Usual,
         source: None,
         called: None,
+        on_rename: OnRename::Keep,
         mapping: MappingKeys::default(),
         conditions: Conditions::default(),
         config: serde_json::Value::Null,

@@ -29,7 +29,8 @@ func HandleError[P any](function func(run Run, primary *P, failure Failure) (Err
 }
 
 // Desired registers what a dependent should look like. The function returns anything that encoding/json writes as the
-// object; its namespace defaults to the primary's.
+// object; its namespace defaults to the primary's. Under another name than before it is another object; what becomes of the former one
+// is said by onRename in the manifest.
 func Desired[P, T any](dependent string, function func(run Run, primary *P) (T, error)) {
 	Controller("").Desired(dependent, function)
 }

@@ -68,7 +68,10 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
   cleanup?(primary: P): Cleanup | void;
   /** Decides what a failed run leaves behind. To answer nothing means that it was not dealt with: it is logged and retried. */
   handleError?(primary: P, failure: Failure): Handled<P> | void;
-  /** What dependents should look like, by the dependent's name. The namespace defaults to the primary's. */
+  /**
+   * What dependents should look like, by the dependent's name. The namespace defaults to the primary's. Under another name than before
+   * it is another object; what becomes of the former one is said by `onRename` in the manifest.
+   */
   desired?: Record<D, (primary: P) => object>;
   /**
    * Own comparisons of dependents, by the name that the manifest gives after `export:`. The answer is whether the object is as

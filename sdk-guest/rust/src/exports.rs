@@ -61,7 +61,8 @@ pub trait Dependents {
     /// The author's type of the primary.
     type Primary: DeserializeOwned + 'static;
 
-    /// Returns the object that the dependent `name` should be. The namespace defaults to the primary's.
+    /// Returns the object that the dependent `name` should be. The namespace defaults to the primary's. Under another name than
+    /// before it is another object; what becomes of the former one is said by `onRename` in the manifest.
     fn desired(name: &str, primary: &Self::Primary) -> Result<Json>;
 }
 

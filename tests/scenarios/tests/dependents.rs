@@ -394,3 +394,62 @@ fn a_dependent_of_a_primary_without_a_namespace_is_found_by_name_and_namespace()
     gone(&place, own);
     gone(&place, "after");
 }
+
+#[test]
+fn an_object_under_a_former_name_goes_once_the_new_one_is_ready() {
+    let place = Place::new("renamed");
+    let line = "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, onRename: delete, readyPostcondition: { cel: dependent.data.ready == 'yes' } }";
+    let daemon = place.daemon(&manifest(&place, line));
+    let map = |name: &str, ready: &str| json!({ "metadata": { "name": name }, "data": { "ready": ready } });
+    let spec =
+        |name: &str, ready: &str| json!({ "spec": { "dependents": { "cm": map(name, ready) } } });
+    let probe = place.probe("p", spec("first", "yes")["spec"].clone());
+    let first = place.await_object(&place.config_maps(), "first", "the first", |_| true);
+    let mark = &first["metadata"]["annotations"]["capstan.dev/made-for"];
+    assert!(
+        mark.as_str().unwrap().contains("\"dependent\":\"cm\""),
+        "{first}"
+    );
+    // Somebody's, whatever its owner reference says.
+    let owner = json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "name": "p", "uid": probe["metadata"]["uid"] });
+    let by_hand = json!({ "metadata": { "ownerReferences": [owner] } });
+    place.create("v1", "ConfigMap", &place.config_maps(), "by-hand", by_hand);
+    place.merge(&place.probes(), "p", &spec("second", "no"));
+    place.await_object(&place.config_maps(), "second", "the second", |_| true);
+    daemon.await_quiet();
+    assert!(place.find(&place.config_maps(), "first").is_some());
+    place.merge(&place.probes(), "p", &spec("second", "yes"));
+    gone(&place, "first");
+    daemon.await_line("the former object is deleted");
+    daemon.await_quiet();
+    assert_eq!(
+        daemon.log().matches("the former object is deleted").count(),
+        1
+    );
+    assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+    for name in ["second", "by-hand"] {
+        assert!(place.find(&place.config_maps(), name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn an_object_under_a_former_name_stays_by_default_and_goes_before_the_primary() {
+    let place = Place::new("formerly");
+    let line = "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }";
+    let daemon = place.daemon(&manifest(&place, line));
+    place.probe(
+        "p",
+        json!({ "dependents": { "cm": config_map("first", &json!({})) } }),
+    );
+    place.await_object(&place.config_maps(), "first", "the first", |_| true);
+    let second =
+        json!({ "spec": { "dependents": { "cm": { "metadata": { "name": "second" } } } } });
+    place.merge(&place.probes(), "p", &second);
+    place.await_object(&place.config_maps(), "second", "the second", |_| true);
+    daemon.await_line("its former object stays");
+    assert!(place.find(&place.config_maps(), "first").is_some());
+    place.delete(&place.probes(), "p");
+    place.await_gone(&place.probes(), "p");
+    gone(&place, "first");
+    gone(&place, "second");
+}

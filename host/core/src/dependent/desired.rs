@@ -11,7 +11,7 @@ use super::Error;
 use super::ownership::{MARK, Mark};
 use super::sanitize::Storage;
 use crate::budget::Budget;
-use crate::manifest::Dependent;
+use crate::manifest::{Dependent, OnRename};
 use crate::object::{Gvk, Object, ObjectRef, Scope, clean_metadata};
 use crate::text;
 
@@ -68,7 +68,8 @@ impl Desired {
     ///
     /// * `apiVersion` and `kind` as declared, the namespace of the primary if the kind has one;
     /// * an owner reference if the dependent is created here and garbage collected (`KD-2`), else, if it is created
-    ///   here, the mapping annotations (`KD-3`) and the mark that proves whose it is, which no component can set;
+    ///   here, the mapping annotations (`KD-3`) and the mark that proves whose it is, which no component can set; with
+    ///   `onRename: delete` the mark in both cases;
     /// * `stringData` of a Secret becomes `data`, because what is only written can't be compared;
     /// * nulls vanish, as they would in the API server, except in custom resources, where null can be a value.
     ///
@@ -236,7 +237,13 @@ impl Origin<'_> {
             self.dependent.manage.create,
             self.dependent.garbage_collected,
         ) {
-            (true, true) => self.own(metadata, key),
+            (true, true) => {
+                self.own(metadata, key)?;
+                match self.dependent.on_rename {
+                    OnRename::Delete => self.put_mark(metadata),
+                    OnRename::Keep => Ok(()),
+                }
+            }
             (true, false) => self.annotate(metadata, key),
             (false, _) => Ok(()),
         }
@@ -291,21 +298,13 @@ impl Origin<'_> {
             );
             return Err(self.wrong("metadata.namespace", format!("{own:?}"), right));
         }
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-        let Value::Object(annotations) = annotations else {
-            return Err(self.wrong(
-                "metadata.annotations",
-                sort(annotations),
-                "a map of strings",
-            ));
-        };
+        self.put_mark(metadata)?;
+        let annotations = self.annotations(metadata)?;
         let (keys, primary, gvk) = (
             &self.dependent.mapping,
             self.primary.key(),
             self.primary_gvk,
         );
-        let mark = serde_json::to_string(self.mark).unwrap_or_default();
-        annotations.insert(MARK.to_owned(), json!(mark));
         annotations.insert(keys.name.to_string(), json!(&*primary.name));
         if let (Some(key), Some(namespace)) = (&keys.namespace, &primary.namespace) {
             annotations.insert(key.to_string(), json!(&**namespace));
@@ -318,6 +317,24 @@ impl Origin<'_> {
             );
         }
         Ok(())
+    }
+
+    /// Says for whom it is made.
+    fn put_mark(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
+        let mark = serde_json::to_string(self.mark).unwrap_or_default();
+        self.annotations(metadata)?
+            .insert(MARK.to_owned(), json!(mark));
+        Ok(())
+    }
+
+    fn annotations<'m>(
+        &self,
+        metadata: &'m mut Map<String, Value>,
+    ) -> Result<&'m mut Map<String, Value>, Error> {
+        match metadata.entry("annotations").or_insert_with(|| json!({})) {
+            Value::Object(annotations) => Ok(annotations),
+            other => Err(self.wrong("metadata.annotations", sort(other), "a map of strings")),
+        }
     }
 
     /// Moves a Secret's `stringData` to `data`, as the API server does.
@@ -632,6 +649,24 @@ mod tests {
             error,
             "dependent conf: what `desired` returned is not JSON: expected value at line 1 column 10"
         );
+    }
+
+    #[test]
+    fn what_is_owned_bears_the_mark_if_it_goes_under_a_former_name() {
+        for (on_rename, marked) in [(OnRename::Keep, false), (OnRename::Delete, true)] {
+            let dependent = Dependent {
+                on_rename,
+                ..config_map()
+            };
+            let answer = json!({"metadata": {"name": "a", "annotations": {MARK: "forged"}}});
+            let tree = parse(&answer, &dependent, Scope::Namespaced).unwrap();
+            let (primary, gvk) = primary(Some("web"));
+            let mark = Mark::new(("web", "pages", "conf"), &primary, &gvk);
+            let expected = marked.then(|| json!(serde_json::to_string(&mark).unwrap()));
+            let metadata = &tree["metadata"];
+            assert_eq!(metadata["annotations"].get(MARK).cloned(), expected);
+            assert_eq!(metadata["ownerReferences"][0]["uid"], "u-1");
+        }
     }
 
     #[test]

@@ -82,6 +82,14 @@ impl Mark {
         }
     }
 
+    /// Whether both are of one maker: the same dependent, controller and operator, for the same primary by uid.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        self.operator == other.operator
+            && self.controller == other.controller
+            && self.dependent == other.dependent
+            && self.primary.uid == other.primary.uid
+    }
+
     /// Returns the mark of an object; none if it has none that can be read.
     pub fn of(object: &Object) -> Option<Self> {
         let tags = object.tags();
@@ -133,6 +141,17 @@ pub fn whose(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Whose {
     owners
         .first()
         .map_or(Whose::Unclaimed, |owner| Whose::Owned(owner.clone()))
+}
+
+/// Returns those of a primary's objects that the dependent of this mark made under other names than are `meant` now: by the
+/// mark alone, so that what others, components or people made is never among them.
+pub fn formers(related: Vec<Object>, own: &Mark, meant: &BTreeSet<ObjectRef>) -> Vec<Object> {
+    let others = related
+        .into_iter()
+        .filter(|object| !meant.contains(object.key()));
+    others
+        .filter(|object| Mark::of(object).is_some_and(|mark| mark.is_alike(own)))
+        .collect()
 }
 
 impl Whose {
@@ -255,6 +274,32 @@ mod tests {
         }
         let theirs = whose(&object(None, Some("u-2")), &own, &declared);
         assert!(matches!(theirs, Whose::Owned(owner) if &*owner.uid == "u-2"));
+    }
+
+    #[test]
+    fn a_former_object_is_known_by_its_mark_alone() {
+        let own = mark(("o", "c", "conf"), "page", "u-1");
+        let by = |path, uid| mark(path, "page", uid);
+        for (marked, owner, former) in [
+            (Some(own.clone()), None, true),
+            (Some(own.clone()), Some("u-1"), true),
+            // Of the same primary, renamed: the uid counts.
+            (Some(mark(("o", "c", "conf"), "old", "u-1")), None, true),
+            (None, None, false),
+            (None, Some("u-1"), false),
+            (Some(by(("o", "c", "other"), "u-1")), Some("u-1"), false),
+            (Some(by(("o", "c2", "conf"), "u-1")), Some("u-1"), false),
+            (Some(by(("o2", "c", "conf"), "u-1")), Some("u-1"), false),
+            (Some(by(("o", "c", "conf"), "u-2")), Some("u-1"), false),
+        ] {
+            let object = object(marked.as_ref(), owner);
+            let found = |meant: &[&ObjectRef]| {
+                let meant = meant.iter().map(|key| (*key).clone()).collect();
+                formers(vec![object.clone()], &own, &meant).len()
+            };
+            assert_eq!(found(&[]), usize::from(former), "{marked:?} {owner:?}");
+            assert_eq!(found(&[object.key()]), 0, "what is meant now is none");
+        }
     }
 
     #[test]

@@ -552,6 +552,10 @@ pub(super) struct Dependent {
     pub(super) name: Maybe<ObjectName>,
     /// Its namespace, if that is not the primary's; only with `name` (`KD-4`).
     pub(super) namespace: Maybe<ObjectName>,
+    /// What becomes of its object once `desired` answers another name: it stays as long as the primary, or goes once the new one is
+    /// ready. Only what bears the mark of this dependent goes.
+    #[schemars(extend("default" = "keep"))]
+    pub(super) on_rename: Maybe<OnRename>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
     pub(super) mapping: Maybe<MappingKeys>,
     /// Whether it takes part at all (`WF-4`).
@@ -565,6 +569,15 @@ pub(super) struct Dependent {
     /// Settings of its own, which the plugin reads through `context` (`DR-7`).
     #[schemars(extend("default" = {}))]
     pub(super) config: Maybe<Map<String, Value>>,
+}
+
+/// What becomes of an object under a former name.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum OnRename {
+    Keep,
+    Delete,
 }
 
 /// What the daemon may do with a dependent.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, OnStartError,
-    ReadyKind, Source, Workflow,
+    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, OnRename,
+    OnStartError, ReadyKind, Source, Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -103,6 +103,10 @@ fn dependent(dependent: &Dependent) -> Value {
         "source": dependent.source.as_deref(),
         "name": called.map(|called| json!({ "cel": &*called.name })),
         "namespace": called.and_then(|called| called.namespace.as_deref()).map(|text| json!({ "cel": text })),
+        "onRename": match dependent.on_rename {
+            OnRename::Keep => "keep",
+            OnRename::Delete => "delete",
+        },
         "mapping": mapping(&dependent.mapping),
         "config": dependent.config,
         "activation": condition(ConditionRole::Activation),
@@ -218,7 +222,7 @@ spec:
       retry: { initialInterval: 1s, maxAttempts: 2 }
       workflow:
         dependents:
-          cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where } }
+          cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where }, onRename: delete }
           d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [cm], match: { generic: { ignore: [/spec] } }, readyPostcondition: { ready: deployment } }
 ";
         let operator = super::super::parse(text, Path::new("a.yaml"))

@@ -22,6 +22,7 @@ use crate::workflow::graph::{self, Graph};
 use crate::workflow::{self, Activation, Mode, Outcome, Step, Task};
 
 mod claim;
+mod former;
 
 use claim::{Basis, Stopped};
 
@@ -148,6 +149,7 @@ struct Visitor<'a> {
     run: &'a Context,
     session: &'a dyn Session,
     nodes: &'a BTreeMap<Arc<str>, Node>,
+    mode: Mode,
 }
 
 /// What was said of a node's conditions, up to a failure.
@@ -167,8 +169,9 @@ pub(crate) async fn managed(
         run,
         session,
         nodes: &flow.nodes,
+        mode,
     }
-    .walk(&flow.graph, mode)
+    .walk(&flow.graph)
     .await;
     let dependents = failures(&result);
     run.keep_result(None, result.clone());
@@ -215,8 +218,9 @@ pub(crate) async fn by_hand(
         run,
         session: &*session,
         nodes: &flow.nodes,
+        mode,
     }
-    .walk(&flow.graph, mode)
+    .walk(&flow.graph)
     .await;
     run.keep_result(name, result.clone());
     answer(result, flow.errors_to_reconciler)
@@ -257,8 +261,9 @@ async fn one(
         run,
         session,
         nodes: &flow.nodes,
+        mode,
     }
-    .walk(&flow.graph, mode)
+    .walk(&flow.graph)
     .await;
     answer(result, false)
 }
@@ -321,8 +326,11 @@ pub(crate) fn of_dependent(run: &Context, place: &Place, mut found: Vec<Object>)
 }
 
 impl Visitor<'_> {
-    async fn walk(&self, graph: &Graph, mode: Mode) -> WorkflowResult {
-        workflow::run(graph, mode, |step| self.visit(step)).await
+    async fn walk(&self, graph: &Graph) -> WorkflowResult {
+        let visits = workflow::run(graph, self.mode, |step| self.visit(step));
+        let (mut result, settled) = visits.await;
+        self.settle_names(&settled, &mut result).await;
+        result
     }
 
     async fn visit(&self, step: Step) -> Outcome {
@@ -413,11 +421,14 @@ impl Visitor<'_> {
         ours: bool,
         told: &mut Told,
     ) -> Result<Outcome, String> {
-        let done = if ours {
-            self.delete(name, node).await?
-        } else {
-            Vec::new()
-        };
+        let mut done = Vec::new();
+        if ours {
+            done = self.delete(name, node).await?;
+            if self.lets_formers_go(&node.spec) {
+                let formers = self.let_formers_go(name, node).await?;
+                done.extend(formers);
+            }
+        }
         let gone = self
             .met(ConditionRole::DeletePostcondition, name, node, told)
             .await?;
@@ -461,7 +472,17 @@ impl Visitor<'_> {
             Check::Ready(kind) => {
                 condition::ready(*kind, self.actual_tree(name, node).await?.as_ref())
             }
-            Check::Gone => condition::gone(self.actual_tree(name, node).await?.as_ref()),
+            Check::Gone => {
+                let mut left = self.actual_tree(name, node).await?;
+                let formers = role == ConditionRole::DeletePostcondition
+                    && left.is_none()
+                    && self.lets_formers_go(&node.spec);
+                if formers && let Some(former) = self.formers(name, node).await?.first() {
+                    let tree = former.tree(&mut self.run.budget.lock());
+                    left = Some(tree.map_err(|e| e.to_string())?);
+                }
+                condition::gone(left.as_ref())
+            }
         };
         let met = result.met;
         told.push((role, result));
@@ -504,6 +525,7 @@ impl Visitor<'_> {
             .filter(|object| self.belongs(name, spec, object));
         let (operation, now) = self.bring_in_line(name, spec, &desired, actual).await?;
         if let Some(now) = now {
+            self.tell_of_former(name, spec, source, now.key());
             self.remember(name, hash, &now);
         }
         Ok(vec![(desired.key().to_string(), operation)])

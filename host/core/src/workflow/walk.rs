@@ -1,5 +1,7 @@
 //! Decides which dependents may be visited now, and what the outcome of a visit changes (WF-4 to WF-8).
 
+use std::sync::Arc;
+
 use super::graph::{Graph, Node};
 use super::{Activation, Mode, Outcome, Step, Task};
 use crate::guest::{NodeResult, WorkflowResult};
@@ -165,6 +167,38 @@ impl<'g> Walk<'g> {
         WorkflowResult { nodes, complete }
     }
 
+    /// Returns the nodes that are ready together with all that depends on them: nothing needs what they were before.
+    pub fn settled(&self) -> Vec<Arc<str>> {
+        let nodes = self.graph.nodes();
+        let mut settled = vec![false; nodes.len()];
+        // Backwards: what depends on a node stands after it.
+        for (position, node) in nodes.iter().enumerate().rev() {
+            let well = match self.state(position) {
+                Some(State::Ready | State::Inactive | State::Gone) => true,
+                Some(
+                    State::Waiting
+                    | State::Marked(_)
+                    | State::Leaving
+                    | State::Visited(_)
+                    | State::Unready
+                    | State::Lingering
+                    | State::Failed,
+                )
+                | None => false,
+            };
+            let after = |child: &usize| settled.get(*child).copied().unwrap_or_default();
+            let well = well && node.children.iter().all(after);
+            if let Some(place) = settled.get_mut(position) {
+                *place = well;
+            }
+        }
+        let ready = |position: &usize| self.state(*position) == Some(State::Ready);
+        (nodes.iter().enumerate().zip(settled))
+            .filter(|((position, _), settled)| *settled && ready(position))
+            .map(|((_, node), _)| Arc::clone(&node.name))
+            .collect()
+    }
+
     /// Returns what may be done with a node now.
     fn task(&self, position: usize, node: &Node) -> Option<Task> {
         match self.state(position)? {
@@ -279,13 +313,18 @@ mod tests {
     /// Walks by a script: the first outcome given for a dependent and task answers it; what is not scripted goes well.
     /// Returns the visits in their order, one wave per line, and the result.
     fn walk(graph: &Graph, mode: Mode, script: &[(&str, Outcome)]) -> (String, WorkflowResult) {
+        let (waves, walk) = walked(graph, mode, script);
+        (waves, walk.result())
+    }
+
+    fn walked<'g>(graph: &'g Graph, mode: Mode, script: &[(&str, Outcome)]) -> (String, Walk<'g>) {
         let mut walk = Walk::new(graph, mode);
         let mut script = script.to_vec();
         let mut waves = Vec::new();
         loop {
             let steps = walk.ready();
             if steps.is_empty() {
-                return (waves.join(" | "), walk.result());
+                return (waves.join(" | "), walk);
             }
             let letter = |task| match task {
                 Task::Reconcile => "",
@@ -339,6 +378,29 @@ mod tests {
             let (found, result) = walk(&graph(declared), Mode::Reconcile, script);
             assert_eq!((&*found, result.complete), (visits, complete), "{about}");
         }
+    }
+
+    #[test]
+    fn what_a_node_was_before_is_needed_until_all_that_depends_on_it_is_ready() {
+        for (script, settled) in [
+            (&[][..], "a b c d"),
+            (&[("d", ready(false))], ""),
+            (&[("d", failed())], ""),
+            (&[("b", failed())], ""),
+            (&[("b", ready(false))], ""),
+            (&[("d", unwanted())], "a b c"),
+            (&[("d", unwanted()), ("d", deleted(false))], ""),
+            (&[("d", inactive())], "a b c"),
+            (&[("b", unwanted())], "a c"),
+            (&[("b", unwanted()), ("c", ready(false))], ""),
+        ] {
+            let graph = graph(DIAMOND);
+            let (_, walk) = walked(&graph, Mode::Reconcile, script);
+            assert_eq!(walk.settled().join(" "), settled, "{script:?}");
+        }
+        let graph = graph(DIAMOND);
+        let (_, walk) = walked(&graph, Mode::Cleanup, &[]);
+        assert!(walk.settled().is_empty());
     }
 
     #[test]

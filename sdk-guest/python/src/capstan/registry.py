@@ -147,6 +147,7 @@ def desired(name: Any = None, /, *, controller: str | None = None) -> Any:
     """Marks the function that says what a dependent should look like. Without a name it is that of the function, with `-` for `_`.
 
     It is given the primary, and returns the object. The namespace defaults to the primary's; owner references are added by the daemon.
+    Under another name than before it is another object; what becomes of the former one is said by `onRename` in the manifest.
     """
     return _named(Interface.DEPENDENT, name, controller)
 

@@ -142,6 +142,8 @@ fn manifests() -> Vec<(&'static str, Value)> {
                     "plain": pod(json!({ "kind": "ConfigMap" })),
                     "applied": { "apiVersion": "apps/v1", "kind": "StatefulSet", "ssa": true },
                     "written": { "apiVersion": "apps/v1", "kind": "DaemonSet", "ssa": false },
+                    "renamed": { "apiVersion": "batch/v1", "kind": "CronJob", "onRename": "delete" },
+                    "named": { "apiVersion": "apps/v1", "kind": "ReplicaSet", "onRename": "keep" },
                     "kept": { "apiVersion": "apps/v1", "kind": "Deployment", "garbageCollected": false },
                 })),
             ),

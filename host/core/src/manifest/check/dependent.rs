@@ -14,8 +14,8 @@ use super::super::raw::{self, Maybe, Named};
 use super::super::read::{Leaf, Located, Scalar, Slot};
 use super::super::tree::Quoted;
 use super::super::{
-    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, ReadyKind, Source,
-    compile,
+    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename,
+    ReadyKind, Source, compile,
 };
 use super::{Check, flag, get, located, mapping_keys, names, object};
 
@@ -179,6 +179,10 @@ impl Check<'_> {
             matching,
             source,
             called,
+            on_rename: match get(&raw.on_rename) {
+                Some(raw::OnRename::Delete) => OnRename::Delete,
+                Some(raw::OnRename::Keep) | None => OnRename::Keep,
+            },
             mapping: get(&raw.mapping).map(mapping_keys).unwrap_or_default(),
             conditions,
             config: object(&raw.config),
@@ -245,6 +249,12 @@ impl Check<'_> {
                     "found `adopt` together with `createOnly`; expected one of them",
                 );
             }
+        }
+        let lets_go = |field: &&Located<_>| field.value == raw::OnRename::Delete;
+        if let Some(on_rename) = located(&raw.on_rename).filter(lets_go)
+            && !(manage.create && manage.delete)
+        {
+            self.fault(on_rename.place, "found `onRename: delete` without `create` and `delete` in `manage`; expected both beside it");
         }
         let mapping = located(&raw.mapping);
         if let Some(mapping) = mapping.filter(|_| garbage_collected) {

@@ -1,0 +1,168 @@
+//! Decides what becomes of the objects that a dependent made under other names than it has now.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Node, Visitor};
+use crate::dependent::{self, ownership};
+use crate::guest::{Operation, WorkflowResult};
+use crate::manifest::{Dependent, OnRename};
+use crate::object::{Object, ObjectRef};
+use crate::source::Source;
+use crate::text;
+use crate::workflow::Mode;
+
+impl Visitor<'_> {
+    /// Whether former objects go where the dependent's own is deleted: before the primary goes all do that the daemon deletes.
+    pub(super) fn lets_formers_go(&self, spec: &Dependent) -> bool {
+        match self.mode {
+            Mode::Reconcile => spec.on_rename == OnRename::Delete,
+            Mode::Cleanup => spec.deletable(),
+        }
+    }
+
+    /// Deletes the former objects of the nodes that are settled, and adds to the result what was done.
+    pub(super) async fn settle_names(&self, settled: &[Arc<str>], result: &mut WorkflowResult) {
+        for name in settled {
+            let Some(node) = self.nodes.get(name) else {
+                continue;
+            };
+            let shown = result.nodes.iter_mut().find(|shown| shown.name == **name);
+            let Some(shown) = shown.filter(|_| node.spec.on_rename == OnRename::Delete) else {
+                continue;
+            };
+            match self.let_formers_go(name, node).await {
+                Ok(done) => shown.done.extend(done),
+                Err(problem) => {
+                    shown.failed = Some(text::kept(problem));
+                    result.complete = false;
+                }
+            }
+        }
+    }
+
+    /// Deletes the former objects of a node that are not going already, as they were looked at: a mark that has just been taken
+    /// off is a conflict.
+    pub(super) async fn let_formers_go(
+        &self,
+        name: &Arc<str>,
+        node: &Node,
+    ) -> Result<Vec<(String, Operation)>, String> {
+        let source = self.source(name)?;
+        let mut done = Vec::new();
+        for former in self.formers(name, node).await? {
+            let object = former.key();
+            done.push((object.to_string(), Operation::Deleted));
+            if former.header().deleting {
+                continue;
+            }
+            let write = dependent::delete_as_seen(node.spec.gvk.clone(), &former);
+            let deleting = self.run.controller.cluster.write(write);
+            let left = self.run.asked(deleting).await;
+            if let Some(left) = left.map_err(|error| error.to_string())? {
+                source.put(left);
+            }
+            let now = self.run.known_key(name).map(|key| key.to_string());
+            tracing::info!(dependent = %name, %object, now, "the former object is deleted: the dependent has another name");
+        }
+        Ok(done)
+    }
+
+    /// Returns what a node made under names that neither it nor another dependent has now.
+    pub(super) async fn formers(
+        &self,
+        name: &Arc<str>,
+        node: &Node,
+    ) -> Result<Vec<Object>, String> {
+        let mut related = self.source(name)?.related(self.run.primary.key());
+        let own = match &node.called {
+            Some(called) => Some(self.named(called, &node.spec)?),
+            None => self.run.known_key(name),
+        };
+        let mut meant: BTreeSet<ObjectRef> = own.into_iter().collect();
+        let mut unknown = Vec::new();
+        for (other, node) in self.others(name, &node.spec) {
+            match self.run.known_key(other) {
+                Some(key) => {
+                    meant.insert(key);
+                }
+                None => unknown.push((other, node)),
+            }
+        }
+        related.retain(|object| !meant.contains(object.key()));
+        let bytes = related.iter().map(|object| object.json().len()).sum();
+        let paid = self.run.budget.lock().text(bytes);
+        paid.map_err(|error| error.to_string())?;
+        let mut formers = ownership::formers(related, &self.mark(name), &meant);
+        // An owner reference makes it any dependent's, which may leave the mark as it was: what those mean has to be known.
+        let uid = &self.run.primary.header().uid;
+        let owned = |object: &Object| {
+            let mut owners = object.header().owners.iter();
+            owners.any(|owner| owner.uid == *uid)
+        };
+        if formers.iter().any(owned) {
+            for (other, node) in unknown {
+                match self.meant(other, node).await {
+                    Ok(key) => formers.retain(|object| Some(object.key()) != key.as_ref()),
+                    Err(problem) => {
+                        tracing::debug!(dependent = %name, %other, %problem, "what another dependent means is not known: former objects stay");
+                        formers.retain(|object| !owned(object));
+                    }
+                }
+            }
+        }
+        Ok(formers)
+    }
+
+    /// Says that a former object stays, if one does.
+    pub(super) fn tell_of_former(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        source: &Source,
+        now: &ObjectRef,
+    ) {
+        let known = self.run.controller.memory.verdict(&self.run.primary, name);
+        let former = known.map(|verdict| verdict.key).filter(|key| key != now);
+        let Some(former) = former.and_then(|key| source.get(&key)) else {
+            return;
+        };
+        let object = former.key();
+        let taken = |(other, _): (&Arc<str>, _)| self.run.known_key(other).as_ref() == Some(object);
+        let stays = spec.on_rename == OnRename::Keep
+            && !former.header().deleting
+            && self.belongs(name, spec, &former)
+            && !self.others(name, spec).any(taken);
+        if stays {
+            tracing::info!(dependent = %name, %object, %now, "the dependent has another name; its former object stays (`onRename: keep`)");
+        }
+    }
+
+    /// Returns the other dependents of the controller whose objects are of the same kind.
+    fn others(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+    ) -> impl Iterator<Item = (&Arc<str>, &Node)> {
+        let controller = &self.run.controller;
+        let flows = std::iter::once(&controller.workflow).chain(controller.standalone.values());
+        let nodes = flows.flat_map(|flow| &flow.nodes);
+        let kind = |spec: &Dependent| (Arc::clone(&spec.gvk.group), Arc::clone(&spec.gvk.kind));
+        let (name, own) = (Arc::clone(name), kind(spec));
+        nodes.filter(move |(other, node)| **other != name && kind(&node.spec) == own)
+    }
+
+    /// Returns which object a dependent means, asking for its desired state if need be; none if it never writes one.
+    async fn meant(&self, name: &Arc<str>, node: &Node) -> Result<Option<ObjectRef>, String> {
+        let manage = &node.spec.manage;
+        if let Some(called) = &node.called {
+            return self.named(called, &node.spec).map(Some);
+        }
+        if !manage.create && !manage.update {
+            return Ok(None);
+        }
+        let answer = self.desired(name).await?;
+        let desired = self.complete(name, node, &answer)?;
+        Ok(Some(desired.key().clone()))
+    }
+}
