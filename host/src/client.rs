@@ -25,6 +25,7 @@ pub mod pulse;
 pub mod recorder;
 mod review;
 
+use crate::pause::Chance;
 use pulse::Pulse;
 
 /// How we name ourselves to the API server.
@@ -50,6 +51,7 @@ pub struct ApiServer {
     kinds: RwLock<HashMap<Gvk, Kind>>,
     managers: RwLock<Managers>,
     pulse: Pulse,
+    chance: Chance,
 }
 
 /// Who a request is sent for. There is no request without one.
@@ -97,7 +99,18 @@ impl ApiServer {
             kinds: RwLock::default(),
             managers: RwLock::new(managers),
             pulse: Pulse::default(),
+            chance: Chance::default(),
         }
+    }
+
+    /// Lets the pauses of whoever asks it differ by this.
+    pub fn pausing(self, chance: Chance) -> Self {
+        Self { chance, ..self }
+    }
+
+    /// Returns by what pauses differ.
+    pub fn chance(&self) -> &Chance {
+        &self.chance
     }
 
     /// Returns what is heard of the API server.

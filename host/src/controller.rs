@@ -363,6 +363,7 @@ impl Handle {
             "keys": counts.keys,
             "due": counts.due,
             "inFlight": counts.in_flight,
+            "ownWrites": self.controller().map_or(0, |now| now.own_writes()),
             "states": keys.collect::<Vec<_>>(),
         });
         Described {
@@ -829,7 +830,7 @@ async fn resolve(spec: &manifest::Controller, wait: impl Fn(String), api: &ApiSe
         .chain(sources)
         .chain(dependents)
         .collect();
-    let mut pause = Pause::up_to(LONGEST_PAUSE);
+    let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
     let mut returns = api.pulse().returns();
     loop {
         let mut kinds = Kinds::new();
@@ -849,6 +850,8 @@ async fn resolve(spec: &manifest::Controller, wait: impl Fn(String), api: &ApiSe
         }
         wait(error.message);
         tokio::select! {
+            // Either way it is asked again.
+            biased;
             () = tokio::time::sleep(pause) => {}
             Ok(()) = returns.changed() => {}
         }

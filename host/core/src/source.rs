@@ -260,6 +260,12 @@ impl Source {
         (*self.state.read().places).clone()
     }
 
+    /// Returns how many own writes the watch has not caught up with: answers that are read, and windows.
+    pub fn own_writes(&self) -> usize {
+        let state = self.state.read();
+        state.overlay.iter().count() + state.windows.len()
+    }
+
     /// Whether everything that is watched has been listed once.
     pub fn is_synced(&self) -> bool {
         let places = self.state.read().places.clone();

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::client::{ApiServer, Broken, Kind, collect, escape};
-use crate::pause::jitter;
+use crate::pause::Chance;
 
 /// The API server ends a watch after this time; we then ask again from where we were.
 const WATCH_SECONDS: u64 = 290;
@@ -108,12 +108,20 @@ impl Feed {
         self.managers = self.api.managers();
     }
 
+    /// Returns by what pauses differ.
+    pub(crate) fn chance(&self) -> &Chance {
+        self.api.chance()
+    }
+
     /// Waits for this time, or until the API server is back after it was away.
     pub(crate) async fn rest(&self, pause: Duration) {
         let mut returns = self.api.pulse().returns();
+        let chance = self.api.chance();
         tokio::select! {
+            // What is over is over: nobody waits again for an API server that comes back just then.
+            biased;
             () = tokio::time::sleep(pause) => {}
-            Ok(()) = returns.changed() => tokio::time::sleep(jitter(super::RETURN)).await,
+            Ok(()) = returns.changed() => tokio::time::sleep(chance.jitter(super::RETURN)).await,
         }
     }
 
@@ -245,9 +253,11 @@ impl Feed {
                 return Err(self.unusable(&what));
             }
             let frame = tokio::select! {
+                // What has come is a better sign than any other.
+                biased;
                 frame = tokio::time::timeout(patience, body.frame()) => frame,
                 Ok(()) = returns.changed() => {
-                    patience = jitter(DOUBT);
+                    patience = self.api.chance().jitter(DOUBT);
                     continue;
                 }
             };
