@@ -133,6 +133,11 @@ impl ApiServer {
         self.managers.read().clone()
     }
 
+    /// Returns what discovery has said of a kind; none if nobody has asked.
+    pub fn known(&self, gvk: &Gvk) -> Option<Kind> {
+        self.kinds.read().get(gvk).cloned()
+    }
+
     /// Returns what discovery says of a kind, asking the API server the first time.
     ///
     /// # Errors
@@ -285,7 +290,9 @@ impl ApiServer {
             }
             tries += 1;
             if response.status() == StatusCode::TOO_MANY_REQUESTS && tries < BUSY_TRIES {
-                tokio::time::sleep(retry_after(&response)).await;
+                // Never sooner than it asks for, and not all at once.
+                let after = retry_after(&response);
+                tokio::time::sleep(after + self.chance.jitter(after) / 2).await;
                 continue;
             }
             return Err(about.refused(response).await);
@@ -342,7 +349,7 @@ impl ApiServer {
         };
         let path = format!("{path}?fieldManager={}{forced}", escape(manager));
         match self
-            .read(&about, method, &path, Some((content, verb.body())))
+            .read(&about, method, &path, Some((content, &verb.body())))
             .await
         {
             // What is answered is handed on: it must be what was asked for.
@@ -350,7 +357,11 @@ impl ApiServer {
                 Err(about.broken(&format_args!("it is about {}", object.key())))
             }
             Ok(object) => Ok(Some(object)),
-            Err(error) if is_conditional(&verb) => Err(outdated(error)),
+            // FI-4. What is invalid is refused with 422, too, and names a field.
+            Err(mut error) if error.code == 422 && verb.tests() && error.fields.is_empty() => {
+                error.reason = Reason::Conflict;
+                Err(error)
+            }
             Err(error) => Err(error),
         }
     }
@@ -590,25 +601,6 @@ fn fits(target: &Target) -> Result<(), Error> {
     Err(Error::new(Reason::Invalid, 0, message))
 }
 
-/// Whether a write is made upon a version or a state that it names. Documents are compact JSON.
-fn is_conditional(verb: &Verb) -> bool {
-    match verb {
-        Verb::JsonPatch { body, .. } => body.contains("\"op\":\"test\""),
-        Verb::Apply { body, .. } | Verb::Replace { body, .. } | Verb::MergePatch { body, .. } => {
-            body.contains("\"resourceVersion\":\"")
-        }
-        Verb::Create { .. } | Verb::Delete(_) => false,
-    }
-}
-
-/// `FI-4`: a write upon a state that no longer holds is refused with 422, too.
-fn outdated(mut error: Error) -> Error {
-    if error.code == 422 {
-        error.reason = Reason::Conflict;
-    }
-    error
-}
-
 fn retry_after(response: &Response<Body>) -> Duration {
     let header = response
         .headers()
@@ -773,10 +765,74 @@ struct Resource {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+    use std::future::{pending, ready};
+    use std::io;
+
+    use capstan_core::budget::Budget;
+    use capstan_core::patch::Patch;
+    use futures::{StreamExt, stream};
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+    use parking_lot::Mutex;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
+
+    /// What an API server answers: with this status, or not at all; and its body.
+    pub(crate) struct Answer(pub(crate) Option<u16>, pub(crate) Vec<Step>);
+
+    /// A step of a body.
+    pub(crate) enum Step {
+        /// So much comes.
+        Comes(String),
+        /// Nothing comes for so long.
+        Rests(Duration),
+        /// Nothing comes any more.
+        Silent,
+        /// The connection breaks.
+        Cut,
+    }
+
+    impl Step {
+        async fn frame(self) -> Option<io::Result<Frame<Bytes>>> {
+            match self {
+                Self::Comes(text) => Some(Ok(Frame::data(text.into()))),
+                Self::Rests(time) => {
+                    sleep(time).await;
+                    None
+                }
+                Self::Silent => pending().await,
+                Self::Cut => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
+    }
+
+    /// Returns a client of an API server that answers as `answer` says, and the paths that it was asked for. It has no sockets,
+    /// so its clock may be stopped.
+    pub(crate) fn scripted(
+        mut answer: impl FnMut(&str) -> Answer + Send + 'static,
+    ) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let path = request.uri().to_string();
+            let Answer(status, steps) = answer(&path);
+            noted.lock().push(path);
+            async move {
+                let Some(status) = status else {
+                    return pending().await;
+                };
+                let frames = stream::iter(steps).then(Step::frame).filter_map(ready);
+                let response = Response::builder().status(status);
+                Ok::<_, Infallible>(response.body(StreamBody::new(frames)).unwrap())
+            }
+        });
+        (kube::Client::new(service, "default"), asked)
+    }
 
     /// Returns an API server that answers every request with this head and so many bytes.
     pub(crate) async fn answering(head: &'static str, body: usize) -> ApiServer {
@@ -856,6 +912,106 @@ pub(crate) mod tests {
         let api = Arc::new(answering("429 Too Many Requests\r\nretry-after: 0", 0).await);
         let error = failure(&api).await;
         assert_eq!((error.reason, error.code), (Reason::Busy, 429));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_the_api_server_has_no_time_for_do_not_come_back_in_step() {
+        let mut waited = BTreeSet::new();
+        for _ in 0..20 {
+            let (client, asked) = scripted(|_| Answer(Some(429), Vec::new()));
+            let began = Instant::now();
+            failure(&Arc::new(ApiServer::new(client, Managers::default()))).await;
+            assert_eq!(asked.lock().len(), 5);
+            waited.insert(began.elapsed());
+        }
+        let [first, last] = [waited.first().unwrap(), waited.last().unwrap()];
+        assert!(*first >= Duration::from_secs(4), "sooner than it asks for");
+        assert!(*last <= Duration::from_secs(6), "{last:?}");
+        assert!(waited.len() > 10, "{waited:?}");
+    }
+
+    fn manager() -> Arc<str> {
+        "web".into()
+    }
+
+    fn apply(body: &str) -> Verb {
+        Verb::Apply {
+            body: body.to_owned(),
+            manager: manager(),
+            force: false,
+        }
+    }
+
+    fn replace(body: &str) -> Verb {
+        Verb::Replace {
+            body: body.to_owned(),
+            manager: manager(),
+        }
+    }
+
+    fn merge(body: &str) -> Verb {
+        Verb::MergePatch {
+            body: body.to_owned(),
+            manager: manager(),
+        }
+    }
+
+    fn patch(text: &str) -> Verb {
+        Verb::JsonPatch {
+            patch: Patch::read(text, &mut Budget::of_run()).unwrap(),
+            manager: manager(),
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_json_patch_that_tests_something_conflicts_by_422() {
+        let generic = r#"{"message":"the server rejected our request due to an error in our request","details":{}}"#;
+        let invalid = r#"{"message":"ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"a b\"","details":{"causes":[{"field":"metadata.labels"}]}}"#;
+        for (verb, answer, expected) in [
+            (
+                apply(r#"{"metadata":{"resourceVersion":"1"}}"#),
+                invalid,
+                Reason::Rejected,
+            ),
+            (
+                replace(r#"{"metadata":{"resourceVersion":"7"}}"#),
+                invalid,
+                Reason::Rejected,
+            ),
+            (
+                merge(r#"{"metadata":{"resourceVersion":"7"}}"#),
+                generic,
+                Reason::Rejected,
+            ),
+            (
+                patch(r#"[{"op":"test","path":"/metadata/uid","value":"u"}]"#),
+                generic,
+                Reason::Conflict,
+            ),
+            (
+                patch(r#"[{"op":"test","path":"/metadata/uid","value":"u"}]"#),
+                invalid,
+                Reason::Rejected,
+            ),
+            (
+                patch(r#"[{"op":"add","path":"/spec","value":{"op":"test"}}]"#),
+                generic,
+                Reason::Rejected,
+            ),
+        ] {
+            let body = answer.to_owned();
+            let (client, _) = scripted(move |_| Answer(Some(422), vec![Step::Comes(body.clone())]));
+            let (api, kind) = (ApiServer::new(client, Managers::default()), config_maps());
+            api.kinds.write().insert(kind.gvk.clone(), kind.clone());
+            let target = Target::object(kind.gvk, ObjectRef::namespaced("n", "a"));
+            let about = format!("{verb:?}: {answer}");
+            let write = Write { target, verb };
+            let error = Access::new(Arc::new(api), Identity::Daemon)
+                .write(write)
+                .await;
+            let error = error.unwrap_err();
+            assert_eq!((error.reason, error.code), (expected, 422), "{about}");
+        }
     }
 
     #[tokio::test]

@@ -11,11 +11,12 @@ use std::time::Duration;
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::cpu::{Account, Job};
 use capstan_core::dispatcher::{self, Bounds};
-use capstan_core::guest::Guest;
+use capstan_core::guest::{Exports, Guest};
 use capstan_core::manifest::{self, OnSwap};
 use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
+use capstan_core::reconciler::decision::Finalizers;
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::notices::hear;
 use capstan_core::reconciler::visit::{self, Flow};
@@ -199,8 +200,7 @@ impl InForce {
 impl Declared {
     /// Whether something needs cleanup before a primary goes (`DI-2`).
     fn needs_finalizer(&self) -> bool {
-        let mut dependents = self.spec.workflow.dependents.values();
-        dependents.any(manifest::Dependent::deletable) || self.guest.exports().cleaner
+        self.spec.deletes_dependents() || self.guest.exports().cleaner
     }
 
     fn shape(&self) -> Shape<'_> {
@@ -282,6 +282,46 @@ impl Handle {
         }
     }
 
+    /// Returns the finalizers that primaries carry, and that nobody would remove any more with this in place; with how many these
+    /// are. Of primaries of another kind nothing is said: no controller of another one can help them.
+    pub fn left_behind(
+        &self,
+        spec: &manifest::Controller,
+        exports: Exports,
+        api: &ApiServer,
+    ) -> BTreeMap<Arc<str>, usize> {
+        let Some(controller) = self.controller() else {
+            return BTreeMap::new();
+        };
+        // Where there are no primaries, none is left behind.
+        let none = || controller.primaries.list(None).is_empty();
+        if controller.spec.primary != spec.primary || none() {
+            return BTreeMap::new();
+        }
+        let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
+        let used = spec.deletes_dependents() || exports.cleaner;
+        let after = Finalizers {
+            own: used.then_some(&*name),
+            former: &spec.former_finalizers,
+        };
+        let carrying = |finalizer: &str| controller.primaries.carrying(finalizer);
+        controller.finalizers().left_behind(after, carrying)
+    }
+
+    /// Warns of primaries that carry its finalizer, which nobody removes once it is gone.
+    pub fn warn_of_carriers(&self) {
+        let Some(controller) = self.controller() else {
+            return;
+        };
+        let Some(finalizer) = controller.used_finalizer() else {
+            return;
+        };
+        let primaries = controller.primaries.carrying(finalizer);
+        if primaries > 0 {
+            tracing::warn!(controller = %self.name, finalizer, primaries, "primaries carry the finalizer of a controller that goes: they can't be deleted until somebody removes it");
+        }
+    }
+
     /// Takes in that the API server is back: what waits for it runs soon.
     pub fn resume(&self) {
         self.queue.resume(Instant::now());
@@ -356,10 +396,18 @@ impl Handle {
             Phase::Stopped => ("stopped", None),
             Phase::Failed(why) => ("failed", Some(why.clone())),
         };
+        let former: serde_json::Map<_, _> =
+            self.controller().map_or_else(Default::default, |now| {
+                let former = now.spec.former_finalizers.iter();
+                former
+                    .map(|name| (name.to_string(), now.primaries.carrying(name).into()))
+                    .collect()
+            });
         let state = json!({
             "name": &*self.name,
             "phase": phase,
             "why": why,
+            "formerFinalizers": former,
             "keys": counts.keys,
             "due": counts.due,
             "inFlight": counts.in_flight,
@@ -612,6 +660,7 @@ impl Task<'_> {
             .as_ref()
             .is_none_or(|now| now.declared.spec.primary == declared.spec.primary);
         if !kin {
+            handle.warn_of_carriers();
             handle.queue.retain(|_| false);
             handle.memory.retain(|_| false);
         }
@@ -624,6 +673,7 @@ impl Task<'_> {
         handle.queue.retain(|key| primaries.get(key).is_some());
         handle.memory.retain(|key| primaries.get(key).is_some());
         let controller = assemble(&declared, handle, neighbours, sources, before.as_ref())?;
+        warn_of_unused(&controller);
         let mut in_force = handle.in_force.write();
         let follows = handle.put(&mut in_force, &declared, controller, neighbours);
         drop(in_force);
@@ -789,7 +839,7 @@ async fn prepare(
 ) -> Prepared {
     let wait = |why| handle.set(entry.waiting(why));
     let kinds = resolve(&declared.spec, &wait, &neighbours.api).await;
-    let finalizer = finalizer_name(&declared.spec, &kinds);
+    let finalizer = finalizer_name(&declared.spec, kinds.get(&declared.spec.primary));
     let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.home);
     let who = Identity::of(declared.spec.service_account.as_ref(), &neighbours.home.own);
     let rights = Rights::of(&who, &plan, &neighbours.api);
@@ -868,17 +918,22 @@ async fn filled(state: &mut watch::Receiver<State>, synced: impl Fn() -> bool) {
 }
 
 /// `LC-3`
-fn finalizer_name(spec: &manifest::Controller, kinds: &Kinds) -> Arc<str> {
-    let default = || {
-        finalizer::default_name(
-            &kinds
-                .get(&spec.primary)
-                .map(Kind::full_name)
-                .unwrap_or_default(),
-        )
-        .into()
-    };
+fn finalizer_name(spec: &manifest::Controller, kind: Option<&Kind>) -> Arc<str> {
+    let full_name = || kind.map(Kind::full_name).unwrap_or_default();
+    let default = || finalizer::default_name(&full_name()).into();
     spec.finalizer.clone().unwrap_or_else(default)
+}
+
+/// Warns of primaries that carry a finalizer which versions before the daemon's start used.
+fn warn_of_unused(controller: &Controller) {
+    let (finalizer, heeded) = (&controller.finalizer, controller.finalizers());
+    if heeded.own.is_some() || heeded.former.contains(finalizer) {
+        return;
+    }
+    let primaries = controller.primaries.carrying(finalizer);
+    if primaries > 0 {
+        tracing::warn!(%finalizer, primaries, "primaries carry a finalizer that this version does not use: they can't be deleted until `finalizers: {{ formerly: [...] }}` names it");
+    }
 }
 
 /// Puts together what the runs need; `before` is the controller whose place it takes.

@@ -485,6 +485,16 @@ impl Fleet {
             self.tried.remove(&operator);
             return again;
         };
+        let units: Vec<Outcome> = units
+            .into_iter()
+            .map(|(unit, attempt, loaded)| {
+                let loaded = loaded.and_then(|plugin| {
+                    self.keeps_finalizers(&attempt, &plugin)?;
+                    Ok(plugin)
+                });
+                (unit, attempt, loaded)
+            })
+            .collect();
         let mut culprit = None;
         for (unit, attempt, loaded) in &units {
             let Err(refusal) = loaded else { continue };
@@ -513,6 +523,26 @@ impl Fleet {
             self.retire();
         }
         again
+    }
+
+    /// Refuses a version that would leave finalizers on primaries which nobody removes any more.
+    fn keeps_finalizers(&self, attempt: &Attempt, plugin: &Plugin) -> Result<(), Refusal> {
+        for (name, spec) in &attempt.controllers {
+            let Some(Running { handle, .. }) = self.controllers.get(name) else {
+                continue;
+            };
+            let behind = handle.left_behind(spec, plugin.exports(), &self.neighbours.api);
+            let Some((finalizer, primaries)) = behind.first_key_value() else {
+                continue;
+            };
+            let names: Vec<_> = behind.keys().map(|name| &**name).collect();
+            let message = format!(
+                "check controller {name}: {primaries} primaries carry the finalizer {finalizer}, which the new version neither uses nor names, so that they could not be deleted any more; say `finalizers: {{ formerly: [{}] }}` in spec.controllers.{name}, then each run removes it",
+                names.join(", ")
+            );
+            return Err(Refusal::new("check", &message));
+        }
+        Ok(())
     }
 
     fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Plugin) {
@@ -616,6 +646,7 @@ impl Fleet {
     fn stop_controller(&mut self, name: &Arc<str>) {
         if let Some(running) = self.controllers.remove(name) {
             tracing::info!(controller = %name, "no manifest declares it any more");
+            running.handle.warn_of_carriers();
             running.stop.cancel();
             self.board.stopped(name);
             let Running {

@@ -370,3 +370,138 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
         .unreadable
         .set(number(cache.unreadable().len()));
 }
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::object::Managers;
+    use capstan_core::room::Room;
+    use capstan_core::source::What;
+    use tokio::time::sleep;
+
+    use super::feed::tests::{end_of_list, event, map, scope};
+    use super::pool::Pool;
+    use super::pool::tests::subscriber;
+    use super::*;
+    use crate::client::tests::{Answer, Step, config_maps, scripted};
+
+    /// Returns a pool of informers of an API server that gives these answers one after the other, and what it was asked for.
+    fn pool(answers: Vec<Vec<Step>>) -> (Pool, Arc<Mutex<Vec<String>>>) {
+        let mut answers = answers.into_iter();
+        let (client, asked) = scripted(move |_| match answers.next() {
+            Some(steps) if steps.is_empty() => Answer(Some(400), steps),
+            Some(steps) => Answer(Some(200), steps),
+            None => Answer(Some(200), vec![Step::Silent]),
+        });
+        let api = Arc::new(ApiServer::new(client, Managers::default()));
+        let size = (1 << 20, Room::default());
+        let pool = Pool::new(api, Arc::default(), size, CancellationToken::new());
+        (pool, asked)
+    }
+
+    /// Returns for each request what it is.
+    fn sorts(asked: &Mutex<Vec<String>>) -> String {
+        let asked = asked.lock();
+        let sort = |path: &String| match path {
+            path if path.contains("sendInitialEvents") => "stream",
+            path if path.contains("watch=true") => "watch",
+            path if path.contains("&continue=") => "next page",
+            _ => "page",
+        };
+        asked.iter().map(sort).collect::<Vec<_>>().join(", ")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_ends_is_opened_again_from_where_it_was_and_the_cache_stays_true() {
+        for end in [None, Some(Step::Cut)] {
+            let later = Duration::from_secs(5);
+            let whole = end_of_list(7);
+            let mut first = vec![Step::Comes(whole), Step::Rests(later)];
+            first.extend(end);
+            let (pool, asked) = pool(vec![first]);
+            let member = pool.keep(&scope(), &config_maps());
+            let mut state = member.state.clone();
+            let seen = Arc::new(Mutex::new(vec![state.borrow_and_update().clone()]));
+            let noted = Arc::clone(&seen);
+            tokio::spawn(async move {
+                while state.changed().await.is_ok() {
+                    noted.lock().push(state.borrow_and_update().clone());
+                }
+            });
+            sleep(Duration::from_secs(20)).await;
+            assert_eq!(*seen.lock(), [State::Listing, State::Watching]);
+            assert_eq!(sorts(&asked), "stream, watch");
+            let again = asked.lock()[1].clone();
+            assert!(again.contains("&resourceVersion=7&"), "{again}");
+        }
+    }
+
+    /// Returns the names of the objects that a cache has.
+    fn names(cache: &Cache) -> Vec<String> {
+        let objects = cache.list().into_iter();
+        let mut names: Vec<_> = objects
+            .map(|object| object.key().name.to_string())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_breaks_off_deletes_nothing_and_is_no_state_to_watch_on_from() {
+        let comes = |texts: &[String]| vec![Step::Comes(texts.concat())];
+        let expired = "{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n".to_owned();
+        let page = |items: &[String], next: &str| {
+            let items = items.join(",");
+            let text = format!(
+                r#"{{"metadata":{{"resourceVersion":"5","continue":"{next}"}},"items":[{items}]}}"#
+            );
+            vec![Step::Comes(text)]
+        };
+        let [a, b] = [event("ADDED", "a", 1), event("ADDED", "b", 2)];
+        let streams = |end: Option<Step>| {
+            let mut broken = comes(std::slice::from_ref(&a));
+            broken.extend(end);
+            let whole = comes(&[a.clone(), b.clone(), end_of_list(2), expired.clone()]);
+            let mut again = comes(&[a.clone(), end_of_list(5)]);
+            again.push(Step::Silent);
+            vec![whole, broken, again]
+        };
+        let pages = vec![
+            // It serves no streams.
+            Vec::new(),
+            page(&[map("a", 1), map("b", 2)], ""),
+            comes(std::slice::from_ref(&expired)),
+            page(&[map("a", 1)], "more"),
+            vec![Step::Cut],
+            page(&[map("a", 1)], ""),
+        ];
+        for (answers, before, after) in [
+            (streams(None), "stream, stream", "stream"),
+            (streams(Some(Step::Cut)), "stream, stream", "stream"),
+            (pages, "stream, page, watch, page, next page", "page, watch"),
+        ] {
+            let (pool, asked) = pool(answers);
+            let (subscriber, told) = subscriber();
+            let member = pool.join(&scope(), &config_maps(), subscriber);
+            while sorts(&asked) != before {
+                sleep(Duration::from_millis(10)).await;
+            }
+            sleep(Duration::from_millis(100)).await;
+            assert_eq!(
+                (names(&member.cache), told.lock().len()),
+                (vec!["a".into(), "b".into()], 2)
+            );
+            let state = member.state.borrow().clone();
+            assert!(matches!(state, State::Failing(_)), "{state:?}");
+
+            sleep(Duration::from_secs(5)).await;
+            assert_eq!(sorts(&asked), format!("{before}, {after}"));
+            assert_eq!(
+                (names(&member.cache), told.lock().len()),
+                (vec!["a".to_owned()], 3)
+            );
+            let last = told.lock().pop().map(|notice| notice.what);
+            assert!(matches!(last, Some(What::Deleted { unknown: true, .. })));
+            assert_eq!(*member.state.borrow(), State::Watching);
+        }
+    }
+}

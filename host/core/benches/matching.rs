@@ -9,7 +9,7 @@
 
 use capstan_core::budget::Budget;
 use capstan_core::dependent::managed_fields::{self, Comparison, Part};
-use capstan_core::dependent::{compare_applied, diff};
+use capstan_core::dependent::{self, compare_applied, diff};
 use capstan_core::guest::MatchResult;
 use capstan_core::manifest::GenericMatching;
 use capstan_core::object::{Gvk, Managers, Object};
@@ -63,10 +63,9 @@ fn cached_text_by_managed_fields(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn trees_by_managed_fields(bencher: Bencher<'_, '_>) {
     let Case { object, desired } = case();
-    let (actual, fields) = (
-        object.tree(&mut Budget::of_run()).unwrap(),
-        &*object.share("webpage", None).unwrap().fields,
-    );
+    let actual = object.tree(&mut Budget::of_run()).unwrap();
+    let share = dependent::share(&object, "webpage", Part::Object);
+    let fields = &*share.unwrap().unwrap().fields;
     let ignore: &[&str] = &[];
     bencher.bench(|| {
         let comparison = Comparison {

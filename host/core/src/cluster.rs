@@ -1,11 +1,13 @@
 //! What the API server does for a decision: writes as plain data, live reads, and how either can fail.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::object::{Gvk, Object, ObjectRef, Scope, Version, is_path_segment};
+use crate::patch::Patch;
 use crate::text;
 
 /// An object of any kind, or a subresource of it.
@@ -28,7 +30,7 @@ pub struct Write {
     pub verb: Verb,
 }
 
-/// How something is written. Bodies are JSON text.
+/// How something is written. Bodies are JSON text; a JSON patch is not, as what it tests says what its refusal means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// POST.
@@ -57,7 +59,7 @@ pub enum Verb {
     /// A JSON patch (RFC 6902).
     JsonPatch {
         /// The list of operations.
-        body: String,
+        patch: Patch,
         /// Recorded as the owner of the fields.
         manager: Arc<str>,
     },
@@ -117,7 +119,7 @@ pub struct Error {
 pub enum Reason {
     /// 404: the object does not exist.
     Missing,
-    /// 409, or 422 for a write that carries a resourceVersion.
+    /// 409, or 422 for a JSON patch whose test does not hold.
     Conflict,
     /// 401 or 403.
     Forbidden,
@@ -229,14 +231,27 @@ impl Error {
 
 impl Verb {
     /// Returns the document that is sent; empty for a deletion.
-    pub fn body(&self) -> &str {
+    pub fn body(&self) -> Cow<'_, str> {
         match self {
             Self::Create { body, .. }
             | Self::Apply { body, .. }
             | Self::Replace { body, .. }
-            | Self::JsonPatch { body, .. }
-            | Self::MergePatch { body, .. } => body,
-            Self::Delete(_) => "",
+            | Self::MergePatch { body, .. } => body.into(),
+            Self::JsonPatch { patch, .. } => patch.text().into(),
+            Self::Delete(_) => "".into(),
+        }
+    }
+
+    /// Whether the API server refuses it with 422 unless the object is as it says (`FI-4`). Versions and uids that other verbs
+    /// carry are a conflict by 409.
+    pub fn tests(&self) -> bool {
+        match self {
+            Self::JsonPatch { patch, .. } => patch.tests(),
+            Self::Create { .. }
+            | Self::Apply { .. }
+            | Self::Replace { .. }
+            | Self::MergePatch { .. }
+            | Self::Delete(_) => false,
         }
     }
 

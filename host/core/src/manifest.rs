@@ -191,6 +191,8 @@ pub struct Controller {
     pub generation_aware: bool,
     /// The finalizer that is used if something needs cleanup; none = the default of `LC-3`, made from group and plural.
     pub finalizer: Option<Arc<str>>,
+    /// Finalizers that versions before this one have put on primaries, and that each loses at its next run.
+    pub former_finalizers: BTreeSet<Arc<str>>,
     /// The field manager (`LC-4`); default the controller's name.
     pub field_manager: Arc<str>,
     /// Whether the primary is patched by server-side apply; default true.
@@ -567,6 +569,12 @@ impl Controller {
             .values()
             .flat_map(|workflow| &workflow.dependents);
         self.workflow.dependents.iter().chain(standalone)
+    }
+
+    /// Whether the managed workflow has something that the daemon deletes itself (`DR-5`).
+    pub fn deletes_dependents(&self) -> bool {
+        let mut dependents = self.workflow.dependents.values();
+        dependents.any(Dependent::deletable)
     }
 
     /// Whether the controller writes objects of a kind by itself: its primaries and dependents.

@@ -235,8 +235,10 @@ pub fn compare(
                 );
                 CallError::new(CallReason::Missing, message)
             })?;
-            let fields = cached.share(desk.manager, None).map(|share| &*share.fields);
             let part = Part::Object;
+            let share = dependent::share(&cached, desk.manager, part)
+                .map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
+            let fields = share.map(|share| &*share.fields);
             let question = managed_fields::Comparison {
                 fields,
                 actual: &actual,
@@ -844,7 +846,9 @@ fn is_ours(desk: &Desk<'_>, target: &Target, primary: &Object) -> bool {
     let seen = sources(desk, &target.gvk);
     seen.into_iter().any(|source| {
         source.get(&target.key).is_some_and(|object| {
-            let applied = || object.share(desk.manager, None).is_some();
+            // Several shares of ours are an error elsewhere; here they say that it was applied, too.
+            let share = || dependent::share(&object, desk.manager, Part::Object);
+            let applied = || !matches!(share(), Ok(None));
             ownership::is_for(&object, &primary.header().uid)
                 || (source.relates(&object, primary.key()) && applied())
         })
@@ -883,7 +887,7 @@ fn compose(
             manager,
         },
         Body::JsonPatch(patch) => Verb::JsonPatch {
-            body: patch.text(),
+            patch: patch.clone(),
             manager,
         },
         Body::Edit(tree) => {
@@ -905,10 +909,7 @@ fn compose(
             if request.mode == WriteMode::Optimistic {
                 pin(&mut patch, tree);
             }
-            Verb::JsonPatch {
-                body: patch.text(),
-                manager,
-            }
+            Verb::JsonPatch { patch, manager }
         }
     };
     Ok(Some(Write {

@@ -29,12 +29,12 @@ const LONG: usize = 64 << 10;
 /// let patch = Patch::read(r#"[{"op": "add", "path": "/a", "value": 1}]"#, &mut budget).unwrap();
 /// assert_eq!(patch.apply(json!({}), &mut budget).unwrap(), json!({"a": 1}));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Patch(pub Vec<Operation>);
 
 /// A step of a patch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum Operation {
     /// Sets a field, or inserts an element.
@@ -230,6 +230,12 @@ impl Patch {
     /// Returns it as JSON.
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether it fails unless something is there.
+    pub fn tests(&self) -> bool {
+        let mut steps = self.0.iter();
+        steps.any(|step| matches!(step, Operation::Test { .. }))
     }
 
     /// Returns what it makes of a document.

@@ -34,7 +34,7 @@ mod page;
 pub mod visit;
 
 use context::Context;
-use decision::Decision;
+use decision::{Decision, Finalizers};
 use memory::{Memory, Verdict};
 use outcome::Manner;
 use visit::Flow;
@@ -117,9 +117,18 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
         controller.memory.forget(ticket.key());
         return Ended::well(Finished::Gone);
     };
-    let decision = decision::decide(primary.header(), controller.used_finalizer());
+    let finalizers = controller.finalizers();
+    let decision = finalizers.decide(primary.header());
+    let left = finalizers.left(primary.header());
     match decision {
         Decision::Nothing => Ended::DONE,
+        Decision::LetGo => match controller.remove_finalizers(&primary, &left).await {
+            Ok(_) => {
+                controller.memory.forget(primary.key());
+                Ended::FINALIZER_REMOVED
+            }
+            Err(error) => Ended::not_removed(&error),
+        },
         Decision::AddFinalizer => match controller
             .add_finalizer(&primary, &controller.finalizer)
             .await
@@ -127,19 +136,37 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
             Ok(_) => Ended::DONE,
             Err(error) => Ended::failed(format!("adding the finalizer: {error}"), sort(&error)),
         },
-        Decision::Reconcile | Decision::Cleanup => {
-            let info = run_info(&controller, ticket);
-            let run = Context::new(Arc::clone(&controller), primary, info);
-            let session = controller.guest.open(run.shared());
-            let ended = if decision == Decision::Cleanup {
-                cleanup(&run, &*session).await
-            } else {
-                reconcile(&run, &*session, ticket).await
-            };
-            let exceeded = run.budget.lock().refused();
-            Ended { exceeded, ..ended }
+        Decision::Reconcile if !left.is_empty() => {
+            match controller.remove_finalizers(&primary, &left).await {
+                // Who is going by now has a run of its own.
+                Ok(Some(primary)) if !primary.header().deleting => {
+                    run(controller, primary, ticket, decision).await
+                }
+                Ok(_) => Ended::DONE,
+                Err(error) => Ended::not_removed(&error),
+            }
         }
+        Decision::Reconcile | Decision::Cleanup => run(controller, primary, ticket, decision).await,
     }
+}
+
+/// Has the guest do it.
+async fn run(
+    controller: Arc<Controller>,
+    primary: Object,
+    ticket: &Ticket,
+    decision: Decision,
+) -> Ended {
+    let info = run_info(&controller, ticket);
+    let run = Context::new(Arc::clone(&controller), primary, info);
+    let session = controller.guest.open(run.shared());
+    let ended = if decision == Decision::Cleanup {
+        cleanup(&run, &*session).await
+    } else {
+        reconcile(&run, &*session, ticket).await
+    };
+    let exceeded = run.budget.lock().refused();
+    Ended { exceeded, ..ended }
 }
 
 async fn reconcile(run: &Arc<Context>, session: &dyn Session, ticket: &Ticket) -> Ended {
@@ -260,7 +287,7 @@ async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
     let cleaner = controller.guest.exports().cleaner;
     let (mut complete, mut failed) = (true, None);
     // DC-5: with explicit invocation only if there is no cleaner that would call it.
-    if controller.deletes_dependents() && !(controller.spec.workflow.explicit && cleaner) {
+    if controller.spec.deletes_dependents() && !(controller.spec.workflow.explicit && cleaner) {
         match visit::managed(run, session, Mode::Cleanup).await {
             Ok(result) => {
                 complete = result.complete;
@@ -286,16 +313,17 @@ async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
             Ended::failed(failed.unwrap_or_default(), run.sort())
         }
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
-        Ok(DeleteControl::RemoveFinalizer) => match controller
-            .remove_finalizer(&run.primary, &controller.finalizer)
-            .await
-        {
-            Ok(_) => {
-                controller.memory.forget(run.primary.key());
-                Ended::FINALIZER_REMOVED
+        Ok(DeleteControl::RemoveFinalizer) => {
+            let mut names = controller.finalizers().left(run.primary.header());
+            names.push(&controller.finalizer);
+            match controller.remove_finalizers(&run.primary, &names).await {
+                Ok(_) => {
+                    controller.memory.forget(run.primary.key());
+                    Ended::FINALIZER_REMOVED
+                }
+                Err(error) => Ended::not_removed(&error),
             }
-            Err(error) => Ended::failed(format!("removing the finalizer: {error}"), sort(&error)),
-        },
+        }
     }
 }
 
@@ -325,7 +353,7 @@ fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
 impl Controller {
     /// Returns the finalizer if something needs cleanup (`DI-2`).
     pub fn used_finalizer(&self) -> Option<&str> {
-        let used = self.guest.exports().cleaner || self.deletes_dependents();
+        let used = self.guest.exports().cleaner || self.spec.deletes_dependents();
         used.then_some(&*self.finalizer)
     }
 
@@ -339,18 +367,17 @@ impl Controller {
         sources.iter().map(|source| source.own_writes()).sum()
     }
 
+    /// Returns the finalizers that it heeds.
+    pub fn finalizers(&self) -> Finalizers<'_> {
+        Finalizers {
+            own: self.used_finalizer(),
+            former: &self.spec.former_finalizers,
+        }
+    }
+
     /// Returns the hash of a document that the guest or the daemon made, for verdicts on it.
     pub(crate) fn hash(&self, document: &str) -> u64 {
         self.memory.hash(self.edition, document)
-    }
-
-    /// Whether the managed workflow has something that it deletes itself (`DR-5`).
-    fn deletes_dependents(&self) -> bool {
-        self.spec
-            .workflow
-            .dependents
-            .values()
-            .any(manifest::Dependent::deletable)
     }
 
     /// Returns how this controller writes to its primaries.
@@ -397,7 +424,7 @@ impl Controller {
             "(object)"
         }
         .into();
-        let document = self.hash(write.verb.body());
+        let document = self.hash(&write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
             let known = Verdict::of(document, &now);
             if self.memory.verdict(&now, &slot).as_ref() == Some(&known) {
@@ -454,19 +481,24 @@ impl Controller {
         })
     }
 
-    /// Removes a finalizer; its own event causes no run. Returns what is left of the primary (`FI-3`).
-    pub(crate) async fn remove_finalizer(
+    /// Removes finalizers, all in one write, whose event causes no run. Returns what is left of the primary (`FI-3`).
+    pub(crate) async fn remove_finalizers(
         &self,
         primary: &Object,
-        finalizer: &str,
+        finalizers: &[&str],
     ) -> Result<Option<Object>, cluster::Error> {
         let window = self
             .primaries
             .begin(primary.key().clone(), |notices| (self.tell)(notices));
         let plan = |now: &Object| {
-            finalizer::remove(now, &self.spec.primary, finalizer, &self.spec.field_manager)
+            finalizer::remove(
+                now,
+                &self.spec.primary,
+                finalizers,
+                &self.spec.field_manager,
+            )
         };
-        let Some(now) = self.newest_with(primary, finalizer).await? else {
+        let Some(now) = self.newest_with(primary, finalizers).await? else {
             return Ok(None);
         };
         Ok(match self.until_no_conflict(&now, plan).await? {
@@ -483,12 +515,12 @@ impl Controller {
         })
     }
 
-    /// Returns the newest version of a primary; from the API server, if the caches do not show the finalizer (`FI-3`).
+    /// Returns the newest version of a primary; from the API server, if the caches show none of the finalizers (`FI-3`).
     /// None if it is gone.
     async fn newest_with(
         &self,
         primary: &Object,
-        finalizer: &str,
+        finalizers: &[&str],
     ) -> Result<Option<Object>, cluster::Error> {
         let same = |object: &Object| object.header().uid == primary.header().uid;
         let cached = self
@@ -496,7 +528,10 @@ impl Controller {
             .get(primary.key())
             .filter(same)
             .unwrap_or_else(|| primary.clone());
-        if cached.header().has_finalizer(finalizer) {
+        if finalizers
+            .iter()
+            .any(|name| cached.header().has_finalizer(name))
+        {
             return Ok(Some(cached));
         }
         let live = self.cluster.get(&self.spec.primary, primary.key()).await?;
@@ -542,6 +577,10 @@ impl Ended {
         finalizer_removed: true,
         again: None,
     });
+
+    fn not_removed(error: &cluster::Error) -> Self {
+        Self::failed(format!("removing the finalizer: {error}"), sort(error))
+    }
 
     const fn well(finished: Finished) -> Self {
         Self {

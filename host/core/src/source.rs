@@ -509,6 +509,13 @@ impl Source {
         }
     }
 
+    /// Returns how many objects carry a finalizer.
+    pub fn carrying(&self, finalizer: &str) -> usize {
+        let all = self.list(None).into_iter();
+        all.filter(|object| object.header().has_finalizer(finalizer))
+            .count()
+    }
+
     /// Whether an object of this source belongs to a primary.
     pub fn relates(&self, object: &Object, primary: &ObjectRef) -> bool {
         match &self.spec.role {
@@ -1096,6 +1103,25 @@ mod tests {
         assert_eq!(source.related(&key("a")), []);
         informer.applied(object("a", 6, ""));
         assert_eq!(names(&source.related(&key("a"))), ["n/a@6"]);
+    }
+
+    #[test]
+    fn an_answer_of_a_run_to_its_primary_is_told_unless_generations_say_that_nothing_has_changed() {
+        // UC-5
+        for (generation_aware, expected) in [(true, vec![]), (false, vec!["n/a changed"])] {
+            let filter = PrimaryFilter {
+                generation_aware,
+                finalizer: None,
+            };
+            let filter = Filter::primary(Some(filter), UserFilter::default()).unwrap();
+            let source = source(Role::Primary, filter, &[]);
+            let mut informer = Informer::new(&source, None);
+            let page = |version| object("a", version, r#","generation":1"#);
+            informer.list([page(1)], 1);
+            // Its status was written: what the API server answered, and then the event of it.
+            source.put(page(2));
+            assert_eq!(informer.applied(page(2)), expected, "{generation_aware}");
+        }
     }
 
     #[test]

@@ -105,11 +105,11 @@ impl Server {
                 json_patch::merge(&mut tree, &serde_json::from_str(&body).unwrap());
                 tree
             }
-            Verb::JsonPatch { body, .. } => {
+            Verb::JsonPatch { patch, .. } => {
                 let mut tree = old.unwrap();
                 json_patch::patch(
                     &mut tree,
-                    &serde_json::from_str::<json_patch::Patch>(&body).unwrap(),
+                    &serde_json::from_str::<json_patch::Patch>(&patch.text()).unwrap(),
                 )
                 .map_err(|e| conflict(&e.to_string()))?;
                 tree
@@ -1050,6 +1050,42 @@ async fn a_finalizer_of_others_takes_patch_and_delete() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn several_shares_of_our_manager_are_an_error_wherever_one_is_asked_for() {
+    // SSA-1
+    fn ask(run: &dyn Run) -> Vec<String> {
+        let desired = document("n", "two", json!({}));
+        let compared = run.compare(CompareQuestion {
+            by: Comparison::Applied,
+            actual: desired.clone(),
+            desired,
+            ignore: Vec::new(),
+        });
+        vec![match compared {
+            Ok(verdict) => format!("{verdict:?}"),
+            Err(error) => format!("{:?}: {}", error.reason, error.message),
+        }]
+    }
+    let script = Script {
+        ask: Some(Arc::new(|run| async move { ask(&*run) }.boxed())),
+        ..Script::default()
+    };
+    let get = "{ apiVersion: v1, kind: ConfigMap, verbs: [get] }";
+    let mut bench = Bench::granted(script, get, EXPLICITLY);
+    bench.page(json!({ "uid": "u-page" }));
+    let share = |at: &str| json!({ "manager": "pages", "operation": "Apply", "time": at, "fieldsType": "FieldsV1", "fieldsV1": {} });
+    let two = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "two", "namespace": "n", "uid": "u-two", "resourceVersion": "2", "managedFields": [share("2026-01-01T00:00:00Z"), share("2026-01-02T00:00:00Z")] },
+    });
+    let two = Object::parse(&two.to_string(), &config_map(), &Managers::all()).unwrap();
+    bench.maps.apply(Watch::Applied(two));
+    let (_, calls, _) = bench.run().await;
+    let said =
+        "Other: n/two has 2 entries in managedFields for pages with operation Apply; one is right";
+    assert_eq!(calls, ["reconcile", said]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_gives_the_primary_an_owner_or_takes_one_is_a_failure() {
     let gone = json!({ "apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "none" });
     let other = json!({ "apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "v" });
@@ -1314,4 +1350,98 @@ async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
     let what = What::Changed { deleting: false };
     let primary = ObjectRef::namespaced("n", "a");
     assert_eq!(*bench.told.lock(), [Notice { primary, what }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_of_a_version_before_goes_with_the_next_run() {
+    const FORMERLY: &str = "finalizers: { formerly: [old.dev/f] }";
+    let exports = Exports {
+        reconciler: true,
+        dependent: true,
+        cleaner: true,
+        ..Exports::default()
+    };
+    let going = "2026-01-01T00:00:00Z";
+    let (old, other, own) = ("old.dev/f", "o.dev/f", "sample.dev/finalizer");
+    let keep = Ok(DeleteControl::KeepFinalizer(None));
+    for (what, cleaner, cleanup, carried, mark, called, left) in [
+        (
+            "it stays",
+            false,
+            None,
+            vec![old, other],
+            None,
+            "reconcile",
+            vec![other],
+        ),
+        (
+            "it has ours, too",
+            true,
+            None,
+            vec![old, own],
+            None,
+            "reconcile",
+            vec![own],
+        ),
+        (
+            "it is going",
+            true,
+            None,
+            vec![old, other],
+            Some(going),
+            "cleanup",
+            vec![other],
+        ),
+        (
+            "it has both",
+            true,
+            None,
+            vec![other, own, old],
+            Some(going),
+            "cleanup",
+            vec![other],
+        ),
+        (
+            "it is kept",
+            true,
+            Some(keep),
+            vec![old, own],
+            Some(going),
+            "cleanup",
+            vec![old, own],
+        ),
+        (
+            "nothing to clean up",
+            false,
+            None,
+            vec![other, old],
+            Some(going),
+            "",
+            vec![other],
+        ),
+    ] {
+        let mut script = Script::default();
+        if cleaner {
+            script.exports = exports;
+        }
+        script.cleanup = cleanup.unwrap_or(script.cleanup);
+        let mut bench = Bench::new(script, FORMERLY);
+        bench.page(json!({ "finalizers": carried, "deletionTimestamp": mark }));
+        let (finished, calls, writes) = bench.run().await;
+        assert!(
+            matches!(finished, Finished::Done { .. }),
+            "{what}: {finished:?}"
+        );
+        assert_eq!(calls.join(" "), called, "{what}");
+        let patches = usize::from(left.len() < carried.len());
+        assert_eq!(writes.len(), patches, "{what}: {writes:?}");
+        let (kind, key) = (
+            &bench.controller.spec.primary,
+            ObjectRef::namespaced("n", "a"),
+        );
+        let page = bench.server.get(kind, &key).await.unwrap().unwrap();
+        let names = page.header().finalizers.iter();
+        let names: Vec<_> = names.map(|name| &**name).collect();
+        assert_eq!(names, left, "{what}");
+    }
 }

@@ -15,10 +15,12 @@ use serde_json::value::RawValue;
 use crate::client::{ApiServer, Broken, Kind, collect, escape};
 use crate::pause::Chance;
 
-/// The API server ends a watch after this time; we then ask again from where we were.
-const WATCH_SECONDS: u64 = 290;
+/// The API server ends a watch after a time from one half to the whole of this, never the same: those that began together must
+/// not come back together. We then ask again from where we were.
+const WATCH: Duration = Duration::from_secs(290);
 
-/// A watch on which nothing is heard for this long is opened anew (bookmarks come about every minute).
+/// A watch on which nothing is heard for so long is opened anew: from three quarters to the whole of this, as bookmarks come about
+/// every minute.
 const SILENCE: Duration = Duration::from_secs(100);
 
 /// The same once the API server is back after it was away: the connection may have gone with it.
@@ -92,6 +94,10 @@ pub(crate) enum End {
     Expired,
 }
 
+fn silence(chance: &Chance) -> Duration {
+    SILENCE / 2 + chance.jitter(SILENCE) / 2
+}
+
 impl Feed {
     pub(crate) fn new(api: Arc<ApiServer>, kind: Kind, scope: Scope) -> Self {
         let managers = api.managers();
@@ -131,14 +137,15 @@ impl Feed {
     /// [`Reason::Rejected`] if the API server does not know streaming lists: use [`Feed::list`] and [`Feed::watch`].
     pub(crate) async fn stream(&self, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
         let query = format!(
-            "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}"
+            "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
+            self.chance().jitter(WATCH).as_secs()
         );
         let body = self
             .api
             .stream(&self.kind, "list and watch", &self.path(&query))
             .await?;
         let mut initial = true;
-        self.read_events(body, &mut |item| match item {
+        let mut take = |item| match item {
             Item::Applied(object) if initial => sink(Item::Listed(object)),
             Item::Synced(version) => {
                 initial = false;
@@ -150,8 +157,11 @@ impl Feed {
             | Item::Deleted(_)
             | Item::Bookmark(_)
             | Item::Unreadable { .. }) => sink(other),
-        })
-        .await
+        };
+        match self.read_events(body, &mut take).await? {
+            End::Closed if initial => Err(self.broken(&"the list ended before it was complete")),
+            end @ (End::Closed | End::Expired) => Ok(end),
+        }
     }
 
     /// Lists in pages.
@@ -201,7 +211,8 @@ impl Feed {
         sink: &mut impl FnMut(Item),
     ) -> Result<End, Error> {
         let query = format!(
-            "watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}"
+            "watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={}",
+            self.chance().jitter(WATCH).as_secs()
         );
         match self
             .api
@@ -234,7 +245,7 @@ impl Feed {
         let mut buffer = BytesMut::new();
         // So many bytes of an unfinished line are known to have no end in them.
         let mut searched = 0;
-        let (mut returns, mut patience) = (self.api.pulse().returns(), SILENCE);
+        let (mut returns, mut patience) = (self.api.pulse().returns(), silence(self.chance()));
         loop {
             while let Some(found) = buffer
                 .get(searched..)
@@ -264,10 +275,14 @@ impl Feed {
             match frame {
                 // Nobody knows whether anything still comes.
                 Err(_) | Ok(None) => return Ok(End::Closed),
-                Ok(Some(Err(error))) => return Err(self.broken(&error)),
+                // However a watch ends, what came is true: it goes on from there. What ails a connection, the next request says.
+                Ok(Some(Err(error))) => {
+                    tracing::debug!(kind = %self.kind.gvk, %error, "the connection of a watch ended");
+                    return Ok(End::Closed);
+                }
                 Ok(Some(Ok(frame))) => {
                     self.api.pulse().heard();
-                    patience = SILENCE;
+                    patience = silence(self.chance());
                     if let Ok(data) = frame.into_data() {
                         buffer.extend_from_slice(&data);
                     }
@@ -411,19 +426,184 @@ impl std::fmt::Display for Scope {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::client::tests::{answering, config_maps};
+pub(super) mod tests {
+    use std::collections::BTreeSet;
 
-    async fn feed(body: usize) -> Feed {
-        let kind = config_maps();
-        let scope = Scope {
-            gvk: kind.gvk.clone(),
+    use parking_lot::Mutex;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
+
+    pub(in super::super) fn scope() -> Scope {
+        Scope {
+            gvk: config_maps().gvk,
             namespace: None,
             except: None,
             labels: None,
+        }
+    }
+
+    async fn feed(body: usize) -> Feed {
+        let api = Arc::new(answering("200 OK", body).await);
+        Feed::new(api, config_maps(), scope())
+    }
+
+    /// Returns a feed of an API server that answers as `answer` says, and the paths that it was asked for.
+    fn scripted_feed(
+        answer: impl FnMut(&str) -> Answer + Send + 'static,
+    ) -> (Feed, Arc<Mutex<Vec<String>>>) {
+        let (client, asked) = scripted(answer);
+        let api = Arc::new(ApiServer::new(client, Managers::default()));
+        (Feed::new(api, config_maps(), scope()), asked)
+    }
+
+    /// Returns the event of an object, as a watch has it.
+    pub(in super::super) fn event(kind: &str, name: &str, version: u64) -> String {
+        format!(
+            "{{\"type\":\"{kind}\",\"object\":{}}}\n",
+            map(name, version)
+        )
+    }
+
+    /// Returns a config map as JSON.
+    pub(in super::super) fn map(name: &str, version: u64) -> String {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"namespace":"n","name":"{name}","uid":"{name}","resourceVersion":"{version}"}}}}"#
+        )
+    }
+
+    /// Returns the bookmark that ends an initial list.
+    pub(in super::super) fn end_of_list(version: u64) -> String {
+        format!(
+            "{{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{{\"resourceVersion\":\"{version}\",\"annotations\":{{\"k8s.io/initial-events-end\":\"true\"}}}}}}}}\n"
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_whose_connection_ends_within_the_body_has_ended_like_any_other() {
+        for last in [None, Some(Step::Cut)] {
+            let mut steps = vec![Step::Comes(event("ADDED", "a", 2))];
+            steps.extend(last);
+            let mut steps = Some(steps);
+            let (feed, _) = scripted_feed(move |_| Answer(Some(200), steps.take().unwrap()));
+            let mut items = Vec::new();
+            let ended = feed.watch(Version(1), &mut |item| items.push(item)).await;
+            assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
+            assert!(
+                matches!(items.as_slice(), [Item::Connected, Item::Applied(_)]),
+                "{items:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_ends_before_it_is_complete_has_failed() {
+        for (complete, last, fails) in [
+            (false, None, true),
+            (false, Some(Step::Cut), true),
+            (false, Some(Step::Silent), true),
+            (true, None, false),
+            (true, Some(Step::Cut), false),
+            (true, Some(Step::Silent), false),
+        ] {
+            let mut steps = vec![Step::Comes(event("ADDED", "a", 2))];
+            steps.extend(complete.then(|| Step::Comes(end_of_list(2))));
+            steps.extend(last);
+            let mut steps = Some(steps);
+            let (feed, _) = scripted_feed(move |_| Answer(Some(200), steps.take().unwrap()));
+            let ended = feed.stream(&mut |_| {}).await;
+            if fails {
+                let error = ended.unwrap_err();
+                assert_eq!(error.reason, Reason::Unreachable);
+                let text = "watch v1 ConfigMap: the connection broke: the list ended before it was complete";
+                assert!(error.message.starts_with(text), "{}", error.message);
+            } else {
+                assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_began_together_do_not_end_together() {
+        let mut seconds = BTreeSet::new();
+        let mut silence = BTreeSet::new();
+        for _ in 0..50 {
+            let (feed, asked) = scripted_feed(|_| Answer(Some(200), vec![Step::Silent]));
+            let began = Instant::now();
+            drop(feed.stream(&mut |_| {}).await);
+            feed.watch(Version(1), &mut |_| {}).await.unwrap();
+            silence.insert(began.elapsed());
+            for path in &*asked.lock() {
+                let (_, time) = path.split_once("&timeoutSeconds=").unwrap();
+                seconds.insert(time.parse::<u64>().unwrap());
+            }
+        }
+        assert!(seconds.len() > 30, "{seconds:?}");
+        assert!(seconds.iter().all(|time| (145..=290).contains(time)));
+        assert!(silence.len() > 30, "{silence:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_waited_for_without_end() {
+        let seconds = Duration::from_secs;
+        // No answer at all.
+        let (feed, _) = scripted_feed(|_| Answer(None, Vec::new()));
+        for watch in [false, true] {
+            let began = Instant::now();
+            let error = if watch {
+                feed.watch(Version(1), &mut |_| {}).await.unwrap_err()
+            } else {
+                feed.list(&mut |_| {}).await.unwrap_err()
+            };
+            assert_eq!(began.elapsed(), seconds(30));
+            assert!(error.message.ends_with("no answer within 30 s"), "{error}");
+        }
+        // A page that does not end.
+        let (feed, _) = scripted_feed(|_| Answer(Some(200), vec![Step::Silent]));
+        let began = Instant::now();
+        let error = feed.list(&mut |_| {}).await.unwrap_err();
+        assert_eq!(began.elapsed(), seconds(60));
+        let late = "a page of the list takes too long";
+        assert!(error.message.ends_with(late), "{error}");
+        // A watch on which nothing comes: from its beginning, and after the last that came.
+        for (pause, within) in [(None, 75..=100), (Some(70), 145..=170)] {
+            let steps = move || {
+                let comes = pause.map(|pause| {
+                    let event = event("ADDED", "a", 2);
+                    [Step::Rests(seconds(pause)), Step::Comes(event)]
+                });
+                comes.into_iter().flatten().chain([Step::Silent]).collect()
+            };
+            let (feed, _) = scripted_feed(move |_| Answer(Some(200), steps()));
+            let began = Instant::now();
+            let ended = feed.watch(Version(1), &mut |_| {}).await;
+            assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
+            let lasted = began.elapsed();
+            assert!(within.contains(&lasted.as_secs()), "{pause:?}: {lasted:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_watch_is_given_up_soon_after_the_api_server_was_away() {
+        let mut signs = 0;
+        let (feed, _) = scripted_feed(move |path| {
+            if path != "/version" {
+                return Answer(Some(200), vec![Step::Silent]);
+            }
+            signs += 1;
+            // It is asked after 5 s, for 2 s, and then answers.
+            Answer((signs > 1).then_some(200), Vec::new())
+        });
+        let (began, mut sink) = (Instant::now(), |_| {});
+        let ended = tokio::select! {
+            ended = feed.watch(Version(1), &mut sink) => ended,
+            () = feed.api.listen(|| {}) => unreachable!("it listens for ever"),
         };
-        Feed::new(Arc::new(answering("200 OK", body).await), kind, scope)
+        assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
+        let lasted = began.elapsed();
+        let [least, most] = [8, 9].map(Duration::from_secs);
+        assert!((least..=most).contains(&lasted), "{lasted:?}");
     }
 
     #[tokio::test]

@@ -245,7 +245,7 @@ impl Drop for Membership {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// Returns a subscriber, and what it is told.
-    fn subscriber() -> (Subscriber, Arc<Mutex<Vec<Notice>>>) {
+    pub(in super::super) fn subscriber() -> (Subscriber, Arc<Mutex<Vec<Notice>>>) {
         let told = Arc::<Mutex<Vec<Notice>>>::default();
         let subscriber = Subscriber {
             source: Arc::new(Source::new(Spec {

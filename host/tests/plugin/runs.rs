@@ -213,6 +213,7 @@ fn controller(workflow: Workflow) -> Controller {
         label_selector: None,
         generation_aware: true,
         finalizer: Some("sample.capstan.dev/finalizer".into()),
+        former_finalizers: BTreeSet::default(),
         field_manager: "web".into(),
         server_side_apply: true,
         retry: None,

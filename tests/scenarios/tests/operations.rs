@@ -92,6 +92,55 @@ fn s062_each_verb_writes_a_secondary() {
 }
 
 #[test]
+fn a_422_is_a_conflict_of_a_json_patch_whose_test_does_not_hold_and_of_nothing_else() {
+    // FI-4
+    let place = Place::new("invalid");
+    let _daemon = place.daemon(&manifest(&place, ""));
+    let maps = place.config_maps();
+    let created = map(&place, "m", &json!({ "v": "before" }));
+    place.cluster.api().create(&maps, &created).unwrap();
+    let target = json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": place.namespace.name(), "name": "m" });
+    let mut updated = place.find(&maps, "m").unwrap();
+    updated["apiVersion"] = "v1".into();
+    updated["kind"] = "ConfigMap".into();
+    updated["metadata"]["labels"] = json!({ "x": "a b" });
+    let version = &updated["metadata"]["resourceVersion"];
+    let test = |value: &str| json!({ "op": "test", "path": "/data/v", "value": value });
+    let label =
+        json!({ "op": "add", "path": "/metadata/labels", "value": { "x": "a b", "op": "test" } });
+    let known = json!({ "resourceVersion": version, "labels": { "x": "a b" } });
+    let patch = |name: &str, patch: Value| json!({ "write": { "verb": "jsonPatch", "target": target, "patch": patch }, "mayFail": true, "as": name });
+    let steps = json!([
+        patch("another", json!([test("another"), { "op": "remove", "path": "/data/v" }])),
+        patch("held", json!([test("before"), label])),
+        patch("free", json!([label])),
+        patch("nowhere", json!([{ "op": "remove", "path": "/data/none" }])),
+        { "write": { "verb": "update", "object": updated }, "mayFail": true, "as": "updated" },
+        { "write": { "verb": "mergePatch", "target": target, "patch": { "metadata": known } }, "mayFail": true, "as": "merged" },
+    ]);
+    place.probe(
+        "p",
+        json!({ "reconcile": { "do": steps, "status": { "done": true } } }),
+    );
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+        p["status"]["done"] == true
+    });
+    for (name, expected) in [
+        ("another", "conflict"),
+        ("held", "rejected"),
+        ("free", "rejected"),
+        ("nowhere", "rejected"),
+        ("updated", "rejected"),
+        ("merged", "rejected"),
+    ] {
+        let refusal = &probe["status"][name];
+        assert_eq!(refusal["refused"], expected, "{name}: {probe}");
+        let message = refusal["message"].as_str().unwrap();
+        assert!(message.contains("HTTP 422"), "{name}: {message}");
+    }
+}
+
+#[test]
 fn own_writes_are_read_at_once() {
     // OV-3
     let place = Place::new("ov");

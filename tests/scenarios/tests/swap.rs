@@ -649,6 +649,45 @@ fn changed_namespaces_are_watched_and_left() {
 }
 
 #[test]
+fn a_finalizer_that_would_be_left_behind_is_refused_until_the_manifest_says_what_becomes_of_it() {
+    let place = Place::new("formerly");
+    let manifest =
+        |more: &str| probe_manifest(&place, "", &format!("serverSideApply: false\n{more}"));
+    let folder = probe_folder(&manifest("finalizer: a.dev/old"));
+    let daemon = folder.daemon(&place);
+    for name in ["live", "going"] {
+        place.probe(
+            name,
+            json!({ "reconcile": { "status": {} }, "cleanup": { "keep": true } }),
+        );
+        await_status(&place, name, "a run", |s| s["observedGeneration"] == 1);
+    }
+    place.delete(&place.probes(), "going");
+    daemon.await_quiet();
+    folder.put("operator.yaml", manifest("finalizer: a.dev/new"));
+    let row = daemon.await_plugin("probe", "outdated", 1);
+    let problem = row["problem"].to_string();
+    for words in [
+        "2 primaries carry the finalizer a.dev/old",
+        "formerly: [a.dev/old]",
+    ] {
+        assert!(problem.contains(words), "{problem}");
+    }
+    folder.put(
+        "operator.yaml",
+        manifest("finalizer: a.dev/new\nfinalizers: { formerly: [a.dev/old] }"),
+    );
+    place.await_object(&place.probes(), "live", "its new finalizer", |p| {
+        p["metadata"]["finalizers"] == json!(["a.dev/new"])
+    });
+    let let_go = json!({ "spec": { "cleanup": { "keep": false } } });
+    place.merge(&place.probes(), "going", &let_go);
+    place.await_gone(&place.probes(), "going");
+    let controller = daemon.controller(place.namespace.name()).unwrap();
+    assert_eq!(controller["formerFinalizers"], json!({ "a.dev/old": 0 }));
+}
+
+#[test]
 fn a_new_source_runs_nobody_where_nothing_follows_a_swap() {
     let place = Place::new("follows");
     let manifest = |source: &str| probe_manifest(&place, "onSwap: nothing\n", source);

@@ -523,6 +523,7 @@ impl<'a> Check<'a> {
         let primary = primary.and_then(|p| self.gvk(&p.value.api_version, &p.value.kind, p.place));
         let namespaces = self.namespaces(&raw.namespaces).unwrap_or(Namespaces::All);
         let label_selector = self.label_selector(&raw.label_selector);
+        let former_finalizers = self.former_finalizers(&raw.finalizers);
         let retry = self.retry(&raw.retry);
         let rate_limit = self.rate_limit(&raw.rate_limit);
         let indexes = self.indexes(&raw.indexes);
@@ -547,6 +548,7 @@ impl<'a> Check<'a> {
             generation_aware: flag(&raw.generation_aware, true),
             finalizer: get(&raw.finalizer)
                 .map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
+            former_finalizers,
             field_manager: get(&raw.field_manager)
                 .map_or(name, |Scalar(manager)| &manager.0)
                 .clone(),
@@ -562,6 +564,15 @@ impl<'a> Check<'a> {
             standalone,
             service_account: None,
         })
+    }
+
+    fn former_finalizers(&mut self, field: &Maybe<raw::Finalizers>) -> BTreeSet<Arc<str>> {
+        let Some(Located { value, place }) =
+            get(field).and_then(|finalizers| located(&finalizers.formerly))
+        else {
+            return BTreeSet::new();
+        };
+        self.set(value, *place, |Scalar(Finalizer(name))| Arc::clone(name))
     }
 
     fn namespaces(&mut self, field: &Maybe<raw::Namespaces>) -> Option<Namespaces> {

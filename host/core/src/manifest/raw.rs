@@ -299,6 +299,9 @@ pub(super) struct Controller {
     pub(super) generation_aware: Maybe<bool>,
     /// The finalizer that is used if something needs cleanup; without it, one made of group and plural (`LC-3`).
     pub(super) finalizer: MaybeLeaf<Finalizer>,
+    /// What becomes of finalizers that versions before this one have put on primaries.
+    #[schemars(extend("default" = {}))]
+    pub(super) finalizers: Maybe<Finalizers>,
     /// The field manager of what is written; without it, the controller's name (`LC-4`).
     pub(super) field_manager: MaybeLeaf<FieldManager>,
     /// Patch the primary by server-side apply (`UC-2`).
@@ -330,6 +333,15 @@ pub(super) struct Controller {
     /// Workflows that run when the plugin calls them by name (`WF-2`).
     #[schemars(extend("default" = {}))]
     pub(super) standalone: Maybe<Named<Standalone>>,
+}
+
+/// Finalizers of versions before.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Finalizers {
+    /// Those that each primary loses at its next run; one that is going, after the clean-up that is due. The one in use stays.
+    #[schemars(extend("default" = []))]
+    pub(super) formerly: Maybe<Vec<Leaf<Finalizer>>>,
 }
 
 /// A kind of Kubernetes objects.

@@ -35,6 +35,7 @@ impl Controller {
             "labelSelector": self.label_selector.as_deref(),
             "generationAware": self.generation_aware,
             "finalizer": self.finalizer.as_deref(),
+            "finalizers": { "formerly": self.former_finalizers.iter().map(|name| &**name).collect::<Vec<_>>() },
             "fieldManager": &*self.field_manager,
             "serverSideApply": self.server_side_apply,
             "retry": retry,

@@ -478,7 +478,8 @@ impl Run for Context {
         async move {
             self.may_finalize(finalizer.as_deref())?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let removing = self.controller.remove_finalizer(&self.primary, &finalizer);
+            let names = [&*finalizer];
+            let removing = self.controller.remove_finalizers(&self.primary, &names);
             let done = self.asked(removing).await;
             done.map(|left| {
                 left.unwrap_or_else(|| self.primary.clone())

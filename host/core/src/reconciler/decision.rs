@@ -1,4 +1,7 @@
-//! Decides what a run is for: reconcile, clean up, add the finalizer first, or nothing (DI rules).
+//! Decides what a run is for: reconcile, clean up, see to finalizers, or nothing (DI rules).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::object::Header;
 
@@ -13,16 +16,58 @@ pub enum Decision {
     Reconcile,
     /// The primary is going and waits for us (`DI-3`).
     Cleanup,
+    /// The primary is going, and only a finalizer of a version before holds it back: there is nothing to clean up any more.
+    LetGo,
 }
 
-/// Decides from the primary's header and the finalizer, none if nothing needs cleanup (`DI-2`).
-pub fn decide(primary: &Header, finalizer: Option<&str>) -> Decision {
-    let held = finalizer.is_some_and(|finalizer| primary.has_finalizer(finalizer));
-    match (primary.deleting, finalizer) {
-        (true, _) if held => Decision::Cleanup,
-        (true, _) => Decision::Nothing,
-        (false, Some(_)) if !held => Decision::AddFinalizer,
-        (false, _) => Decision::Reconcile,
+/// The finalizers that a controller heeds.
+#[derive(Clone, Copy, Debug)]
+pub struct Finalizers<'a> {
+    /// The one that it uses; none if nothing needs cleanup (`DI-2`).
+    pub own: Option<&'a str>,
+    /// Those that versions before it have used.
+    pub former: &'a BTreeSet<Arc<str>>,
+}
+
+impl Finalizers<'_> {
+    /// Decides from the primary's header.
+    pub fn decide(&self, primary: &Header) -> Decision {
+        let held = self.own.is_some_and(|own| primary.has_finalizer(own));
+        let left = !self.left(primary).is_empty();
+        match (primary.deleting, self.own) {
+            // A former one holds it for the same clean-up.
+            (true, Some(_)) if held || left => Decision::Cleanup,
+            (true, None) if left => Decision::LetGo,
+            (true, _) => Decision::Nothing,
+            (false, Some(_)) if !held => Decision::AddFinalizer,
+            (false, _) => Decision::Reconcile,
+        }
+    }
+
+    /// Returns those of versions before that a primary carries.
+    pub fn left<'h>(&self, primary: &'h Header) -> Vec<&'h str> {
+        let names = primary.finalizers.iter().map(|name| &**name);
+        let left = |name: &&str| Some(*name) != self.own && self.former.contains(*name);
+        names.filter(left).collect()
+    }
+
+    /// Returns the finalizers that another version would leave behind in place of this one, so that the primaries that carry them
+    /// could never be deleted; with how many these are. One in use counts where nobody carries it yet: a run may be adding it.
+    pub fn left_behind(
+        &self,
+        by: Finalizers<'_>,
+        carrying: impl Fn(&str) -> usize,
+    ) -> BTreeMap<Arc<str>, usize> {
+        let heeded = |name: &str| by.own == Some(name) || by.former.contains(name);
+        let own = self.own.map(|name| (name, true));
+        let former = self.former.iter().map(|name| (&**name, false));
+        let lost = own.into_iter().chain(former);
+        let lost = lost.filter(|(name, _)| !heeded(name));
+        let counted = lost.map(|(name, in_use)| (name, in_use, carrying(name)));
+        let behind = counted.filter(|(_, in_use, primaries)| *in_use || *primaries > 0);
+        behind
+            .map(|(name, _, primaries)| (name.into(), primaries))
+            .collect()
     }
 }
 
@@ -32,31 +77,73 @@ mod tests {
     use crate::object::{Gvk, Managers, Object};
 
     #[test]
-    fn deletion_mark_and_finalizer_decide() {
+    fn deletion_mark_and_finalizers_decide() {
         const OURS: &str = "sample.dev/finalizer";
-        for (deleting, present, used, wanted) in [
-            (false, false, false, Decision::Reconcile),
-            (false, false, true, Decision::AddFinalizer), // DI-4
-            (false, true, true, Decision::Reconcile),
-            (true, true, true, Decision::Cleanup),  // DI-3
-            (true, false, true, Decision::Nothing), // DI-3
-            (true, true, false, Decision::Nothing), // DI-3: not in use any more
+        const FORMER: &str = "sample.dev/old";
+        use Decision::{AddFinalizer, Cleanup, LetGo, Nothing, Reconcile};
+        let former = BTreeSet::from([FORMER.into()]);
+        let gvk = Gvk::parse("v1", "Service").unwrap();
+        // Whether the finalizer is used, whether it is there, and whether a former one is; what is done with a primary that
+        // stays, and with one that is going.
+        for (used, present, left, stays, going) in [
+            (false, false, false, Reconcile, Nothing),
+            (false, false, true, Reconcile, LetGo),
+            (false, true, false, Reconcile, Nothing), // DI-3: not in use any more
+            (false, true, true, Reconcile, LetGo),
+            (true, false, false, AddFinalizer, Nothing), // DI-4, DI-3
+            (true, false, true, AddFinalizer, Cleanup),
+            (true, true, false, Reconcile, Cleanup), // DI-3
+            (true, true, true, Reconcile, Cleanup),
         ] {
-            let mut meta = serde_json::json!({ "name": "a", "finalizers": ["other.dev/f"] });
-            if deleting {
-                meta["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            let carried = [
+                Some("other.dev/f"),
+                present.then_some(OURS),
+                left.then_some(FORMER),
+            ];
+            let carried: Vec<_> = carried.into_iter().flatten().collect();
+            for (mark, wanted) in [(None, stays), (Some("2026-01-01T00:00:00Z"), going)] {
+                let metadata = serde_json::json!({ "name": "a", "finalizers": carried, "deletionTimestamp": mark });
+                let text = serde_json::json!({ "metadata": metadata }).to_string();
+                let object = Object::parse(&text, &gvk, &Managers::default()).unwrap();
+                let (own, former) = (used.then_some(OURS), &former);
+                let finalizers = Finalizers { own, former };
+                let decision = finalizers.decide(object.header());
+                assert_eq!(decision, wanted, "used {used}, {carried:?}, {mark:?}");
+                let found = finalizers.left(object.header());
+                assert_eq!(found.len(), usize::from(left));
             }
-            if present {
-                meta["finalizers"] = serde_json::json!(["other.dev/f", OURS]);
-            }
-            let text = serde_json::json!({ "metadata": meta }).to_string();
-            let gvk = Gvk::parse("v1", "Service").unwrap();
-            let object = Object::parse(&text, &gvk, &Managers::default()).unwrap();
-            let decision = decide(object.header(), used.then_some(OURS));
-            assert_eq!(
-                decision, wanted,
-                "deleting {deleting}, present {present}, used {used}"
-            );
+        }
+        let former = BTreeSet::from([OURS.into()]);
+        let (own, former) = (Some(OURS), &former);
+        let text = format!(r#"{{"metadata":{{"name":"a","finalizers":["{OURS}"]}}}}"#);
+        let object = Object::parse(&text, &gvk, &Managers::default()).unwrap();
+        let left = Finalizers { own, former }.left(object.header()).len();
+        assert_eq!(left, 0, "the one in use is none of before");
+    }
+
+    #[test]
+    fn a_finalizer_is_left_behind_unless_the_next_version_uses_or_names_it() {
+        let set = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
+        let carried = |name: &str| if name == "a.dev/f" { 3 } else { 0 };
+        let (a, b) = ("a.dev/f", "b.dev/f");
+        // What the version before uses and names as former, the same of the next one, and what is left behind.
+        let table: [(_, &[&str], _, &[&str], &[(&str, usize)]); 9] = [
+            (None, &[], None, &[], &[]),
+            (Some(a), &[], Some(a), &[], &[]),
+            (Some(a), &[], Some(b), &[], &[(a, 3)]),
+            (Some(a), &[], None, &[], &[(a, 3)]),
+            (Some(b), &[], None, &[], &[(b, 0)]),
+            (Some(a), &[], Some(b), &[a], &[]),
+            (Some(a), &[], None, &[a], &[]),
+            (Some(b), &[a], Some(b), &[], &[(a, 3)]),
+            (Some(a), &[b], Some(a), &[], &[]),
+        ];
+        for (own, former, then, named, wanted) in table {
+            let (former, named): (BTreeSet<_>, BTreeSet<_>) = (set(former), set(named));
+            let heeded = |own, former| Finalizers { own, former };
+            let behind = heeded(own, &former).left_behind(heeded(then, &named), carried);
+            let behind: Vec<_> = behind.iter().map(|(name, n)| (&**name, *n)).collect();
+            assert_eq!(behind, wanted, "{own:?} {former:?} -> {then:?} {named:?}");
         }
     }
 }

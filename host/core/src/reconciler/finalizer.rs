@@ -6,12 +6,16 @@ use serde_json::{Map, json};
 
 use crate::cluster::{Target, Verb, Write};
 use crate::object::{Gvk, Object};
+use crate::patch::{Operation, Patch, Path};
 
 /// How often a conflicting patch is made again upon a fresh read (`FI-4`).
 pub const TRIES: u32 = 10;
 
 /// What the API server's built-in default finalizer is called when group and plural give no domain (`LC-3`).
 const OWN_DOMAIN: &str = "capstan.dev";
+
+/// Where finalizers stand.
+const FINALIZERS: [&str; 2] = ["metadata", "finalizers"];
 
 /// Returns the write that adds a finalizer; none if it is there, or the object is going (`FI-1`, `FI-2`).
 pub fn add(
@@ -45,14 +49,23 @@ pub fn add(
             }
         }
         Apply::No => {
-            let version = json!({ "op": "test", "path": "/metadata/resourceVersion", "value": header.version.to_string() });
+            let version = Operation::Test {
+                path: Path::of(["metadata", "resourceVersion"]),
+                value: header.version.to_string().into(),
+            };
             let change = if header.finalizers.is_empty() {
-                json!({ "op": "add", "path": "/metadata/finalizers", "value": [finalizer] })
+                Operation::Add {
+                    path: Path::of(FINALIZERS),
+                    value: json!([finalizer]),
+                }
             } else {
-                json!({ "op": "add", "path": "/metadata/finalizers/-", "value": finalizer })
+                Operation::Add {
+                    path: at("-"),
+                    value: finalizer.into(),
+                }
             };
             Verb::JsonPatch {
-                body: json!([version, change]).to_string(),
+                patch: Patch(vec![version, change]),
                 manager,
             }
         }
@@ -69,27 +82,48 @@ pub enum Apply {
     No,
 }
 
-/// Returns the write that removes a finalizer, by its place and only if it stands there still; none if it is gone
+/// Returns the write that removes finalizers, by their places and only if they stand there still; none if all are gone
 /// (`FI-3`).
-pub fn remove(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>) -> Option<Write> {
+pub fn remove(
+    primary: &Object,
+    gvk: &Gvk,
+    finalizers: &[&str],
+    manager: &Arc<str>,
+) -> Option<Write> {
     let header = primary.header();
-    let place = header.finalizers.iter().position(|f| &**f == finalizer)?;
-    let path = format!("/metadata/finalizers/{place}");
-    // The uid: what was made anew under the name keeps its finalizer.
-    let uid = json!({ "op": "test", "path": "/metadata/uid", "value": header.uid });
-    let body = json!([
-        uid,
-        { "op": "test", "path": path, "value": finalizer },
-        { "op": "remove", "path": path },
-    ]);
+    // The uid: what was made anew under the name keeps its finalizers.
+    let uid = Operation::Test {
+        path: Path::of(["metadata", "uid"]),
+        value: (&*header.uid).into(),
+    };
+    let mut steps = vec![uid];
+    // From the last on, so that the places of the others stay.
+    for (place, finalizer) in header.finalizers.iter().enumerate().rev() {
+        if finalizers.contains(&&**finalizer) {
+            let path = at(&place.to_string());
+            steps.push(Operation::Test {
+                path: path.clone(),
+                value: (&**finalizer).into(),
+            });
+            steps.push(Operation::Remove { path });
+        }
+    }
+    if steps.len() == 1 {
+        return None;
+    }
     let target = Target::object(gvk.clone(), header.key.clone());
     Some(Write {
         target,
         verb: Verb::JsonPatch {
-            body: body.to_string(),
+            patch: Patch(steps),
             manager: Arc::clone(manager),
         },
     })
+}
+
+/// Returns a place in the list of finalizers.
+fn at(place: &str) -> Path {
+    Path::of(FINALIZERS.into_iter().chain([place]))
 }
 
 /// Returns the finalizer of a kind that the manifest names none for (`LC-3`), from its full resource name such as
@@ -117,13 +151,7 @@ mod tests {
     }
 
     fn body(write: Option<Write>) -> String {
-        match write.expect("a write").verb {
-            Verb::Apply { body, .. } | Verb::JsonPatch { body, .. } => body,
-            verb @ (Verb::Create { .. }
-            | Verb::Replace { .. }
-            | Verb::MergePatch { .. }
-            | Verb::Delete(_)) => panic!("{verb:?}"),
-        }
+        write.expect("a write").verb.body().into_owned()
     }
 
     #[test]
@@ -176,14 +204,24 @@ mod tests {
             body(remove(
                 &primary(&json!(["o.dev/f", "x.dev/f"])),
                 &gvk(),
-                "x.dev/f",
+                &["x.dev/f"],
                 &manager
             )),
             r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/1"}]"#
         );
         assert_eq!(
-            remove(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager),
+            remove(
+                &primary(&json!(["o.dev/f"])),
+                &gvk(),
+                &["x.dev/f"],
+                &manager
+            ),
             None
+        );
+        let several = primary(&json!(["a.dev/f", "o.dev/f", "x.dev/f"]));
+        assert_eq!(
+            body(remove(&several, &gvk(), &["a.dev/f", "x.dev/f"], &manager)),
+            r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/2","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/2"},{"op":"test","path":"/metadata/finalizers/0","value":"a.dev/f"},{"op":"remove","path":"/metadata/finalizers/0"}]"#
         );
     }
 

@@ -226,7 +226,7 @@ fn object(
             .and_then(|meta| meta.get("resourceVersion"))
             .cloned();
         let difference = difference(before, document, version, budget)?;
-        return Ok(patched(target, &difference, manner));
+        return Ok(patched(target, difference, manner));
     }
     let mut document = document;
     if let Some(Value::Object(meta)) = document.get_mut("metadata") {
@@ -260,7 +260,7 @@ fn status(
             after.insert("status".to_owned(), status);
         }
         let difference = difference(before, after, None, budget)?;
-        return Ok(patched(target, &difference, manner));
+        return Ok(patched(target, difference, manner));
     }
     let mut body = Map::new();
     for name in ["apiVersion", "kind"] {
@@ -324,12 +324,12 @@ fn difference(
 }
 
 /// Returns the write that sends a patch; none if it is empty.
-fn patched(target: Target, patch: &Patch, manner: &Manner) -> Option<Planned> {
+fn patched(target: Target, patch: Patch, manner: &Manner) -> Option<Planned> {
     if patch.0.is_empty() {
         return None;
     }
     let verb = Verb::JsonPatch {
-        body: patch.text(),
+        patch,
         manager: Arc::clone(&manner.manager),
     };
     Some(Planned {
@@ -385,19 +385,12 @@ mod tests {
 
     fn bodies(update: &PrimaryUpdate, apply: bool) -> Vec<(Option<String>, String)> {
         let planned = writes(update, &primary(), &manner(apply), &mut Budget::of_run()).unwrap();
-        let body = |verb| match verb {
-            Verb::Apply { body, .. } | Verb::JsonPatch { body, .. } => body,
-            verb @ (Verb::Create { .. }
-            | Verb::Replace { .. }
-            | Verb::MergePatch { .. }
-            | Verb::Delete(_)) => panic!("{verb:?}"),
-        };
         planned
             .into_iter()
             .map(|p| {
                 (
                     p.write.target.subresource.map(|s| s.to_string()),
-                    body(p.write.verb),
+                    p.write.verb.body().into_owned(),
                 )
             })
             .collect()

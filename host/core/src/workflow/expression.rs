@@ -267,6 +267,19 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_a_comprehension_binds_means_the_dependent_outside_of_it() {
+        for expression in [
+            "[1].exists(dependent, dependent > 0) && dependent != null",
+            "dependent != null && [1].exists(dependent, dependent > 0)",
+        ] {
+            for (dependent, expected) in [(Some(json!({})), met()), (None, unmet("it is false"))] {
+                let said = met_by(expression, &json!({}), dependent.as_ref());
+                assert_eq!(said, Ok(expected), "{expression}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_wrong_with_an_expression_is_said_before_it_runs() {
         for (expression, text) in [
             ("primary.spec.", "not a CEL expression"),
@@ -335,7 +348,17 @@ mod tests {
         for (expression, reads) in [
             ("primary.a", false),
             ("primary.a == dependent.b", true),
+            // What a comprehension binds is bound within it alone.
             ("[1].exists(dependent, dependent > 1)", false),
+            (
+                "[1].exists(dependent, dependent > 0) && dependent != null",
+                true,
+            ),
+            (
+                "dependent != null && [1].exists(dependent, dependent > 0)",
+                true,
+            ),
+            ("dependent.exists(dependent, true)", true),
         ] {
             assert_eq!(
                 Expression::parse(expression).unwrap().reads_dependent(),

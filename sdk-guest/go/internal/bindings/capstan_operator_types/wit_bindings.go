@@ -162,7 +162,7 @@ const (
 	CallReasonMissing uint8 = 3
 	// There are several and one was asked for (ES-1, IM-7).
 	CallReasonAmbiguous uint8 = 4
-	// Somebody else was faster: HTTP 409, or 422 for a write that carries a resourceVersion.
+	// Somebody else was faster: HTTP 409, or 422 for a JSON patch whose `test` does not hold.
 	CallReasonConflict uint8 = 5
 	// The API server said no: any other 4xx.
 	CallReasonRejected uint8 = 6
