@@ -74,6 +74,8 @@ pub(crate) enum Wrong {
     Forbidden(Kind, Verb),
     /// Nothing is answered but this; none: connections break.
     Away(Option<u16>),
+    /// An object can't be read.
+    Unreadable(Thing, Dependent),
 }
 
 /// A sort of requests.
@@ -121,6 +123,8 @@ pub(crate) enum Whim {
     Poke(Thing, u64),
     /// It creates another primary.
     Make(Thing, u64),
+    /// It creates a primary that the selector leaves out.
+    Hide(u64),
     /// It writes an object that is no dependent.
     Other(u64),
     /// It removes a finalizer that is not there.
@@ -146,9 +150,10 @@ enum Class {
     Outages,
     Swaps,
     Whims,
+    Oddities,
 }
 
-const CLASSES: [Class; 14] = [
+const CLASSES: [Class; 15] = [
     Class::Edits,
     Class::Deletions,
     Class::Dependents,
@@ -163,6 +168,7 @@ const CLASSES: [Class; 14] = [
     Class::Outages,
     Class::Swaps,
     Class::Whims,
+    Class::Oddities,
 ];
 
 impl Plan {
@@ -266,6 +272,7 @@ impl Class {
             }
             Self::Swaps => Act::Swap(*chance.pick(&VARIANTS)),
             Self::Whims => Act::Whim(whim(chance)),
+            Self::Oddities => Act::For(while_(chance), Wrong::Unreadable(one, dependent)),
         }
     }
 }
@@ -297,7 +304,7 @@ fn fault(chance: &mut Chance) -> Fault {
 }
 
 fn whim(chance: &mut Chance) -> Whim {
-    match chance.below(9) {
+    match chance.below(10) {
         0 => Whim::Trap,
         1 => Whim::Fail,
         2 | 3 => Whim::Wait(while_(chance)),
@@ -305,6 +312,7 @@ fn whim(chance: &mut Chance) -> Whim {
         5 => Whim::Make(thing(chance), value(chance)),
         6 => Whim::Other(value(chance)),
         7 => Whim::Tidy,
+        8 => Whim::Hide(value(chance)),
         _ => Whim::Again(while_(chance)),
     }
 }

@@ -13,7 +13,7 @@ use crate::daemon::Daemon;
 use crate::plan::{Act, CHAOS, Kind, Plan, Verb, Wrong};
 use crate::stage::Stage;
 use crate::verdict;
-use crate::world::{self, MAPS, THINGS, Thing, Variant};
+use crate::world::{self, Dependent, MAPS, THINGS, Thing, Variant};
 
 /// How often the garbage collector looks.
 const COLLECT: Duration = Duration::from_millis(300);
@@ -159,10 +159,10 @@ impl<'a> Play<'a> {
     /// Deletes everything, and looks whether nothing is left.
     async fn delete_all(&mut self) {
         self.stage.note("=== all primaries are deleted");
-        for thing in Thing::all() {
-            self.stage
-                .model
-                .delete(THINGS, Some(thing.namespace()), thing.name());
+        let model = &self.stage.model;
+        for object in model.objects(THINGS) {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            model.delete(THINGS, Some(text("namespace")), text("name"));
         }
         if !self.quiet().await {
             self.stage.wrong("the daemon goes on writing");
@@ -289,8 +289,7 @@ impl<'a> Play<'a> {
             Act::Delete(thing) => drop(model.delete(THINGS, Some(thing.namespace()), thing.name())),
             Act::Replace(thing, value) => self.replace(thing, value),
             Act::EditDependent(thing, dependent) => {
-                let name = dependent.object_name(thing.name());
-                model.edit(MAPS, Some(thing.namespace()), &name, |object| {
+                self.edit_map(thing, dependent, |object| {
                     object["data"]["spec"] = "foreign".into();
                 });
             }
@@ -323,6 +322,11 @@ impl<'a> Play<'a> {
             Wrong::Late(kind, lag) => model.delay(kind.which(), lag),
             Wrong::Unserved(kind) => model.serve(kind.which(), false),
             Wrong::Forbidden(kind, verb) => model.forbid(denied(kind, verb)),
+            Wrong::Unreadable(thing, dependent) => {
+                self.edit_map(thing, dependent, |object| {
+                    object["metadata"]["generation"] = "odd".into();
+                });
+            }
             Wrong::Away(None) => self.stage.outage(Some(Fault::LoseRequest(Loss::Broken))),
             Wrong::Away(Some(code)) => self.stage.outage(Some(Fault::Answer {
                 code,
@@ -339,6 +343,12 @@ impl<'a> Play<'a> {
             Wrong::Unserved(kind) => model.serve(kind.which(), true),
             Wrong::Forbidden(kind, verb) => model.permit(&denied(kind, verb)),
             Wrong::Away(_) => self.stage.outage(None),
+            Wrong::Unreadable(thing, dependent) => {
+                self.edit_map(thing, dependent, |object| {
+                    let metadata = object["metadata"].as_object_mut();
+                    metadata.map(|metadata| metadata.remove("generation"));
+                });
+            }
         }
     }
 
@@ -416,6 +426,11 @@ impl<'a> Play<'a> {
 
     fn set(&self, thing: Thing, field: &str, value: Value) {
         self.edit(thing, |object| object["spec"][field] = value);
+    }
+
+    fn edit_map(&self, thing: Thing, dependent: Dependent, change: impl FnOnce(&mut Value)) {
+        let (namespace, name) = (thing.namespace(), dependent.object_name(thing.name()));
+        self.stage.model.edit(MAPS, Some(namespace), &name, change);
     }
 
     fn edit(&self, thing: Thing, change: impl FnOnce(&mut Value)) {

@@ -180,6 +180,15 @@ impl Scene {
                 }
                 self.write(WriteVerb::Create(object.to_string())).await?;
             }
+            Whim::Hide(number) => {
+                let object = json!({
+                    "apiVersion": THINGS.api_version,
+                    "kind": THINGS.kind,
+                    "metadata": { "namespace": self.key.0, "name": format!("hidden-{number}") },
+                    "spec": { "value": number },
+                });
+                self.write(WriteVerb::Create(object.to_string())).await?;
+            }
             Whim::Other(number) => {
                 let object = json!({
                     "apiVersion": MAPS.api_version,
