@@ -23,7 +23,7 @@ struct Waiting {
     stage: Arc<Stage>,
     what: String,
     path: String,
-    writes: bool,
+    method: Method,
     code: Option<u16>,
 }
 
@@ -62,7 +62,7 @@ impl Service<Request<Body>> for Line {
         let waiting = Waiting {
             stage: Arc::clone(&self.stage),
             what: format!("{method} {path}{watch}"),
-            writes: method != Method::GET,
+            method: method.clone(),
             path,
             code: None,
         };
@@ -82,7 +82,7 @@ impl Drop for Waiting {
         let dull = self.path == "/version" || self.path.ends_with("accessreviews");
         if !dull {
             self.stage
-                .answered(&self.what, &self.path, self.writes, self.code);
+                .answered(&self.method, (&self.what, &self.path), self.code);
         }
     }
 }

@@ -362,8 +362,11 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Whoever deletes with force deletes what that leaves behind.
+    /// Whoever deletes with force, or stops serving a kind, deletes what that leaves behind.
     fn tidy(&self) {
+        for (namespace, name) in self.stage.taken_for_gone() {
+            self.stage.model.delete(MAPS, Some(&namespace), &name);
+        }
         for object in self.stage.model.objects(MAPS) {
             let metadata = &object["metadata"];
             let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();

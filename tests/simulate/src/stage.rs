@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use model::{Asked, Fault, Loss, Model};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -41,6 +42,8 @@ struct State {
     running: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
+    /// What the daemon took for gone because its kind was not served: it says so, and is excused.
+    unserved: BTreeSet<Key>,
     /// Writes to a primary that were not answered well, since it was created last.
     refused: BTreeMap<Key, u32>,
 }
@@ -79,6 +82,7 @@ impl Stage {
                 running: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
+                unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
             }),
         }
@@ -174,21 +178,26 @@ impl Stage {
     }
 
     /// Takes in how a request was answered; none: not at all.
-    pub(crate) fn answered(&self, what: &str, path: &str, writes: bool, code: Option<u16>) {
+    pub(crate) fn answered(&self, method: &Method, (what, path): (&str, &str), code: Option<u16>) {
         match code {
             Some(code) => self.note(format!("{what} -> {code}")),
             None => self.note(format!("{what} -> nothing")),
         }
-        if writes && !matches!(code, Some(200..=299)) {
+        if *method != Method::GET && !matches!(code, Some(200..=299)) {
             let mut parts = path
                 .split('/')
                 .skip_while(|part| *part != "namespaces")
                 .skip(1);
-            if let (Some(namespace), Some("things"), Some(name)) =
+            let (Some(namespace), Some(plural), Some(name)) =
                 (parts.next(), parts.next(), parts.next())
-            {
-                let key = (namespace.to_owned(), name.to_owned());
-                *self.state.lock().refused.entry(key).or_default() += 1;
+            else {
+                return;
+            };
+            let (key, mut state) = ((namespace.to_owned(), name.to_owned()), self.state.lock());
+            if plural == "things" {
+                *state.refused.entry(key).or_default() += 1;
+            } else if *method == Method::DELETE && code == Some(404) {
+                state.unserved.insert(key);
             }
         }
     }
@@ -205,6 +214,11 @@ impl Stage {
             .get(key)
             .copied()
             .unwrap_or_default()
+    }
+
+    /// Returns what the daemon has taken for gone since the last time.
+    pub(crate) fn taken_for_gone(&self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.state.lock().unserved)
     }
 
     // === runs ===
