@@ -187,20 +187,24 @@ impl Plan {
         // Some things happen only if others don't.
         let mut classes: Vec<Class> = CLASSES.into_iter().filter(|_| chance.one_in(2)).collect();
         classes.push(Class::Edits);
-        let count = 6 + chance.below(40);
-        // What meets is what breaks: steps come in bursts.
+        // What meets is what breaks: steps come in bursts, often about few primaries.
+        let crowd = 1 + chance.below(NAMES.len() as u64);
+        let things = (0..crowd).map(|_| *chance.pick(&Thing::ALL)).collect();
         let moments: Vec<Duration> = (0..=chance.below(8)).map(|_| chance.time(CHAOS)).collect();
-        let mut steps: Vec<Step> = (0..2 + chance.below(3))
+        let count = 6 + chance.below(40);
+        let mut draw = Draw { chance, things };
+        let mut steps: Vec<Step> = (0..2 + draw.chance.below(3))
             .map(|_| Step {
                 at: Duration::ZERO,
-                act: Act::Create(thing(&mut chance), value(&mut chance)),
+                act: Act::Create(draw.thing(), draw.value()),
             })
             .collect();
         for _ in 0..count {
-            let near = *chance.pick(&[1, 50, 500, 3000]);
-            let at = *chance.pick(&moments) + chance.time(Duration::from_millis(near));
-            let class = *chance.pick(&classes);
-            let act = class.act(&mut chance);
+            let near = *draw.chance.pick(&[1, 50, 500, 3000]);
+            let near = draw.chance.time(Duration::from_millis(near));
+            let at = *draw.chance.pick(&moments) + near;
+            let class = *draw.chance.pick(&classes);
+            let act = draw.act(class);
             steps.push(Step { at, act });
         }
         steps.sort_by_key(|step| step.at);
@@ -214,67 +218,92 @@ impl Plan {
     }
 }
 
-fn thing(chance: &mut Chance) -> Thing {
-    Thing(usize::try_from(chance.below(NAMES.len() as u64)).unwrap_or_default())
+/// What steps are drawn from.
+struct Draw {
+    chance: Chance,
+    /// The primaries that most of it is about.
+    things: Vec<Thing>,
 }
 
-fn value(chance: &mut Chance) -> u64 {
-    chance.below(1000)
-}
+impl Draw {
+    fn thing(&mut self) -> Thing {
+        *self.chance.pick(&self.things)
+    }
 
-fn while_(chance: &mut Chance) -> Duration {
-    let longest = *chance.pick(&[100, 1000, 10_000]);
-    chance.time(Duration::from_millis(longest))
-}
+    fn value(&mut self) -> u64 {
+        self.chance.below(1000)
+    }
 
-impl Class {
-    fn act(self, chance: &mut Chance) -> Act {
-        let (one, number) = (thing(chance), value(chance));
+    fn act(&mut self, class: Class) -> Act {
+        let (one, number) = (self.thing(), self.value());
+        let chance = &mut self.chance;
         let dependent = *chance.pick(&DEPENDENTS);
         let kind = *chance.pick(&[Kind::Things, Kind::Maps]);
-        match self {
-            Self::Edits => match chance.below(8) {
+        match class {
+            Class::Edits => match chance.below(8) {
                 0 => Act::Create(one, number),
                 1 | 2 => Act::Extra(one, chance.one_in(2)),
                 3 => Act::Touch(one),
                 _ => Act::Edit(one, number),
             },
-            Self::Deletions => match chance.below(4) {
+            Class::Deletions => match chance.below(4) {
                 0 => Act::Replace(one, number),
                 1 => Act::Create(one, number),
                 _ => Act::Delete(one),
             },
-            Self::Dependents => match chance.below(2) {
+            Class::Dependents => match chance.below(2) {
                 0 => Act::EditDependent(one, dependent),
                 _ => Act::DeleteDependent(one, dependent),
             },
-            Self::Labels => Act::Label(one, chance.one_in(2)),
-            Self::Writes => Act::Trouble(Sort::Write, fault(chance)),
-            Self::Reads => Act::Trouble(Sort::Read, fault(chance)),
-            Self::Watches => match chance.below(3) {
+            Class::Labels => Act::Label(one, chance.one_in(2)),
+            Class::Writes => Act::Trouble(Sort::Write, fault(chance)),
+            Class::Reads => Act::Trouble(Sort::Read, fault(chance)),
+            Class::Watches => match chance.below(3) {
                 0 => Act::Trouble(Sort::Watch, fault(chance)),
                 1 => Act::Cut(kind, *chance.pick(&[Cut::Closed, Cut::Broken])),
                 _ => Act::Compact,
             },
-            Self::Crashes => {
+            Class::Crashes => {
                 let moments = [Moment::Now, Moment::BeforeWrite, Moment::AfterWrite];
                 Act::Crash(*chance.pick(&moments), while_(chance))
             }
-            Self::Lags => Act::For(while_(chance), Wrong::Late(kind, while_(chance))),
-            Self::Kinds => Act::For(while_(chance), Wrong::Unserved(kind)),
-            Self::Rights => {
+            Class::Lags => Act::For(while_(chance), Wrong::Late(kind, while_(chance))),
+            Class::Kinds => Act::For(while_(chance), Wrong::Unserved(kind)),
+            Class::Rights => {
                 let verbs = [Verb::List, Verb::Watch, Verb::Patch, Verb::All];
-                Act::For(while_(chance), Wrong::Forbidden(kind, *chance.pick(&verbs)))
+                let verb = *chance.pick(&verbs);
+                Act::For(while_(chance), Wrong::Forbidden(kind, verb))
             }
-            Self::Outages => {
+            Class::Outages => {
                 let codes = [None, Some(500), Some(503), Some(429)];
                 Act::For(while_(chance), Wrong::Away(*chance.pick(&codes)))
             }
-            Self::Swaps => Act::Swap(*chance.pick(&VARIANTS)),
-            Self::Whims => Act::Whim(whim(chance)),
-            Self::Oddities => Act::For(while_(chance), Wrong::Unreadable(one, dependent)),
+            Class::Swaps => Act::Swap(*chance.pick(&VARIANTS)),
+            Class::Whims => Act::Whim(self.whim()),
+            Class::Oddities => Act::For(while_(chance), Wrong::Unreadable(one, dependent)),
         }
     }
+
+    fn whim(&mut self) -> Whim {
+        let (number, time) = (self.value(), while_(&mut self.chance));
+        let other = *self.chance.pick(&Thing::ALL);
+        match self.chance.below(11) {
+            0 => Whim::Trap,
+            1 => Whim::Fail,
+            2 | 3 => Whim::Wait(time),
+            4 => Whim::Poke(other, number),
+            5 => Whim::Make(other, number),
+            6 => Whim::Other(number),
+            7 | 8 => Whim::Tidy,
+            9 => Whim::Hide(number),
+            _ => Whim::Again(time),
+        }
+    }
+}
+
+fn while_(chance: &mut Chance) -> Duration {
+    let longest = *chance.pick(&[100, 1000, 10_000]);
+    chance.time(Duration::from_millis(longest))
 }
 
 fn fault(chance: &mut Chance) -> Fault {
@@ -300,19 +329,5 @@ fn fault(chance: &mut Chance) -> Fault {
                 retry_after: (code == 429).then(|| chance.below(3)),
             }
         }
-    }
-}
-
-fn whim(chance: &mut Chance) -> Whim {
-    match chance.below(10) {
-        0 => Whim::Trap,
-        1 => Whim::Fail,
-        2 | 3 => Whim::Wait(while_(chance)),
-        4 => Whim::Poke(thing(chance), value(chance)),
-        5 => Whim::Make(thing(chance), value(chance)),
-        6 => Whim::Other(value(chance)),
-        7 => Whim::Tidy,
-        8 => Whim::Hide(value(chance)),
-        _ => Whim::Again(while_(chance)),
     }
 }

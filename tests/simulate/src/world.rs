@@ -106,6 +106,8 @@ impl Variant {
 }
 
 impl Thing {
+    pub(crate) const ALL: [Self; NAMES.len()] = [Self(0), Self(1), Self(2), Self(3)];
+
     pub(crate) fn namespace(self) -> &'static str {
         NAMES[self.0].0
     }
@@ -116,7 +118,7 @@ impl Thing {
 
     /// Returns all of them.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        (0..NAMES.len()).map(Self)
+        Self::ALL.into_iter()
     }
 
     /// Returns it as somebody creates it.
