@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::cluster::{Error, Reason};
 use capstan_core::cpu::{Account, Job};
 use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::{Exports, Guest};
@@ -22,7 +21,7 @@ use capstan_core::reconciler::notices::hear;
 use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
 use capstan_core::rollout::{Shape, Step, Version};
-use capstan_core::source::Listener;
+use capstan_core::source::{Listener, Within};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
@@ -34,19 +33,19 @@ use crate::client::meter::Meters;
 use crate::client::recorder::{Origin, Recorder};
 use crate::client::{Access, ApiServer, Identity, Kind};
 use crate::control::Unready;
-use crate::informer::State;
 use crate::informer::pool::{Membership, Pool};
 use crate::metrics::{ControllerRuns, Metrics};
-use crate::pause::Pause;
 use crate::workers::Workers;
 
 mod plan;
 mod rights;
 mod sources;
+mod start;
 
 use plan::Plan;
 use rights::Rights;
 use sources::{Joined, Sources};
+use start::{Come, Rest, prepare};
 
 /// The longest pause before asking again for a kind that the API server does not serve yet, or for a right.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
@@ -98,6 +97,8 @@ pub struct Handle {
     memory: Arc<Memory>,
     metrics: ControllerRuns,
     phase: Mutex<Phase>,
+    /// What it runs without; none if with all that it watches.
+    without: Mutex<Option<String>>,
     bounds: watch::Sender<Bounds>,
     /// What it should be.
     wanted: watch::Sender<Arc<Declared>>,
@@ -153,6 +154,8 @@ struct Prepared {
     rights: Option<Rights>,
     /// Whether runs of the one before may be under way.
     entry: Entry,
+    /// What is not there.
+    rest: Rest,
     /// Keeps the informers going until they are entered.
     _memberships: Vec<Membership>,
 }
@@ -171,9 +174,18 @@ enum Break {
     /// It is stopped.
     Stop,
     /// It becomes this one.
-    Change(Prepared),
+    Change(Box<Prepared>),
     /// It lacks this right.
     Rights(String),
+}
+
+/// What a controller at work has to look at.
+#[derive(Default)]
+struct Held {
+    /// What its operator's account has to be permitted.
+    rights: Option<Rights>,
+    /// What it was started without.
+    rest: Rest,
 }
 
 /// The task of a controller.
@@ -182,6 +194,8 @@ struct Task<'a> {
     neighbours: &'a Neighbours,
     wanted: watch::Receiver<Arc<Declared>>,
     joined: Joined,
+    /// Something is there that it was started without: it is to be prepared anew.
+    anew: bool,
 }
 
 impl InForce {
@@ -248,6 +262,7 @@ impl Handle {
             memory: Arc::default(),
             metrics: neighbours.metrics.runs.of(&name),
             phase: Mutex::new(Phase::Resolving("starting".to_owned())),
+            without: Mutex::default(),
             bounds: watch::Sender::new(declared.bounds(neighbours)),
             wanted: watch::Sender::new(Arc::new(declared)),
             in_force: RwLock::default(),
@@ -358,7 +373,7 @@ impl Handle {
             Phase::Resolving(why) | Phase::Failed(why) => why.clone(),
             Phase::Filling => "waiting for its caches to fill".to_owned(),
             Phase::Stopped => "stopped".to_owned(),
-            Phase::Running | Phase::Changing(_) => return None,
+            Phase::Running | Phase::Changing(_) => self.without.lock().clone()?,
         };
         Some(Unready {
             what: format!("controller {}", self.name),
@@ -391,7 +406,7 @@ impl Handle {
         let (phase, why) = match &*self.phase.lock() {
             Phase::Resolving(why) => ("resolving", Some(why.clone())),
             Phase::Filling => ("filling", None),
-            Phase::Running => ("running", None),
+            Phase::Running => ("running", self.without.lock().clone()),
             Phase::Changing(why) => ("changing", Some(why.clone())),
             Phase::Stopped => ("stopped", None),
             Phase::Failed(why) => ("failed", Some(why.clone())),
@@ -420,6 +435,13 @@ impl Handle {
             last,
             more,
         }
+    }
+
+    /// Says that it can't start, and waits: for a change of its manifest, which ends this.
+    async fn failed<T>(&self, why: String) -> T {
+        tracing::error!(%why, "the controller does not start");
+        self.set(Phase::Failed(why));
+        std::future::pending().await
     }
 
     fn set(&self, phase: Phase) {
@@ -506,34 +528,21 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
         neighbours: &neighbours,
         wanted: handle.wanted.subscribe(),
         joined: Joined::default(),
+        anew: false,
     };
-    let mut rights = None;
+    let mut held = Held::default();
     let mut prepared = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        first = task.prepare(Entry::Start) => Some(first),
+        first = task.prepare(Entry::Start, BTreeSet::new()) => Some(first),
     };
     while let Some(now) = prepared.take() {
         // It may have been taken back while the last runs ended.
         if now.entry == Entry::Start || !task.put_in_place() {
-            rights = task.take_over(now);
+            held = task.take_over(now);
         }
         let mut broken = Break::Stop;
-        let until = async {
-            broken = loop {
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => break Break::Stop,
-                    next = task.changed() => {
-                        if task.watches_else(&next) {
-                            break Break::Change(next);
-                        }
-                        rights = task.take_over(next);
-                    }
-                    why = lost(rights.as_ref()) => break Break::Rights(why),
-                }
-            };
-        };
+        let until = async { broken = Box::pin(task.until(&stop, &mut held)).await };
         let bounds = handle.bounds.subscribe();
         let execute = {
             let handle = Arc::clone(&handle);
@@ -543,7 +552,7 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
         let drained = dispatcher::run(&handle.queue, runtime, bounds, until, execute).await;
         match broken {
             Break::Stop => tracing::info!(aborted = drained.aborted, "controller stopped"),
-            Break::Change(next) => prepared = Some(next),
+            Break::Change(next) => prepared = Some(*next),
             Break::Rights(why) => {
                 tracing::error!(%why, "the controller waits for a right that it had");
                 {
@@ -554,7 +563,7 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
                 prepared = tokio::select! {
                     biased;
                     () = stop.cancelled() => None,
-                    next = Box::pin(task.prepare(Entry::Start)) => Some(next),
+                    next = Box::pin(task.prepare(Entry::Start, held.rest.names())) => Some(next),
                 };
             }
         }
@@ -566,16 +575,43 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
 }
 
 impl Task<'_> {
-    /// Waits for a change that can't be put in place at once, and prepares it. One that is taken back meanwhile costs nothing.
-    async fn changed(&mut self) -> Prepared {
+    /// Waits until runs have to end; sees meanwhile to what can be seen to while they go on.
+    async fn until(&mut self, stop: &CancellationToken, held: &mut Held) -> Break {
+        let neighbours = self.neighbours;
         loop {
-            if self.wanted.changed().await.is_err() {
+            let Held { rights, rest } = held;
+            let without = rest.names();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Break::Stop,
+                next = self.changed(without) => {
+                    if self.watches_else(&next) {
+                        return Break::Change(Box::new(next));
+                    }
+                    *held = self.take_over(next);
+                }
+                come = rest.come(&neighbours.api) => match come {
+                    Come::Kind => self.anew = true,
+                    Come::Cache => self.known_now(rest),
+                },
+                why = lost(rights.as_ref()) => return Break::Rights(why),
+            }
+        }
+    }
+
+    /// Waits for a change that can't be put in place at once, and prepares it. One that is taken back meanwhile costs nothing.
+    async fn changed(&mut self, without: BTreeSet<Arc<str>>) -> Prepared {
+        loop {
+            if !self.anew && self.wanted.changed().await.is_err() {
                 // The handle, which has the other end, outlives its task.
                 return std::future::pending().await;
             }
-            while !self.put_in_place() {
+            while std::mem::take(&mut self.anew) || !self.put_in_place() {
                 let declared = Arc::clone(&self.wanted.borrow_and_update());
-                let prepared = prepare(declared, self.handle, self.neighbours, Entry::Keep);
+                let Self {
+                    handle, neighbours, ..
+                } = *self;
+                let prepared = prepare(declared, handle, neighbours, Entry::Keep, &without);
                 tokio::select! {
                     biased;
                     Ok(()) = self.wanted.changed() => {}
@@ -615,7 +651,7 @@ impl Task<'_> {
 
     /// Makes ready what is wanted: waits for its kinds, enters its informers, and waits for their caches. Begins again when
     /// something else is wanted.
-    async fn prepare(&mut self, entry: Entry) -> Prepared {
+    async fn prepare(&mut self, entry: Entry, without: BTreeSet<Arc<str>>) -> Prepared {
         let Self {
             handle,
             neighbours,
@@ -627,21 +663,31 @@ impl Task<'_> {
             tokio::select! {
                 biased;
                 Ok(()) = wanted.changed() => wanted.mark_changed(),
-                prepared = prepare(declared, handle, neighbours, entry) => return prepared,
+                prepared = prepare(declared, handle, neighbours, entry, &without) => return prepared,
             }
         }
     }
 
     /// Lets the queue loose on what was prepared. Runs before it may be under way only if it looks at the same in other namespaces.
-    /// Returns what its operator's account has to be permitted meanwhile.
-    fn take_over(&mut self, mut prepared: Prepared) -> Option<Rights> {
-        let rights = prepared.rights.take();
+    /// Returns what its operator's account has to be permitted meanwhile, and what it is without.
+    fn take_over(&mut self, mut prepared: Prepared) -> Held {
+        let (rights, rest) = (prepared.rights.take(), std::mem::take(&mut prepared.rest));
+        *self.handle.without.lock() = rest.why();
+        if let Some(why) = rest.why() {
+            tracing::warn!(%why, "the controller starts without something that it watches");
+        }
         if let Err(error) = self.enter(prepared) {
             tracing::error!(%error, "the controller can't run");
             self.joined = Joined::default();
             self.handle.set(Phase::Failed(error.to_string()));
         }
-        rights
+        Held { rights, rest }
+    }
+
+    /// Takes in that a cache is filled which it was started without: what failed for that, or is known to be absent now, runs.
+    fn known_now(&self, rest: &Rest) {
+        *self.handle.without.lock() = rest.why();
+        self.handle.queue.event_for_all(Instant::now());
     }
 
     fn enter(&mut self, prepared: Prepared) -> Result<(), visit::Error> {
@@ -669,9 +715,13 @@ impl Task<'_> {
         let sources = Sources::planned(&plan, finalizer, known);
         self.joined
             .become_as(&sources, &plan, &neighbours.pool, &handle.listener());
+        plan.say_what_lacks(&sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);
-        handle.queue.retain(|key| primaries.get(key).is_some());
-        handle.memory.retain(|key| primaries.get(key).is_some());
+        let stays = |key: &ObjectRef| {
+            primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err()
+        };
+        handle.queue.retain(stays);
+        handle.memory.retain(stays);
         let controller = assemble(&declared, handle, neighbours, sources, before.as_ref())?;
         warn_of_unused(&controller);
         let mut in_force = handle.in_force.write();
@@ -830,90 +880,11 @@ impl Flows {
     }
 }
 
-/// Waits for kinds, enters informers and waits for their caches.
-async fn prepare(
-    declared: Arc<Declared>,
-    handle: &Handle,
-    neighbours: &Neighbours,
-    entry: Entry,
-) -> Prepared {
-    let wait = |why| handle.set(entry.waiting(why));
-    let kinds = resolve(&declared.spec, &wait, &neighbours.api).await;
-    let finalizer = finalizer_name(&declared.spec, kinds.get(&declared.spec.primary));
-    let plan = Plan::new(&declared, &kinds, &finalizer, &neighbours.home);
-    let who = Identity::of(declared.spec.service_account.as_ref(), &neighbours.home.own);
-    let rights = Rights::of(&who, &plan, &neighbours.api);
-    if let Some(rights) = &rights {
-        rights.granted(&wait).await;
-    }
-    handle.set(entry.filling());
-    let mut memberships: Vec<_> = plan
-        .scopes()
-        .map(|(scope, kind)| neighbours.pool.keep(scope, kind))
-        .collect();
-    for Membership { cache, state, .. } in &mut memberships {
-        filled(state, || cache.is_synced()).await;
-    }
-    Prepared {
-        declared,
-        plan,
-        finalizer,
-        rights,
-        entry,
-        _memberships: memberships,
-    }
-}
-
 /// Waits until a right is lost; for ever, if none is needed.
 async fn lost(rights: Option<&Rights>) -> String {
     match rights {
         Some(rights) => Box::pin(rights.lost()).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Asks for all kinds until the API server serves them.
-async fn resolve(spec: &manifest::Controller, wait: impl Fn(String), api: &ApiServer) -> Kinds {
-    let sources = spec.sources.values().map(|source| &source.gvk);
-    let dependents = spec.dependents().map(|(_, dependent)| &dependent.gvk);
-    let wanted: BTreeSet<_> = std::iter::once(&spec.primary)
-        .chain(sources)
-        .chain(dependents)
-        .collect();
-    let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
-    let mut returns = api.pulse().returns();
-    loop {
-        let mut kinds = Kinds::new();
-        let mut failed = None::<Error>;
-        for gvk in &wanted {
-            match api.resolve(gvk).await {
-                Ok(kind) => drop(kinds.insert((*gvk).clone(), kind)),
-                Err(error) => failed = Some(error),
-            }
-        }
-        let Some(error) = failed else { return kinds };
-        let pause = pause.after(&error);
-        if error.reason == Reason::UnknownKind {
-            tracing::warn!(%error, again_in = ?pause, "waiting for a kind");
-        } else {
-            tracing::error!(%error, again_in = ?pause, "the API server does not tell its kinds");
-        }
-        wait(error.message);
-        tokio::select! {
-            // Either way it is asked again.
-            biased;
-            () = tokio::time::sleep(pause) => {}
-            Ok(()) = returns.changed() => {}
-        }
-    }
-}
-
-/// Waits until a cache has been filled once.
-async fn filled(state: &mut watch::Receiver<State>, synced: impl Fn() -> bool) {
-    while !synced() {
-        if state.changed().await.is_err() {
-            return;
-        }
     }
 }
 

@@ -23,6 +23,7 @@ mod difference;
 mod sanitize;
 
 pub use desired::{Desired, Origin};
+pub(crate) use desired::{Misplaced, place};
 use managed_fields::{Comparison, Part};
 
 /// What a dependent needs, given whether its object exists.
@@ -390,7 +391,7 @@ mod tests {
             server_side_apply: None,
             matching: Matching::Usual,
             source: None,
-            name: None,
+            called: None,
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
             config: json!({}),

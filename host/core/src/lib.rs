@@ -1,7 +1,7 @@
 //! The decisions of Capstan. Nothing here talks to an API server or to a component; both are given as traits.
 //!
 //! In reading order: [`text`] makes what others say fit to be shown, [`budget`] bounds what work on documents costs, [`object`] has the
-//! shared nouns. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
+//! shared nouns, and [`kinds`] what is known of kinds. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
 //! operator declares. [`cache`] keeps the objects of one informer, [`filter`] says which changes matter and [`mapper`] to
 //! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
@@ -26,6 +26,7 @@ pub mod dispatcher;
 pub mod filter;
 pub mod guest;
 pub mod health;
+pub mod kinds;
 pub mod manifest;
 pub mod mapper;
 pub mod object;
@@ -39,6 +40,7 @@ pub mod reconciler;
 pub mod rollout;
 pub mod room;
 pub mod source;
+pub mod startup;
 pub mod text;
 pub mod wire;
 pub mod workflow;

@@ -111,6 +111,18 @@ pub enum OnSwap {
     Nothing,
 }
 
+/// What a controller does if something that it watches can't be listed in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStartError {
+    /// It waits on, and runs nothing.
+    Wait,
+    /// It starts with what is there, and keeps trying the rest.
+    #[default]
+    GoOn,
+    /// It fails, and stays so until its manifest changes.
+    Fail,
+}
+
 /// What a plugin may use up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -207,6 +219,10 @@ pub struct Controller {
     pub max_interval: Option<Duration>,
     /// Runs at once; default 8.
     pub concurrency: usize,
+    /// How long it waits at its start until all that it watches is known; default 2 min.
+    pub cache_sync_timeout: Duration,
+    /// What it does if that is not so by then.
+    pub on_start_error: OnStartError,
     /// Indexes over primaries, by name: JSON pointers to a string or a list of strings (IX rules).
     pub indexes: BTreeMap<Arc<str>, Arc<str>>,
     /// Watched secondaries that are not dependents, by name.
@@ -332,14 +348,23 @@ pub struct Dependent {
     pub matching: Matching,
     /// Where the source that holds it is declared; none = a source of its own, with the dependent's name (`KD-10`).
     pub source: Option<Arc<str>>,
-    /// Its name, as a CEL expression over `primary`, so that `desired` need not be asked for it (`KD-4`).
-    pub name: Option<Arc<str>>,
+    /// How it is called, so that `desired` need not be asked for it (`KD-4`).
+    pub called: Option<Called>,
     /// The annotations that map it to its primary when it is not garbage collected (`KD-3`).
     pub mapping: MappingKeys,
     /// The conditions, by role.
     pub conditions: Conditions,
     /// What `context.settings` says of it (`DR-7`), a JSON object.
     pub config: serde_json::Value,
+}
+
+/// How a dependent is called, as CEL expressions over `primary`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its namespace; none = that of the primary, if its kind lives in one.
+    pub namespace: Option<Arc<str>>,
 }
 
 /// What the daemon may do with a dependent.

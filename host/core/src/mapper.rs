@@ -73,6 +73,15 @@ impl Mapper {
         }
     }
 
+    /// Whether all secondaries of a primary are in its own namespace.
+    pub fn stays_at_home(&self, primary: &ObjectRef) -> bool {
+        let across = match &self.declared {
+            Declared::OwnerReference => false,
+            Declared::Annotations(keys) | Declared::Labels(keys) => keys.across_namespaces,
+        };
+        primary.namespace.is_some() && !across
+    }
+
     /// Whether two versions of a secondary are known, from their headers alone, to belong to the same primaries.
     pub fn same(&self, old: &Object, new: &Object) -> bool {
         match &self.declared {

@@ -20,7 +20,7 @@ use crate::object::{Gvk, Object, ObjectRef, Scope};
 use crate::patch::{self, Operation, Patch};
 use crate::permission::Permissions;
 use crate::permission::ties::{self, Before, Effect, Manner};
-use crate::source::{Listener, Source};
+use crate::source::{Listener, Source, Within};
 
 /// What writes need to know of a controller.
 #[derive(Clone, Copy)]
@@ -81,6 +81,10 @@ pub async fn write(
     check_target(desk, &request.target)?;
     check_permission(desk, &mut request, primary)?;
     let source = source(desk, &request, primary)?;
+    if let Some(source) = source.filter(|_| !matches!(request.verb, Body::Create(_))) {
+        let known = source.known(Within::Object(&request.target.key));
+        known.map_err(|doubt| CallError::new(CallReason::Unreachable, doubt.to_string()))?;
+    }
     let actual = actual(&request, source, &mut desk.budget.lock())?;
     if let (Some(by), Some((cached, tree))) = (request.compare, &actual)
         && matches(desk, &request, by, cached.as_ref(), tree)

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::guest::{CallError, CallReason};
+use crate::kinds::is_built_in;
 use crate::manifest::{self, Capabilities, Grant, Namespaces, Permission};
 use crate::object::{Gvk, ObjectRef};
 
@@ -69,11 +70,6 @@ impl Home {
     pub fn unwatched(&self, gvk: &Gvk) -> Option<&Arc<str>> {
         self.closed.as_ref().filter(|_| is_built_in(gvk))
     }
-}
-
-/// Whether a kind is one of Kubernetes itself, as far as the group says.
-fn is_built_in(gvk: &Gvk) -> bool {
-    !gvk.group.contains('.') || gvk.group.ends_with(".k8s.io")
 }
 
 // === impl Permissions ===

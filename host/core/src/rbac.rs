@@ -9,8 +9,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
+use crate::kinds::{self, kind_name};
 use crate::manifest::{Controller, Dependent, Grant, Namespaces, Operator, Permission, Workflow};
-use crate::object::Gvk;
+use crate::object::{Gvk, Scope};
 
 /// Where a rule holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +80,8 @@ struct Table {
     written: BTreeSet<String>,
     capabilities: Capabilities,
     plurals: BTreeMap<String, String>,
+    /// Read by [`kinds`].
+    #[expect(dead_code, reason = "this says that the field is known")]
     cluster_scoped: BTreeSet<String>,
 }
 
@@ -179,15 +182,6 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
         accounts: accounts
             .map(|(account, tally)| (account, tally.rules()))
             .collect(),
-    }
-}
-
-/// Returns how [`Kinds`] names a kind: `Kind.group`, or `Kind` in the core group.
-pub fn kind_name(gvk: &Gvk) -> String {
-    if gvk.group.is_empty() {
-        gvk.kind.to_string()
-    } else {
-        format!("{}.{}", gvk.kind, gvk.group)
     }
 }
 
@@ -363,8 +357,8 @@ impl Tally<'_> {
     }
 
     fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
-        let name = kind_name(gvk);
-        self.kinds.cluster_scoped.contains(&name) || TABLE.cluster_scoped.contains(&name)
+        self.kinds.cluster_scoped.contains(&kind_name(gvk))
+            || kinds::scope(gvk) == Some(Scope::Cluster)
     }
 
     /// Returns what was found, without what is allowed in the whole cluster already.

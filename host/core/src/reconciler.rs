@@ -18,7 +18,7 @@ use crate::object::{Object, Version};
 use crate::operations::{self, Desk};
 use crate::permission::Permissions;
 use crate::queue::{self, Finished, Queue, Ticket};
-use crate::source::{Listener, Source};
+use crate::source::{Listener, Source, Within};
 use crate::text;
 use crate::workflow::Mode;
 
@@ -114,6 +114,10 @@ enum Settled {
 pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
     // EP-14: the object may be newer than the event; gone means done.
     let Some(primary) = controller.primaries.get(ticket.key()) else {
+        // What a cache does not show yet may be there.
+        if let Err(doubt) = controller.primaries.known(Within::Object(ticket.key())) {
+            return Ended::failed(doubt.to_string(), queue::Failure::Unhandled);
+        }
         controller.memory.forget(ticket.key());
         return Ended::well(Finished::Gone);
     };

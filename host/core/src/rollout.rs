@@ -441,6 +441,7 @@ mod tests {
 
     #[test]
     fn nothing_follows_a_swap_that_no_run_could_notice() {
+        const ALL: OnSwap = OnSwap::ReconcileAll;
         let read = |fields: &str, on_swap| {
             let operators = manifest::parse(&text("one", "web", fields), Path::new("a"));
             let mut operator = operators.unwrap().remove(0);
@@ -448,7 +449,6 @@ mod tests {
             let spec = operator.controllers.remove("web").unwrap();
             (spec, Plugin { on_swap, ..plugin })
         };
-        const ALL: OnSwap = OnSwap::ReconcileAll;
         for (fields, on_swap, component, wanted) in [
             ("", ALL, "1", OnSwap::Nothing),
             (", namespaces: [a]", ALL, "1", OnSwap::Nothing),

@@ -18,6 +18,10 @@ use crate::filter::Filter;
 use crate::mapper::Mapper;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 
+mod known;
+
+pub use known::{Doubt, Within};
+
 /// An event source. Everything takes `&self`; no lock is held while anything else is called, and never two at once.
 pub struct Source {
     spec: Spec,
@@ -119,6 +123,8 @@ type Places = Arc<BTreeMap<Place, Cache>>;
 #[derive(Default)]
 struct State {
     places: Places,
+    /// The places that are to be watched and can't be, with the reason.
+    lacking: BTreeMap<Place, Arc<str>>,
     /// The places of which a list is being taken in.
     listing: BTreeSet<Place>,
     overlay: Overlay,
@@ -198,6 +204,8 @@ impl Source {
         {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
             state.listing.remove(&place);
+            state.lacking.remove(&None);
+            state.lacking.remove(&place);
             Arc::make_mut(&mut state.places).insert(place, cache);
         }
         let mut news = Vec::new();
@@ -1058,6 +1066,53 @@ mod tests {
         let echo = told(&source.attach(Some("n"), last.cache()));
         assert_eq!(echo, NOBODY, "an echo that is awaited");
         assert_eq!(source.own_writes(), 0);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_taken_for_absent() {
+        let source = secondaries();
+        let mut writer = Writer::bounded(2_000);
+        writer.start_list();
+        writer.list_item(owned("x", 1, "p"));
+        writer.finish_list(Version(1));
+        source.attach(Some("n"), writer.cache());
+        source.attach(Some("m"), Writer::default().cache());
+        source.lacks(Some("l"), "forbidden");
+        let [there, absent, large, page] = ["x", "y", "large", "p"].map(key);
+        let elsewhere = |namespace| ObjectRef::namespaced(namespace, "y");
+        let [listed, forbidden, unwatched] = ["m", "l", "unwatched"].map(elsewhere);
+        let doubt = |within| source.known(within).err().map(|doubt| doubt.to_string());
+        let says = |place: &str, why: &str| {
+            Some(format!(
+                "source test does not know all of x.dev/v1 Page in {place} yet: {why}"
+            ))
+        };
+        let listing = || says("m", "its first list is not complete");
+        for (within, expected) in [
+            (Within::Object(&there), None),
+            (Within::Object(&absent), None),
+            (Within::Related(&page), None),
+            (Within::Namespace("n"), None),
+            (Within::Object(&listed), listing()),
+            (Within::Related(&listed), listing()),
+            (Within::Everywhere, listing()),
+            (Within::Object(&forbidden), says("l", "forbidden")),
+            (Within::Related(&forbidden), says("l", "forbidden")),
+            (Within::Object(&unwatched), None),
+        ] {
+            assert_eq!(doubt(within), expected, "{within:?}");
+        }
+        let text = format!(r#","annotations":{{"a":"{}"}}"#, "x".repeat(4000));
+        assert_eq!(
+            writer.apply(Event::Applied(object("large", 2, &text))),
+            None
+        );
+        let full = says("n", "its cache is full, and leaves objects out");
+        assert_eq!(doubt(Within::Object(&large)), full);
+        assert_eq!(doubt(Within::Object(&there)), None, "it is shown");
+        assert!(!source.is_complete());
+        source.attach(Some("l"), writer.cache());
+        assert_eq!(doubt(Within::Related(&forbidden)), None, "it is there now");
     }
 
     #[test]

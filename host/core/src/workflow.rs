@@ -148,7 +148,7 @@ mod tests {
             server_side_apply: None,
             matching: Matching::Usual,
             source: None,
-            name: None,
+            called: None,
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
             config: serde_json::Value::Null,

@@ -32,6 +32,7 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("manifest/tree.rs", "a manifest"),
             ("manifest/raw.rs", "a manifest"),
             ("manifest/read.rs", "a manifest"),
+            ("kinds.rs", "the daemon's own table"),
             ("rbac.rs", "the daemon's own table"),
         ],
     ),

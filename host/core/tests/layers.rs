@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const ROWS: &[&[&str]] = &[
     &["budget", "bucket", "health", "text", "wire"],
     &["object", "patch", "cel"],
-    &["cluster", "room"],
+    &["cluster", "room", "kinds"],
     &["guest", "cpu"],
     &["manifest"],
     &[
@@ -23,6 +23,7 @@ const ROWS: &[&[&str]] = &[
         "rbac",
         "permission",
         "outbox",
+        "startup",
     ],
     &["source", "dispatcher"],
     &["operations"],

@@ -366,11 +366,11 @@ impl Bench {
             source.attach(None, writer.cache());
             Arc::new(source)
         };
-        let mapper = Mapper::new(
-            spec.primary.clone(),
-            Scope::Namespaced,
-            Mapping::OwnerReference,
-        );
+        let mapping = match spec.dependents().next() {
+            Some((_, cm)) if !cm.garbage_collected => Mapping::Annotations(cm.mapping.clone()),
+            _ => Mapping::OwnerReference,
+        };
+        let mapper = Mapper::new(spec.primary.clone(), Scope::Namespaced, mapping);
         let maps_source = source(
             Gvk::parse("v1", "ConfigMap").unwrap(),
             Role::Secondary(mapper),
@@ -636,6 +636,48 @@ async fn cleanup_deletes_what_is_not_garbage_collected_and_lets_the_primary_go()
         (calls, writes),
         (strings(&["cleanup"]), strings(&["patch Page a"]))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependent_elsewhere_is_found_by_name_and_namespace() {
+    // KD-4
+    let bench = |namespace: &str| {
+        let fields = format!(
+            "workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, mapping: {{ acrossNamespaces: true }}, name: {{ cel: '\"a\"' }}{namespace} }} }} }}"
+        );
+        let desired = Ok(json!({ "metadata": { "name": "a", "namespace": "m" } }));
+        let exports = Exports {
+            reconciler: true,
+            error_handler: true,
+            dependent: true,
+            ..Exports::default()
+        };
+        let script = Script {
+            exports,
+            desired,
+            ..Script::default()
+        };
+        let mut bench = Bench::new(script, &fields);
+        bench.page(json!({ "finalizers": ["sample.dev/finalizer"] }));
+        bench
+    };
+    let mut there = bench(", namespace: { cel: '\"m\"' }");
+    assert_eq!(there.run().await.2, strings(&["create ConfigMap a"]));
+    there.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    assert_eq!(
+        there.run().await.2,
+        strings(&["delete ConfigMap a", "patch Page a"])
+    );
+    // What the manifest says of it and what the component answers must be the same.
+    for other in ["", ", namespace: { cel: '\"o\"' }"] {
+        let bench = bench(other);
+        let (finished, calls, writes) = bench.run().await;
+        assert_eq!((finished, writes), (UNHANDLED, vec![]), "{other}");
+        let told = calls
+            .iter()
+            .any(|call| call.contains("let `name` and `namespace` say the same"));
+        assert!(told, "{calls:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -1444,4 +1486,44 @@ async fn a_finalizer_of_a_version_before_goes_with_the_next_run() {
         let names: Vec<_> = names.map(|name| &**name).collect();
         assert_eq!(names, left, "{what}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_source_does_not_know_yet_is_neither_made_nor_taken_for_gone() {
+    let unlisted = |script, fields| {
+        let mut bench = Bench::new(script, fields);
+        bench.maps = Writer::default();
+        let source = &bench.controller.secondaries["cm"];
+        source.attach(None, bench.maps.cache());
+        bench
+    };
+    let ask: Ask = Arc::new(|run| {
+        async move {
+            let found = run.find_one(Place::Source("cm".to_owned()));
+            vec![format!("{:?}", found.unwrap_err().reason)]
+        }
+        .boxed()
+    });
+    let explicitly = "workflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
+    let script = Script {
+        ask: Some(ask),
+        ..Script::default()
+    };
+    let mut asking = unlisted(script, explicitly);
+    asking.page(json!({}));
+    assert_eq!(asking.run().await.1, strings(&["reconcile", "Unreachable"]));
+
+    let mut bench = unlisted(Script::default(), WORKFLOW);
+    bench.page(json!({}));
+    let (finished, _, writes) = bench.run().await;
+    assert_eq!((finished, writes), (UNHANDLED, vec![]));
+    bench.maps.start_list();
+    bench.maps.finish_list(capstan_core::object::Version(9));
+    assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+
+    let mut going = unlisted(Script::default(), EXPLICIT);
+    let finalizers = json!(["sample.dev/finalizer"]);
+    going.page(json!({ "finalizers": finalizers, "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    let (finished, _, writes) = going.run().await;
+    assert_eq!((finished, writes), (UNHANDLED, vec![]), "it may be there");
 }

@@ -79,7 +79,7 @@ impl Plan {
             server_side_apply: None,
             matching: Matching::Usual,
             source: None,
-            name: None,
+            called: None,
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
             config: serde_json::Value::Null,

@@ -9,7 +9,8 @@ use capstan_core::manifest::{self, Dependent, Namespaces};
 use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::permission::Home;
-use capstan_core::source::{Role, Spec};
+use capstan_core::source::{Role, Source, Spec};
+use capstan_core::startup::Needed;
 
 use super::{Declared, Kinds};
 use crate::client::Kind;
@@ -34,6 +35,10 @@ pub(super) struct Planned {
     pub(super) spec: Spec,
     /// One scope per namespace, or one for all (`IN-2`).
     pub(super) scopes: Vec<(Scope, Kind)>,
+    /// Whether the controller needs it.
+    pub(super) needed: Needed,
+    /// Why there are no scopes; none if the kind is known.
+    lacking: Option<String>,
 }
 
 /// What is to be watched.
@@ -41,26 +46,31 @@ struct Watch<'a> {
     gvk: &'a Gvk,
     namespaces: &'a Namespaces,
     labels: Option<&'a Arc<str>>,
+    needed: Needed,
 }
 
 /// What plans are made from.
 struct Planner<'a> {
     spec: &'a manifest::Controller,
     kinds: &'a Kinds,
+    /// Why other kinds are not known.
+    missing: &'a BTreeMap<Gvk, String>,
     home: &'a Home,
 }
 
 impl Plan {
-    /// Plans the sources of a controller; `finalizer` is the one that it uses if something needs cleanup.
+    /// Plans the sources of a controller, given the kinds that are served and why others are not; `finalizer` is the one that it
+    /// uses if something needs cleanup.
     pub(super) fn new(
         declared: &Declared,
-        kinds: &Kinds,
+        (kinds, missing): (&Kinds, &BTreeMap<Gvk, String>),
         finalizer: &Arc<str>,
         home: &Home,
     ) -> Self {
         let planner = Planner {
             spec: &declared.spec,
             kinds,
+            missing,
             home,
         };
         let used = declared.needs_finalizer().then(|| Arc::clone(finalizer));
@@ -75,10 +85,21 @@ impl Plan {
         }
     }
 
-    /// Returns all that is watched.
-    pub(super) fn scopes(&self) -> impl Iterator<Item = &(Scope, Kind)> {
+    /// Returns all that is watched, and whether each is needed.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = (&Scope, &Kind, Needed)> {
         let planned = std::iter::once(&self.primaries).chain(self.secondaries.values());
-        planned.flat_map(|planned| &planned.scopes)
+        planned.flat_map(|Planned { scopes, needed, .. }| {
+            scopes.iter().map(|(scope, kind)| (scope, kind, *needed))
+        })
+    }
+
+    /// Tells sources of kinds that are not served that nothing is known of these.
+    pub(super) fn say_what_lacks(&self, sources: &BTreeMap<Arc<str>, Arc<Source>>) {
+        for (name, planned) in &self.secondaries {
+            if let (Some(source), Some(why)) = (sources.get(name), &planned.lacking) {
+                source.lacks(None, why);
+            }
+        }
     }
 }
 
@@ -103,6 +124,7 @@ impl Planner<'_> {
                 gvk: &spec.primary,
                 namespaces: &spec.namespaces,
                 labels,
+                needed: Needed::Always,
             },
             source,
         )
@@ -119,6 +141,7 @@ impl Planner<'_> {
                 gvk: &declared.gvk,
                 namespaces,
                 labels,
+                needed: Needed::Always,
             };
             let source = self.secondary(
                 name,
@@ -134,10 +157,15 @@ impl Planner<'_> {
     /// Returns one source for the dependents of each kind and mapping that name none (`KD-10`), and which dependents
     /// others hold. They share it so that an own write to one of them is known as such to all.
     fn dependents(&self) -> (BTreeMap<Arc<str>, Planned>, Holders) {
-        let (mut own, mut shared) = (BTreeMap::new(), BTreeMap::new());
+        let (mut own, mut shared) = (BTreeMap::<_, Planned>::new(), BTreeMap::new());
         let mut known = Vec::<(&Gvk, manifest::Mapper, &Arc<str>)>::new();
         for (name, dependent) in self.spec.dependents() {
             let (gvk, mapper) = (&dependent.gvk, mapping(dependent));
+            let needed = if dependent.conditions.activation.is_some() {
+                Needed::IfActive
+            } else {
+                Needed::Always
+            };
             let same = known
                 .iter()
                 .find(|(other, by, _)| *other == gvk && *by == mapper);
@@ -146,6 +174,9 @@ impl Planner<'_> {
                 .as_ref()
                 .or(same.map(|(_, _, holder)| *holder))
             {
+                if let (Needed::Always, Some(planned)) = (needed, own.get_mut(holder)) {
+                    planned.needed = needed;
+                }
                 shared.insert(Arc::clone(name), Arc::clone(holder));
                 continue;
             }
@@ -153,6 +184,7 @@ impl Planner<'_> {
                 gvk,
                 namespaces: &self.spec.namespaces,
                 labels: None,
+                needed,
             };
             let source = self.secondary(name, gvk, mapper.clone(), &BTreeMap::new());
             own.insert(Arc::clone(name), self.plan(&watch, source));
@@ -190,6 +222,8 @@ impl Planner<'_> {
         Planned {
             spec,
             scopes: scopes.unwrap_or_default(),
+            needed: watch.needed,
+            lacking: self.missing.get(watch.gvk).cloned(),
         }
     }
 }

@@ -53,7 +53,7 @@ impl Rights {
             return None;
         };
         let mut reads: Vec<Read> = Vec::new();
-        for (scope, kind) in plan.scopes() {
+        for (scope, kind, _) in plan.scopes() {
             let read = Read {
                 kind: kind.clone(),
                 namespace: scope.namespace.clone(),

@@ -193,7 +193,7 @@ impl Feed {
             self.api.pulse().heard();
             let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|e| self.unusable(&e))?;
             for raw in page.items {
-                sink(self.object(raw.get(), Item::Listed));
+                sink(self.object(raw.get(), false, Item::Listed));
             }
             next = page.metadata.next.filter(|next| !next.is_empty());
             if next.is_none() {
@@ -294,15 +294,10 @@ impl Feed {
     fn read_event(&self, line: &[u8], sink: &mut impl FnMut(Item)) -> Result<Option<End>, Error> {
         let event: Event<'_> = serde_json::from_slice(line).map_err(|e| self.unusable(&e))?;
         match event.kind {
-            "ADDED" | "MODIFIED" => sink(self.object(event.object.get(), Item::Applied)),
-            "DELETED" => sink(match self.object(event.object.get(), Item::Deleted) {
-                Item::Unreadable { key, error, .. } => Item::Unreadable {
-                    key,
-                    gone: true,
-                    error,
-                },
-                gone => gone,
-            }),
+            "ADDED" | "MODIFIED" => {
+                sink(self.object(event.object.get(), false, Item::Applied));
+            }
+            "DELETED" => sink(self.object(event.object.get(), true, Item::Deleted)),
             "BOOKMARK" => {
                 let mark: Mark<'_> =
                     serde_json::from_str(event.object.get()).map_err(|e| self.unusable(&e))?;
@@ -341,12 +336,12 @@ impl Feed {
         Ok(None)
     }
 
-    fn object(&self, json: &str, item: impl FnOnce(Object) -> Item) -> Item {
+    fn object(&self, json: &str, gone: bool, item: impl FnOnce(Object) -> Item) -> Item {
         match Object::parse(json, &self.kind.gvk, &self.managers) {
             Ok(object) => item(object),
             Err(error) => Item::Unreadable {
                 key: Object::name_of(json),
-                gone: false,
+                gone,
                 error,
             },
         }

@@ -217,6 +217,13 @@ impl Running {
     }
 }
 
+impl Membership {
+    /// Returns what its informer watches, for messages.
+    pub fn name(&self) -> Arc<str> {
+        self.shared.scope.to_string().into()
+    }
+}
+
 impl Drop for Membership {
     fn drop(&mut self) {
         // Another may be told of much right now: that is waited for before anybody else has to wait for this one.

@@ -559,7 +559,7 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
     let mut need = |interface, field: String| needs.push(Need { interface, field });
     let manage = dependent.manage;
     // KD-4: a dependent that is only deleted needs no desired state if the manifest says its name.
-    if manage.create || manage.update || (manage.delete && dependent.name.is_none()) {
+    if manage.create || manage.update || (manage.delete && dependent.called.is_none()) {
         need(Interface::Dependent, field.to_owned());
     }
     if let Matching::Export(_) = dependent.matching {

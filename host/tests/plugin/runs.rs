@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
@@ -12,7 +13,8 @@ use capstan_core::guest::{
 };
 use capstan_core::manifest::{
     Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage,
-    MappingKeys, Matching, Namespaces, OnSwap, Operator, Permission, Plugin, Workflow,
+    MappingKeys, Matching, Namespaces, OnStartError, OnSwap, Operator, Permission, Plugin,
+    Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
@@ -214,12 +216,14 @@ fn controller(workflow: Workflow) -> Controller {
         generation_aware: true,
         finalizer: Some("sample.capstan.dev/finalizer".into()),
         former_finalizers: BTreeSet::default(),
+        cache_sync_timeout: Duration::from_mins(2),
+        on_start_error: OnStartError::default(),
         field_manager: "web".into(),
         server_side_apply: true,
         retry: None,
         rate_limit: None,
         max_interval: None,
-        min_reschedule: std::time::Duration::ZERO,
+        min_reschedule: Duration::ZERO,
         concurrency: 8,
         indexes: BTreeMap::new(),
         sources: BTreeMap::new(),
@@ -245,7 +249,7 @@ pub fn read_only(gvk: Gvk) -> Dependent {
         server_side_apply: None,
         matching: Matching::Usual,
         source: None,
-        name: None,
+        called: None,
         mapping: MappingKeys::default(),
         conditions: Conditions::default(),
         config: serde_json::Value::Null,

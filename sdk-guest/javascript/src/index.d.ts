@@ -193,7 +193,7 @@ export type Reason =
   | "conflict"
   /** The API server said no. */
   | "rejected"
-  /** The API server could not be reached, or failed. */
+  /** The API server could not be reached, or failed; or what was asked for has not been listed yet. */
   | "unreachable"
   /** A workflow ran, and at least one of its nodes failed. */
   | "failed"

@@ -89,6 +89,7 @@ impl Place {
             let kinds = [
                 "crd/webpages.sample.capstan.dev",
                 "crd/probes.test.capstan.dev",
+                "crd/clusterprobes.test.capstan.dev",
             ];
             cluster
                 .kubectl(&[&established[..], &kinds[..]].concat())

@@ -271,25 +271,26 @@ fn a_token_that_is_not_accepted_is_told() {
 /// A service account that may do with probes what it likes, and read config maps.
 fn account(place: &Place) -> cluster::User {
     let account = place.namespace.service_account("daemon").unwrap();
-    let rules = json!([
-        { "apiGroups": ["test.capstan.dev"], "resources": ["probes", "probes/status"], "verbs": ["*"] },
-        { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"] },
-    ]);
-    let roles = place
-        .namespace
-        .path("rbac.authorization.k8s.io/v1", "roles");
+    let maps =
+        json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"] });
+    admit(place, place, &[maps]);
+    account
+}
+
+/// Lets the service account of a place do with probes of another what it likes, and this.
+fn admit(of: &Place, place: &Place, more: &[Value]) {
+    let probes = json!({ "apiGroups": ["test.capstan.dev"], "resources": ["probes", "probes/status"], "verbs": ["*"] });
+    let rules: Vec<_> = [&probes].into_iter().chain(more).collect();
+    let path = |plural| place.namespace.path("rbac.authorization.k8s.io/v1", plural);
     let role = json!({ "metadata": { "name": "daemon" }, "rules": rules });
-    place.cluster.api().create(&roles, &role).unwrap();
     let binding = json!({
         "metadata": { "name": "daemon" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "daemon" },
-        "subjects": [{ "kind": "ServiceAccount", "name": "daemon", "namespace": place.namespace.name() }],
+        "subjects": [{ "kind": "ServiceAccount", "name": "daemon", "namespace": of.namespace.name() }],
     });
-    let bindings = place
-        .namespace
-        .path("rbac.authorization.k8s.io/v1", "rolebindings");
-    place.cluster.api().create(&bindings, &binding).unwrap();
-    account
+    let api = place.cluster.api();
+    api.create(&path("roles"), &role).unwrap();
+    api.create(&path("rolebindings"), &binding).unwrap();
 }
 
 const MAP: &str = "workflow:\n  dependents:\n    cm: { apiVersion: v1, kind: ConfigMap }\n";
@@ -528,4 +529,110 @@ fn a_guest_that_prints_a_megabyte_is_cut_short_and_goes_on() {
         line.contains("probe") && line.contains("/p"),
         "lines name plugin and object: {line}"
     );
+}
+
+/// A manifest of one controller over the probes of two places.
+fn of_both(one: &Place, two: &Place, fields: &str) -> String {
+    let alone = one.probe_manifest(fields);
+    let first = format!("namespaces: [{}]", one.namespace.name());
+    let both = format!(
+        "namespaces: [{}, {}]",
+        one.namespace.name(),
+        two.namespace.name()
+    );
+    assert!(alone.contains(&first), "{alone}");
+    alone.replace(&first, &both)
+}
+
+const SEEN: &str = "seen";
+
+fn await_seen(place: &Place) {
+    place.await_object(&place.probes(), "p", "its run", |p| {
+        p["status"][SEEN] == true
+    });
+}
+
+#[test]
+fn s103_a_forbidden_namespace_keeps_the_others_from_nothing() {
+    let (one, two) = (Place::new("s103a"), Place::new("s103b"));
+    let kubeconfig = one.cluster.kubeconfig(&account(&one)).unwrap();
+    for place in [&one, &two] {
+        place.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
+    }
+    let daemon = Start::new(&of_both(&one, &two, "cacheSyncTimeout: 2s\n"))
+        .kubeconfig(kubeconfig)
+        .run(&one);
+    await_seen(&one);
+    let (code, why) = daemon.get("/readyz?verbose");
+    assert_eq!(code, 503, "{why}");
+    for words in ["runs without", two.namespace.name()] {
+        assert!(why.contains(words), "{why}");
+    }
+    admit(&one, &two, &[]);
+    await_seen(&two);
+    let daemon = daemon.until_ready();
+    let controller = daemon.controller(one.namespace.name()).unwrap();
+    assert_eq!(
+        (&controller["phase"], &controller["why"]),
+        (&json!("running"), &Value::Null)
+    );
+}
+
+#[test]
+fn a_controller_that_is_to_wait_or_to_fail_runs_nothing_without_all_that_it_watches() {
+    for (policy, phase) in [("wait", "filling"), ("fail", "failed")] {
+        let (one, two) = (Place::new("strict"), Place::new("strictb"));
+        let kubeconfig = one.cluster.kubeconfig(&account(&one)).unwrap();
+        one.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
+        let fields = format!("cacheSyncTimeout: 1s\nonStartError: {policy}\n");
+        let daemon = Start::new(&of_both(&one, &two, &fields))
+            .kubeconfig(kubeconfig)
+            .run(&one);
+        if policy == "fail" {
+            let line = daemon.await_line("the controller does not start");
+            assert!(line.contains(two.namespace.name()), "{line}");
+        }
+        wait::until_ok(LATER, phase, || {
+            match daemon.controller(one.namespace.name()) {
+                Some(controller) if controller["phase"] == phase => Ok(()),
+                found => Err(json!(found)),
+            }
+        })
+        .unwrap();
+        assert_eq!(
+            (daemon.runs(), daemon.get("/readyz").0),
+            (0, 503),
+            "{policy}"
+        );
+    }
+}
+
+#[test]
+fn a_dependent_of_what_can_not_be_listed_is_not_made_and_fails_by_name() {
+    let (place, nowhere) = (Place::new("unlisted"), "nowhere.dev/v1");
+    let fields = format!(
+        "cacheSyncTimeout: 1s\nworkflow:\n  dependents:\n    cm: {{ apiVersion: v1, kind: ConfigMap }}\n    route: {{ apiVersion: {nowhere}, kind: Route }}\n"
+    );
+    let daemon = Start::new(&place.probe_manifest(&fields)).run(&place);
+    let map = json!({ "metadata": { "name": "cm" } });
+    let route = json!({ "metadata": { "name": "r" } });
+    place.probe("p", json!({ "dependents": { "cm": map, "route": route } }));
+    let line = daemon.await_line("the run failed");
+    assert!(
+        line.contains("does not know all of nowhere.dev/v1 Route"),
+        "{line}"
+    );
+    place.await_object(&place.config_maps(), "cm", "what can be made", |_| true);
+}
+
+#[test]
+fn what_only_an_inactive_dependent_needs_is_not_waited_for() {
+    let place = Place::new("inactive");
+    let fields = "workflow:\n  dependents:\n    route: { apiVersion: nowhere.dev/v1, kind: Route, activation: { cel: \"false\" } }\n";
+    let daemon = Start::new(&place.probe_manifest(fields))
+        .run(&place)
+        .until_ready();
+    place.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
+    await_seen(&place);
+    drop(daemon);
 }

@@ -1,7 +1,7 @@
 //! Reconciling, cleaning up, retrying, rescheduling: what any controller does.
 
 use cluster::wait;
-use scenarios::{Place, SOON};
+use scenarios::{Daemon, Place, SOON};
 use serde_json::{Value, json};
 
 /// The probe has a cleaner, so the first run of each probe adds the finalizer and does no more (DI-4).
@@ -62,7 +62,11 @@ fn s022_a_rescheduled_primary_comes_back_by_itself() {
     let place = Place::new("s022");
     let daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", json!({ "reconcile": { "reschedule": 500 } }));
-    daemon.await_runs(4);
+    daemon.await_runs(FINALIZER_RUN + 4);
+    // From the end of a run to that of the next.
+    let gaps = gaps(&daemon);
+    let after_reschedule = &gaps[usize::try_from(FINALIZER_RUN).unwrap()..];
+    assert!(after_reschedule.iter().all(|gap| *gap >= 0.49), "{gaps:?}");
 }
 
 #[test]
@@ -118,7 +122,10 @@ fn s037_a_primary_runs_at_least_once_per_interval() {
     let place = Place::new("s037");
     let daemon = place.daemon(&place.probe_manifest("maxReconciliationInterval: 50ms\n"));
     place.probe("p", json!({}));
-    daemon.await_runs(4);
+    daemon.await_runs(FINALIZER_RUN + 4);
+    let gaps = gaps(&daemon);
+    let idle = &gaps[usize::try_from(FINALIZER_RUN).unwrap()..];
+    assert!(idle.iter().all(|gap| *gap >= 0.049), "{gaps:?}");
 }
 
 #[test]
@@ -213,6 +220,17 @@ fn a_rate_limit_spaces_runs() {
     // The finalizer's run is the first of the window.
     let gap = (seconds_of_day(&times[2]) - seconds_of_day(&times[0])).rem_euclid(86_400.0);
     assert!(gap >= 1.9, "the third run waits for the window: {gap} s");
+}
+
+/// Returns the times between the ends of runs, in seconds.
+fn gaps(daemon: &Daemon) -> Vec<f64> {
+    let ended = |line: &Value| line["message"] == "reconciled";
+    let lines = daemon.lines().into_iter().filter(ended);
+    let times: Vec<_> = lines
+        .map(|line| seconds_of_day(&line["timestamp"].to_string()))
+        .collect();
+    let gap = |pair: &[f64]| (pair[1] - pair[0]).rem_euclid(86_400.0);
+    times.windows(2).map(gap).collect()
 }
 
 /// Returns the time of day of a log line, in seconds.

@@ -52,6 +52,39 @@ fn s087_dependents_alone_can_need_a_finalizer() {
 }
 
 #[test]
+fn s087_dependents_alone_need_a_finalizer_where_no_cleaner_is_exported() {
+    let place = Place::new("s087alone");
+    let page = "{ apiVersion: sample.capstan.dev/v1, kind: WebPage }";
+    let workflow = "workflow:\n  dependents:\n    configmap: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }\n";
+    let daemon = place.daemon(&place.manifest("webpage", page, "", workflow));
+    let spec = json!({ "spec": { "html": "<html>1</html>" } });
+    place.create(
+        "sample.capstan.dev/v1",
+        "WebPage",
+        &place.pages(),
+        "page",
+        spec,
+    );
+    let made = place.await_object(&place.pages(), "page", "the finalizer", |p| {
+        p["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|f| f.len() == 1)
+    });
+    place.await_object(&place.config_maps(), "page-html", "the config map", |_| {
+        true
+    });
+    daemon.await_quiet();
+    place.delete(&place.pages(), "page");
+    place.await_gone(&place.pages(), "page");
+    place.await_gone(&place.config_maps(), "page-html");
+    assert_eq!(
+        daemon.log().matches("dependent deleted").count(),
+        1,
+        "{made}"
+    );
+}
+
+#[test]
 fn s088_a_create_only_dependent_leaves_what_exists_alone() {
     let place = Place::new("s088");
     place.create(
@@ -334,4 +367,30 @@ fn a_dependent_where_nobody_watches_is_refused() {
         line.contains("default/unwatched is in a namespace that this controller does not watch"),
         "{line}"
     );
+}
+
+#[test]
+fn a_dependent_of_a_primary_without_a_namespace_is_found_by_name_and_namespace() {
+    // KD-4
+    const KIND: (&str, &str) = ("test.capstan.dev/v1", "ClusterProbe");
+    let place = Place::new("called");
+    let own = place.namespace.name();
+    let fields = format!(
+        "labelSelector: place={own}\nworkflow:\n  dependents:\n    \
+         cm: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, name: {{ cel: primary.metadata.name }}, namespace: {{ cel: primary.spec.where }}, readyPostcondition: {{ cel: dependent != null }} }}\n    \
+         after: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [cm], garbageCollected: false }}\n"
+    );
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: ClusterProbe }";
+    let _daemon = place.daemon(&place.manifest("probe", primary, "", &fields));
+    let map = |name: &str| json!({ "metadata": { "name": name, "namespace": own }, "data": {} });
+    let spec = json!({ "where": own, "dependents": { "cm": map(own), "after": map("after") } });
+    let probes = "/apis/test.capstan.dev/v1/clusterprobes";
+    let probe = json!({ "metadata": { "labels": { "place": own } }, "spec": spec });
+    place.create(KIND.0, KIND.1, probes, own, probe);
+    place.await_object(&place.config_maps(), own, "the config map", |_| true);
+    place.await_object(&place.config_maps(), "after", "the one after it", |_| true);
+    place.delete(probes, own);
+    place.await_gone(probes, own);
+    gone(&place, own);
+    gone(&place, "after");
 }

@@ -667,17 +667,13 @@ mod tests {
                         self.writes.remove(place);
                         self.windows
                             .answered(&key(), Version(version), BTreeSet::new());
-                        let released = self.windows.close(&key());
-                        self.emitted
-                            .extend(released.map(|released| released.change));
+                        self.close();
                     }
                 }
                 Step::GiveUp(n) => {
                     if let Some(place) = self.writes.len().checked_sub(1).map(|last| n.min(last)) {
                         self.foreign.extend(self.writes.remove(place));
-                        let released = self.windows.close(&key());
-                        self.emitted
-                            .extend(released.map(|released| released.change));
+                        self.close();
                     }
                 }
                 Step::Foreign => {
@@ -706,6 +702,12 @@ mod tests {
                         .extend(released.into_iter().map(|released| released.change));
                 }
             }
+        }
+
+        fn close(&mut self) {
+            let released = self.windows.close(&key());
+            let released = released.map(|released| released.change);
+            self.emitted.extend(released);
         }
 
         fn write(&mut self) -> u64 {

@@ -39,6 +39,30 @@ pub struct Origin<'a> {
     pub mark: &'a Mark,
 }
 
+/// Why an object can't be where it is said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misplaced {
+    /// It lives in a namespace, and the primary has none to inherit.
+    Nowhere,
+    /// It lives in no namespace.
+    Inside,
+}
+
+/// Returns the namespace that an object lives in, given what is said of that: by default the primary's.
+pub(crate) fn place(
+    scope: Scope,
+    said: Option<&str>,
+    primary: &ObjectRef,
+) -> Result<Option<Arc<str>>, Misplaced> {
+    match (scope, said, &primary.namespace) {
+        (Scope::Namespaced, Some(said), _) => Ok(Some(said.into())),
+        (Scope::Namespaced, None, Some(own)) => Ok(Some(own.clone())),
+        (Scope::Namespaced, None, None) => Err(Misplaced::Nowhere),
+        (Scope::Cluster, None, _) => Ok(None),
+        (Scope::Cluster, Some(_), _) => Err(Misplaced::Inside),
+    }
+}
+
 impl Desired {
     /// Reads the component's answer for a dependent, and completes it:
     ///
@@ -160,21 +184,20 @@ impl Origin<'_> {
             }
         };
         let kind = &self.dependent.gvk.kind;
-        let namespace = match (self.scope, given, &self.primary.key().namespace) {
-            (Scope::Namespaced, Some(given), _) => Some(Arc::from(given)),
-            (Scope::Namespaced, None, Some(own)) => Some(own.clone()),
-            (Scope::Namespaced, None, None) => {
-                let right = format!(
-                    "a namespace: a {kind} lives in one, and the primary has none to inherit"
-                );
-                return Err(self.wrong("metadata.namespace", "nothing", right));
-            }
-            (Scope::Cluster, None, _) => None,
-            (Scope::Cluster, Some(given), _) => {
-                let right = format!("nothing: a {kind} does not live in a namespace");
-                return Err(self.wrong("metadata.namespace", format!("{given:?}"), right));
-            }
-        };
+        let namespace =
+            place(self.scope, given, self.primary.key()).map_err(|misplaced| match misplaced {
+                Misplaced::Nowhere => {
+                    let right = format!(
+                        "a namespace: a {kind} lives in one, and the primary has none to inherit"
+                    );
+                    self.wrong("metadata.namespace", "nothing", right)
+                }
+                Misplaced::Inside => {
+                    let found = given.map_or_else(String::new, |given| format!("{given:?}"));
+                    let right = format!("nothing: a {kind} does not live in a namespace");
+                    self.wrong("metadata.namespace", found, right)
+                }
+            })?;
         Ok(ObjectRef {
             namespace,
             name: name.as_str().into(),
@@ -609,6 +632,27 @@ mod tests {
             error,
             "dependent conf: what `desired` returned is not JSON: expected value at line 1 column 10"
         );
+    }
+
+    #[test]
+    fn an_object_is_where_it_is_said_to_be_or_where_its_primary_is() {
+        let (inside, global) = (
+            ObjectRef::namespaced("web", "page"),
+            ObjectRef::cluster("page"),
+        );
+        for (scope, said, primary, expected) in [
+            (Scope::Namespaced, None, &inside, Ok(Some("web"))),
+            (Scope::Namespaced, Some("m"), &inside, Ok(Some("m"))),
+            (Scope::Namespaced, Some("m"), &global, Ok(Some("m"))),
+            (Scope::Namespaced, None, &global, Err(Misplaced::Nowhere)),
+            (Scope::Cluster, None, &inside, Ok(None)),
+            (Scope::Cluster, None, &global, Ok(None)),
+            (Scope::Cluster, Some("m"), &inside, Err(Misplaced::Inside)),
+            (Scope::Cluster, Some("m"), &global, Err(Misplaced::Inside)),
+        ] {
+            let found = place(scope, said, primary);
+            assert_eq!(found, expected.map(|namespace| namespace.map(Arc::from)));
+        }
     }
 
     #[test]

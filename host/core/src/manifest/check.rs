@@ -24,8 +24,8 @@ use super::tree::Quoted;
 use super::units::{Bytes, Factor, LONGEST, Objects, Requests, Time, Times, Workers};
 use super::{
     Capabilities, Controller, Grant, Instances, Isolation, Limits, Mapper, MappingKeys, Namespaces,
-    OnSwap, Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount,
-    Source, Warm, Workflow,
+    OnStartError, OnSwap, Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector,
+    ServiceAccount, Source, Warm, Workflow,
 };
 
 mod dependent;
@@ -62,6 +62,30 @@ fn bytes(field: &MaybeLeaf<Bytes>, default: usize) -> usize {
 
 fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
     get(field).map_or(default, |Scalar(Time(duration))| *duration)
+}
+
+fn min_reschedule(raw: &raw::Controller) -> Duration {
+    match get(&raw.min_reschedule_interval) {
+        None => Duration::from_millis(100),
+        Some(OrWord::Word(_)) => Duration::ZERO,
+        Some(OrWord::Value(Scalar(Time(interval)))) => *interval,
+    }
+}
+
+fn max_interval(raw: &raw::Controller) -> Option<Duration> {
+    match get(&raw.max_reconciliation_interval) {
+        None => Some(Duration::from_hours(10)),
+        Some(OrWord::Word(_)) => None,
+        Some(OrWord::Value(Scalar(Time(interval)))) => Some(*interval),
+    }
+}
+
+fn on_start_error(raw: &raw::Controller) -> OnStartError {
+    match get(&raw.on_start_error) {
+        Some(raw::OnStartError::Wait) => OnStartError::Wait,
+        Some(raw::OnStartError::GoOn) | None => OnStartError::GoOn,
+        Some(raw::OnStartError::Fail) => OnStartError::Fail,
+    }
 }
 
 fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {
@@ -528,17 +552,7 @@ impl<'a> Check<'a> {
         let rate_limit = self.rate_limit(&raw.rate_limit);
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources);
-        let (workflow, standalone) = self.workflows(raw, &sources);
-        let min_reschedule = match get(&raw.min_reschedule_interval) {
-            None => Duration::from_millis(100),
-            Some(OrWord::Word(_)) => Duration::ZERO,
-            Some(OrWord::Value(Scalar(Time(interval)))) => *interval,
-        };
-        let max_interval = match get(&raw.max_reconciliation_interval) {
-            None => Some(Duration::from_hours(10)),
-            Some(OrWord::Word(_)) => None,
-            Some(OrWord::Value(Scalar(Time(interval)))) => Some(*interval),
-        };
+        let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         Some(Controller {
             name: Arc::clone(name),
             plugin: Arc::clone(&plugin?.value.0.0),
@@ -555,9 +569,11 @@ impl<'a> Check<'a> {
             server_side_apply: flag(&raw.server_side_apply, true),
             retry,
             rate_limit,
-            max_interval,
-            min_reschedule,
+            max_interval: max_interval(raw),
+            min_reschedule: min_reschedule(raw),
             concurrency: workers(&raw.concurrency, 8),
+            cache_sync_timeout: time(&raw.cache_sync_timeout, Duration::from_mins(2)),
+            on_start_error: on_start_error(raw),
             indexes,
             sources,
             workflow,
@@ -732,10 +748,11 @@ impl<'a> Check<'a> {
     fn workflows(
         &mut self,
         raw: &raw::Controller,
+        primary: Option<&Gvk>,
         sources: &BTreeMap<Arc<str>, Source>,
     ) -> (Workflow, BTreeMap<Arc<str>, Workflow>) {
         let names = get(&raw.sources).map(names).unwrap_or_default();
-        let mut scope = dependent::Scope::new(names, sources);
+        let mut scope = dependent::Scope::new(primary, names, sources);
         let workflow = located(&raw.workflow).map(|Located { value, place }| Workflow {
             dependents: self.dependents(&value.dependents, *place, &mut scope),
             explicit: get(&value.invocation) == Some(&raw::Invocation::Explicit),

@@ -302,6 +302,12 @@ pub(super) struct Controller {
     /// What becomes of finalizers that versions before this one have put on primaries.
     #[schemars(extend("default" = {}))]
     pub(super) finalizers: Maybe<Finalizers>,
+    /// How long it waits at its start until all that it watches is known (`IE-4`).
+    #[schemars(extend("default" = "2m"))]
+    pub(super) cache_sync_timeout: MaybeLeaf<Time>,
+    /// What it does if that is not so by then (`IE-3`).
+    #[schemars(extend("default" = "goOn"))]
+    pub(super) on_start_error: Maybe<OnStartError>,
     /// The field manager of what is written; without it, the controller's name (`LC-4`).
     pub(super) field_manager: MaybeLeaf<FieldManager>,
     /// Patch the primary by server-side apply (`UC-2`).
@@ -333,6 +339,18 @@ pub(super) struct Controller {
     /// Workflows that run when the plugin calls them by name (`WF-2`).
     #[schemars(extend("default" = {}))]
     pub(super) standalone: Maybe<Named<Standalone>>,
+}
+
+/// What a controller does if something that it watches can't be listed in time.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum OnStartError {
+    /// It waits on, and runs nothing.
+    Wait,
+    /// It starts with what is there, and keeps trying the rest. What rests on that fails by name.
+    GoOn,
+    /// It fails, and stays so until its manifest changes. Others go on.
+    Fail,
 }
 
 /// Finalizers of versions before.
@@ -532,6 +550,8 @@ pub(super) struct Dependent {
     pub(super) source: MaybeLeaf<Name>,
     /// Its name, so that the plugin need not be asked for the desired object first (`KD-4`).
     pub(super) name: Maybe<ObjectName>,
+    /// Its namespace, if that is not the primary's; only with `name` (`KD-4`).
+    pub(super) namespace: Maybe<ObjectName>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
     pub(super) mapping: Maybe<MappingKeys>,
     /// Whether it takes part at all (`WF-4`).
@@ -584,7 +604,7 @@ pub(super) struct Generic {
     pub(super) equality: Maybe<bool>,
 }
 
-/// How the name of an object is known.
+/// How the name or the namespace of an object is known.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum ObjectName {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, ReadyKind, Source,
-    Workflow,
+    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, OnStartError,
+    ReadyKind, Source, Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -43,6 +43,12 @@ impl Controller {
             "minRescheduleInterval": min_reschedule.map_or("none".to_owned(), written),
             "maxReconciliationInterval": self.max_interval.map_or("none".to_owned(), written),
             "concurrency": self.concurrency,
+            "cacheSyncTimeout": written(self.cache_sync_timeout),
+            "onStartError": match self.on_start_error {
+                OnStartError::Wait => "wait",
+                OnStartError::GoOn => "goOn",
+                OnStartError::Fail => "fail",
+            },
             "indexes": indexes(&self.indexes),
             "sources": each(&self.sources, source),
             "workflow": workflow(&self.workflow),
@@ -83,6 +89,7 @@ fn dependent(dependent: &Dependent) -> Value {
         ("delete", manage.delete),
     ];
     let condition = |role| dependent.conditions.of(role).map(condition);
+    let called = dependent.called.as_ref();
     json!({
         "apiVersion": dependent.gvk.api_version(),
         "kind": &*dependent.gvk.kind,
@@ -94,7 +101,8 @@ fn dependent(dependent: &Dependent) -> Value {
         "ssa": dependent.applied(),
         "match": matching(&dependent.matching),
         "source": dependent.source.as_deref(),
-        "name": dependent.name.as_deref().map(|text| json!({ "cel": text })),
+        "name": called.map(|called| json!({ "cel": &*called.name })),
+        "namespace": called.and_then(|called| called.namespace.as_deref()).map(|text| json!({ "cel": text })),
         "mapping": mapping(&dependent.mapping),
         "config": dependent.config,
         "activation": condition(ConditionRole::Activation),
@@ -210,7 +218,7 @@ spec:
       retry: { initialInterval: 1s, maxAttempts: 2 }
       workflow:
         dependents:
-          cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 } }
+          cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where } }
           d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [cm], match: { generic: { ignore: [/spec] } }, readyPostcondition: { ready: deployment } }
 ";
         let operator = super::super::parse(text, Path::new("a.yaml"))

@@ -23,7 +23,7 @@ use crate::reconciler::mask::Mask;
 use crate::reconciler::memos::Memos;
 use crate::reconciler::page::Bounds;
 use crate::reconciler::{Controller, visit};
-use crate::source::Source;
+use crate::source::{Doubt, Source, Within};
 
 /// One run: what is known from its start, and what its calls leave for one another.
 pub struct Context {
@@ -300,6 +300,12 @@ impl Context {
     }
 
     fn select(&self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
+        let within = match selection {
+            Selection::Related => Within::Related(self.primary.key()),
+            Selection::Namespaced(namespace) => Within::Namespace(namespace),
+            Selection::Everywhere | Selection::Indexed { .. } => Within::Everywhere,
+        };
+        source.known(within).map_err(|doubt| doubtful(&doubt))?;
         match selection {
             Selection::Related => self.read(source.related(self.primary.key())),
             Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),
@@ -411,7 +417,10 @@ impl Run for Context {
                 "primaries are not related to the primary",
             ));
         }
-        let found = self.read(self.place(&place)?.related(self.primary.key()))?;
+        let source = self.place(&place)?;
+        let within = Within::Related(self.primary.key());
+        source.known(within).map_err(|doubt| doubtful(&doubt))?;
+        let found = self.read(source.related(self.primary.key()))?;
         let found = visit::of_dependent(self, &place, found);
         match found.as_slice() {
             [] => Ok(None),
@@ -443,6 +452,11 @@ impl Run for Context {
             .iter()
             .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
             .max_by_key(Object::version);
+        if newest.is_none() {
+            let mut sources = sources.iter();
+            let known = sources.try_for_each(|source| source.known(Within::Object(&key)));
+            known.map_err(|doubt| doubtful(&doubt))?;
+        }
         let found = self.read(newest.into_iter().collect())?;
         Ok(found.first().map(|object| object.json().to_owned()))
     }
@@ -547,6 +561,10 @@ impl Run for Context {
     fn publish(&self, event: Event) {
         (self.controller.events)(&self.primary, event);
     }
+}
+
+fn doubtful(doubt: &Doubt) -> CallError {
+    CallError::new(CallReason::Unreachable, doubt.to_string())
 }
 
 fn too_much(exceeded: Exceeded) -> CallError {

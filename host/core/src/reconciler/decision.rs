@@ -123,20 +123,23 @@ mod tests {
 
     #[test]
     fn a_finalizer_is_left_behind_unless_the_next_version_uses_or_names_it() {
+        const A: &str = "a.dev/f";
+        const B: &str = "b.dev/f";
+        type Names = &'static [&'static str];
+        type Left = &'static [(&'static str, usize)];
         let set = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
-        let carried = |name: &str| if name == "a.dev/f" { 3 } else { 0 };
-        let (a, b) = ("a.dev/f", "b.dev/f");
+        let carried = |name: &str| if name == A { 3 } else { 0 };
         // What the version before uses and names as former, the same of the next one, and what is left behind.
-        let table: [(_, &[&str], _, &[&str], &[(&str, usize)]); 9] = [
+        let table: [(_, Names, _, Names, Left); 9] = [
             (None, &[], None, &[], &[]),
-            (Some(a), &[], Some(a), &[], &[]),
-            (Some(a), &[], Some(b), &[], &[(a, 3)]),
-            (Some(a), &[], None, &[], &[(a, 3)]),
-            (Some(b), &[], None, &[], &[(b, 0)]),
-            (Some(a), &[], Some(b), &[a], &[]),
-            (Some(a), &[], None, &[a], &[]),
-            (Some(b), &[a], Some(b), &[], &[(a, 3)]),
-            (Some(a), &[b], Some(a), &[], &[]),
+            (Some(A), &[], Some(A), &[], &[]),
+            (Some(A), &[], Some(B), &[], &[(A, 3)]),
+            (Some(A), &[], None, &[], &[(A, 3)]),
+            (Some(B), &[], None, &[], &[(B, 0)]),
+            (Some(A), &[], Some(B), &[A], &[]),
+            (Some(A), &[], None, &[A], &[]),
+            (Some(B), &[A], Some(B), &[], &[(A, 3)]),
+            (Some(A), &[B], Some(A), &[], &[]),
         ];
         for (own, former, then, named, wanted) in table {
             let (former, named): (BTreeSet<_>, BTreeSet<_>) = (set(former), set(named));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::cluster;
-use crate::dependent::{self, Desired, Need, Origin};
+use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{
     CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeResult,
     Operation, Place, Session, WorkflowCall, WorkflowResult,
@@ -15,7 +15,7 @@ use crate::manifest::{self, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::reconciler::context::Context;
 use crate::reconciler::memory;
-use crate::source::Source;
+use crate::source::{Source, Within};
 use crate::text;
 use crate::workflow::condition::{self, Check, Expression};
 use crate::workflow::graph::{self, Graph};
@@ -39,7 +39,14 @@ pub struct Flow {
 struct Node {
     spec: Dependent,
     checks: Vec<(ConditionRole, Check)>,
-    name: Option<Expression>,
+    called: Option<Called>,
+}
+
+/// How the manifest calls a dependent's object.
+#[derive(Debug)]
+struct Called {
+    name: Expression,
+    namespace: Option<Expression>,
 }
 
 /// Why a workflow can't be walked: found at load, and never worth retrying.
@@ -99,8 +106,18 @@ impl Node {
         let checks = declared.map(|(role, condition)| Ok((role, Check::new(condition)?)));
         Ok(Self {
             checks: checks.collect::<Result<_, condition::Error>>()?,
-            name: spec.name.as_deref().map(Expression::parse).transpose()?,
+            called: spec.called.as_ref().map(Called::new).transpose()?,
             spec: spec.clone(),
+        })
+    }
+}
+
+impl Called {
+    fn new(called: &manifest::Called) -> Result<Self, condition::Error> {
+        let namespace = called.namespace.as_deref().map(Expression::parse);
+        Ok(Self {
+            name: Expression::parse(&called.name)?,
+            namespace: namespace.transpose()?,
         })
     }
 }
@@ -470,9 +487,12 @@ impl Visitor<'_> {
         let answer = self.desired(name).await?;
         let hash = self.run.controller.hash(&answer);
         if let Some(key) = self.remembered(name, source, hash) {
+            self.is_called_so(node, &key)?;
             return Ok(vec![(key.to_string(), Operation::Unchanged)]);
         }
-        let desired = self.complete(name, spec, &answer)?;
+        let desired = self.complete(name, node, &answer)?;
+        let within = Within::Object(desired.key());
+        source.known(within).map_err(|doubt| doubt.to_string())?;
         if !source.watches(desired.key()) {
             let key = desired.key();
             return Err(format!(
@@ -613,16 +633,19 @@ impl Visitor<'_> {
     /// Returns the dependent's object as the caches have it, without asking for its desired state if nothing that could
     /// be it exists. An object of its name that belongs to somebody else is not it.
     async fn actual(&self, name: &Arc<str>, node: &Node) -> Result<Option<Object>, String> {
-        let mut related = self.source(name)?.related(self.run.primary.key());
-        if related.is_empty() {
+        let source = self.source(name)?;
+        let mut related = source.related(self.run.primary.key());
+        if related.is_empty() && source.is_complete() {
             return Ok(None);
         }
-        let key = if let Some(expression) = &node.name {
-            self.named(expression, &node.spec)?
+        let key = if let Some(called) = &node.called {
+            self.named(called, &node.spec)?
         } else {
             let answer = self.desired(name).await?;
-            self.complete(name, &node.spec, &answer)?.key().clone()
+            self.complete(name, node, &answer)?.key().clone()
         };
+        let within = Within::Object(&key);
+        source.known(within).map_err(|doubt| doubt.to_string())?;
         related.retain(|object| *object.key() == key && self.belongs(name, &node.spec, object));
         Ok(related.pop())
     }
@@ -635,23 +658,44 @@ impl Visitor<'_> {
             .map_err(|e| e.to_string())
     }
 
-    /// `KD-4`: the name that the manifest gives, in the primary's namespace.
-    fn named(&self, name: &Expression, spec: &Dependent) -> Result<ObjectRef, String> {
+    /// `KD-4`: name and namespace as the manifest gives them; the latter is the primary's by default.
+    fn named(&self, called: &Called, spec: &Dependent) -> Result<ObjectRef, String> {
         let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-        let name = name
-            .text(&primary, None, &mut self.run.budget.lock())
-            .map_err(|e| e.to_string())?;
-        let namespace = self
-            .run
-            .primary
-            .key()
-            .namespace
-            .clone()
-            .filter(|_| self.scope(spec) == Scope::Namespaced);
+        let text = |expression: &Expression| {
+            let text = expression.text(&primary, None, &mut self.run.budget.lock());
+            text.map_err(|e| e.to_string())
+        };
+        let said = called.namespace.as_ref().map(text).transpose()?;
+        let said = said.as_deref().filter(|text| !text.is_empty());
+        let kind = &spec.gvk.kind;
+        let place = dependent::place(self.scope(spec), said, self.run.primary.key());
+        let namespace = place.map_err(|misplaced| match misplaced {
+            Misplaced::Nowhere => format!(
+                "a {kind} lives in a namespace, and the primary in none: say `namespace` beside `name` in the manifest"
+            ),
+            Misplaced::Inside => format!(
+                "a {kind} lives in no namespace: leave `namespace` out of the manifest"
+            ),
+        })?;
         Ok(ObjectRef {
             namespace,
-            name: name.into(),
+            name: text(&called.name)?.into(),
         })
+    }
+
+    /// Fails if the manifest calls an object otherwise than `desired` did: it would be made under one name and looked for under
+    /// another, so never be ready and never be deleted.
+    fn is_called_so(&self, node: &Node, answered: &ObjectRef) -> Result<(), String> {
+        let Some(called) = &node.called else {
+            return Ok(());
+        };
+        let named = self.named(called, &node.spec)?;
+        if named == *answered {
+            return Ok(());
+        }
+        Err(format!(
+            "{answered}: `desired` answers it, and the manifest calls it {named}: let `name` and `namespace` say the same"
+        ))
     }
 
     fn scope(&self, spec: &Dependent) -> Scope {
@@ -674,7 +718,8 @@ impl Visitor<'_> {
     }
 
     /// Completes an answer to the document that is sent.
-    fn complete(&self, name: &Arc<str>, spec: &Dependent, answer: &str) -> Result<Desired, String> {
+    fn complete(&self, name: &Arc<str>, node: &Node, answer: &str) -> Result<Desired, String> {
+        let spec = &node.spec;
         let (scope, primary, primary_gvk) = (
             self.scope(spec),
             &self.run.primary,
@@ -708,6 +753,7 @@ impl Visitor<'_> {
                 )
             })?;
         }
+        self.is_called_so(node, desired.key())?;
         self.run.keep_key(name, desired.key());
         Ok(desired)
     }
@@ -752,11 +798,12 @@ impl Visitor<'_> {
         Ok(now)
     }
 
+    /// Returns the source that holds a dependent, which knows all that belongs to the primary.
     fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, String> {
-        self.run
-            .controller
-            .secondaries
-            .get(name)
-            .ok_or_else(|| format!("no source holds dependent {name}"))
+        let source = self.run.controller.secondaries.get(name);
+        let source = source.ok_or_else(|| format!("no source holds dependent {name}"))?;
+        let within = Within::Related(self.run.primary.key());
+        source.known(within).map_err(|doubt| doubt.to_string())?;
+        Ok(source)
     }
 }

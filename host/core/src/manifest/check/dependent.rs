@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::kinds;
 use crate::object::Gvk;
+use crate::object::Scope::{Cluster, Namespaced};
 
 use super::super::names::{Export, Name, Pointer};
 use super::super::order::order;
@@ -12,12 +14,15 @@ use super::super::raw::{self, Maybe, Named};
 use super::super::read::{Leaf, Located, Scalar, Slot};
 use super::super::tree::Quoted;
 use super::super::{
-    Condition, Conditions, Dependent, GenericMatching, Manage, Matching, ReadyKind, Source, compile,
+    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, ReadyKind, Source,
+    compile,
 };
 use super::{Check, flag, get, located, mapping_keys, names, object};
 
 /// What dependents of a controller have around them.
 pub(super) struct Scope<'s> {
+    /// The kind of the primary, if it is right.
+    primary: Option<&'s Gvk>,
     /// The names of all sources, also of those that are wrong.
     source_names: BTreeSet<&'s str>,
     /// The sources that are right.
@@ -28,10 +33,12 @@ pub(super) struct Scope<'s> {
 
 impl<'s> Scope<'s> {
     pub(super) fn new(
+        primary: Option<&'s Gvk>,
         source_names: BTreeSet<&'s str>,
         sources: &'s BTreeMap<Arc<str>, Source>,
     ) -> Self {
         Self {
+            primary,
             source_names,
             sources,
             taken: BTreeMap::new(),
@@ -154,10 +161,7 @@ impl Check<'_> {
         self.traits(raw, *place, manage, garbage_collected);
         let matching = self.matching(&raw.matching);
         let source = self.source(raw, gvk.as_ref(), scope);
-        let name = located(&raw.name).and_then(|name| {
-            let raw::ObjectName::Cel(expression) = &name.value;
-            self.cel(expression, name.place, &["primary"])
-        });
+        let called = self.called(raw, gvk.as_ref(), scope.primary);
         let conditions = Conditions {
             activation: self.condition(&raw.activation, gvk.as_ref()),
             reconcile_precondition: self.condition(&raw.reconcile_precondition, gvk.as_ref()),
@@ -174,7 +178,7 @@ impl Check<'_> {
             server_side_apply: get(&raw.ssa).copied(),
             matching,
             source,
-            name,
+            called,
             mapping: get(&raw.mapping).map(mapping_keys).unwrap_or_default(),
             conditions,
             config: object(&raw.config),
@@ -249,6 +253,58 @@ impl Check<'_> {
         // KD-3: nothing names the primary on an object that somebody else creates.
         if !manage.create && !garbage_collected && raw.source.is_none() && mapping.is_none() {
             self.fault(place, "found a dependent that is neither created here nor garbage collected, so that nothing leads to its primary; expected a `source` or a `mapping`");
+        }
+    }
+
+    // KD-4
+    fn called(
+        &mut self,
+        raw: &raw::Dependent,
+        gvk: Option<&Gvk>,
+        primary: Option<&Gvk>,
+    ) -> Option<Called> {
+        let (name, namespace) = (located(&raw.name), located(&raw.namespace));
+        self.place(raw, gvk, primary);
+        let mut text = |field: &Located<raw::ObjectName>| {
+            let raw::ObjectName::Cel(expression) = &field.value;
+            self.cel(expression, field.place, &["primary"])
+        };
+        let namespace = namespace.and_then(&mut text);
+        let name = name.and_then(&mut text)?;
+        Some(Called { name, namespace })
+    }
+
+    /// Finds names and namespaces under which no object can be, as far as the kinds are known.
+    fn place(&mut self, raw: &raw::Dependent, gvk: Option<&Gvk>, primary: Option<&Gvk>) {
+        let own = gvk.and_then(kinds::scope);
+        let primarys = primary.and_then(kinds::scope);
+        let Some(Located { place, .. }) = located(&raw.namespace) else {
+            if let (Some(name), None, Some(gvk), Some(primary)) =
+                (located(&raw.name), &raw.namespace, gvk, primary)
+                && (own, primarys) == (Some(Namespaced), Some(Cluster))
+            {
+                self.fault(name.place, format!("found `name` without `namespace`: {primary} lives in no namespace, and {gvk} in one; expected both"));
+            }
+            return;
+        };
+        if raw.name.is_none() {
+            self.fault(
+                *place,
+                "found `namespace` without `name`; expected both, or neither",
+            );
+        }
+        if let (Some(gvk), Some(Cluster)) = (gvk, own) {
+            self.fault(
+                *place,
+                format!("found `namespace` for {gvk}, which lives in none"),
+            );
+            return;
+        }
+        let crosses =
+            get(&raw.mapping).is_some_and(|mapping| flag(&mapping.across_namespaces, false));
+        let leads = raw.source.is_some() || crosses;
+        if primarys == Some(Namespaced) && (flag(&raw.garbage_collected, true) || !leads) {
+            self.fault(*place, "found `namespace` for a dependent that can only be where its primary is; expected `garbageCollected: false` and `mapping: { acrossNamespaces: true }`, or `name` alone");
         }
     }
 

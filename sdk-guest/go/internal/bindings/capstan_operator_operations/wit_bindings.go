@@ -37,7 +37,8 @@ const (
 	WriteModePlain uint8 = 5
 )
 
-// How a write is treated (RO-3).
+// How a write is treated (RO-3). To another object of the primary's kind its event is news in any mode: it causes a run of
+// that object.
 type WriteMode = uint8
 
 const (

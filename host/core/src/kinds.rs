@@ -1,0 +1,68 @@
+//! What is known of kinds before any API server is asked: which are Kubernetes' own, and which of those live in a namespace.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::object::{Gvk, Scope};
+
+/// The part of the chart's table that says where kinds live; the rest is read by [`crate::rbac`].
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Table {
+    cluster_scoped: BTreeSet<String>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    #[expect(clippy::expect_used, reason = "the text is fixed, and a test reads it")]
+    serde_yaml::from_str(include_str!("../../../charts/capstan/files/rbac.yaml"))
+        .expect("the table of the chart is right")
+});
+
+/// Returns how tables and settings name a kind: `Kind.group`, or `Kind` in the core group.
+pub fn kind_name(gvk: &Gvk) -> String {
+    if gvk.group.is_empty() {
+        gvk.kind.to_string()
+    } else {
+        format!("{}.{}", gvk.kind, gvk.group)
+    }
+}
+
+/// Whether a kind is one of Kubernetes itself, as far as the group says.
+pub fn is_built_in(gvk: &Gvk) -> bool {
+    !gvk.group.contains('.') || gvk.group.ends_with(".k8s.io")
+}
+
+/// Returns where objects of a kind live; none if only an API server can say. A group without a dot has no custom resources, so
+/// all its kinds are known; one that ends in `.k8s.io` may have some.
+pub fn scope(gvk: &Gvk) -> Option<Scope> {
+    if TABLE.cluster_scoped.contains(&kind_name(gvk)) {
+        Some(Scope::Cluster)
+    } else if gvk.group.contains('.') {
+        None
+    } else {
+        Some(Scope::Namespaced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_kind_lives_is_known_of_those_of_kubernetes() {
+        for (api_version, kind, expected) in [
+            ("v1", "ConfigMap", Some(Scope::Namespaced)),
+            ("apps/v1", "Deployment", Some(Scope::Namespaced)),
+            ("v1", "Namespace", Some(Scope::Cluster)),
+            ("storage.k8s.io/v1", "StorageClass", Some(Scope::Cluster)),
+            // A custom resource may have such a group.
+            ("networking.k8s.io/v1", "Ingress", None),
+            ("sample.dev/v1", "Namespace", None),
+        ] {
+            let gvk = Gvk::parse(api_version, kind).unwrap();
+            assert_eq!(scope(&gvk), expected, "{gvk}");
+        }
+    }
+}

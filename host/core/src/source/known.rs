@@ -1,0 +1,126 @@
+//! Decides whether a source knows all that it is asked for: what it does not show may be there all the same.
+
+use std::sync::Arc;
+
+use super::{Place, Role, Source, State, watcher};
+use crate::cache::Cache;
+use crate::object::{Gvk, ObjectRef};
+
+/// What is asked of a source.
+#[derive(Clone, Copy, Debug)]
+pub enum Within<'a> {
+    /// One object.
+    Object(&'a ObjectRef),
+    /// All objects of a namespace.
+    Namespace(&'a str),
+    /// All that belongs to a primary.
+    Related(&'a ObjectRef),
+    /// All objects.
+    Everywhere,
+}
+
+/// A source does not know all that it is asked for. What it does not show must not be taken for absent; that passes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("source {source_name} does not know all of {gvk}{} yet: {why}", place.as_deref().map(|name| format!(" in {name}")).unwrap_or_default())]
+pub struct Doubt {
+    /// The source.
+    pub source_name: Arc<str>,
+    /// The kind of its objects.
+    pub gvk: Gvk,
+    /// The namespace that it lacks; none = all, or what lives in none.
+    pub place: Option<Arc<str>>,
+    /// What is lacking.
+    pub why: Arc<str>,
+}
+
+impl Source {
+    /// Says that a namespace, or all (none), is to be watched and can't be: until its cache is attached, nothing is known of it.
+    pub fn lacks(&self, namespace: Option<&str>, why: &str) {
+        let mut state = self.state.write();
+        state.lacking.insert(namespace.map(Arc::from), why.into());
+    }
+
+    /// Says whether all is known that is asked for. An object that is shown is known, whatever else is not.
+    ///
+    /// # Errors
+    /// [`Doubt`] if what is not shown may be there.
+    pub fn known(&self, within: Within<'_>) -> Result<(), Doubt> {
+        let state = self.state.read();
+        match within {
+            Within::Object(key) => self.knows(&state, key),
+            Within::Namespace(namespace) => self.listed(&state, Some(namespace)),
+            Within::Everywhere => self.listed(&state, None),
+            Within::Related(primary) => match &self.spec.role {
+                Role::Primary => self.knows(&state, primary),
+                Role::Secondary(mapper) if mapper.stays_at_home(primary) => {
+                    self.listed(&state, primary.namespace.as_deref())
+                }
+                Role::Secondary(_) => self.listed(&state, None),
+            },
+        }
+    }
+
+    /// Whether everything is in the caches that is watched. What a full one leaves out may be there.
+    pub fn is_complete(&self) -> bool {
+        let places = self.state.read().places.clone();
+        places.values().all(Cache::is_complete)
+    }
+
+    fn knows(&self, state: &State, key: &ObjectRef) -> Result<(), Doubt> {
+        if state.overlay.get(key).is_some() {
+            return Ok(());
+        }
+        let Some((place, cache)) = watcher(&state.places, key) else {
+            return self.nothing_lacks(state, key.namespace.as_deref());
+        };
+        if cache.get(key).is_some() {
+            return Ok(());
+        }
+        self.filled(place, cache)?;
+        if cache.is_complete() {
+            Ok(())
+        } else {
+            Err(self.doubt(place, "its cache is full, and leaves objects out"))
+        }
+    }
+
+    /// Whether the lists of a namespace, or of all, are there.
+    fn listed(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {
+        let Some(namespace) = namespace else {
+            let mut places = state.places.iter();
+            places.try_for_each(|(place, cache)| self.filled(place, cache))?;
+            return self.nothing_lacks(state, None);
+        };
+        match watcher(&state.places, &ObjectRef::namespaced(namespace, "")) {
+            Some((place, cache)) => self.filled(place, cache),
+            None => self.nothing_lacks(state, Some(namespace)),
+        }
+    }
+
+    fn filled(&self, place: &Place, cache: &Cache) -> Result<(), Doubt> {
+        if cache.is_synced() {
+            Ok(())
+        } else {
+            Err(self.doubt(place, "its first list is not complete"))
+        }
+    }
+
+    fn nothing_lacks(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {
+        let concerns =
+            |place: &Place| namespace.is_none() || place.is_none() || place.as_deref() == namespace;
+        let mut lacking = state.lacking.iter();
+        match lacking.find(|(place, _)| concerns(place)) {
+            Some((place, why)) => Err(self.doubt(place, why)),
+            None => Ok(()),
+        }
+    }
+
+    fn doubt(&self, place: &Place, why: &str) -> Doubt {
+        Doubt {
+            source_name: Arc::clone(&self.spec.name),
+            gvk: self.spec.gvk.clone(),
+            place: place.clone(),
+            why: why.into(),
+        }
+    }
+}

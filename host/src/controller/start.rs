@@ -1,0 +1,323 @@
+//! Waits until a controller can start: for its kinds, the rights of its account and its caches, for as long as its manifest says;
+//! and for what it was started without.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use capstan_core::cluster::{Error, Reason};
+use capstan_core::manifest::{self, OnStartError};
+use capstan_core::object::Gvk;
+use capstan_core::startup::{Fill, Needed, Verdict, Watched, decide};
+use futures::FutureExt;
+use futures::future::select_all;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::plan::Plan;
+use super::rights::Rights;
+use super::{Declared, Entry, Handle, Kinds, LONGEST_PAUSE, Neighbours, Prepared, finalizer_name};
+use crate::client::{ApiServer, Identity};
+use crate::informer::State;
+use crate::informer::pool::Membership;
+use crate::pause::Pause;
+
+/// What a controller was started without.
+#[derive(Default)]
+pub(super) struct Rest {
+    /// Kinds that the API server does not serve.
+    kinds: BTreeSet<Gvk>,
+    /// Informers whose first list is not complete.
+    unfilled: Vec<Membership>,
+    /// All of that by name, and whether it is needed: it is not waited for again.
+    names: BTreeMap<Arc<str>, Needed>,
+}
+
+/// Something that a controller was started without is there.
+pub(super) enum Come {
+    /// A kind is served.
+    Kind,
+    /// A cache is filled.
+    Cache,
+}
+
+/// How long a controller waits, and what for.
+struct Patience<'a> {
+    spec: &'a manifest::Controller,
+    policy: OnStartError,
+    until: Instant,
+    /// What it is without already.
+    without: &'a BTreeSet<Arc<str>>,
+}
+
+/// Waits for what a controller watches.
+pub(super) async fn prepare(
+    declared: Arc<Declared>,
+    handle: &Handle,
+    neighbours: &Neighbours,
+    entry: Entry,
+    without: &BTreeSet<Arc<str>>,
+) -> Prepared {
+    let spec = &declared.spec;
+    let patience = Patience {
+        spec,
+        // What runs goes on: the last good version always does.
+        policy: match (entry, spec.on_start_error) {
+            (Entry::Keep, OnStartError::Fail) => OnStartError::Wait,
+            (_, policy) => policy,
+        },
+        until: Instant::now() + spec.cache_sync_timeout,
+        without,
+    };
+    let wait = |why| handle.set(entry.waiting(why));
+    let (kinds, missing) = match patience.kinds(&neighbours.api, &wait).await {
+        Ok(found) => found,
+        Err(why) => return handle.failed(why).await,
+    };
+    let finalizer = finalizer_name(spec, kinds.get(&spec.primary));
+    let plan = Plan::new(&declared, (&kinds, &missing), &finalizer, &neighbours.home);
+    let who = Identity::of(spec.service_account.as_ref(), &neighbours.home.own);
+    let rights = Rights::of(&who, &plan, &neighbours.api);
+    if let Some(rights) = &rights {
+        rights.granted(&wait).await;
+    }
+    handle.set(entry.filling());
+    let keep = plan.scopes().map(|(scope, kind, needed)| {
+        let membership = neighbours.pool.keep(scope, kind);
+        (scope.to_string().into(), needed, membership)
+    });
+    let mut places: Vec<_> = keep.collect();
+    if let Err(why) = patience.filled(&mut places).await {
+        return handle.failed(why).await;
+    }
+    let (filled, unfilled): (Vec<_>, Vec<_>) = places
+        .into_iter()
+        .partition(|(_, _, membership)| membership.cache.is_synced());
+    let needed = kinds_of(spec).into_iter();
+    let kinds_missing = needed.filter(|(gvk, _)| missing.contains_key(gvk));
+    let kinds_missing = kinds_missing.map(|(gvk, needed)| (gvk.to_string().into(), needed));
+    let lists = unfilled.iter();
+    let lists = lists.map(|(name, needed, _)| (Arc::clone(name), *needed));
+    let rest = Rest {
+        names: kinds_missing.chain(lists).collect(),
+        kinds: missing.into_keys().collect(),
+        unfilled: unfilled.into_iter().map(|(.., place)| place).collect(),
+    };
+    Prepared {
+        declared,
+        plan,
+        finalizer,
+        rights,
+        entry,
+        rest,
+        _memberships: filled.into_iter().map(|(.., place)| place).collect(),
+    }
+}
+
+impl Patience<'_> {
+    /// Asks for all kinds until it is decided that they are enough. Returns those that are served, and why others are not.
+    async fn kinds(
+        &self,
+        api: &ApiServer,
+        wait: impl Fn(String),
+    ) -> Result<(Kinds, BTreeMap<Gvk, String>), String> {
+        let wanted = kinds_of(self.spec);
+        let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
+        let mut returns = api.pulse().returns();
+        loop {
+            let (mut kinds, mut missing) = (Kinds::new(), BTreeMap::<Gvk, Error>::new());
+            for gvk in wanted.keys() {
+                match api.resolve(gvk).await {
+                    Ok(kind) => drop(kinds.insert(gvk.clone(), kind)),
+                    Err(error) => drop(missing.insert(gvk.clone(), error)),
+                }
+            }
+            let seen: Vec<_> = wanted
+                .iter()
+                .map(|(gvk, needed)| Watched {
+                    what: gvk.to_string().into(),
+                    needed: *needed,
+                    fill: missing.get(gvk).map_or(Fill::Filled, asked),
+                })
+                .collect();
+            // Without the primaries' kind there is nothing to start with.
+            let policy = match self.policy {
+                OnStartError::GoOn if missing.contains_key(&self.spec.primary) => {
+                    OnStartError::Wait
+                }
+                OnStartError::Wait | OnStartError::GoOn | OnStartError::Fail => self.policy,
+            };
+            match self.decide(policy, seen) {
+                Verdict::Start => {
+                    let missing = missing.into_iter();
+                    let missing = missing.map(|(gvk, error)| (gvk, error.message));
+                    return Ok((kinds, missing.collect()));
+                }
+                Verdict::Fail(why) => return Err(why),
+                Verdict::Wait(_) => {}
+            }
+            let Some(error) = missing.into_values().last() else {
+                continue;
+            };
+            let after = pause.after(&error);
+            if error.reason == Reason::UnknownKind {
+                tracing::warn!(%error, again_in = ?after, "waiting for a kind");
+            } else {
+                tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");
+            }
+            wait(error.message);
+            tokio::select! {
+                biased;
+                Ok(()) = returns.changed() => {}
+                () = sleep(after) => {}
+                () = self.over() => {}
+            }
+        }
+    }
+
+    /// Waits for caches until it is decided that they are enough.
+    async fn filled(&self, places: &mut [(Arc<str>, Needed, Membership)]) -> Result<(), String> {
+        loop {
+            let seen = places.iter().map(|(what, needed, membership)| Watched {
+                what: Arc::clone(what),
+                needed: *needed,
+                fill: fill(membership),
+            });
+            match self.decide(self.policy, seen.collect()) {
+                Verdict::Start => return Ok(()),
+                Verdict::Fail(why) => return Err(why),
+                Verdict::Wait(_) => {}
+            }
+            let changed = places
+                .iter_mut()
+                .map(|(.., membership)| membership.state.changed().boxed());
+            tokio::select! {
+                biased;
+                _ = select_all(changed) => {}
+                () = self.over() => {}
+            }
+        }
+    }
+
+    fn decide(&self, policy: OnStartError, mut seen: Vec<Watched>) -> Verdict {
+        // What is there at work without it may become another without it.
+        for watched in &mut seen {
+            if self.without.contains(&watched.what) {
+                watched.needed = Needed::IfActive;
+            }
+        }
+        decide(policy, &seen, Instant::now() >= self.until)
+    }
+
+    /// Waits until the time is up; for ever, if it is.
+    async fn over(&self) {
+        if Instant::now() >= self.until {
+            std::future::pending::<()>().await;
+        }
+        sleep_until(self.until).await;
+    }
+}
+
+impl Rest {
+    /// Returns what is lacking, by name.
+    pub(super) fn names(&self) -> BTreeSet<Arc<str>> {
+        self.names.keys().cloned().collect()
+    }
+
+    /// Says what is lacking of what is needed in any case; none if nothing is.
+    pub(super) fn why(&self) -> Option<String> {
+        let needed = self
+            .names
+            .iter()
+            .filter(|(_, needed)| **needed == Needed::Always);
+        let names: Vec<_> = needed.map(|(name, _)| &**name).collect();
+        (!names.is_empty()).then(|| format!("runs without {}", names.join(", ")))
+    }
+
+    /// Waits until something of it is there; for ever, if there is nothing.
+    pub(super) async fn come(&mut self, api: &ApiServer) -> Come {
+        let Self {
+            kinds, unfilled, ..
+        } = self;
+        tokio::select! {
+            biased;
+            () = served(kinds, api) => Come::Kind,
+            scope = filled(unfilled) => {
+                self.names.remove(&scope);
+                Come::Cache
+            }
+        }
+    }
+}
+
+/// Waits until one of these kinds is served.
+async fn served(kinds: &BTreeSet<Gvk>, api: &ApiServer) {
+    let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
+    let mut returns = api.pulse().returns();
+    while !kinds.is_empty() {
+        let mut after = pause.longer();
+        for gvk in kinds {
+            match api.resolve(gvk).await {
+                Ok(_) => return,
+                Err(error) if error.is_outage() => after = pause.after(&error),
+                Err(_) => {}
+            }
+        }
+        tokio::select! {
+            biased;
+            Ok(()) = returns.changed() => {}
+            () = sleep(after) => {}
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Waits until one of these caches is filled, and leaves it. Returns its name.
+async fn filled(places: &mut Vec<Membership>) -> Arc<str> {
+    loop {
+        let synced = |place: &Membership| place.cache.is_synced();
+        if let Some(at) = places.iter().position(synced) {
+            return places.swap_remove(at).name();
+        }
+        if places.is_empty() {
+            return std::future::pending().await;
+        }
+        let changed = places.iter_mut().map(|place| place.state.changed().boxed());
+        drop(select_all(changed).await);
+    }
+}
+
+/// Returns what a controller watches, and whether it needs each.
+fn kinds_of(spec: &manifest::Controller) -> BTreeMap<Gvk, Needed> {
+    let mut kinds = BTreeMap::new();
+    for (_, dependent) in spec.dependents() {
+        let needed = kinds
+            .entry(dependent.gvk.clone())
+            .or_insert(Needed::IfActive);
+        if dependent.conditions.activation.is_none() {
+            *needed = Needed::Always;
+        }
+    }
+    let sources = spec.sources.values().map(|source| &source.gvk);
+    for gvk in sources.chain([&spec.primary]) {
+        kinds.insert(gvk.clone(), Needed::Always);
+    }
+    kinds
+}
+
+/// Says what an error means for a kind: only an answer says that it is not served.
+fn asked(error: &Error) -> Fill {
+    if error.reason == Reason::UnknownKind {
+        Fill::Lacking(error.message.as_str().into())
+    } else {
+        Fill::UnderWay
+    }
+}
+
+fn fill(membership: &Membership) -> Fill {
+    if membership.cache.is_synced() {
+        return Fill::Filled;
+    }
+    match &*membership.state.borrow() {
+        State::Failing(why) => Fill::Lacking(why.as_str().into()),
+        State::Listing | State::Watching => Fill::UnderWay,
+    }
+}
