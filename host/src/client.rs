@@ -20,13 +20,12 @@ use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::pause::jitter;
-
 pub mod meter;
 pub mod pulse;
 pub mod recorder;
 mod review;
 
+use crate::pause::Chance;
 use pulse::Pulse;
 
 /// How we name ourselves to the API server.
@@ -52,6 +51,7 @@ pub struct ApiServer {
     kinds: RwLock<HashMap<Gvk, Kind>>,
     managers: RwLock<Managers>,
     pulse: Pulse,
+    chance: Chance,
 }
 
 /// Who a request is sent for. There is no request without one.
@@ -99,7 +99,18 @@ impl ApiServer {
             kinds: RwLock::default(),
             managers: RwLock::new(managers),
             pulse: Pulse::default(),
+            chance: Chance::default(),
         }
+    }
+
+    /// Lets the pauses of whoever asks it differ by this.
+    pub fn pausing(self, chance: Chance) -> Self {
+        Self { chance, ..self }
+    }
+
+    /// Returns by what pauses differ.
+    pub fn chance(&self) -> &Chance {
+        &self.chance
     }
 
     /// Returns what is heard of the API server.
@@ -281,7 +292,7 @@ impl ApiServer {
             if response.status() == StatusCode::TOO_MANY_REQUESTS && tries < BUSY_TRIES {
                 // Never sooner than it asks for, and not all at once.
                 let after = retry_after(&response);
-                tokio::time::sleep(after + jitter(after) / 2).await;
+                tokio::time::sleep(after + self.chance.jitter(after) / 2).await;
                 continue;
             }
             return Err(about.refused(response).await);

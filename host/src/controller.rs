@@ -426,6 +426,7 @@ impl Handle {
             "keys": counts.keys,
             "due": counts.due,
             "inFlight": counts.in_flight,
+            "ownWrites": self.controller().map_or(0, |now| now.own_writes()),
             "states": keys.collect::<Vec<_>>(),
         });
         Described {

@@ -196,18 +196,22 @@ impl Informer {
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let token = stop.clone();
         tokio::select! {
+            // Nothing comes in any more once it is to end.
+            biased;
             () = token.cancelled() => {}
             () = self.keep_true() => {}
         }
     }
 
     async fn keep_true(&mut self) {
-        let mut pause = Pause::up_to(LONGEST_PAUSE);
+        let mut pause = Pause::up_to(LONGEST_PAUSE, self.feed.chance());
         let mut from = None::<Version>;
         loop {
             let started = Instant::now();
             let shared = Arc::clone(&self.shared);
             let ended = tokio::select! {
+                // What has come is taken in first: the list that follows is then as new.
+                biased;
                 ended = self.follow(from) => ended,
                 () = shared.relist.notified() => {
                     from = None;

@@ -1,6 +1,8 @@
 //! Decides how long to wait before something is tried again: longer each time, and never quite the same.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::Error;
@@ -11,19 +13,53 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The longest while the API server is away: once it is back, nobody should have to wait for long.
 const LONGEST_AWAY: Duration = Duration::from_secs(4);
 
+/// Says how far pauses differ: a number from 0 to 1, another one each time.
+#[derive(Clone)]
+pub struct Chance(Arc<dyn Fn() -> f64 + Send + Sync>);
+
 /// The pauses between the tries of something.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Pause {
     next: Duration,
     longest: Duration,
+    chance: Chance,
+}
+
+impl Chance {
+    /// Returns what draws its numbers from here.
+    pub fn of(draw: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(draw))
+    }
+
+    /// Returns a time from one half to the whole of this one, by chance.
+    pub fn jitter(&self, whole: Duration) -> Duration {
+        whole.mul_f64(0.5 + (self.0)().clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+impl Default for Chance {
+    /// Numbers that nobody can foresee.
+    fn default() -> Self {
+        Self::of(|| {
+            let [a, b, ..] = RandomState::new().hash_one(()).to_le_bytes();
+            f64::from(u16::from_le_bytes([a, b])) / f64::from(u16::MAX)
+        })
+    }
+}
+
+impl fmt::Debug for Chance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chance")
+    }
 }
 
 impl Pause {
     /// Returns the pauses of something that waits for a change at the API server for at most so long.
-    pub const fn up_to(longest: Duration) -> Self {
+    pub fn up_to(longest: Duration, chance: &Chance) -> Self {
         Self {
             next: FIRST,
             longest,
+            chance: chance.clone(),
         }
     }
 
@@ -54,14 +90,8 @@ impl Pause {
     fn within(&mut self, longest: Duration) -> Duration {
         let pause = self.next.min(longest);
         self.next = (pause * 2).min(self.longest);
-        jitter(pause)
+        self.chance.jitter(pause)
     }
-}
-
-/// Returns a time from one half to the whole of this one, by chance.
-pub fn jitter(whole: Duration) -> Duration {
-    let [a, b, ..] = RandomState::new().hash_one(()).to_le_bytes();
-    whole.mul_f64(0.5 + f64::from(u16::from_le_bytes([a, b])) / f64::from(u16::MAX) / 2.0)
 }
 
 #[cfg(test)]
@@ -78,7 +108,7 @@ mod tests {
             (Reason::Forbidden, 32),
         ] {
             let error = Error::new(reason, 0, "");
-            let mut pause = Pause::up_to(Duration::from_secs(32));
+            let mut pause = Pause::up_to(Duration::from_secs(32), &Chance::default());
             for seconds in [1, 2, 4, 8, 16, 32, 64] {
                 let whole = Duration::from_secs(seconds.min(longest));
                 let found = pause.after(&error);
@@ -92,7 +122,9 @@ mod tests {
 
     #[test]
     fn pauses_are_not_the_same() {
-        let pauses: std::collections::BTreeSet<_> = (0..100).map(|_| jitter(FIRST)).collect();
+        let chance = Chance::default();
+        let pauses: std::collections::BTreeSet<_> =
+            (0..100).map(|_| chance.jitter(FIRST)).collect();
         assert!(pauses.len() > 90, "{}", pauses.len());
     }
 }

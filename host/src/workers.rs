@@ -29,9 +29,19 @@ const NICE: i32 = 5;
 /// The threads and their slots. They end when this is dropped; runs that are not over then are not waited for.
 pub struct Workers {
     cpu: Cpu,
-    /// None only while it is dropped.
-    runtime: Option<Runtime>,
-    _watch: Watch,
+    threads: Threads,
+}
+
+/// Whose threads they are.
+enum Threads {
+    /// Their own.
+    Own {
+        /// None only while it is dropped.
+        runtime: Option<Runtime>,
+        _watch: Watch,
+    },
+    /// Those of a runtime that others use, too. Nobody looks for polls that take long.
+    Given(Handle),
 }
 
 /// The metrics of plugins that have to do with time.
@@ -75,9 +85,19 @@ impl Workers {
             .build()?;
         Ok(Self {
             cpu,
-            runtime: Some(runtime),
-            _watch: watch,
+            threads: Threads::Own {
+                runtime: Some(runtime),
+                _watch: watch,
+            },
         })
+    }
+
+    /// Runs executions on a runtime that is there already, and starts no threads.
+    pub fn here(runtime: Handle, slots: Slots) -> Self {
+        Self {
+            cpu: Cpu::new(slots, || {}),
+            threads: Threads::Given(runtime),
+        }
     }
 
     /// Returns the slots.
@@ -93,16 +113,22 @@ impl Workers {
 
     /// Returns where to spawn.
     pub fn runtime(&self) -> Handle {
-        match &self.runtime {
-            Some(runtime) => runtime.handle().clone(),
-            None => Handle::current(),
+        match &self.threads {
+            Threads::Own {
+                runtime: Some(runtime),
+                ..
+            } => runtime.handle().clone(),
+            Threads::Own { runtime: None, .. } => Handle::current(),
+            Threads::Given(runtime) => runtime.clone(),
         }
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
+        if let Threads::Own { runtime, .. } = &mut self.threads
+            && let Some(runtime) = runtime.take()
+        {
             runtime.shutdown_background();
         }
     }

@@ -338,6 +338,8 @@ impl Queue {
                 }
                 Turn::Wait(None) => changed.notified().await,
                 Turn::Wait(Some(at)) => tokio::select! {
+                    // Either way the queue is looked at next; a permit that is left is for whoever waits then.
+                    biased;
                     () = sleep_until(at) => {}
                     () = changed.notified() => {}
                 },

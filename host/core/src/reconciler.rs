@@ -361,6 +361,16 @@ impl Controller {
         used.then_some(&*self.finalizer)
     }
 
+    /// Returns how many own writes its sources still wait to see.
+    pub fn own_writes(&self) -> usize {
+        // One that several dependents share counts once.
+        let mut sources: Vec<_> = self.secondaries.values().collect();
+        sources.push(&self.primaries);
+        sources.sort_by_key(|source| Arc::as_ptr(source));
+        sources.dedup_by_key(|source| Arc::as_ptr(source));
+        sources.iter().map(|source| source.own_writes()).sum()
+    }
+
     /// Returns the finalizers that it heeds.
     pub fn finalizers(&self) -> Finalizers<'_> {
         Finalizers {

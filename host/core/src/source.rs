@@ -192,8 +192,14 @@ impl Source {
     /// more as deleted. Called by the informer's task between two events, so that none is missed and none comes twice; if a list is
     /// under way, before [`Source::before_list`].
     pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Notice> {
-        let seen = self.list(namespace).into_iter();
-        let mut seen: BTreeMap<_, _> = seen.map(|object| (object.key().clone(), object)).collect();
+        let by_key = |objects: Vec<Object>| -> BTreeMap<_, _> {
+            let objects = objects.into_iter();
+            objects
+                .map(|object| (object.key().clone(), object))
+                .collect()
+        };
+        // An answer to an own write is read, but no news of it has come yet: its window decides what that is worth.
+        let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
         let (present, synced) = cache.snapshot(None);
         {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
@@ -204,15 +210,15 @@ impl Source {
         }
         let mut news = Vec::new();
         for new in present {
-            match seen.remove(new.key()) {
-                None => news.push(Change::Added(new)),
-                Some(old) if old.version() < new.version() => {
+            match (seen.remove(new.key()), shown.remove(new.key())) {
+                (None, _) | (Some(_), None) => news.push(Change::Added(new)),
+                (Some(_), Some(old)) if old.version() < new.version() => {
                     news.push(Change::Updated { old, new });
                 }
                 // What was seen later is read until this cache has it.
-                Some(old) => {
+                (Some(newest), Some(_)) => {
                     self.learn(new);
-                    self.put(old);
+                    self.put(newest);
                 }
             }
         }
@@ -266,6 +272,12 @@ impl Source {
     /// Returns the watched namespaces with their caches, for health (`IE-5`); none = all.
     pub fn places(&self) -> BTreeMap<Option<Arc<str>>, Cache> {
         (*self.state.read().places).clone()
+    }
+
+    /// Returns how many own writes the watch has not caught up with: answers that are read, and windows.
+    pub fn own_writes(&self) -> usize {
+        let state = self.state.read();
+        state.overlay.iter().count() + state.windows.len()
     }
 
     /// Whether everything that is watched has been listed once.
@@ -479,6 +491,22 @@ impl Source {
             overlay::merge(own, cached, synced)
         });
         merged.collect()
+    }
+
+    /// Returns the objects as the caches alone have them, own writes aside.
+    fn shown(&self, namespace: Option<&str>) -> Vec<Object> {
+        let places = self.state.read().places.clone();
+        let caches = match namespace {
+            None => places.values().collect(),
+            Some(namespace) => {
+                let watcher = watcher(&places, &ObjectRef::namespaced(namespace, ""));
+                Vec::from_iter(watcher.map(|(_, cache)| cache))
+            }
+        };
+        let objects = caches
+            .into_iter()
+            .flat_map(|cache| cache.snapshot(namespace).0);
+        objects.collect()
     }
 
     /// Returns the objects under a key of an index, ordered by namespace and name.
@@ -1007,6 +1035,37 @@ mod tests {
             &Source::heir(source.spec().clone(), &source).attach(None, informer.writer.cache()),
         );
         assert_eq!(again, NOBODY, "nothing has changed");
+    }
+
+    #[test]
+    fn what_an_own_write_was_answered_with_is_news_to_whoever_looks_elsewhere() {
+        // NS-2, UC-5, FW-1: found by seed 813 of the simulation
+        let page = |version, generation| {
+            let more = format!(r#","generation":{generation}"#);
+            object("a", version, &more)
+        };
+        let newer = |object: Object| {
+            let mut writer = Writer::default();
+            writer.apply(Event::Applied(object));
+            writer
+        };
+        let source = primaries();
+        let mut before = Informer::new(&source, Some("n"));
+        before.applied(page(1, 1));
+        // Somebody changed it meanwhile: that is in the answer, and has not been told.
+        source.put(page(3, 2));
+        let after = newer(page(3, 2));
+        assert_eq!(
+            told(&source.attach(None, after.cache())),
+            ["n/a changed"],
+            "an answer that is only read"
+        );
+        source.detach(Some("n"));
+        source.begin(key("a"), |_| ()).wrote(page(4, 3));
+        let last = newer(page(4, 3));
+        let echo = told(&source.attach(Some("n"), last.cache()));
+        assert_eq!(echo, NOBODY, "an echo that is awaited");
+        assert_eq!(source.own_writes(), 0);
     }
 
     #[test]

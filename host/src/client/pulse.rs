@@ -88,6 +88,8 @@ impl Pulse {
         let returned =
             async { while returns.changed().await.is_ok() && began.elapsed() < YOUNG {} };
         let answer = tokio::select! {
+            // An answer that is there is not lost.
+            biased;
             answer = exchange => answer,
             () = returned => Err(lost()),
         };
@@ -123,6 +125,8 @@ impl ApiServer {
         loop {
             let asks_at = self.pulse.health.lock().asks_at();
             tokio::select! {
+                // Those that wait are told first.
+                biased;
                 Ok(()) = returns.changed() => back(),
                 () = sleep_until(asks_at) => {
                     if self.pulse.health.lock().asks_at() <= Instant::now() {

@@ -153,6 +153,8 @@ impl Writer {
                 }
             };
             tokio::select! {
+                // Whichever it is, all are looked at next.
+                biased;
                 () = due => {}
                 () = self.shared.posted.notified() => {}
                 () = stop.cancelled() => {}

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::LONGEST_PAUSE;
 use super::plan::Plan;
 use crate::client::{ApiServer, Identity, Kind};
-use crate::pause::{Pause, jitter};
+use crate::pause::{Chance, Pause};
 
 /// From one time that the API server is asked to the next, at most.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -30,6 +30,7 @@ pub(super) struct Rights {
     ask: Ask,
     /// Is told when the API server is back.
     returns: watch::Receiver<()>,
+    chance: Chance,
 }
 
 /// The objects of a kind, in one namespace or everywhere (none).
@@ -73,12 +74,13 @@ impl Rights {
             reads,
             ask: Box::new(ask),
             returns: api.pulse().returns(),
+            chance: api.chance().clone(),
         })
     }
 
     /// Waits until everything may be read; `tell` is told what is missing.
     pub(super) async fn granted(&self, tell: impl Fn(String)) {
-        let mut pause = Pause::up_to(LONGEST_PAUSE);
+        let mut pause = Pause::up_to(LONGEST_PAUSE, &self.chance);
         let mut returns = self.returns.clone();
         loop {
             let (why, after) = match self.look().await {
@@ -92,6 +94,8 @@ impl Rights {
             tracing::warn!(%why, again_in = ?after, "waiting for a right");
             tell(why);
             tokio::select! {
+                // Either way it is asked again.
+                biased;
                 () = sleep(after) => {}
                 Ok(()) = returns.changed() => {}
             }
@@ -102,7 +106,7 @@ impl Rights {
     pub(super) async fn lost(&self) -> String {
         let mut known = Instant::now();
         loop {
-            sleep(jitter(AGAIN)).await;
+            sleep(self.chance.jitter(AGAIN)).await;
             let asked = Instant::now();
             let answer = self.look().await;
             match verdict(answer, asked.duration_since(known)) {
@@ -202,6 +206,7 @@ mod tests {
             reads: vec![read(Some("a"))],
             ask: Box::new(ask),
             returns: watch::channel(()).1,
+            chance: Chance::default(),
         }
     }
 

@@ -120,7 +120,7 @@ impl Patience<'_> {
         wait: impl Fn(String),
     ) -> Result<(Kinds, BTreeMap<Gvk, String>), String> {
         let wanted = kinds_of(self.spec);
-        let mut pause = Pause::up_to(LONGEST_PAUSE);
+        let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
         let mut returns = api.pulse().returns();
         loop {
             let (mut kinds, mut missing) = (Kinds::new(), BTreeMap::<Gvk, Error>::new());
@@ -250,7 +250,7 @@ impl Rest {
 
 /// Waits until one of these kinds is served.
 async fn served(kinds: &BTreeSet<Gvk>, api: &ApiServer) {
-    let mut pause = Pause::up_to(LONGEST_PAUSE);
+    let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
     let mut returns = api.pulse().returns();
     while !kinds.is_empty() {
         let mut after = pause.longer();

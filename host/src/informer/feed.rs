@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::client::{ApiServer, Broken, Kind, collect, escape};
-use crate::pause::jitter;
+use crate::pause::Chance;
 
 /// The API server ends a watch after a time from one half to the whole of this, never the same: those that began together must
 /// not come back together. We then ask again from where we were.
@@ -94,8 +94,8 @@ pub(crate) enum End {
     Expired,
 }
 
-fn silence() -> Duration {
-    SILENCE / 2 + jitter(SILENCE) / 2
+fn silence(chance: &Chance) -> Duration {
+    SILENCE / 2 + chance.jitter(SILENCE) / 2
 }
 
 impl Feed {
@@ -114,12 +114,20 @@ impl Feed {
         self.managers = self.api.managers();
     }
 
+    /// Returns by what pauses differ.
+    pub(crate) fn chance(&self) -> &Chance {
+        self.api.chance()
+    }
+
     /// Waits for this time, or until the API server is back after it was away.
     pub(crate) async fn rest(&self, pause: Duration) {
         let mut returns = self.api.pulse().returns();
+        let chance = self.api.chance();
         tokio::select! {
+            // What is over is over: nobody waits again for an API server that comes back just then.
+            biased;
             () = tokio::time::sleep(pause) => {}
-            Ok(()) = returns.changed() => tokio::time::sleep(jitter(super::RETURN)).await,
+            Ok(()) = returns.changed() => tokio::time::sleep(chance.jitter(super::RETURN)).await,
         }
     }
 
@@ -130,7 +138,7 @@ impl Feed {
     pub(crate) async fn stream(&self, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
         let query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
-            jitter(WATCH).as_secs()
+            self.chance().jitter(WATCH).as_secs()
         );
         let body = self
             .api
@@ -204,7 +212,7 @@ impl Feed {
     ) -> Result<End, Error> {
         let query = format!(
             "watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={}",
-            jitter(WATCH).as_secs()
+            self.chance().jitter(WATCH).as_secs()
         );
         match self
             .api
@@ -237,7 +245,7 @@ impl Feed {
         let mut buffer = BytesMut::new();
         // So many bytes of an unfinished line are known to have no end in them.
         let mut searched = 0;
-        let (mut returns, mut patience) = (self.api.pulse().returns(), silence());
+        let (mut returns, mut patience) = (self.api.pulse().returns(), silence(self.chance()));
         loop {
             while let Some(found) = buffer
                 .get(searched..)
@@ -256,9 +264,11 @@ impl Feed {
                 return Err(self.unusable(&what));
             }
             let frame = tokio::select! {
+                // What has come is a better sign than any other.
+                biased;
                 frame = tokio::time::timeout(patience, body.frame()) => frame,
                 Ok(()) = returns.changed() => {
-                    patience = jitter(DOUBT);
+                    patience = self.api.chance().jitter(DOUBT);
                     continue;
                 }
             };
@@ -272,7 +282,7 @@ impl Feed {
                 }
                 Ok(Some(Ok(frame))) => {
                     self.api.pulse().heard();
-                    patience = silence();
+                    patience = silence(self.chance());
                     if let Ok(data) = frame.into_data() {
                         buffer.extend_from_slice(&data);
                     }

@@ -10,6 +10,7 @@ mod image;
 mod interrupt;
 mod plugins;
 mod process;
+mod simulate;
 mod table;
 mod test;
 mod ui;
@@ -55,6 +56,8 @@ enum Command {
     Bench(bench::Args),
     /// Look for documents that break the work on them.
     Fuzz(fuzz::Args),
+    /// Play what may happen to the daemon, on a model of the API server.
+    Simulate(simulate::Args),
 }
 
 fn main() -> ExitCode {
@@ -86,6 +89,7 @@ fn run(ui: &Ui, command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => demo::run(ui, &workspace, &args),
         Command::Bench(args) => bench::run(ui, &workspace, &args),
         Command::Fuzz(args) => fuzz::run(ui, &workspace, &args),
+        Command::Simulate(args) => simulate::run(ui, &workspace, &args),
     }
 }
 

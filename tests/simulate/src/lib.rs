@@ -1,0 +1,67 @@
+//! Plays what may happen to the daemon: its own code, informers and controllers included, on a model of the API server, under a stopped clock.
+//!
+//! In reading order: [`run`] plays seeds one after the other; `plan` draws from a seed what happens, `world` is what there is,
+//! `play` lets it happen, `stage` is what all share, `line` carries requests, `script` is the component, `daemon` puts the daemon
+//! together, `verdict` says what is wrong, and `shrink` leaves out what has nothing to do with it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail loudly"
+)]
+
+mod chance;
+mod daemon;
+mod line;
+mod plan;
+mod play;
+mod script;
+mod shrink;
+mod stage;
+mod verdict;
+mod world;
+
+use plan::Plan;
+use play::play;
+
+/// What was wrong in a simulation.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// What must not have happened.
+    pub wrong: String,
+    /// What happened, shortened.
+    pub trace: Vec<String>,
+}
+
+/// Plays the simulation of a seed.
+///
+/// # Errors
+/// What was wrong.
+pub fn run(seed: u64) -> Result<(), String> {
+    play(&Plan::of(seed)).wrong.map_or(Ok(()), Err)
+}
+
+/// Plays the simulation of a seed that fails again and again, with ever less in it.
+pub fn shorten(seed: u64) -> Failure {
+    let plan = Plan::of(seed);
+    let played = play(&plan);
+    let (plan, played) = shrink::shrink(&plan, played);
+    let mut trace = vec![format!(
+        "{:?}, lag {:?}, way {:?}",
+        plan.setup, plan.lag, plan.way
+    )];
+    trace.extend(played.lines);
+    Failure {
+        seed,
+        wrong: played.wrong.unwrap_or_default(),
+        trace,
+    }
+}
+
+/// Returns what happens in the simulation of a seed.
+pub fn trace(seed: u64) -> Vec<String> {
+    play(&Plan::of(seed)).lines
+}

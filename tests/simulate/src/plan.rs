@@ -1,0 +1,337 @@
+//! Decides what happens in a simulation, and when: all of it drawn from a seed, and each step may be left out.
+
+use std::time::Duration;
+
+use model::{Cut, Fault, Loss};
+
+use crate::chance::Chance;
+use crate::world::{DEPENDENTS, Dependent, NAMES, Setup, Thing, VARIANTS, Variant};
+
+/// How long things go wrong.
+pub(crate) const CHAOS: Duration = Duration::from_secs(30);
+
+/// A simulation.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) setup: Setup,
+    /// How much later changes are shown than they happen, at the most, unless a step says more.
+    pub(crate) lag: Duration,
+    /// How long a request takes to arrive, and its answer, at the most.
+    pub(crate) way: Duration,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) at: Duration,
+    pub(crate) act: Act,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Somebody creates a primary, if it is not there.
+    Create(Thing, u64),
+    /// Somebody changes what it says.
+    Edit(Thing, u64),
+    /// Somebody wants the dependent that is deleted by the daemon, or does not.
+    Extra(Thing, bool),
+    /// Somebody writes an annotation.
+    Touch(Thing),
+    /// Somebody lets it match the selector, or not.
+    Label(Thing, bool),
+    Delete(Thing),
+    /// Somebody deletes it with force, and creates it again before anybody looks.
+    Replace(Thing, u64),
+    EditDependent(Thing, Dependent),
+    DeleteDependent(Thing, Dependent),
+    /// The next request of this sort goes wrong.
+    Trouble(Sort, Fault),
+    /// The daemon crashes, and starts again after this time.
+    Crash(Moment, Duration),
+    /// Watches end.
+    Cut(Kind, Cut),
+    /// What has changed up to now is forgotten.
+    Compact,
+    /// Something is wrong for a while.
+    For(Duration, Wrong),
+    /// The manifest says something else from now on.
+    Swap(Variant),
+    /// The next run of the component does this.
+    Whim(Whim),
+}
+
+/// What is wrong for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// Changes are shown so much later.
+    Late(Kind, Duration),
+    /// A kind is not served.
+    Unserved(Kind),
+    /// Something is forbidden.
+    Forbidden(Kind, Verb),
+    /// Nothing is answered but this; none: connections break.
+    Away(Option<u16>),
+    /// An object can't be read.
+    Unreadable(Thing, Dependent),
+}
+
+/// A sort of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Write,
+    Read,
+    Watch,
+}
+
+/// When the daemon crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Now,
+    /// Instead of the next write.
+    BeforeWrite,
+    /// Once the next write is done, before its answer comes.
+    AfterWrite,
+}
+
+/// A kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Things,
+    Maps,
+}
+
+/// What may be forbidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    List,
+    Watch,
+    Patch,
+    All,
+}
+
+/// What a component does once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whim {
+    Trap,
+    Fail,
+    /// It takes its time.
+    Wait(Duration),
+    /// It changes what another primary says.
+    Poke(Thing, u64),
+    /// It creates another primary.
+    Make(Thing, u64),
+    /// It creates a primary that the selector leaves out.
+    Hide(u64),
+    /// It writes an object that is no dependent.
+    Other(u64),
+    /// It removes a finalizer that is not there.
+    Tidy,
+    /// It asks to run again.
+    Again(Duration),
+}
+
+/// A class of steps, which a simulation has or has not.
+#[derive(Clone, Copy, Debug)]
+enum Class {
+    Edits,
+    Deletions,
+    Dependents,
+    Labels,
+    Writes,
+    Reads,
+    Watches,
+    Crashes,
+    Lags,
+    Kinds,
+    Rights,
+    Outages,
+    Swaps,
+    Whims,
+    Oddities,
+}
+
+const CLASSES: [Class; 15] = [
+    Class::Edits,
+    Class::Deletions,
+    Class::Dependents,
+    Class::Labels,
+    Class::Writes,
+    Class::Reads,
+    Class::Watches,
+    Class::Crashes,
+    Class::Lags,
+    Class::Kinds,
+    Class::Rights,
+    Class::Outages,
+    Class::Swaps,
+    Class::Whims,
+    Class::Oddities,
+];
+
+impl Plan {
+    /// Returns the simulation of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut chance = Chance::new(seed, 1);
+        let setup = Setup {
+            generation_aware: !chance.one_in(4),
+            server_side_apply: !chance.one_in(4),
+            cleaner: chance.one_in(3),
+            quiet_swap: chance.one_in(2),
+            account: chance.one_in(4),
+        };
+        let lag = *chance.pick(&[0, 20, 200, 1500]);
+        let way = *chance.pick(&[1, 10, 100]);
+        // Some things happen only if others don't.
+        let mut classes: Vec<Class> = CLASSES.into_iter().filter(|_| chance.one_in(2)).collect();
+        classes.push(Class::Edits);
+        // What meets is what breaks: steps come in bursts, often about few primaries.
+        let crowd = 1 + chance.below(NAMES.len() as u64);
+        let things = (0..crowd).map(|_| *chance.pick(&Thing::ALL)).collect();
+        let moments: Vec<Duration> = (0..=chance.below(8)).map(|_| chance.time(CHAOS)).collect();
+        let count = 6 + chance.below(40);
+        let mut draw = Draw { chance, things };
+        let mut steps: Vec<Step> = (0..2 + draw.chance.below(3))
+            .map(|_| Step {
+                at: Duration::ZERO,
+                act: Act::Create(draw.thing(), draw.value()),
+            })
+            .collect();
+        for _ in 0..count {
+            let near = *draw.chance.pick(&[1, 50, 500, 3000]);
+            let near = draw.chance.time(Duration::from_millis(near));
+            let at = *draw.chance.pick(&moments) + near;
+            let class = *draw.chance.pick(&classes);
+            let act = draw.act(class);
+            steps.push(Step { at, act });
+        }
+        steps.sort_by_key(|step| step.at);
+        Self {
+            seed,
+            setup,
+            lag: Duration::from_millis(lag),
+            way: Duration::from_millis(way),
+            steps,
+        }
+    }
+}
+
+/// What steps are drawn from.
+struct Draw {
+    chance: Chance,
+    /// The primaries that most of it is about.
+    things: Vec<Thing>,
+}
+
+impl Draw {
+    fn thing(&mut self) -> Thing {
+        *self.chance.pick(&self.things)
+    }
+
+    fn value(&mut self) -> u64 {
+        self.chance.below(1000)
+    }
+
+    fn act(&mut self, class: Class) -> Act {
+        let (one, number) = (self.thing(), self.value());
+        let chance = &mut self.chance;
+        let dependent = *chance.pick(&DEPENDENTS);
+        let kind = *chance.pick(&[Kind::Things, Kind::Maps]);
+        match class {
+            Class::Edits => match chance.below(8) {
+                0 => Act::Create(one, number),
+                1 | 2 => Act::Extra(one, chance.one_in(2)),
+                3 => Act::Touch(one),
+                _ => Act::Edit(one, number),
+            },
+            Class::Deletions => match chance.below(4) {
+                0 => Act::Replace(one, number),
+                1 => Act::Create(one, number),
+                _ => Act::Delete(one),
+            },
+            Class::Dependents => match chance.below(2) {
+                0 => Act::EditDependent(one, dependent),
+                _ => Act::DeleteDependent(one, dependent),
+            },
+            Class::Labels => Act::Label(one, chance.one_in(2)),
+            Class::Writes => Act::Trouble(Sort::Write, fault(chance)),
+            Class::Reads => Act::Trouble(Sort::Read, fault(chance)),
+            Class::Watches => match chance.below(3) {
+                0 => Act::Trouble(Sort::Watch, fault(chance)),
+                1 => Act::Cut(kind, *chance.pick(&[Cut::Closed, Cut::Broken])),
+                _ => Act::Compact,
+            },
+            Class::Crashes => {
+                let moments = [Moment::Now, Moment::BeforeWrite, Moment::AfterWrite];
+                Act::Crash(*chance.pick(&moments), while_(chance))
+            }
+            Class::Lags => Act::For(while_(chance), Wrong::Late(kind, while_(chance))),
+            Class::Kinds => Act::For(while_(chance), Wrong::Unserved(kind)),
+            Class::Rights => {
+                let verbs = [Verb::List, Verb::Watch, Verb::Patch, Verb::All];
+                let verb = *chance.pick(&verbs);
+                Act::For(while_(chance), Wrong::Forbidden(kind, verb))
+            }
+            Class::Outages => {
+                let codes = [None, Some(500), Some(503), Some(429)];
+                Act::For(while_(chance), Wrong::Away(*chance.pick(&codes)))
+            }
+            Class::Swaps => Act::Swap(*chance.pick(&VARIANTS)),
+            Class::Whims => Act::Whim(self.whim()),
+            Class::Oddities => match chance.below(4) {
+                0 => Act::Compact,
+                1 => Act::Cut(Kind::Maps, Cut::Broken),
+                _ => Act::For(while_(chance), Wrong::Unreadable(one, dependent)),
+            },
+        }
+    }
+
+    fn whim(&mut self) -> Whim {
+        let (number, time) = (self.value(), while_(&mut self.chance));
+        let other = *self.chance.pick(&Thing::ALL);
+        match self.chance.below(11) {
+            0 => Whim::Trap,
+            1 => Whim::Fail,
+            2 | 3 => Whim::Wait(time),
+            4 => Whim::Poke(other, number),
+            5 => Whim::Make(other, number),
+            6 => Whim::Other(number),
+            7 | 8 => Whim::Tidy,
+            9 => Whim::Hide(number),
+            _ => Whim::Again(time),
+        }
+    }
+}
+
+fn while_(chance: &mut Chance) -> Duration {
+    let longest = *chance.pick(&[100, 1000, 10_000]);
+    chance.time(Duration::from_millis(longest))
+}
+
+fn fault(chance: &mut Chance) -> Fault {
+    let loss = if chance.one_in(4) {
+        Loss::Silent
+    } else {
+        Loss::Broken
+    };
+    match chance.below(6) {
+        0 => Fault::LoseRequest(loss),
+        1 | 2 => Fault::LoseAnswer(loss),
+        3 => Fault::Cut {
+            after: usize::try_from(chance.below(2000)).unwrap_or_default(),
+        },
+        4 => Fault::Delay {
+            before: while_(chance),
+            after: while_(chance),
+        },
+        _ => {
+            let code = *chance.pick(&[409, 410, 422, 429, 429, 500, 503, 504]);
+            Fault::Answer {
+                code,
+                retry_after: (code == 429).then(|| chance.below(3)),
+            }
+        }
+    }
+}

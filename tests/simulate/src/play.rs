@@ -1,0 +1,471 @@
+//! Plays a simulation: lets happen what the plan says, then lets nothing go wrong any more, and looks at what has become of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::object::MARK;
+use model::{Denied, Fault, Loss, Model};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use crate::daemon::Daemon;
+use crate::plan::{Act, CHAOS, Kind, Plan, Verb, Wrong};
+use crate::stage::Stage;
+use crate::verdict;
+use crate::world::{self, Dependent, MAPS, THINGS, Thing, Variant};
+
+/// How often the garbage collector looks.
+const COLLECT: Duration = Duration::from_millis(300);
+
+/// How long nothing may be written before all counts as quiet.
+const QUIET: Duration = Duration::from_mins(1);
+
+/// How long it may take until all is quiet.
+const PATIENCE: Duration = Duration::from_mins(8);
+
+/// What has become of a simulation.
+#[derive(Clone, Debug)]
+pub(crate) struct Played {
+    /// What is wrong, if something is.
+    pub(crate) wrong: Option<String>,
+    /// What has happened.
+    pub(crate) lines: Vec<String>,
+}
+
+/// Something that is due.
+#[derive(Clone, Debug)]
+enum Due {
+    Act(Act),
+    Start,
+    End(Wrong),
+    Collect,
+}
+
+struct Play<'a> {
+    plan: &'a Plan,
+    stage: Arc<Stage>,
+    daemon: Option<Daemon>,
+    starts: u64,
+    variant: Variant,
+    due: BTreeMap<(Instant, u64), Due>,
+    number: u64,
+    /// Primaries that were deleted with force: what they leave behind is nobody's fault.
+    forced: BTreeSet<String>,
+}
+
+/// Plays a simulation on a runtime of its own.
+pub(crate) fn play(plan: &Plan) -> Played {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without threads can be made");
+    runtime.block_on(async {
+        let mut play = Play::new(plan);
+        play.run().await;
+        Played {
+            wrong: play.stage.is_wrong(),
+            lines: play.stage.lines(),
+        }
+    })
+}
+
+impl<'a> Play<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let model = Model::new(plan.seed);
+        model.install(&world::definition());
+        for name in ["a", "b"] {
+            let metadata = json!({ "name": name });
+            model.put(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }));
+        }
+        let stage = Arc::new(Stage::new(model, plan));
+        stage.model.on_request({
+            let stage = Arc::downgrade(&stage);
+            move |asked| {
+                stage
+                    .upgrade()
+                    .map_or(Fault::None, |stage| stage.decide(asked))
+            }
+        });
+        for which in [THINGS, MAPS] {
+            stage.model.delay(which, plan.lag);
+        }
+        Self {
+            plan,
+            stage,
+            daemon: None,
+            starts: 0,
+            variant: Variant::Usual,
+            due: BTreeMap::new(),
+            number: 0,
+            forced: BTreeSet::new(),
+        }
+    }
+
+    async fn run(&mut self) {
+        let begun = Instant::now();
+        let steps = self.plan.steps.clone();
+        for step in steps {
+            self.at(begun + step.at, Due::Act(step.act));
+        }
+        self.at(begun, Due::Collect);
+        self.at(begun, Due::Start);
+        self.until(begun + CHAOS + Duration::from_secs(5)).await;
+        self.heal();
+        let quiet = self.quiet().await;
+        if !quiet {
+            self.stage.wrong("the daemon goes on writing");
+        }
+        self.judge(verdict::settled(&self.stage.model));
+        self.own_writes();
+        if self.stage.is_wrong().is_some() {
+            return;
+        }
+        self.edit_all().await;
+        if self.stage.is_wrong().is_some() {
+            return;
+        }
+        self.delete_all().await;
+    }
+
+    /// Edits everything, and looks whether no more is written than has to be.
+    async fn edit_all(&mut self) {
+        self.stage.note("=== all primaries are edited");
+        let model = self.stage.model.clone();
+        let before = self.stage.writes();
+        let mut needed = 0;
+        for thing in Thing::all() {
+            let edited = model.edit(THINGS, Some(thing.namespace()), thing.name(), |object| {
+                object["spec"]["value"] = 5000.into();
+            });
+            if let Some(object) = self.object(thing).filter(|_| edited) {
+                let wanted = world::DEPENDENTS
+                    .iter()
+                    .filter(|dependent| dependent.is_wanted(&object));
+                needed += wanted.count() as u64 + 1;
+            }
+        }
+        let quiet = self.quiet().await;
+        let written = self.stage.writes() - before;
+        if written * 10 > needed * 11 || !quiet {
+            self.stage
+                .wrong(format!("{written} writes where {needed} are needed"));
+        }
+        self.judge(verdict::settled(&self.stage.model));
+        self.own_writes();
+    }
+
+    /// Deletes everything, and looks whether nothing is left.
+    async fn delete_all(&mut self) {
+        self.stage.note("=== all primaries are deleted");
+        let model = &self.stage.model;
+        for object in model.objects(THINGS) {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            model.delete(THINGS, Some(text("namespace")), text("name"));
+        }
+        if !self.quiet().await {
+            self.stage.wrong("the daemon goes on writing");
+        }
+        self.judge(verdict::gone(&self.stage.model));
+        self.own_writes();
+        let state = self.daemon.as_ref().map(Daemon::state).unwrap_or_default();
+        if state["keys"] != 0 {
+            self.stage.wrong(format!("keys of nothing: {state}"));
+        }
+    }
+
+    fn judge(&self, wrong: Vec<String>) {
+        for wrong in wrong {
+            self.stage.wrong(wrong);
+        }
+    }
+
+    fn own_writes(&self) {
+        let state = self.daemon.as_ref().map(Daemon::state).unwrap_or_default();
+        if state["phase"] != "running" || state["ownWrites"] != 0 {
+            self.stage.wrong(format!("own writes are left: {state}"));
+        }
+    }
+
+    /// Waits until nothing has been written for a while. Says whether that came about.
+    async fn quiet(&mut self) -> bool {
+        let begun = Instant::now();
+        let (mut writes, mut since) = (self.stage.writes(), begun);
+        while begun.elapsed() < PATIENCE {
+            self.until(Instant::now() + Duration::from_secs(1)).await;
+            let revision = self.stage.writes();
+            if revision != writes {
+                (writes, since) = (revision, Instant::now());
+            }
+            if since.elapsed() >= QUIET + Duration::from_secs(5) {
+                return true;
+            }
+        }
+        false
+    }
+
+    // === what happens ===
+
+    fn at(&mut self, at: Instant, due: Due) {
+        self.number += 1;
+        self.due.insert((at, self.number), due);
+    }
+
+    /// Lets happen what is due until then.
+    async fn until(&mut self, end: Instant) {
+        loop {
+            let next = self.due.first_key_value().map(|((at, _), _)| *at);
+            let next = next.map_or(end, |at| at.min(end));
+            let stage = Arc::clone(&self.stage);
+            tokio::select! {
+                biased;
+                () = stage.crash.notified() => {
+                    self.end();
+                    continue;
+                }
+                () = sleep_until(next) => {}
+            }
+            if next >= end {
+                return;
+            }
+            if let Some((_, due)) = self.due.pop_first() {
+                self.happen(due);
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if self.daemon.take().is_some() {
+            self.stage.note("the daemon crashes");
+            self.stage.forget();
+        }
+    }
+
+    fn happen(&mut self, due: Due) {
+        match due {
+            Due::Act(act) => {
+                self.stage.note(format!("-- {act:?}"));
+                self.act(act);
+            }
+            Due::Start => self.start(),
+            Due::End(state) => {
+                self.stage.note(format!("-- no more {state:?}"));
+                self.finish(state);
+            }
+            Due::Collect => {
+                self.stage.model.collect_garbage();
+                self.tidy();
+                self.at(Instant::now() + COLLECT, Due::Collect);
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        if self.daemon.is_none() {
+            self.starts += 1;
+            self.stage.note("the daemon starts");
+            let numbers = (self.plan.seed, self.starts);
+            let daemon = Daemon::start(&self.stage, self.plan.setup, self.variant, numbers);
+            self.daemon = Some(daemon);
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        let (now, model) = (Instant::now(), self.stage.model.clone());
+        match act {
+            Act::Create(thing, value) => self.create(thing, value),
+            Act::Edit(thing, value) => self.set(thing, "value", value.into()),
+            Act::Extra(thing, extra) => self.set(thing, "extra", extra.into()),
+            Act::Touch(thing) => self.edit(thing, |object| {
+                let touched = &mut object["metadata"]["annotations"]["touched"];
+                let times = touched.as_str().unwrap_or_default().len();
+                *touched = "x".repeat(times + 1).into();
+            }),
+            Act::Label(thing, watched) => self.edit(thing, |object| {
+                let watched = if watched { "yes" } else { "no" };
+                object["metadata"]["labels"]["watched"] = watched.into();
+            }),
+            Act::Delete(thing) => drop(model.delete(THINGS, Some(thing.namespace()), thing.name())),
+            Act::Replace(thing, value) => self.replace(thing, value),
+            Act::EditDependent(thing, dependent) => {
+                self.edit_map(thing, dependent, |object| {
+                    object["data"]["spec"] = "foreign".into();
+                });
+            }
+            Act::DeleteDependent(thing, dependent) => {
+                let name = dependent.object_name(thing.name());
+                model.delete(MAPS, Some(thing.namespace()), &name);
+            }
+            Act::Trouble(sort, fault) => self.stage.trouble(sort, fault),
+            Act::Crash(moment, down) => {
+                self.stage.crash(moment);
+                self.at(now + down, Due::Start);
+                // A write may come late.
+                self.at(now + down + Duration::from_secs(5), Due::Start);
+            }
+            Act::Cut(kind, cut) => model.cut_watches(Some(kind.which()), cut),
+            Act::Compact => model.compact(),
+            Act::For(time, state) => {
+                self.begin(state);
+                self.at(now + time, Due::End(state));
+            }
+            Act::Swap(variant) => self.swap(variant),
+            Act::Whim(whim) => self.stage.whim(whim),
+        }
+    }
+
+    /// Lets something be wrong from now on.
+    fn begin(&self, state: Wrong) {
+        let Stage { model, .. } = &*self.stage;
+        match state {
+            Wrong::Late(kind, lag) => model.delay(kind.which(), lag),
+            Wrong::Unserved(kind) => model.serve(kind.which(), false),
+            Wrong::Forbidden(kind, verb) => model.forbid(denied(kind, verb)),
+            Wrong::Unreadable(thing, dependent) => {
+                self.edit_map(thing, dependent, |object| {
+                    object["metadata"]["generation"] = "odd".into();
+                });
+            }
+            Wrong::Away(None) => self.stage.outage(Some(Fault::LoseRequest(Loss::Broken))),
+            Wrong::Away(Some(code)) => self.stage.outage(Some(Fault::Answer {
+                code,
+                retry_after: None,
+            })),
+        }
+    }
+
+    /// Lets it be as it was.
+    fn finish(&self, state: Wrong) {
+        let Stage { model, .. } = &*self.stage;
+        match state {
+            Wrong::Late(kind, _) => model.delay(kind.which(), self.plan.lag),
+            Wrong::Unserved(kind) => model.serve(kind.which(), true),
+            Wrong::Forbidden(kind, verb) => model.permit(&denied(kind, verb)),
+            Wrong::Away(_) => self.stage.outage(None),
+            Wrong::Unreadable(thing, dependent) => {
+                self.edit_map(thing, dependent, |object| {
+                    let metadata = object["metadata"].as_object_mut();
+                    metadata.map(|metadata| metadata.remove("generation"));
+                });
+            }
+        }
+    }
+
+    fn replace(&mut self, thing: Thing, value: u64) {
+        if let Some(object) = self.object(thing) {
+            self.forced.insert(object["metadata"]["uid"].to_string());
+            self.edit(thing, |object| object["metadata"]["finalizers"] = json!([]));
+            let model = &self.stage.model;
+            model.delete(THINGS, Some(thing.namespace()), thing.name());
+            self.create(thing, value);
+        }
+    }
+
+    /// Whoever deletes with force, or stops serving a kind, deletes what that leaves behind.
+    fn tidy(&self) {
+        for (namespace, name) in self.stage.taken_for_gone() {
+            self.stage.model.delete(MAPS, Some(&namespace), &name);
+        }
+        for object in self.stage.model.objects(MAPS) {
+            let metadata = &object["metadata"];
+            let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();
+            let mark: Value = serde_json::from_str(mark).unwrap_or_default();
+            if self.forced.contains(&mark["primary"]["uid"].to_string()) {
+                let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+                self.stage
+                    .model
+                    .delete(MAPS, Some(text("namespace")), text("name"));
+            }
+        }
+    }
+
+    /// Lets nothing go wrong any more, and be as it was in the beginning.
+    fn heal(&mut self) {
+        self.stage.note("=== nothing goes wrong any more");
+        self.stage.heal();
+        let due = std::mem::take(&mut self.due);
+        for (at, due) in due {
+            match due {
+                Due::End(state) => self.finish(state),
+                Due::Act(_) | Due::Start => {}
+                Due::Collect => drop(self.due.insert(at, Due::Collect)),
+            }
+        }
+        for thing in Thing::all() {
+            self.edit(thing, |object| {
+                object["metadata"]["labels"]["watched"] = "yes".into();
+            });
+        }
+        if self.variant != Variant::Usual {
+            self.swap(Variant::Usual);
+        }
+        self.start();
+    }
+
+    fn swap(&mut self, variant: Variant) {
+        self.variant = variant;
+        self.stage.swap(variant);
+        if let Some(daemon) = &self.daemon {
+            daemon.swap(variant);
+        }
+    }
+
+    fn object(&self, thing: Thing) -> Option<Value> {
+        self.stage
+            .model
+            .object(THINGS, Some(thing.namespace()), thing.name())
+    }
+
+    fn create(&self, thing: Thing, value: u64) {
+        if self.object(thing).is_none() {
+            self.stage
+                .created(&(thing.namespace().to_owned(), thing.name().to_owned()));
+            self.stage
+                .model
+                .put(&thing.object(value, value.is_multiple_of(2)));
+        }
+    }
+
+    fn set(&self, thing: Thing, field: &str, value: Value) {
+        self.edit(thing, |object| object["spec"][field] = value);
+    }
+
+    fn edit_map(&self, thing: Thing, dependent: Dependent, change: impl FnOnce(&mut Value)) {
+        let (namespace, name) = (thing.namespace(), dependent.object_name(thing.name()));
+        self.stage.model.edit(MAPS, Some(namespace), &name, change);
+    }
+
+    fn edit(&self, thing: Thing, change: impl FnOnce(&mut Value)) {
+        self.stage
+            .model
+            .edit(THINGS, Some(thing.namespace()), thing.name(), change);
+    }
+}
+
+impl Kind {
+    fn which(self) -> model::Which<'static> {
+        match self {
+            Self::Things => THINGS,
+            Self::Maps => MAPS,
+        }
+    }
+}
+
+fn denied(kind: Kind, verb: Verb) -> Denied {
+    let verb = match verb {
+        Verb::List => Some("list"),
+        Verb::Watch => Some("watch"),
+        Verb::Patch => Some("patch"),
+        Verb::All => None,
+    };
+    let kind = match kind {
+        Kind::Things => "things.sim.dev",
+        Kind::Maps => "configmaps",
+    };
+    Denied {
+        verb: verb.map(str::to_owned),
+        kind: Some(kind.to_owned()),
+        ..Denied::default()
+    }
+}

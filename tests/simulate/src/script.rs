@@ -1,0 +1,322 @@
+//! What the component does: `desired` says nothing but what the primary says, `reconcile` says what it has seen, and now and then it misbehaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::guest::ObjectTarget;
+use capstan_core::guest::{
+    CallError, Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo,
+    Guest, Lifetime, MatchQuestion, MatchResult, Place, PrimaryUpdate, Run, Session, UpdateControl,
+    WriteOptions, WriteRequest, WriteVerb,
+};
+use capstan_core::object::{Gvk, ObjectRef};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::plan::Whim;
+use crate::stage::{Key, Running, Seen, Stage};
+use crate::world::{DEPENDENTS, Dependent, MAPS, THINGS, Thing};
+
+/// The longest that a call may take.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The component.
+pub(crate) struct Script {
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) cleaner: bool,
+}
+
+/// One execution of it.
+struct Scene {
+    stage: Arc<Stage>,
+    run: Arc<dyn Run>,
+    key: Key,
+    _running: Option<Running>,
+}
+
+impl Guest for Script {
+    fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+        let key = key_of(&run);
+        let running = Some(self.stage.begin(key.clone()));
+        self.scene(run, key, running)
+    }
+
+    fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+        let key = key_of(&run);
+        self.scene(run, key, None)
+    }
+
+    fn exports(&self) -> Exports {
+        Exports {
+            reconciler: true,
+            cleaner: self.cleaner,
+            dependent: true,
+            ..Exports::default()
+        }
+    }
+}
+
+fn key_of(run: &Arc<dyn Run>) -> Key {
+    let primary = run.info().primary;
+    let namespace = primary.namespace.as_deref().unwrap_or_default();
+    (namespace.to_owned(), primary.name.to_string())
+}
+
+impl Script {
+    fn scene(&self, run: Arc<dyn Run>, key: Key, running: Option<Running>) -> Box<dyn Session> {
+        Box::new(Scene {
+            stage: Arc::clone(&self.stage),
+            run,
+            key,
+            _running: running,
+        })
+    }
+}
+
+impl Session for Scene {
+    fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
+        async move {
+            let primary: Value = serde_json::from_str(primary).unwrap_or_default();
+            self.look(&primary);
+            let mut reschedule = None;
+            if let Some(whim) = self.stage.next_whim() {
+                let again = tokio::time::timeout(LONGEST, self.act(whim)).await;
+                reschedule =
+                    again.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
+            }
+            let generation = &primary["metadata"]["generation"];
+            self.stage
+                .note(format!("{:?} has seen generation {generation}", self.key));
+            let status =
+                json!({ "observedGeneration": generation, "value": primary["spec"]["value"] });
+            let update = PrimaryUpdate::Status(json!({ "status": status }).to_string());
+            Ok(UpdateControl { update, reschedule })
+        }
+        .boxed()
+    }
+
+    fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
+        async move {
+            let primary: Value = serde_json::from_str(primary).unwrap_or_default();
+            self.look(&primary);
+            self.stage.note(format!("{:?} cleans up", self.key));
+            if let Some(whim) = self.stage.next_whim() {
+                let done = tokio::time::timeout(LONGEST, self.act(whim)).await;
+                done.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
+            }
+            Ok(DeleteControl::RemoveFinalizer)
+        }
+        .boxed()
+    }
+
+    fn handle_error<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a FailureInfo,
+    ) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
+        async { Ok(ErrorControl::Unhandled) }.boxed()
+    }
+
+    fn desired<'a>(
+        &'a self,
+        name: &'a str,
+        primary: &'a str,
+    ) -> BoxFuture<'a, Result<String, Failure>> {
+        async move {
+            let primary: Value = serde_json::from_str(primary).unwrap_or_default();
+            self.look(&primary);
+            let dependent = DEPENDENTS.into_iter().find(|one| one.name() == name);
+            let dependent = dependent.ok_or_else(|| Failure::other(name))?;
+            Ok(dependent.desired(&primary).to_string())
+        }
+        .boxed()
+    }
+
+    fn matches<'a>(&'a self, _: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>> {
+        async { Err(Failure::other("nobody asks")) }.boxed()
+    }
+
+    fn is_met<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
+        async { Err(Failure::other("nobody asks")) }.boxed()
+    }
+}
+
+impl Scene {
+    /// Does something, and returns when it wants to run again.
+    async fn act(&self, whim: Whim) -> Result<Option<Duration>, Failure> {
+        self.stage.note(format!("{:?} does {whim:?}", self.key));
+        match whim {
+            Whim::Trap => return Err(Failure::new(Cause::Trap, "unreachable")),
+            Whim::Fail => return Err(Failure::new(Cause::Returned, "it does not work")),
+            Whim::Wait(time) => sleep(time).await,
+            // What it writes to its own primary is no news to it.
+            Whim::Poke(other, _) if (other.namespace(), other.name()) == self.names() => {}
+            Whim::Poke(other, number) => {
+                let patch = json!({ "spec": { "poked": number } });
+                let target = ObjectTarget {
+                    gvk: Gvk::parse(THINGS.api_version, THINGS.kind).map_err(other_failure)?,
+                    key: ObjectRef::namespaced(other.namespace(), other.name()),
+                };
+                let verb = WriteVerb::MergePatch(target, patch.to_string());
+                self.write(verb).await?;
+            }
+            Whim::Make(other, number) => {
+                let object = Thing::object(other, number, false);
+                let key = (other.namespace().to_owned(), other.name().to_owned());
+                if self
+                    .stage
+                    .model
+                    .object(THINGS, Some(&key.0), &key.1)
+                    .is_none()
+                {
+                    self.stage.created(&key);
+                }
+                self.write(WriteVerb::Create(object.to_string())).await?;
+            }
+            Whim::Hide(number) => {
+                let object = json!({
+                    "apiVersion": THINGS.api_version,
+                    "kind": THINGS.kind,
+                    "metadata": { "namespace": self.key.0, "name": format!("hidden-{number}") },
+                    "spec": { "value": number },
+                });
+                self.write(WriteVerb::Create(object.to_string())).await?;
+            }
+            Whim::Other(number) => {
+                let object = json!({
+                    "apiVersion": MAPS.api_version,
+                    "kind": MAPS.kind,
+                    "metadata": { "namespace": self.key.0, "name": format!("other-{}", self.key.1) },
+                    "data": { "number": number.to_string() },
+                });
+                self.write(WriteVerb::Apply(object.to_string())).await?;
+            }
+            Whim::Tidy => {
+                let done = self.run.remove_finalizer(Some("sim.dev/none".to_owned()));
+                done.await.map_err(|error| returned(&error))?;
+            }
+            Whim::Again(after) => return Ok(Some(after)),
+        }
+        Ok(None)
+    }
+
+    async fn write(&self, verb: WriteVerb) -> Result<(), Failure> {
+        let options = WriteOptions::default();
+        let done = self.run.write(WriteRequest { verb, options }).await;
+        done.map(drop).map_err(|error| returned(&error))
+    }
+
+    fn names(&self) -> (&str, &str) {
+        (&self.key.0, &self.key.1)
+    }
+
+    /// Compares what this run reads with what runs before it have read.
+    fn look(&self, primary: &Value) {
+        let (key, stage) = (&self.key, &self.stage);
+        let uid = text(primary, "uid").to_owned();
+        let version = version(primary);
+        let known = stage.seen(key).filter(|seen| seen.uid == uid);
+        if known.is_none() {
+            self.first(&uid);
+        }
+        let mut seen = known.unwrap_or_default();
+        if version < seen.version {
+            let before = seen.version;
+            stage.wrong(format!(
+                "a run of {key:?} sees version {version}, one before it has seen {before}"
+            ));
+        }
+        seen.uid.clone_from(&uid);
+        seen.version = version.max(seen.version);
+        if stage.watches(&key.0) {
+            for dependent in DEPENDENTS {
+                self.look_at(dependent, &mut seen);
+            }
+        }
+        stage.see(key, seen);
+        self.remember(&uid);
+    }
+
+    /// Looks at a dependent: what was there is there as long as nobody has deleted it.
+    fn look_at(&self, dependent: Dependent, seen: &mut Seen) {
+        let (namespace, name) = (&self.key.0, dependent.object_name(&self.key.1));
+        let there = self.stage.model.object(MAPS, Some(namespace), &name);
+        let place = Place::Source(dependent.name().to_owned());
+        let found = self
+            .run
+            .find_named(place, ObjectRef::namespaced(namespace, &name));
+        let found = found.ok().flatten();
+        let found: Option<Value> = found.and_then(|text| serde_json::from_str(&text).ok());
+        let known = seen.dependents.get(dependent.name());
+        let known = known.filter(|(uid, _)| {
+            there
+                .as_ref()
+                .is_some_and(|there| text(there, "uid") == uid)
+        });
+        if let Some((uid, before)) = known {
+            let now = found.as_ref().filter(|found| text(found, "uid") == uid);
+            let now = now.map(version);
+            if now.is_none_or(|now| now < *before) {
+                self.stage.wrong(format!(
+                    "a run of {:?} reads {name} at version {now:?}, one before it has read {before}",
+                    self.key
+                ));
+            }
+        }
+        if let Some(found) = found {
+            let known = (text(&found, "uid").to_owned(), version(&found));
+            seen.dependents.insert(dependent.name(), known);
+        }
+    }
+
+    /// Looks at the first run of a primary that is new, or new to the daemon.
+    fn first(&self, uid: &str) {
+        let attempt = self.run.info().retry.map_or(0, |retry| retry.attempt);
+        if attempt > self.stage.refused(&self.key) {
+            self.stage.wrong(format!(
+                "the first run of {:?} with uid {uid} is attempt {attempt}",
+                self.key
+            ));
+        }
+    }
+
+    /// Keeps the uid as a memo: another one must not find it.
+    fn remember(&self, uid: &str) {
+        let known = self.run.memo(Lifetime::Primary, "uid");
+        if known.as_deref().is_some_and(|known| known != uid) {
+            self.stage.wrong(format!(
+                "a run of {:?} with uid {uid} finds a memo of {known:?}",
+                self.key
+            ));
+        }
+        let kept = self
+            .run
+            .set_memo(Lifetime::Primary, "uid", Some(uid.to_owned()));
+        if let Err(error) = kept {
+            self.stage.wrong(format!("a memo is not kept: {error}"));
+        }
+    }
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+fn version(object: &Value) -> u64 {
+    text(object, "resourceVersion").parse().unwrap_or_default()
+}
+
+fn returned(error: &CallError) -> Failure {
+    Failure::new(Cause::Returned, &error.message)
+}
+
+fn other_failure(error: impl std::fmt::Display) -> Failure {
+    Failure::other(error.to_string())
+}

@@ -1,0 +1,291 @@
+//! Keeps what everybody in a simulation shares: what is about to go wrong, what has happened, and what must not have.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use model::{Asked, Fault, Loss, Model};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+use crate::plan::{Moment, Plan, Sort, Whim};
+use crate::world::Variant;
+
+/// A primary by namespace and name.
+pub(crate) type Key = (String, String);
+
+/// What everybody shares.
+pub(crate) struct Stage {
+    pub(crate) model: Model,
+    /// Told when the daemon is to crash at once.
+    pub(crate) crash: Notify,
+    started: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    way: Chance,
+    /// The longest way of a request, or of an answer.
+    longest: Duration,
+    troubles: VecDeque<(Sort, Fault)>,
+    whims: VecDeque<Whim>,
+    /// When the daemon is to crash.
+    crashes: Option<Moment>,
+    /// What is answered instead of anything else, if something is.
+    outage: Option<Fault>,
+    writes: u64,
+    lines: Vec<String>,
+    wrong: Option<String>,
+    running: BTreeSet<Key>,
+    seen: BTreeMap<Key, Seen>,
+    variant: Variant,
+    /// What the daemon took for gone because its kind was not served: it says so, and is excused.
+    unserved: BTreeSet<Key>,
+    /// Writes to a primary that were not answered well, since it was created last.
+    refused: BTreeMap<Key, u32>,
+}
+
+/// What the runs of the daemon, since its start, have seen of a primary.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) uid: String,
+    pub(crate) version: u64,
+    /// The newest version of each dependent, with its uid.
+    pub(crate) dependents: BTreeMap<&'static str, (String, u64)>,
+}
+
+/// Ends a run when it is dropped.
+pub(crate) struct Running {
+    stage: Arc<Stage>,
+    key: Key,
+}
+
+impl Stage {
+    pub(crate) fn new(model: Model, plan: &Plan) -> Self {
+        Self {
+            model,
+            crash: Notify::new(),
+            started: Instant::now(),
+            state: Mutex::new(State {
+                way: Chance::new(plan.seed, 2),
+                longest: plan.way,
+                troubles: VecDeque::new(),
+                whims: VecDeque::new(),
+                crashes: None,
+                outage: None,
+                writes: 0,
+                lines: Vec::new(),
+                wrong: None,
+                running: BTreeSet::new(),
+                seen: BTreeMap::new(),
+                variant: Variant::Usual,
+                unserved: BTreeSet::new(),
+                refused: BTreeMap::new(),
+            }),
+        }
+    }
+
+    // === what has happened ===
+
+    /// Writes down that something has happened.
+    pub(crate) fn note(&self, what: impl AsRef<str>) {
+        let at = self.started.elapsed().as_secs_f64();
+        let line = format!("{at:9.3} {}", what.as_ref());
+        self.state.lock().lines.push(line);
+    }
+
+    /// Writes down that something has happened that must not happen. What is found first counts.
+    pub(crate) fn wrong(&self, what: impl AsRef<str>) {
+        self.note(format!("WRONG: {}", what.as_ref()));
+        let wrong = &mut self.state.lock().wrong;
+        wrong.get_or_insert_with(|| what.as_ref().to_owned());
+    }
+
+    pub(crate) fn is_wrong(&self) -> Option<String> {
+        self.state.lock().wrong.clone()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.state.lock().lines.clone()
+    }
+
+    /// Returns how many writes the daemon has sent.
+    pub(crate) fn writes(&self) -> u64 {
+        self.state.lock().writes
+    }
+
+    // === what is about to go wrong ===
+
+    pub(crate) fn trouble(&self, sort: Sort, fault: Fault) {
+        self.state.lock().troubles.push_back((sort, fault));
+    }
+
+    pub(crate) fn whim(&self, whim: Whim) {
+        self.state.lock().whims.push_back(whim);
+    }
+
+    pub(crate) fn crash(&self, moment: Moment) {
+        match moment {
+            Moment::Now => self.crash.notify_one(),
+            Moment::BeforeWrite | Moment::AfterWrite => self.state.lock().crashes = Some(moment),
+        }
+    }
+
+    pub(crate) fn outage(&self, outage: Option<Fault>) {
+        self.state.lock().outage = outage;
+    }
+
+    /// Lets nothing go wrong any more.
+    pub(crate) fn heal(&self) {
+        let mut state = self.state.lock();
+        state.troubles.clear();
+        state.whims.clear();
+        state.crashes = None;
+        state.outage = None;
+    }
+
+    /// Decides what becomes of a request.
+    pub(crate) fn decide(&self, asked: &Asked) -> Fault {
+        let mut state = self.state.lock();
+        let sort = sort(asked);
+        if sort == Some(Sort::Write) {
+            state.writes += 1;
+        }
+        if let Some(outage) = &state.outage {
+            return outage.clone();
+        }
+        if sort == Some(Sort::Write)
+            && let Some(moment) = state.crashes.take()
+        {
+            self.crash.notify_one();
+            return match moment {
+                Moment::AfterWrite => Fault::LoseAnswer(Loss::Silent),
+                Moment::Now | Moment::BeforeWrite => Fault::LoseRequest(Loss::Silent),
+            };
+        }
+        let armed = state.troubles.iter().position(|(of, _)| Some(*of) == sort);
+        if let Some((_, fault)) = armed.and_then(|at| state.troubles.remove(at)) {
+            return fault;
+        }
+        let longest = state.longest;
+        Fault::Delay {
+            before: state.way.time(longest),
+            after: state.way.time(longest),
+        }
+    }
+
+    /// Takes in how a request was answered; none: not at all.
+    pub(crate) fn answered(&self, method: &Method, (what, path): (&str, &str), code: Option<u16>) {
+        match code {
+            Some(code) => self.note(format!("{what} -> {code}")),
+            None => self.note(format!("{what} -> nothing")),
+        }
+        if *method != Method::GET && !matches!(code, Some(200..=299)) {
+            let mut parts = path
+                .split('/')
+                .skip_while(|part| *part != "namespaces")
+                .skip(1);
+            let (Some(namespace), Some(plural), Some(name)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
+                return;
+            };
+            let (key, mut state) = ((namespace.to_owned(), name.to_owned()), self.state.lock());
+            if plural == "things" {
+                *state.refused.entry(key).or_default() += 1;
+            } else if *method == Method::DELETE && code == Some(404) {
+                state.unserved.insert(key);
+            }
+        }
+    }
+
+    /// Takes in that somebody has created a primary.
+    pub(crate) fn created(&self, key: &Key) {
+        self.state.lock().refused.remove(key);
+    }
+
+    pub(crate) fn refused(&self, key: &Key) -> u32 {
+        self.state
+            .lock()
+            .refused
+            .get(key)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Returns what the daemon has taken for gone since the last time.
+    pub(crate) fn taken_for_gone(&self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.state.lock().unserved)
+    }
+
+    // === runs ===
+
+    /// Takes in that the daemon has ended: nothing runs, and nothing is known.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state.lock();
+        state.running.clear();
+        state.seen.clear();
+    }
+
+    /// Takes in what the manifest says by now. What was read where nothing is watched any more is not read again.
+    pub(crate) fn swap(&self, variant: Variant) {
+        let mut state = self.state.lock();
+        state.variant = variant;
+        for ((namespace, _), seen) in &mut state.seen {
+            if !variant.watches(namespace) {
+                seen.dependents.clear();
+            }
+        }
+    }
+
+    /// Whether a namespace is to be watched.
+    pub(crate) fn watches(&self, namespace: &str) -> bool {
+        self.state.lock().variant.watches(namespace)
+    }
+
+    /// Begins a run.
+    pub(crate) fn begin(self: &Arc<Self>, key: Key) -> Running {
+        if !self.state.lock().running.insert(key.clone()) {
+            self.wrong(format!("two runs of {key:?} at once"));
+        }
+        Running {
+            stage: Arc::clone(self),
+            key,
+        }
+    }
+
+    pub(crate) fn next_whim(&self) -> Option<Whim> {
+        self.state.lock().whims.pop_front()
+    }
+
+    pub(crate) fn seen(&self, key: &Key) -> Option<Seen> {
+        self.state.lock().seen.get(key).cloned()
+    }
+
+    pub(crate) fn see(&self, key: &Key, seen: Seen) {
+        self.state.lock().seen.insert(key.clone(), seen);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stage.state.lock().running.remove(&self.key);
+    }
+}
+
+/// Returns the sort of a request; none: nothing goes wrong with those but for all.
+pub(crate) fn sort(asked: &Asked) -> Option<Sort> {
+    if asked.path == "/version" || asked.path.contains("selfsubjectaccessreviews") {
+        return None;
+    }
+    Some(if asked.watches() {
+        Sort::Watch
+    } else if asked.reads() {
+        Sort::Read
+    } else {
+        Sort::Write
+    })
+}

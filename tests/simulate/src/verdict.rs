@@ -1,0 +1,108 @@
+//! Decides whether what there is in the cluster is as it has to be.
+
+use model::Model;
+use serde_json::Value;
+
+use crate::world::{DEPENDENTS, Dependent, MAPS, THINGS, Thing};
+
+/// Returns what is wrong once nothing goes wrong any more and all is quiet.
+pub(crate) fn settled(model: &Model) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for thing in Thing::all() {
+        match model.object(THINGS, Some(thing.namespace()), thing.name()) {
+            Some(object) => wrong.extend(of_primary(model, thing, &object)),
+            None => wrong.extend(left(model, thing)),
+        }
+    }
+    wrong
+}
+
+/// Returns what is wrong once everything is deleted.
+pub(crate) fn gone(model: &Model) -> Vec<String> {
+    let primaries = model.objects(THINGS);
+    let there = primaries.iter().map(|object| {
+        format!(
+            "{} is still there: {}",
+            name(object),
+            object["metadata"]["finalizers"]
+        )
+    });
+    there
+        .chain(Thing::all().flat_map(|thing| left(model, thing)))
+        .collect()
+}
+
+fn of_primary(model: &Model, thing: Thing, object: &Value) -> Vec<String> {
+    let who = name(object);
+    let metadata = &object["metadata"];
+    if metadata["deletionTimestamp"].is_string() {
+        return vec![format!(
+            "{who} is not cleaned up: {}",
+            metadata["finalizers"]
+        )];
+    }
+    let mut wrong = Vec::new();
+    let (seen, is) = (
+        &object["status"]["observedGeneration"],
+        &metadata["generation"],
+    );
+    if seen != is {
+        wrong.push(format!(
+            "the last run of {who} has seen generation {seen} of {is}"
+        ));
+    }
+    let finalizers = &metadata["finalizers"];
+    if finalizers.as_array().is_none_or(|all| all.len() != 1) {
+        wrong.push(format!("{who} has finalizers {finalizers}"));
+    }
+    for dependent in DEPENDENTS {
+        let there = of(model, thing, dependent);
+        wrong.extend(match there {
+            Some(_) if !dependent.is_wanted(object) => Some(format!(
+                "{who} does not want {} that is there",
+                dependent.name()
+            )),
+            None if dependent.is_wanted(object) => Some(format!(
+                "{who} wants {} that is not there",
+                dependent.name()
+            )),
+            Some(there) => differs(dependent, &there, object),
+            None => None,
+        });
+    }
+    wrong
+}
+
+fn differs(dependent: Dependent, there: &Value, primary: &Value) -> Option<String> {
+    let desired = dependent.desired(primary);
+    if there["data"] != desired["data"] {
+        let [is, wanted] = [there, &desired].map(|object| &object["data"]);
+        return Some(format!("{} is {is} instead of {wanted}", name(there)));
+    }
+    let owner = &there["metadata"]["ownerReferences"][0]["uid"];
+    let owned = dependent != Dependent::Kept;
+    let of_primary = *owner == primary["metadata"]["uid"];
+    (owned && !of_primary).then(|| format!("{} belongs to {owner}", name(there)))
+}
+
+/// Returns what is left of a primary that is gone.
+fn left(model: &Model, thing: Thing) -> Vec<String> {
+    let left = DEPENDENTS
+        .into_iter()
+        .filter_map(|dependent| of(model, thing, dependent));
+    left.map(|object| format!("{} is left behind", name(&object)))
+        .collect()
+}
+
+fn of(model: &Model, thing: Thing, dependent: Dependent) -> Option<Value> {
+    model.object(
+        MAPS,
+        Some(thing.namespace()),
+        &dependent.object_name(thing.name()),
+    )
+}
+
+fn name(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    format!("{}/{}", text("namespace"), text("name"))
+}
