@@ -758,9 +758,10 @@ async fn a_former_object_goes_once_the_new_one_is_ready_if_the_manifest_says_so(
             let mut mark = json!({ "operator": "a", "controller": "pages", "dependent": "cm",
                 "primary": { "apiVersion": "sample.dev/v1", "kind": "Page", "namespace": "n", "name": "a", "uid": "page" } });
             json_patch::merge(&mut mark, differs);
-            let annotations = match differs {
-                Value::Null => json!({}),
-                _ => json!({ "capstan.dev/made-for": mark.to_string() }),
+            let annotations = if differs.is_null() {
+                json!({})
+            } else {
+                json!({ "capstan.dev/made-for": mark.to_string() })
             };
             let owners = json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": owner }]);
             let tree = json!({ "metadata": { "name": name, "namespace": "n", "uid": name, "annotations": annotations, "ownerReferences": owners } });

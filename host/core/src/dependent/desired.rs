@@ -331,10 +331,10 @@ impl Origin<'_> {
         &self,
         metadata: &'m mut Map<String, Value>,
     ) -> Result<&'m mut Map<String, Value>, Error> {
-        match metadata.entry("annotations").or_insert_with(|| json!({})) {
-            Value::Object(annotations) => Ok(annotations),
-            other => Err(self.wrong("metadata.annotations", sort(other), "a map of strings")),
-        }
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        let found = sort(annotations);
+        let wrong = || self.wrong("metadata.annotations", found, "a map of strings");
+        annotations.as_object_mut().ok_or_else(wrong)
     }
 
     /// Moves a Secret's `stringData` to `data`, as the API server does.
