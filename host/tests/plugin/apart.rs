@@ -93,7 +93,12 @@ fn endless() -> Arc<Script> {
 
 #[tokio::test]
 async fn a_process_that_is_killed_costs_its_runs_and_the_next_one_has_another() {
-    let plugin = apart(&reconciler(WORKFLOW, IF_TOLD), Limits::default()).await;
+    // What ends the run is to be the death of the process.
+    let limits = Limits {
+        timeout: Duration::from_mins(1),
+        ..Limits::default()
+    };
+    let plugin = apart(&reconciler(WORKFLOW, IF_TOLD), limits).await;
     let first = process(&plugin);
     let (one, idle) = (plugin.open(endless()), plugin.open(script()));
     assert_eq!(one.reconcile("").await, nth(1));
