@@ -42,6 +42,8 @@ struct State {
     running: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
+    /// Whether that has changed since the daemon started.
+    swapped: bool,
     /// What the daemon took for gone because its kind was not served: it says so, and is excused.
     unserved: BTreeSet<Key>,
     /// Writes to a primary that were not answered well, since it was created last.
@@ -53,8 +55,17 @@ struct State {
 pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) version: u64,
-    /// The newest version of each dependent, with its uid.
-    pub(crate) dependents: BTreeMap<&'static str, (String, u64)>,
+    pub(crate) dependents: BTreeMap<&'static str, Known>,
+}
+
+/// What runs have read of a dependent.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) uid: String,
+    /// The newest.
+    pub(crate) version: u64,
+    /// When it was read first.
+    pub(crate) since: Instant,
 }
 
 /// Ends a run when it is dropped.
@@ -82,6 +93,7 @@ impl Stage {
                 running: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
+                swapped: false,
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
             }),
@@ -227,6 +239,7 @@ impl Stage {
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.running.clear();
+        state.swapped = false;
         state.seen.clear();
     }
 
@@ -234,6 +247,7 @@ impl Stage {
     pub(crate) fn swap(&self, variant: Variant) {
         let mut state = self.state.lock();
         state.variant = variant;
+        state.swapped = true;
         for ((namespace, _), seen) in &mut state.seen {
             if !variant.watches(namespace) {
                 seen.dependents.clear();
@@ -244,6 +258,10 @@ impl Stage {
     /// Whether a namespace is to be watched.
     pub(crate) fn watches(&self, namespace: &str) -> bool {
         self.state.lock().variant.watches(namespace)
+    }
+
+    pub(crate) fn is_swapped(&self) -> bool {
+        self.state.lock().swapped
     }
 
     /// Begins a run.
