@@ -438,6 +438,7 @@ impl<'a> Play<'a> {
             metadata.extend(odd.map(|odd| ("generation".to_owned(), odd.into())));
         }
         if object != before {
+            self.stage.odd((thing.namespace().to_owned(), name));
             model.put(&object);
         }
     }

@@ -265,7 +265,7 @@ impl Scene {
                 .as_ref()
                 .filter(|found| text(found, "uid") == known.uid);
             let now = now.map(version);
-            let odd = there.is_some_and(|there| there["metadata"]["generation"].is_string());
+            let odd = self.stage.was_odd(&(namespace.clone(), name.clone()));
             if now.is_none_or(|now| now < known.version) && !(odd && self.may_be_lost(now, since)) {
                 self.stage.wrong(format!(
                     "a run of {:?} reads {name} at version {now:?}, one before it has read {}",
@@ -283,7 +283,7 @@ impl Scene {
         }
     }
 
-    /// Whether an object that can't be read may be read as it was before, or not at all: what a cache has not seen itself it does
+    /// Whether an object that can't be read, or could not, may be read as it was before, or not at all: what a cache has not seen itself it does
     /// not keep.
     fn may_be_lost(&self, now: Option<u64>, since: Instant) -> bool {
         now.is_some() || self.stage.is_swapped() || since.elapsed() < Duration::from_secs(5)

@@ -44,6 +44,8 @@ struct State {
     variant: Variant,
     /// Whether that has changed since the daemon started.
     swapped: bool,
+    /// Objects that could not be read for a while.
+    odd: BTreeSet<Key>,
     /// What the daemon took for gone because its kind was not served: it says so, and is excused.
     unserved: BTreeSet<Key>,
     /// Writes to a primary that were not answered well, since it was created last.
@@ -93,6 +95,7 @@ impl Stage {
                 running: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
+                odd: BTreeSet::new(),
                 swapped: false,
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
@@ -262,6 +265,15 @@ impl Stage {
 
     pub(crate) fn is_swapped(&self) -> bool {
         self.state.lock().swapped
+    }
+
+    /// Takes in that an object can't be read.
+    pub(crate) fn odd(&self, key: Key) {
+        self.state.lock().odd.insert(key);
+    }
+
+    pub(crate) fn was_odd(&self, key: &Key) -> bool {
+        self.state.lock().odd.contains(key)
     }
 
     /// Begins a run.
