@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::object::MARK;
-use model::{Cut, Denied, Fault, Loss, Model};
+use model::{Denied, Fault, Loss, Model};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -117,7 +117,7 @@ impl<'a> Play<'a> {
         if !quiet {
             self.stage.wrong("the daemon goes on writing");
         }
-        self.judge(verdict::settled(&self.stage.model, self.plan.setup));
+        self.judge(verdict::settled(&self.stage.model));
         self.own_writes();
         if self.stage.is_wrong().is_some() {
             return;
@@ -152,7 +152,7 @@ impl<'a> Play<'a> {
             self.stage
                 .wrong(format!("{written} writes where {needed} are needed"));
         }
-        self.judge(verdict::settled(&self.stage.model, self.plan.setup));
+        self.judge(verdict::settled(&self.stage.model));
         self.own_writes();
     }
 
@@ -306,10 +306,6 @@ impl<'a> Play<'a> {
             }
             Act::Cut(kind, cut) => model.cut_watches(Some(kind.which()), cut),
             Act::Compact => model.compact(),
-            Act::Unseen(kind) => {
-                model.cut_watches(Some(kind.which()), Cut::Broken);
-                model.compact();
-            }
             Act::For(time, state) => {
                 self.begin(state);
                 self.at(now + time, Due::End(state));
@@ -326,7 +322,11 @@ impl<'a> Play<'a> {
             Wrong::Late(kind, lag) => model.delay(kind.which(), lag),
             Wrong::Unserved(kind) => model.serve(kind.which(), false),
             Wrong::Forbidden(kind, verb) => model.forbid(denied(kind, verb)),
-            Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, Some("odd")),
+            Wrong::Unreadable(thing, dependent) => {
+                self.edit_map(thing, dependent, |object| {
+                    object["metadata"]["generation"] = "odd".into();
+                });
+            }
             Wrong::Away(None) => self.stage.outage(Some(Fault::LoseRequest(Loss::Broken))),
             Wrong::Away(Some(code)) => self.stage.outage(Some(Fault::Answer {
                 code,
@@ -343,7 +343,12 @@ impl<'a> Play<'a> {
             Wrong::Unserved(kind) => model.serve(kind.which(), true),
             Wrong::Forbidden(kind, verb) => model.permit(&denied(kind, verb)),
             Wrong::Away(_) => self.stage.outage(None),
-            Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, None),
+            Wrong::Unreadable(thing, dependent) => {
+                self.edit_map(thing, dependent, |object| {
+                    let metadata = object["metadata"].as_object_mut();
+                    metadata.map(|metadata| metadata.remove("generation"));
+                });
+            }
         }
     }
 
@@ -424,23 +429,6 @@ impl<'a> Play<'a> {
 
     fn set(&self, thing: Thing, field: &str, value: Value) {
         self.edit(thing, |object| object["spec"][field] = value);
-    }
-
-    /// Stores a generation that no number is, or takes it away.
-    fn generation(&self, thing: Thing, dependent: Dependent, odd: Option<&str>) {
-        let (model, name) = (&self.stage.model, dependent.object_name(thing.name()));
-        let Some(mut object) = model.object(MAPS, Some(thing.namespace()), &name) else {
-            return;
-        };
-        let before = object.clone();
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("generation");
-            metadata.extend(odd.map(|odd| ("generation".to_owned(), odd.into())));
-        }
-        if object != before {
-            self.stage.odd((thing.namespace().to_owned(), name));
-            model.put(&object);
-        }
     }
 
     fn edit_map(&self, thing: Thing, dependent: Dependent, change: impl FnOnce(&mut Value)) {

@@ -13,10 +13,10 @@ use capstan_core::object::{Gvk, ObjectRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::plan::Whim;
-use crate::stage::{Key, Known, Running, Seen, Stage};
+use crate::stage::{Key, Running, Seen, Stage};
 use crate::world::{DEPENDENTS, Dependent, MAPS, THINGS, Thing};
 
 /// The longest that a call may take.
@@ -254,39 +254,26 @@ impl Scene {
             .find_named(place, ObjectRef::namespaced(namespace, &name));
         let found = found.ok().flatten();
         let found: Option<Value> = found.and_then(|text| serde_json::from_str(&text).ok());
-        let known = seen.dependents.get(dependent.name()).filter(|known| {
+        let known = seen.dependents.get(dependent.name());
+        let known = known.filter(|(uid, _)| {
             there
                 .as_ref()
-                .is_some_and(|there| text(there, "uid") == known.uid)
+                .is_some_and(|there| text(there, "uid") == uid)
         });
-        let since = known.map_or_else(Instant::now, |known| known.since);
-        if let Some(known) = known {
-            let now = found
-                .as_ref()
-                .filter(|found| text(found, "uid") == known.uid);
+        if let Some((uid, before)) = known {
+            let now = found.as_ref().filter(|found| text(found, "uid") == uid);
             let now = now.map(version);
-            let odd = self.stage.was_odd(&(namespace.clone(), name.clone()));
-            if now.is_none_or(|now| now < known.version) && !(odd && self.may_be_lost(now, since)) {
+            if now.is_none_or(|now| now < *before) {
                 self.stage.wrong(format!(
-                    "a run of {:?} reads {name} at version {now:?}, one before it has read {}",
-                    self.key, known.version
+                    "a run of {:?} reads {name} at version {now:?}, one before it has read {before}",
+                    self.key
                 ));
             }
         }
         if let Some(found) = found {
-            let known = Known {
-                uid: text(&found, "uid").to_owned(),
-                version: version(&found),
-                since,
-            };
+            let known = (text(&found, "uid").to_owned(), version(&found));
             seen.dependents.insert(dependent.name(), known);
         }
-    }
-
-    /// Whether an object that can't be read, or could not, may be read as it was before, or not at all: what a cache has not seen itself it does
-    /// not keep.
-    fn may_be_lost(&self, now: Option<u64>, since: Instant) -> bool {
-        now.is_some() || self.stage.is_swapped() || since.elapsed() < Duration::from_secs(5)
     }
 
     /// Looks at the first run of a primary that is new, or new to the daemon.

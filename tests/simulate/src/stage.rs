@@ -42,10 +42,6 @@ struct State {
     running: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
-    /// Whether that has changed since the daemon started.
-    swapped: bool,
-    /// Objects that could not be read for a while.
-    odd: BTreeSet<Key>,
     /// What the daemon took for gone because its kind was not served: it says so, and is excused.
     unserved: BTreeSet<Key>,
     /// Writes to a primary that were not answered well, since it was created last.
@@ -57,17 +53,8 @@ struct State {
 pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) version: u64,
-    pub(crate) dependents: BTreeMap<&'static str, Known>,
-}
-
-/// What runs have read of a dependent.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub(crate) uid: String,
-    /// The newest.
-    pub(crate) version: u64,
-    /// When it was read first.
-    pub(crate) since: Instant,
+    /// The newest version of each dependent, with its uid.
+    pub(crate) dependents: BTreeMap<&'static str, (String, u64)>,
 }
 
 /// Ends a run when it is dropped.
@@ -95,8 +82,6 @@ impl Stage {
                 running: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
-                odd: BTreeSet::new(),
-                swapped: false,
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
             }),
@@ -242,7 +227,6 @@ impl Stage {
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.running.clear();
-        state.swapped = false;
         state.seen.clear();
     }
 
@@ -250,7 +234,6 @@ impl Stage {
     pub(crate) fn swap(&self, variant: Variant) {
         let mut state = self.state.lock();
         state.variant = variant;
-        state.swapped = true;
         for ((namespace, _), seen) in &mut state.seen {
             if !variant.watches(namespace) {
                 seen.dependents.clear();
@@ -261,19 +244,6 @@ impl Stage {
     /// Whether a namespace is to be watched.
     pub(crate) fn watches(&self, namespace: &str) -> bool {
         self.state.lock().variant.watches(namespace)
-    }
-
-    pub(crate) fn is_swapped(&self) -> bool {
-        self.state.lock().swapped
-    }
-
-    /// Takes in that an object can't be read.
-    pub(crate) fn odd(&self, key: Key) {
-        self.state.lock().odd.insert(key);
-    }
-
-    pub(crate) fn was_odd(&self, key: &Key) -> bool {
-        self.state.lock().odd.contains(key)
     }
 
     /// Begins a run.

@@ -51,8 +51,6 @@ pub(crate) struct Setup {
     pub(crate) generation_aware: bool,
     pub(crate) server_side_apply: bool,
     pub(crate) cleaner: bool,
-    /// Owner references tie all dependents to their primaries.
-    pub(crate) tied: bool,
     /// Nothing follows a swap.
     pub(crate) quiet_swap: bool,
     /// An account of its own, whose rights are asked about.
@@ -82,13 +80,6 @@ pub(crate) const VARIANTS: [Variant; 5] = [
     Variant::All,
     Variant::Source,
 ];
-
-impl Setup {
-    /// Whether primaries have a finalizer.
-    pub(crate) fn has_finalizer(self) -> bool {
-        self.cleaner || !self.tied
-    }
-}
 
 impl Variant {
     /// Whether it has a namespace watched.
@@ -207,7 +198,6 @@ pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
         server_side_apply,
         quiet_swap,
         account,
-        tied,
         ..
     } = setup;
     let (namespaces, sources) = (variant.namespaces(), variant.sources());
@@ -256,7 +246,7 @@ spec:
         dependents:
           applied: {{ apiVersion: v1, kind: ConfigMap, ssa: true }}
           plain: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [applied] }}
-          kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: {tied}, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
+          kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
 "
     );
     let operators = manifest::parse(&text, Path::new("sim.yaml"));
