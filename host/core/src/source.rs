@@ -1039,7 +1039,7 @@ mod tests {
 
     #[test]
     fn what_an_own_write_was_answered_with_is_news_to_whoever_looks_elsewhere() {
-        // NS-2, UC-5, FW-1: found by seed 813 of the simulation
+        // NS-2, UC-5, FW-1: found by the simulation
         let page = |version, generation| {
             let more = format!(r#","generation":{generation}"#);
             object("a", version, &more)

@@ -265,8 +265,9 @@ impl Scene {
                 .as_ref()
                 .filter(|found| text(found, "uid") == known.uid);
             let now = now.map(version);
-            let odd = self.stage.was_odd(&(namespace.clone(), name.clone()));
-            if now.is_none_or(|now| now < known.version) && !(odd && self.may_be_lost(now, since)) {
+            let odd = self.stage.since_odd(&(namespace.clone(), name.clone()));
+            let lost = odd.is_some_and(|odd| self.may_be_lost(now, odd.duration_since(since)));
+            if now.is_none_or(|now| now < known.version) && !lost {
                 self.stage.wrong(format!(
                     "a run of {:?} reads {name} at version {now:?}, one before it has read {}",
                     self.key, known.version
@@ -285,8 +286,8 @@ impl Scene {
 
     /// Whether an object that can't be read, or could not, may be read as it was before, or not at all: what a cache has not seen itself it does
     /// not keep.
-    fn may_be_lost(&self, now: Option<u64>, since: Instant) -> bool {
-        now.is_some() || self.stage.is_swapped() || since.elapsed() < Duration::from_secs(5)
+    fn may_be_lost(&self, now: Option<u64>, age: Duration) -> bool {
+        now.is_some() || self.stage.is_swapped() || age < Duration::from_secs(5)
     }
 
     /// Looks at the first run of a primary that is new, or new to the daemon.

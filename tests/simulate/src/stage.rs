@@ -44,8 +44,8 @@ struct State {
     variant: Variant,
     /// Whether that has changed since the daemon started.
     swapped: bool,
-    /// Objects that could not be read for a while.
-    odd: BTreeSet<Key>,
+    /// Objects that could not be read for a while, and since when.
+    odd: BTreeMap<Key, Instant>,
     /// What the daemon took for gone because its kind was not served: it says so, and is excused.
     unserved: BTreeSet<Key>,
     /// Writes to a primary that were not answered well, since it was created last.
@@ -95,7 +95,7 @@ impl Stage {
                 running: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
-                odd: BTreeSet::new(),
+                odd: BTreeMap::new(),
                 swapped: false,
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
@@ -269,11 +269,16 @@ impl Stage {
 
     /// Takes in that an object can't be read.
     pub(crate) fn odd(&self, key: Key) {
-        self.state.lock().odd.insert(key);
+        self.state
+            .lock()
+            .odd
+            .entry(key)
+            .or_insert_with(Instant::now);
     }
 
-    pub(crate) fn was_odd(&self, key: &Key) -> bool {
-        self.state.lock().odd.contains(key)
+    /// Returns when an object could not be read first, if there was such a time.
+    pub(crate) fn since_odd(&self, key: &Key) -> Option<Instant> {
+        self.state.lock().odd.get(key).copied()
     }
 
     /// Begins a run.
