@@ -467,6 +467,7 @@ impl Handle {
         controller: Controller,
         neighbours: &Neighbours,
     ) -> OnSwap {
+        self.memory.begin(controller.edition);
         let before = in_force.replace(InForce {
             declared: Arc::clone(declared),
             controller: Arc::new(controller),

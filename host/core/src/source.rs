@@ -80,7 +80,12 @@ pub enum What {
         unknown: bool,
     },
     /// Something that belongs to it has changed.
-    Related,
+    Related {
+        /// The source that holds it.
+        source: Arc<str>,
+        /// What has changed.
+        object: ObjectRef,
+    },
 }
 
 /// An own write under way: its window (`FW-1`). Dropped without an answer, the write has failed (`FW-5`).
@@ -444,13 +449,16 @@ impl Source {
                 let now = notice(What::of(change));
                 before.into_iter().chain([now]).collect()
             }
-            Role::Secondary(_) => primaries
-                .into_iter()
-                .map(|primary| Notice {
+            Role::Secondary(_) => {
+                let related = |primary| Notice {
                     primary,
-                    what: What::Related,
-                })
-                .collect(),
+                    what: What::Related {
+                        source: Arc::clone(&self.spec.name),
+                        object: change.object().key().clone(),
+                    },
+                };
+                primaries.into_iter().map(related).collect()
+            }
         }
     }
 }
@@ -960,7 +968,7 @@ mod tests {
                     if *unknown { "?" } else { "" }
                 )
             }
-            What::Related => "related".to_owned(),
+            What::Related { .. } => "related".to_owned(),
         };
         notices
             .iter()

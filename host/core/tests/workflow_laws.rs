@@ -117,7 +117,7 @@ impl Plan {
         );
         match (step.task, self.fates[&*step.name]) {
             (_, Fate::Failing) => Outcome::Failed {
-                text: "boom".to_owned(),
+                failure: "boom".to_owned().into(),
                 conditions,
             },
             (Task::Reconcile, Fate::Unwanted) => Outcome::Unwanted { conditions },

@@ -138,10 +138,12 @@ impl From<&guest::FailureInfo> for error_handler::FailureInfo {
         Self {
             origin: info.origin.into(),
             message: info.message.clone(),
+            refused: info.refused.map(Into::into),
             dependents: dependents
-                .map(|(name, message)| error_handler::DependentFailure {
+                .map(|(name, failure)| error_handler::DependentFailure {
                     name: name.clone(),
-                    message: message.clone(),
+                    message: failure.message.clone(),
+                    refused: failure.refused.map(Into::into),
                 })
                 .collect(),
             retry: info.retry.into(),
@@ -442,7 +444,7 @@ impl From<guest::NodeResult> for workflow::NodeResult {
                     detail: result.detail,
                 })
                 .collect(),
-            failed: node.failed,
+            failed: node.failed.map(|failure| failure.message),
         }
     }
 }

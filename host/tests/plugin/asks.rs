@@ -6,8 +6,9 @@ use std::time::Duration;
 use capstan::plugin::Plugin;
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{
-    Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin,
-    Guest as _, MatchQuestion, MatchResult, NextStep, PrimaryUpdate, RetryInfo,
+    CallReason, Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo,
+    FailureOrigin, Guest as _, MatchQuestion, MatchResult, NextStep, NodeFailure, PrimaryUpdate,
+    RetryInfo,
 };
 use capstan_core::manifest::{Instances, Limits};
 use parking_lot::Mutex;
@@ -223,10 +224,15 @@ async fn workflows_run_in_reconcile_and_cleanup_only() {
 }
 
 fn failure_info() -> FailureInfo {
+    let no = NodeFailure {
+        message: "no".to_owned(),
+        refused: Some(CallReason::Conflict),
+    };
     FailureInfo {
         origin: FailureOrigin::Workflow,
         message: "one failed".to_owned(),
-        dependents: vec![("cm".to_owned(), "no".to_owned())],
+        refused: None,
+        dependents: vec![("cm".to_owned(), no)],
         retry: RetryInfo {
             attempt: 1,
             last: false,
@@ -289,7 +295,7 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
         panic!("{handled:?}")
     };
     assert_eq!(next, NextStep::Reschedule(Duration::from_millis(20)));
-    for fact in ["workflow", "one failed", r#""cm""#, r#""no""#] {
+    for fact in ["workflow", "one failed", r#""cm""#, r#""no""#, "conflict"] {
         assert!(status.contains(fact), "{status}");
     }
 }

@@ -264,6 +264,7 @@ fn errors_are_handled_as_the_spec_says() {
     let failure = Failure {
         origin: Origin::OutOfMemory,
         message: "no".to_owned(),
+        refused: None,
         dependents: vec![],
         retry: Retry {
             attempt: 1,

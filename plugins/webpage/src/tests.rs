@@ -21,6 +21,7 @@ fn failure() -> Failure {
     Failure {
         origin: Origin::Workflow,
         message,
+        refused: None,
         dependents: vec![],
         retry: Retry {
             attempt: 0,

@@ -183,6 +183,40 @@ fn s104_a_dependent_goes_when_its_precondition_ceases_to_be_met() {
 }
 
 #[test]
+fn an_inactive_dependent_is_left_alone_and_wakes_nobody() {
+    let place = Place::new("asleep");
+    let line = "cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.createConfigMap } }";
+    let daemon = place.daemon(&manifest(&place, line));
+    let made = json!({ "a": "b" });
+    place.probe(
+        "p",
+        json!({ "createConfigMap": true, "dependents": { "cm": config_map("asleep", &made) } }),
+    );
+    place.await_object(&place.config_maps(), "asleep", "the config map", |_| true);
+    let switch = |on| {
+        let spec = json!({ "spec": { "createConfigMap": on } });
+        place.merge(&place.probes(), "p", &spec);
+        daemon.await_quiet();
+    };
+    let edit = || {
+        let edited = json!({ "data": { "a": "c" } });
+        place.merge(&place.config_maps(), "asleep", &edited);
+        daemon.await_quiet();
+        let object = place.find(&place.config_maps(), "asleep").unwrap();
+        (daemon.runs(), object["data"] == made)
+    };
+    switch(false);
+    let runs = daemon.runs();
+    assert_eq!(edit(), (runs, false));
+    switch(true);
+    place.await_object(&place.config_maps(), "asleep", "what is desired", |map| {
+        map["data"] == made
+    });
+    let runs = daemon.runs();
+    assert_eq!(edit(), (runs + 1, true));
+}
+
+#[test]
 fn s127_dependents_are_made_in_their_order() {
     let place = Place::new("s127");
     let lines = "cm2: { apiVersion: v1, kind: ConfigMap, dependsOn: [cm1] }\ncm1: { apiVersion: v1, kind: ConfigMap }";

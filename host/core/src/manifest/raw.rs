@@ -558,7 +558,7 @@ pub(super) struct Dependent {
     pub(super) on_rename: Maybe<OnRename>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
     pub(super) mapping: Maybe<MappingKeys>,
-    /// Whether it takes part at all (`WF-4`).
+    /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary (`WF-4`).
     pub(super) activation: Maybe<Condition>,
     /// Whether it should exist (`WF-4`).
     pub(super) reconcile_precondition: Maybe<Condition>,

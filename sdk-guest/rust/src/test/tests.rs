@@ -224,6 +224,7 @@ fn an_error_control_becomes_what_the_contract_wants() {
     let failure = Failure {
         origin: Origin::Reconciler,
         message: "no".to_owned(),
+        refused: None,
         dependents: vec![],
         retry: Retry {
             attempt: 0,
