@@ -1663,7 +1663,7 @@ mod tests {
         );
         let source = source(Role::Secondary(mapper), Filter::default(), &[]);
         let mut informer = Informer::new(&source, None);
-        let tags = r#","annotations":{"io.javaoperatorsdk/primary-name":"p","io.javaoperatorsdk/primary-namespace":"m"}"#;
+        let tags = r#","annotations":{"capstan.dev/primary-name":"p","capstan.dev/primary-namespace":"m"}"#;
         assert_eq!(informer.applied(object("s", 1, tags)), ["m/p related"]);
         assert_eq!(
             names(&source.related(&ObjectRef::namespaced("m", "p"))),

@@ -544,12 +544,11 @@ async fn the_workflow_runs_before_the_reconciler_and_a_second_run_writes_nothing
 
 #[tokio::test(start_paused = true)]
 async fn what_exists_already_is_ours_only_by_uid() {
-    const APPLIED: &str =
-        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
-    const ADOPTED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true, adopt: true } } }";
+    const APPLIED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true } } }";
+    const ADOPTED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, adopt: true } } }";
     let owned = |uid: &str| json!({ "ownerReferences": [{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": uid }] });
     // Neither tells whose it is: a mapping by name, and the cache.
-    let mapped = json!({ "annotations": { "io.javaoperatorsdk/primary-name": "a" } });
+    let mapped = json!({ "annotations": { "capstan.dev/primary-name": "a" } });
     let written: &[&str] = &["patch ConfigMap a", "patch ConfigMap a"];
     let refused: &[&str] = &["patch ConfigMap a"];
     for (fields, metadata, writes) in [
@@ -584,8 +583,7 @@ async fn what_exists_already_is_ours_only_by_uid() {
 
 #[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
-    const APPLIED: &str =
-        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+    const APPLIED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true } } }";
     let kind = Gvk::parse("v1", "ConfigMap").unwrap();
     let owner =
         json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);

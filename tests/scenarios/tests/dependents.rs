@@ -96,7 +96,7 @@ fn s088_a_create_only_dependent_leaves_what_exists_alone() {
     );
     let daemon = place.daemon(&manifest(
         &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, createOnly: true }",
+        "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, createOnly: true }",
     ));
     place.probe(
         "p",
@@ -121,9 +121,9 @@ fn s089_annotations_map_a_dependent_that_is_not_garbage_collected() {
     );
     let map = place.await_object(&place.config_maps(), "s089", "the config map", |_| true);
     let annotations = &map["metadata"]["annotations"];
-    assert_eq!(annotations["io.javaoperatorsdk/primary-name"], "p");
+    assert_eq!(annotations["capstan.dev/primary-name"], "p");
     assert_eq!(
-        annotations["io.javaoperatorsdk/primary-namespace"],
+        annotations["capstan.dev/primary-namespace"],
         place.namespace.name()
     );
     assert_eq!(map["metadata"]["ownerReferences"], Value::Null);
@@ -308,7 +308,7 @@ fn a_component_compares_in_its_own_way() {
     let place = Place::new("match");
     let daemon = place.daemon(&manifest(
         &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, match: { export: same-data } }",
+        "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, match: { export: same-data } }",
     ));
     place.probe(
         "p",
@@ -340,7 +340,7 @@ fn a_field_that_is_desired_no_more_is_removed_by_server_side_apply() {
     let place = Place::new("ssa");
     let _daemon = place.daemon(&manifest(
         &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true }",
+        "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true }",
     ));
     place.probe(
         "p",
@@ -432,7 +432,7 @@ fn a_dependent_of_a_primary_without_a_namespace_is_found_by_name_and_namespace()
 #[test]
 fn an_object_under_a_former_name_goes_once_the_new_one_is_ready() {
     let place = Place::new("renamed");
-    let line = "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, onRename: delete, readyPostcondition: { cel: dependent.data.ready == 'yes' } }";
+    let line = "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, onRename: delete, readyPostcondition: { cel: dependent.data.ready == 'yes' } }";
     let daemon = place.daemon(&manifest(&place, line));
     let map = |name: &str, ready: &str| json!({ "metadata": { "name": name }, "data": { "ready": ready } });
     let spec =

@@ -14,7 +14,7 @@ fn manifest(place: &Place, fields: &str) -> String {
 fn map(place: &Place, name: &str, data: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": data,
-        "metadata": { "name": name, "namespace": place.namespace.name(), "annotations": { "io.javaoperatorsdk/primary-name": "p" } },
+        "metadata": { "name": name, "namespace": place.namespace.name(), "annotations": { "capstan.dev/primary-name": "p" } },
     })
 }
 

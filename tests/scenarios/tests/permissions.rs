@@ -449,7 +449,7 @@ fn an_annotation_leads_to_no_primary_of_another_namespace() {
             "sources:\n  maps: {{ informer: {{ apiVersion: v1, kind: ConfigMap, namespaces: [{here}, {other}], mapper: {{ annotations: {{ {more} }} }} }} }}\n"
         )
     };
-    let tags = json!({ "io.javaoperatorsdk/primary-name": "p", "io.javaoperatorsdk/primary-namespace": here });
+    let tags = json!({ "capstan.dev/primary-name": "p", "capstan.dev/primary-namespace": here });
     let maps = two.other.path("v1", "configmaps");
     two.place.create(
         "v1",

@@ -726,7 +726,7 @@ fn a_new_source_is_watched() {
     taken();
     daemon.await_quiet();
     let runs = taken()["runs"].as_u64().unwrap();
-    let annotations = json!({ "io.javaoperatorsdk/primary-name": "p" });
+    let annotations = json!({ "capstan.dev/primary-name": "p" });
     let fields = json!({ "metadata": { "annotations": annotations } });
     place.create("v1", "ConfigMap", &place.config_maps(), "cm", fields);
     await_status(&place, "p", "the map's run", |s| s["runs"] == runs + 1);

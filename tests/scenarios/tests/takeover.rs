@@ -111,14 +111,17 @@ fn a_deployment_of_another_team_is_not_taken_over_by_a_page_of_its_name() {
 fn what_exists_is_named_with_who_manages_it_however_it_would_be_written() {
     for (prefix, dependent) in [
         ("posted", "{ apiVersion: v1, kind: ConfigMap }"),
-        ("applied", "{ apiVersion: v1, kind: ConfigMap, ssa: true }"),
+        (
+            "applied",
+            "{ apiVersion: v1, kind: ConfigMap, serverSideApply: true }",
+        ),
         (
             "marked",
-            "{ apiVersion: v1, kind: ConfigMap, ssa: true, garbageCollected: false }",
+            "{ apiVersion: v1, kind: ConfigMap, serverSideApply: true, garbageCollected: false }",
         ),
         (
             "named",
-            "{ apiVersion: v1, kind: ConfigMap, ssa: true, name: { cel: '\"taken\"' } }",
+            "{ apiVersion: v1, kind: ConfigMap, serverSideApply: true, name: { cel: '\"taken\"' } }",
         ),
     ] {
         let place = Place::new(prefix);
@@ -145,7 +148,7 @@ fn a_source_that_does_not_see_an_object_does_not_make_it_ours() {
     let place = Place::new("unseen");
     let before = foreign(&place, "taken");
     let source = "sources:\n  some: { informer: { apiVersion: v1, kind: ConfigMap, labelSelector: mine=yes } }\n";
-    let dependent = "workflow:\n  dependents:\n    own: { apiVersion: v1, kind: ConfigMap, ssa: true, source: some }\n";
+    let dependent = "workflow:\n  dependents:\n    own: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, source: some }\n";
     let daemon = place.daemon(&place.probe_manifest(&format!("{source}{dependent}")));
     let labelled = |value: &str| json!({ "metadata": { "name": "taken", "labels": { "mine": "yes" } }, "data": { "key": value } });
     wanting(&place, "p", labelled("ours"));
@@ -169,7 +172,7 @@ fn the_second_primary_that_wants_an_object_is_told_of_the_first() {
     for (prefix, dependent, owner) in [
         (
             "owned",
-            "{ apiVersion: v1, kind: ConfigMap, ssa: true, adopt: true }",
+            "{ apiVersion: v1, kind: ConfigMap, serverSideApply: true, adopt: true }",
             "owned by Probe first",
         ),
         (
@@ -201,8 +204,12 @@ fn the_second_primary_that_wants_an_object_is_told_of_the_first() {
 fn what_nobody_owns_is_adopted_where_the_manifest_says_so() {
     for (prefix, more, annotated) in [
         ("adopt", "", false),
-        ("adopt-ssa", ", ssa: true", false),
-        ("adopt-mark", ", ssa: true, garbageCollected: false", true),
+        ("adopt-ssa", ", serverSideApply: true", false),
+        (
+            "adopt-mark",
+            ", serverSideApply: true, garbageCollected: false",
+            true,
+        ),
     ] {
         let place = Place::new(prefix);
         foreign(&place, "orphan");

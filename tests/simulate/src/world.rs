@@ -244,7 +244,7 @@ spec:
       sources: {sources}
       workflow:
         dependents:
-          applied: {{ apiVersion: v1, kind: ConfigMap, ssa: true }}
+          applied: {{ apiVersion: v1, kind: ConfigMap, serverSideApply: true }}
           plain: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [applied] }}
           kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
 "

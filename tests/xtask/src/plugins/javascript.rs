@@ -76,7 +76,7 @@ pub(crate) fn build(
     task.at(&format!("building {}", workspace.short(folder).display()));
     let mut command = Command::new("node");
     command
-        .arg(site.sdk().join("bin/capstan.js"))
+        .arg(site.sdk().join("bin/capstan-js.js"))
         .args(["build", entry, "-o", "component.wasm"])
         .current_dir(&place);
     let what = format!("the build of {}", workspace.short(folder).display());
@@ -162,8 +162,9 @@ impl Site {
         for plugin in plugins {
             let place = site.plugin(plugin.file_name().unwrap_or_default());
             copy(plugin, &place)?;
-            fs::create_dir(place.join("node_modules"))?;
-            symlink(site.sdk(), place.join("node_modules/capstan"))?;
+            let packages = place.join("node_modules/@capstan");
+            fs::create_dir_all(&packages)?;
+            symlink(site.sdk(), packages.join("guest"))?;
         }
         Ok(site)
     }
