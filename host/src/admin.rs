@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::MetricsAuth;
-use crate::fleet::board::Report;
 use crate::http::{self, Bounds};
+use crate::supervisor::status::Report;
 
 pub mod access;
 

@@ -134,27 +134,9 @@ impl Files {
     }
 
     /// Waits until something has changed that matters, and nothing has happened for a moment. May be dropped at any time.
-    pub async fn changed(&self) {
-        let Shared { changed, state, .. } = &*self.shared;
-        loop {
-            let (heard, complete) = {
-                let state = state.lock();
-                (state.changed, state.complete_at())
-            };
-            // Else a change would be lost that was heard of by a wait that was dropped.
-            if !heard {
-                tokio::select! {
-                    () = changed.notified() => {}
-                    () = until(complete) => state.lock().close_old(Instant::now()),
-                }
-            }
-            let settled = async { while timeout(SETTLE, changed.notified()).await.is_ok() {} };
-            // What changes all the time is looked at all the same.
-            let _settled = timeout(LONGEST, settled).await;
-            if std::mem::take(&mut state.lock().changed) {
-                return;
-            }
-        }
+    pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move { shared.changed().await }
     }
 
     /// Returns the files that somebody is writing, by their real paths.
@@ -179,6 +161,29 @@ fn identity(folder: &Path) -> Option<(u64, u64)> {
 // === impl Shared ===
 
 impl Shared {
+    async fn changed(&self) {
+        let Shared { changed, state, .. } = self;
+        loop {
+            let (heard, complete) = {
+                let state = state.lock();
+                (state.changed, state.complete_at())
+            };
+            // Else a change would be lost that was heard of by a wait that was dropped.
+            if !heard {
+                tokio::select! {
+                    () = changed.notified() => {}
+                    () = until(complete) => state.lock().close_old(Instant::now()),
+                }
+            }
+            let settled = async { while timeout(SETTLE, changed.notified()).await.is_ok() {} };
+            // What changes all the time is looked at all the same.
+            let _settled = timeout(LONGEST, settled).await;
+            if std::mem::take(&mut state.lock().changed) {
+                return;
+            }
+        }
+    }
+
     fn new(tells_closing: bool) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), changed: Notify::new(), tells_closing })
     }

@@ -1,6 +1,6 @@
 //! The daemon's adapters: everything that talks to the outside. The decisions are in [`capstan_core`].
 //!
-//! In reading order: [`run`] puts the parts together; [`fleet`] keeps what runs as the manifests say, which [`operators`]
+//! In reading order: [`run`] puts the parts together; [`supervisor`] keeps what runs as the manifests say, which [`operators`]
 //! reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and changes it while it runs;
 //! [`informer`] keeps caches true; [`client`] talks to the API server; [`plugin`] runs components, on the threads of
 //! [`workers`]; [`control`], [`admin`], [`metrics`], [`logging`] and [`shutdown`] are what any daemon has; [`check`],
@@ -24,7 +24,6 @@ pub mod control;
 pub mod controller;
 pub mod descriptors;
 pub mod files;
-pub mod fleet;
 pub mod http;
 pub mod informer;
 pub mod logging;
@@ -38,6 +37,7 @@ pub mod rbac;
 pub mod read;
 pub mod run;
 pub mod shutdown;
+pub mod supervisor;
 pub mod watchdog;
 pub mod workers;
 

@@ -18,7 +18,7 @@ pub struct Metrics {
     pub runs: Runs,
     /// Of informers.
     pub informers: Informers,
-    /// Of plugins; more is told by the board.
+    /// Of plugins; the rest is in the status of the supervisor.
     pub plugins: Plugins,
 }
 

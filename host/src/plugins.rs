@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::args::{Output, Plugins};
 use crate::client::escape;
-use crate::fleet::board::{Report, Row, State};
+use crate::supervisor::status::{Report, Row, State};
 
 /// How long the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -156,7 +156,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::board::{Manifest, Problem, Use};
+    use crate::supervisor::status::{Manifest, Problem, Use};
 
     fn row(name: &str) -> Row {
         Row {

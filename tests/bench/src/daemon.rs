@@ -257,7 +257,7 @@ impl Talk {
     fn filter(self) -> &'static str {
         match self {
             Self::Wrong => "warn",
-            Self::Diary => "warn,guest=info,capstan::fleet=info",
+            Self::Diary => "warn,guest=info,capstan::supervisor=info",
         }
     }
 }

@@ -19,17 +19,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Unit;
+use super::supply::Component;
 use crate::admin::Part;
 use crate::control::Unready;
 use crate::controller::{Described, Handle};
-use crate::plugin::{Plugin, Usage};
+use crate::plugin::Usage;
 
 /// After which time something is tried again that failed by the daemon's own fault, such as want of memory.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The state of everything that the manifests declare.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct Status {
     plugins: Mutex<BTreeMap<Unit, Entry>>,
     manifests: Mutex<Vec<BadManifest>>,
     controllers: Mutex<BTreeMap<Arc<str>, Arc<Handle>>>,
@@ -74,7 +75,7 @@ enum Phase {
 
 #[derive(Debug)]
 struct InForce {
-    plugin: Plugin,
+    plugin: Arc<dyn Component>,
     since: Timestamp,
 }
 
@@ -211,9 +212,9 @@ pub struct Use {
     pub peak_memory_bytes: u64,
 }
 
-// === impl Board: what the fleet says ===
+// === impl Status: what the supervisor says ===
 
-impl Board {
+impl Status {
     pub(super) fn loading<'a>(
         &self,
         unit: &Unit,
@@ -242,7 +243,7 @@ impl Board {
     pub(super) fn placed<'a>(
         &self,
         unit: &Unit,
-        plugin: &Plugin,
+        plugin: &Arc<dyn Component>,
         component: &Path,
         controllers: impl Iterator<Item = &'a Arc<str>>,
     ) {
@@ -257,7 +258,7 @@ impl Board {
         entry.placed += 1;
         entry.problem = None;
         entry.phase = Phase::Settled;
-        entry.in_force = Some(InForce { plugin: plugin.clone(), since: now() });
+        entry.in_force = Some(InForce { plugin: Arc::clone(plugin), since: now() });
         let (version, digest, component) = (entry.placed, plugin.digest(), entry.component.display());
         if version == 1 {
             tracing::info!(plugin = %unit, version, digest, %component, "the plugin is in force");
@@ -348,9 +349,9 @@ impl Board {
     }
 }
 
-// === impl Board: what is asked ===
+// === impl Status: what is asked ===
 
-impl Board {
+impl Status {
     /// Returns the controllers that run.
     pub fn controllers(&self) -> Vec<Arc<Handle>> {
         self.controllers.lock().values().cloned().collect()
@@ -553,9 +554,9 @@ fn now() -> Timestamp {
 
 // === metrics ===
 
-/// Tells the metrics of plugins, which follow from the board, when they are asked for.
+/// Tells the metrics of plugins, which follow from the status, when they are asked for.
 #[derive(Debug)]
-pub struct Metrics(pub Arc<Board>);
+pub struct Metrics(pub Arc<Status>);
 
 /// A metric of plugins: its name, what it says, and its value.
 type Metric<V> = (&'static str, &'static str, fn(&Entry) -> Option<V>);
