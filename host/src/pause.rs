@@ -94,6 +94,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_four_seconds_in_an_outage_and_to_their_longest_otherwise() {
+        // IE-3
         for (reason, longest) in [(Reason::Unreachable, 4), (Reason::Busy, 4), (Reason::Forbidden, 32)] {
             let error = Error::new(reason, 0, "");
             let mut pause = Pause::up_to(Duration::from_secs(32), &Chance::default());

@@ -212,6 +212,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn stopping_takes_no_more_and_waits_for_those_under_way() {
+        // LC-21
         let (queue, log) = (queue_of("abc"), Log::new());
         let stop = sleep(Duration::from_millis(500));
         assert_eq!(run(&queue, Handle::current(), bounds(2), stop, one_second(&log)).await, Drained { aborted: 0 });
@@ -235,6 +236,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_takes_too_long_is_aborted_and_its_key_is_free() {
+        // LC-21
         let (queue, start) = (queue_of("ab"), Instant::now());
         let execute = |ticket: Ticket| async move {
             let long = if &*ticket.key().name == "a" { 3600 } else { 20 };

@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_users_questions_are_asked_besides_the_built_in_rules() {
-        // CF-1 … CF-5
+        // CF-1, CF-2, CF-3, CF-4, CF-5
         let all = UserFilter::default;
         for (case, rules, user, accepted) in [
             ("built in", true, all(), [true, false, true, true]),

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn owner_references_count_by_kind_and_group() {
-        // IM-1
+        // IM-1, IM-3
         let mapper = page(Scope::Namespaced, Declared::OwnerReference);
         let page = ("x.dev/v1", "Page", "p");
         for (case, owners, expected) in [
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn owners_may_be_cluster_scoped_or_of_the_core_group() {
-        // IM-1
+        // ID-3, IM-1
         let cluster = page(Scope::Cluster, Declared::OwnerReference);
         assert_eq!(primaries(&cluster, &owned("n", &[("x.dev/v1", "Page", "p")])), ["p"]);
         let pod = Gvk::parse("v1", "Pod").unwrap();

@@ -567,6 +567,7 @@ mod tests {
 
     #[test]
     fn kinds_without_a_namespace_are_for_the_whole_cluster_and_their_events_in_default() {
+        // ER-3
         let operators = operators("", "namespaces: [a], sources: { n: { informer: { apiVersion: v1, kind: Node } } }");
         let kinds = Kinds { cluster_scoped: ["Page.a.dev".to_owned()].into(), ..Kinds::default() };
         let expected = "\

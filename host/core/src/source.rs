@@ -1047,7 +1047,7 @@ mod tests {
 
     #[test]
     fn primaries_of_the_old_and_the_new_version_are_told() {
-        // IM-4a, IM-5, IM-6
+        // IM-4, IM-5, IM-6
         let source = secondaries();
         let mut informer = Informer::new(&source, None);
         assert_eq!(informer.applied(owned("s", 1, "p")), ["n/p related"]);
@@ -1089,7 +1089,7 @@ mod tests {
 
     #[test]
     fn joining_a_filled_cache_counts_everything_as_added() {
-        // PO-3, IM-4a
+        // PO-3, IM-4
         let mut writer = Writer::default();
         writer.apply(Event::Applied(owned("s", 1, "p")));
         writer.apply(Event::Applied(owned("t", 2, "q")));

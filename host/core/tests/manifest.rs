@@ -60,6 +60,7 @@ fn name(file: &Path) -> &Path {
 
 #[test]
 fn what_is_wrong_is_told_as_the_examples_show() {
+    // DR-6, ES-1, KD-10: `bad/references.yaml`
     let results = examples("bad").into_iter().map(|(file, text)| match parse(&text, name(&file)) {
         Ok(_) => Err(format!("{} is accepted", file.display())),
         Err(errors) => golden(&file.with_extension("txt"), &format!("{errors}\n")),
@@ -81,6 +82,7 @@ fn every_example_of_an_error_shows_the_line_that_it_names() {
 
 #[test]
 fn what_is_right_is_read_as_the_examples_show() {
+    // LC-4: `good/minimal.yaml`
     for (file, text) in examples("good") {
         let operators = parse(&text, Path::new("folder/operator.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
         // An origin is a place, and of no interest here.

@@ -403,6 +403,17 @@ async fn the_workflow_runs_before_the_reconciler_and_a_second_run_writes_nothing
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_desired_state_is_asked_for_once_however_often_a_run_needs_it() {
+    // CX-3: the condition can be met only if it is known which object is meant
+    const READY: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, \
+         readyPostcondition: { cel: dependent.data.x == \"y\" } } } }";
+    let mut bench = Bench::new(Script::default(), READY);
+    bench.page(json!({ "uid": "page" }));
+    let calls = strings(&["desired cm", "reconcile"]);
+    assert_eq!(bench.run().await, (DONE, calls, strings(&["create ConfigMap a"])));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_exists_already_is_ours_only_by_uid() {
     const APPLIED: &str =
         "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true } } }";
@@ -472,7 +483,7 @@ async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_comes_first_if_something_needs_cleanup() {
-    // DI-4
+    // DI-2, DI-4
     let mut bench = Bench::new(Script::default(), EXPLICIT);
     bench.page(json!({}));
     assert_eq!(bench.run().await, (DONE, vec![], strings(&["patch Page a"])));
@@ -608,6 +619,15 @@ async fn a_guest_can_keep_the_finalizer_and_come_back() {
     bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     let again = Finished::Done { finalizer_removed: false, again: Some(Duration::from_secs(3)) };
     assert_eq!(bench.run().await, (again, strings(&["cleanup"]), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_that_fails_keeps_the_finalizer_and_is_a_failure_like_others() {
+    // DC-4
+    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
+    let mut bench = Bench::new(Script { exports, cleanup: returned("not yet"), ..Script::default() }, "");
+    bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    assert_eq!(bench.run().await, (UNHANDLED, strings(&["cleanup"]), vec![]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -362,6 +362,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_object_that_a_list_shows_unreadable_is_not_told_as_deleted() {
+        // IE-2
         let Place { shared, .. } = &place();
         let json = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"7"}}"#;
         let broken = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"x"}}"#;

@@ -15,6 +15,7 @@ fn finalizers(object: &Value) -> usize {
 
 #[test]
 fn s012_cleanup_runs_once_and_the_resource_goes() {
+    // DC-1
     let place = Place::new("s012");
     let daemon = place.daemon(&place.probe_manifest(CLEANER));
     place.probe("p", json!({ "reconcile": { "status": { "seen": true } }, "cleanup": { "do": [{ "log": { "message": "cleaned up" } }] } }));
@@ -61,6 +62,7 @@ fn s022_a_rescheduled_primary_comes_back_by_itself() {
 
 #[test]
 fn s034_only_what_the_selector_selects_is_reconciled() {
+    // IN-3
     let place = Place::new("s034");
     let daemon = place.daemon(&place.probe_manifest("labelSelector: app=myapp\n"));
     let labelled = json!({ "metadata": { "labels": { "app": "myapp" } }, "spec": { "reconcile": { "status": { "seen": true } } } });

@@ -151,6 +151,7 @@ fn an_inactive_dependent_is_left_alone_and_wakes_nobody() {
 
 #[test]
 fn s127_dependents_are_made_in_their_order() {
+    // WF-1, WF-2
     let place = Place::new("s127");
     let lines = "cm2: { apiVersion: v1, kind: ConfigMap, dependsOn: [cm1] }\ncm1: { apiVersion: v1, kind: ConfigMap }";
     let daemon =
@@ -205,6 +206,7 @@ fn a_workflow_that_the_reconciler_calls_runs_when_it_is_called() {
 
 #[test]
 fn a_standalone_dependent_runs_by_name() {
+    // WF-2
     let place = Place::new("standalone");
     let fields = "standalone:\n  preview:\n    dependents:\n      pre: { apiVersion: v1, kind: ConfigMap }\n";
     let _daemon = place.daemon(&place.probe_manifest(fields));

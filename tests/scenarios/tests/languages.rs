@@ -200,6 +200,7 @@ fn is_plausible(chance: &Value, begun: f64) {
 }
 
 fn the_daemon_is_asked_for_all_that_there_is(component: &str) {
+    // CX-1a, CX-1b, DR-7
     let (place, begun) = (Place::new("asks"), now_ms());
     let daemon = daemon(&place, &manifest(&place, component));
     place.probe("p", json!({ "text": "a", "note": "b" }));

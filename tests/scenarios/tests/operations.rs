@@ -38,6 +38,7 @@ fn s017_filtered_writes_cause_no_run() {
 
 #[test]
 fn s062_each_verb_writes_a_secondary() {
+    // RO-1
     let place = Place::new("s062");
     let daemon = place.daemon(&manifest(&place, ""));
     let object = |name: &str| map(&place, name, &json!({ "v": "written" }));

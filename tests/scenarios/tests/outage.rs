@@ -156,6 +156,7 @@ fn an_api_server_that_only_takes_no_writes_uses_up_no_attempt_either() {
 
 #[test]
 fn a_plugin_that_floods_events_keeps_no_other_from_writing_its_own() {
+    // ER-6
     let place = Place::new("events");
     let event = |reason: &str| json!({ "event": { "reason": reason, "message": "m" } });
     let other = place.probe_manifest("labelSelector: calm\n");

@@ -215,6 +215,7 @@ fn a_dependent_lets_nobody_read_what_is_not_the_primarys() {
 
 #[test]
 fn a_write_that_writes_nothing_shows_nothing() {
+    // RO-5, RO-6
     let two = Two::new("peek");
     let secrets = two.place.namespace.path("v1", "secrets");
     two.place.create("v1", "Secret", &secrets, "loot", json!({ "stringData": { "k": "v" } }));

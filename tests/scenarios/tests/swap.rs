@@ -488,6 +488,7 @@ fn a_manifest_that_is_renamed_is_the_same_operator() {
 
 #[test]
 fn a_changed_selector_watches_anew_and_keeps_memos_of_primaries_that_stay() {
+    // IN-3, PO-1
     let place = Place::new("selector");
     let manifest = |selector: &str| probe_manifest(&place, "", &format!("labelSelector: \"{selector}\""));
     let folder = probe_folder(&manifest("team = a"));
@@ -517,6 +518,7 @@ fn a_changed_selector_watches_anew_and_keeps_memos_of_primaries_that_stay() {
 
 #[test]
 fn changed_namespaces_are_watched_and_left() {
+    // IN-1, NS-2, NS-3
     let (one, two) = (Place::new("one"), Place::new("two"));
     let alone = probe_manifest(&one, "", "");
     let namespaces = |names: &str| {

@@ -476,6 +476,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn what_is_wrong_is_named_with_what_would_be_right() {
+        // DR-3
         let named = |more: Value| {
             let mut answer = json!({"metadata": {"name": "a"}});
             answer

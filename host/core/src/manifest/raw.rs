@@ -293,10 +293,10 @@ pub(super) struct Controller {
     /// What becomes of finalizers that versions before this one have put on primaries.
     #[schemars(extend("default" = {}))]
     pub(super) finalizers: Maybe<Finalizers>,
-    /// How long it waits at its start until all that it watches is known (`IE-4`).
+    /// How long it waits at its start until all that it watches is known (`IE-1`).
     #[schemars(extend("default" = "2m"))]
     pub(super) cache_sync_timeout: MaybeLeaf<Time>,
-    /// What it does if that is not so by then (`IE-3`).
+    /// What it does if that is not so by then (`IE-1`).
     #[schemars(extend("default" = "goOn"))]
     pub(super) on_start_error: Maybe<OnStartError>,
     /// The field manager of what is written; without it, the controller's name (`LC-4`).

@@ -201,6 +201,7 @@ mod tests {
 
     #[test]
     fn the_settings_are_a_valid_entry_of_a_manifest_and_mean_the_same() {
+        // DR-7
         let text = "
 apiVersion: capstan.dev/v1alpha1
 kind: Operator

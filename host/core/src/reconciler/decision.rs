@@ -80,7 +80,7 @@ mod tests {
         // Whether the finalizer is used, whether it is there, and whether a former one is; what is done with a primary that
         // stays, and with one that is going.
         for (used, present, left, stays, going) in [
-            (false, false, false, Reconcile, Nothing),
+            (false, false, false, Reconcile, Nothing), // DI-5, DI-3
             (false, false, true, Reconcile, LetGo),
             (false, true, false, Reconcile, Nothing), // DI-3: not in use any more
             (false, true, true, Reconcile, LetGo),

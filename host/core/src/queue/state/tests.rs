@@ -224,7 +224,7 @@ fn a_deletion_drops_the_key_with_its_timer() {
 
 #[test]
 fn a_key_in_flight_is_held_back_until_done() {
-    // EP-10, EP-11, EP-15
+    // EP-10, EP-11, EP-13, EP-15
     let mut script = Script::in_flight(Policy::default());
     for event in [RELATED, CHANGED, RELATED] {
         assert_eq!(script.event(event), Receipt::Marked);
@@ -508,7 +508,7 @@ fn a_run_that_asks_to_run_again_at_once_waits_for_the_shortest_time() {
 
 #[test]
 fn a_failure_with_an_event_behind_it_runs_again_at_once_and_consumes_nothing() {
-    // EP-32
+    // EP-30, EP-32
     let mut script = Script::in_flight(Policy::default());
     script.event(RELATED);
     let at_once = What { outcome: Outcome::Failed(Level::Warning), next: Next::AtOnce, retry: Some(info(0, false)) };
@@ -559,7 +559,7 @@ fn a_failure_of_what_is_gone_is_as_good_as_a_success() {
 
 #[test]
 fn a_primary_that_is_created_anew_during_a_run_begins_anew() {
-    // EP-15: the old run is awaited; its failures are not the new one's
+    // ID-1, EP-15: the old run is awaited; its failures are not the new one's
     let mut script = Script::in_flight(Policy::default());
     script.finish(FAILED);
     assert_eq!(script.at(2000).taken().retry, Some(info(1, false)));
