@@ -301,7 +301,7 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
         }
         Item::Unreadable { key: Some(key), gone: true, .. } => writer.lose(&key),
         Item::Unreadable { key, error, .. } => {
-            // Quirk 15: one object that can't be read does not stop the others.
+            // IE-2: one object that can't be read does not stop the others.
             if writer.quarantine(key.as_ref()) {
                 let object = key.map(|key| key.to_string());
                 tracing::error!(kind = %shared.scope.gvk, object, %error, "an object can't be read; it counts as it was before, if that could be read");

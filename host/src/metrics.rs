@@ -38,7 +38,7 @@ pub struct PluginMetrics {
     pub dropped: Counter,
 }
 
-/// Metrics of the runs of controllers (section 20 of the semantics).
+/// Metrics of the runs of controllers.
 pub struct Runs {
     active: Family<ByController, Gauge>,
     started: Family<ByController, Counter>,

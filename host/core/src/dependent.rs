@@ -196,7 +196,7 @@ pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> W
 }
 
 /// Returns the write that brings a dependent from `actual` to `desired` (`KD-8`). Another object of the same name is a
-/// conflict. Without server-side apply, labels and annotations are added and never removed (quirk 12), and a change since
+/// conflict. Without server-side apply, labels and annotations are added and never removed, and a change since
 /// `actual` is a conflict, too.
 ///
 /// # Errors

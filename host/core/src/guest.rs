@@ -419,7 +419,7 @@ pub enum WriteMode {
     Plain,
 }
 
-/// How objects are compared (section 15 of the semantics).
+/// How objects are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Comparison {
     /// As fits the verb (`RO-6`).

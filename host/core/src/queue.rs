@@ -279,7 +279,7 @@ impl Queue {
     }
 
     /// Hands out no more keys until [`Queue::start`]; executions under way go on, but their outcome is ignored and their
-    /// keys run again then (`LC-22`; the fix of quirk 1 is that they can).
+    /// keys run again then (`LC-22`).
     pub fn stop(&self) {
         self.change(State::stop);
     }
@@ -307,8 +307,8 @@ impl Queue {
         self.change(|state| state.resume(now));
     }
 
-    /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`, the
-    /// fix of quirk 13). No cleanup takes place. An execution under way ends without effect on the queue.
+    /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`).
+    /// No cleanup takes place. An execution under way ends without effect on the queue.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
         self.change(|state| state.retain(keep));
     }

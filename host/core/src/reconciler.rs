@@ -111,7 +111,7 @@ enum Settled {
     Gone,
 }
 
-/// Runs one execution (`architecture.md`, data path).
+/// Runs one execution, from reading the primary to how it ended.
 pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
     // EP-14: the object may be newer than the event; gone means done.
     let Some(primary) = controller.primaries.get(ticket.key()) else {

@@ -883,7 +883,7 @@ mod tests {
 
     #[test]
     fn what_an_own_write_was_answered_with_is_news_to_whoever_looks_elsewhere() {
-        // NS-2, UC-5, FW-1: found by seed 813 of the simulation
+        // NS-2, UC-5, FW-1
         let page = |version, generation| {
             let more = format!(r#","generation":{generation}"#);
             object("a", version, &more)
@@ -1269,7 +1269,7 @@ mod tests {
 
     #[test]
     fn what_own_writes_made_and_somebody_deleted_unseen_is_told_as_deleted() {
-        // OV-5, and semantics §27: ghost removal
+        // OV-5
         let source = primaries();
         let mut informer = Informer::new(&source, None);
         informer.list([object("kept", 1, "")], 1);

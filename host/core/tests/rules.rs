@@ -60,7 +60,7 @@ fn ids_are_found_wherever_they_stand() {
 #[test]
 fn what_is_wrong_with_rules_is_told_with_the_id() {
     const ROWS: &str = "| `AB-1` | a |\n| `AB-2` | b *No test yet.* |\n\n## What does not apply\n\n| `AB-3` | c |\n";
-    let table: [(&str, &[(&str, &str)], &[&str]); 8] = [
+    let table: [(&str, &Files, &[&str]); 8] = [
         (ROWS, &[("a/tests/x.rs", "AB-1")], &[]),
         (ROWS, &[("src/x.rs", "#[cfg(test)]\npub mod tests {\n// AB-1")], &[]),
         (ROWS, &[("x_test.go", "AB-1"), ("wit/x.wit", "AB-2 AB-3")], &[]),
@@ -82,6 +82,9 @@ fn what_is_wrong_with_rules_is_told_with_the_id() {
         assert_eq!(check(page, &used), problems, "{page}{files:?}");
     }
 }
+
+/// Files, with what is in them.
+type Files = [(&'static str, &'static str)];
 
 /// Where which ids are used.
 #[derive(Default)]

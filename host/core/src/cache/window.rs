@@ -267,7 +267,7 @@ mod tests {
         Change::Deleted { last: object(version), unknown: false }
     }
 
-    /// Writes a change as the semantics do: `A100`, `U100<99` (old 99), `D100`.
+    /// Writes a change as the scripts do: `A100`, `U100<99` (old 99), `D100`.
     fn show(change: &Change) -> String {
         match change {
             Change::Added(new) => format!("A{}", new.version()),
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_was_held_is_swallowed_merged_or_released() {
-        // Semantics §27, filter window, row by row.
+        // FW-1, FW-2, FW-3: what is held, and what goes on, script by script
         for (script, emitted) in [
             ("begin own100 U100 ? gone end gone", "- stays gone"),
             ("begin own100 A100 ?", "-"),
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn discarding_forgets_one_object_only() {
-        // Semantics §27, ghost removal.
+        // OV-5
         let other = ObjectRef::namespaced("n", "b");
         let mut windows = Windows::default();
         for (key, name) in [(key(), "a"), (other.clone(), "b")] {

@@ -122,7 +122,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Compares two lists. Tolerance means that what is wanted is found in the same order, with anything between
-    /// (quirk 11: however the difference could be expressed as a patch).
+    /// (`GM-1`), however a patch would express the difference.
     fn lists(&mut self, found: &'a [Value], wanted: &'a [Value], manner: Manner) -> Walked {
         if manner == Manner::Tolerant {
             if self.embeds(found, wanted)? {
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn a_list_may_have_more_elements_anywhere_but_no_other_order() {
-        // GM-1; quirk 11: whichever patch would express the difference
+        // GM-1: whichever patch would express the difference
         for (actual, desired, matches) in [
             (json!([1, 2, 3]), json!([1, 3]), true),
             (json!([1, 1]), json!([1]), true),

@@ -100,7 +100,7 @@ enum Name<'a> {
     Member(Cow<'a, str>),
     /// `.` the value itself.
     Itself,
-    /// Anything else, such as `i:` (quirk 10: a difference, not an error).
+    /// Anything else, such as `i:`: a difference, not an error (`SSA-2`).
     Unknown,
 }
 
@@ -292,7 +292,7 @@ impl<'a> Walk<'a, '_> {
         for (name, owned) in &set.parts {
             match places.of(name, found, &mut self.differences)? {
                 Ok(element) => placed.push((element, owned)),
-                // Quirk 10: a difference, not an error.
+                // SSA-2: a difference, not an error.
                 Err(problem) => return self.differences.note(&problem),
             }
         }
@@ -593,7 +593,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn what_is_owned_as_a_whole_must_be_equal() {
-        // SSA-2, first two points; SSA-4
+        // SSA-2: a field without parts; SSA-4
         let fields = json!({"f:a": {}});
         check(
             "sample.dev/v1",
@@ -628,7 +628,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn elements_of_a_keyed_list_are_found_by_their_keys() {
-        // SSA-2, third point; quirk 10
+        // SSA-2: by their keys; one that is missing or there twice is a difference
         let one = json!({"f:list": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}, "f:x": {}}, "k:{\"name\":\"b\"}": {".": {}, "f:name": {}}}});
         let wanted = json!({"list": [{"name": "a", "x": 1}, {"name": "b"}]});
         let two =
@@ -658,7 +658,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn members_of_a_set_have_no_order() {
-        // SSA-2, fourth point
+        // SSA-2: by their values
         let fields = json!({"f:set": {"v:\"a\"": {}, "v:\"b\"": {}}});
         let maps = json!({"f:set": {"v:{\"x\":1}": {}}});
         check(
@@ -680,7 +680,7 @@ mod tests {
 
     #[test]
     fn what_is_recorded_in_an_unknown_way_is_a_difference() {
-        // Quirk 10
+        // SSA-2: and no error
         let text = Some("/spec/list: is recorded in a way that is not understood");
         let list = json!({"list": [1]});
         for fields in [json!({"i:0": {}}), json!({"x": {}}), json!({"v:{": {}}), json!({"k:{": {}})] {

@@ -41,8 +41,7 @@ impl Attempts {
     }
 }
 
-/// Returns the delay before the retry of this number, counted from one. The second is as long as the first (`RT-2`,
-/// quirk 3).
+/// Returns the delay before the retry of this number, counted from one. The second is as long as the first (`RT-2`).
 fn delay(retry: &Retry, number: u32) -> Duration {
     let steps = i32::try_from(number.saturating_sub(2)).unwrap_or(i32::MAX);
     let seconds = retry.initial_interval.as_secs_f64() * retry.multiplier.powi(steps);

@@ -484,7 +484,7 @@ impl Entry {
     }
 
     /// Ends a run that was under way when the queue was stopped: its outcome is ignored, but that our finalizer is gone
-    /// remains true (`LC-22`). The key is free again (quirk 1).
+    /// remains true (`LC-22`). The key is free again (`EP-20`).
     fn break_off(&mut self, policy: &Policy, finished: Finished) -> What {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
         let next = if self.life == Life::Forgotten {
@@ -540,7 +540,7 @@ impl Entry {
                 self.pending = false;
                 Next::AwaitDeletion
             }
-            // Quirk 2: an explicit reschedule is discarded.
+            // What the component asked for is discarded: the event comes first.
             Life::Exists | Life::Finalized if self.pending => Next::AtOnce,
             Life::Exists | Life::Finalized if finished == Finished::Gone => Next::Dropped,
             Life::Exists | Life::Finalized => again.map_or(Next::Idle(max_interval), Next::Again),
@@ -567,7 +567,7 @@ impl Entry {
     /// EP-30 … EP-36.
     fn fail(&mut self, policy: &Policy, flight: Flight, failure: Failure, now: Instant) -> (Outcome, Next) {
         let Some(retry) = &policy.retry else {
-            // EP-22: goes on like a success, but does not count as one (quirk 4).
+            // EP-22: goes on like a success, but does not count as one.
             let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
             return (Outcome::Failed(Level::Error), next);
         };

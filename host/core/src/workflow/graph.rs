@@ -26,7 +26,7 @@ pub struct Node {
 /// Why dependents form no graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A name in `dependsOn` that no dependent has (quirk 20).
+    /// A name in `dependsOn` that no dependent has (`WF-1`).
     #[error("dependent {dependent} depends on {unknown:?}, which is none of {}", known.join(", "))]
     Unknown {
         /// Who depends.
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn what_is_no_graph_is_refused_with_names() {
-        // WF-1, quirk 20
+        // WF-1
         for (declared, text) in [
             (&[("a", "x"), ("b", "")][..], "dependent a depends on \"x\", which is none of a, b"),
             (&[("a", "a")], "dependents wait for each other: a -> a"),

@@ -305,7 +305,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
         (normal(), &[], again(0), Next::Again(Duration::ZERO), Some(Mark::None)),
         (normal(), &[], Finished::NoRetry { again: None }, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
         (normal(), &[], Finished::NoRetry { again: Some(millis(5)) }, Next::Again(millis(5)), Some(Mark::None)),
-        // (c) before (d): quirk 2
+        // (c) before (d): the event comes first
         (normal(), &[RELATED], again(500), Next::AtOnce, Some(Mark::Present)),
         // (a)
         (normal(), &[RELATED, DELETED], again(500), Next::Dropped, None),
@@ -539,7 +539,7 @@ fn a_failure_inside_of_a_back_off_goes_on_waiting() {
 
 #[test]
 fn without_a_policy_a_failure_goes_on_like_a_success_but_counts_as_a_failure() {
-    // EP-22, quirk 4
+    // EP-22
     let policy = || Policy { retry: None, ..Policy::default() };
     for (event, next) in [(None, Next::Idle(Some(TEN_HOURS))), (Some(RELATED), Next::AtOnce)] {
         let mut script = Script::in_flight(policy());
@@ -694,7 +694,7 @@ fn a_start_replays_what_has_used_up_its_attempts() {
 
 #[test]
 fn what_ends_while_stopped_is_ignored_and_runs_at_the_next_start() {
-    // LC-22, and the fix of quirk 1 (EP-20); the events come after the stop
+    // LC-22, EP-20: the key is free again; the events come after the stop
     #[rustfmt::skip] // one row, one line
     let table: [(Policy, &[Event], Finished, Next); 10] = [
         (Policy::default(), &[], Finished::DONE, Next::AtStart),
@@ -744,7 +744,7 @@ fn a_closed_state_hands_out_nothing_for_good() {
 
 #[test]
 fn keys_of_a_dropped_namespace_are_forgotten() {
-    // NS-3, the fix of quirk 13; `b` is in flight, and in all-events mode too no deletion is run
+    // NS-3; `b` is in flight, and in all-events mode too no deletion is run
     for policy in [Policy::default(), all_events()] {
         let mut script = Script::new(policy);
         for letter in ["b", "a", "c"] {
