@@ -33,7 +33,8 @@ fn fields(section: &Value) -> String {
     let required = |name: &str| section["required"].as_array().into_iter().flatten().any(|field| field == name);
     let mut fields: Vec<(&String, &Value)> = section["properties"].as_object().unwrap().iter().collect();
     fields.sort_by_key(|(name, _)| (!required(name), *name));
-    let mut text = "| field | type | default | meaning | rules |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    let mut text =
+        "| field | type | default | meaning | [rules](rules.md) |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for (name, field) in fields {
         let default = match field.get("default") {
             Some(default) => format!("`{}`", default.to_string().replace('"', "").replace(',', ", ")),
@@ -48,7 +49,7 @@ fn fields(section: &Value) -> String {
 
 /// Returns the table of a choice between forms.
 fn forms(section: &Value) -> String {
-    let mut text = "| form | meaning | rules |\n| --- | --- | --- |\n".to_owned();
+    let mut text = "| form | meaning | [rules](rules.md) |\n| --- | --- | --- |\n".to_owned();
     for form in section["oneOf"].as_array().unwrap() {
         let shape = match form["properties"].as_object().and_then(|properties| properties.iter().next()) {
             Some((name, value)) => format!("`{name}:` {}", kind(value)),
