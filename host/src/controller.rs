@@ -808,7 +808,7 @@ async fn lost(rights: Option<&Rights>) -> String {
     }
 }
 
-/// `LC-3`
+/// Returns the finalizer: the manifest's, or one made of the kind's full name (`LC-3`).
 fn finalizer_name(spec: &manifest::Controller, kind: Option<&Kind>) -> Arc<str> {
     let full_name = || kind.map(Kind::full_name).unwrap_or_default();
     let default = || finalizer::default_name(&full_name()).into();

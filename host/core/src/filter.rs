@@ -85,7 +85,7 @@ impl Filter {
 }
 
 /// Whether a change of a primary matters by the built-in rules: every addition (`CF-1`) and deletion (`CF-4`), and
-/// updates as `CF-2` says.
+/// updates that concern the generation, the mark for deletion or the finalizer (`CF-2`).
 pub fn accepts(change: &Change, filter: &PrimaryFilter) -> bool {
     match change {
         Change::Added(_) | Change::Deleted { .. } => true,

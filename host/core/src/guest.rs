@@ -404,7 +404,7 @@ pub struct WriteOptions {
 /// How a write is treated (`RO-3`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteMode {
-    /// As `RO-4` says.
+    /// As is usual for the verb (`RO-4`).
     #[default]
     Usual,
     /// Not written if it matches; the event of the write causes no run.

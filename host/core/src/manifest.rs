@@ -201,7 +201,7 @@ pub struct Controller {
     pub label_selector: Option<Arc<str>>,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`); default true.
     pub generation_aware: bool,
-    /// The finalizer that is used if something needs cleanup; none = the default of `LC-3`, made from group and plural.
+    /// The finalizer that is used if something needs cleanup; none = one made of group and plural (`LC-3`).
     pub finalizer: Option<Arc<str>>,
     /// Finalizers that versions before this one have put on primaries, and that each loses at its next run.
     pub former_finalizers: BTreeSet<Arc<str>>,
@@ -342,7 +342,7 @@ pub struct Dependent {
     pub create_only: bool,
     /// Take over an object that exists already and is no other primary's; default false.
     pub adopt: bool,
-    /// Whether it is written and compared by server-side apply; none = as `KD-5` says.
+    /// Whether it is written and compared by server-side apply; none = it is, unless it is a ConfigMap or Secret (`KD-5`).
     pub server_side_apply: Option<bool>,
     /// How it is compared.
     pub matching: Matching,

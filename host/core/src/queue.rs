@@ -443,7 +443,7 @@ impl Drop for Ticket {
 // === impl vocabulary ===
 
 impl Default for Policy {
-    /// Retries as of `RT-1`, no rate limit, ten hours (`IV-1`), no shortest time.
+    /// The usual five retries (`RT-1`), no rate limit, ten hours (`IV-1`), no shortest time.
     fn default() -> Self {
         Self {
             retry: Some(Retry::default()),

@@ -75,7 +75,7 @@ struct Table {
     primary: Primary,
     events: Vec<Verb>,
     dependent: Manners,
-    /// How the templates of the chart know `KD-5`.
+    /// How the templates of the chart know which kinds are not applied (`KD-5`).
     #[cfg_attr(not(test), expect(dead_code, reason = "a dependent knows itself here"))]
     written: BTreeSet<String>,
     capabilities: Capabilities,

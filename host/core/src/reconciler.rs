@@ -55,7 +55,7 @@ pub struct Controller {
     pub workflow: Flow,
     /// Workflows that run when called by name.
     pub standalone: BTreeMap<Arc<str>, Flow>,
-    /// The finalizer, from the manifest or by `LC-3`.
+    /// The finalizer, from the manifest or made of the kind's full name (`LC-3`).
     pub finalizer: Arc<str>,
     /// The plugin.
     pub guest: Arc<dyn Guest>,

@@ -211,7 +211,7 @@ struct Walk<'a, 'b> {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Compares an object (`SSA-3` says which of its fields count).
+    /// Compares an object. Of its metadata only what can be owned counts (`SSA-3`).
     fn object(&mut self, set: &'a Set<'a>, found: &'a Value, wanted: &'a Value) -> Walked {
         for (name, owned) in set.fields() {
             self.below(Step::Key(name), |walk| walk.owned(owned, found.get(name), wanted.get(name)))?;

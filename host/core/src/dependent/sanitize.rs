@@ -1,8 +1,8 @@
 //! Decides whether a difference is only the API server's way of writing down what was applied (SN rules).
 //!
-//! Asked about a difference only, so that comparing equal trees costs nothing here. It goes beyond `SN-1` and `SN-2`
-//! where a real API server was seen to answer otherwise than it was asked, and where a difference would therefore be
-//! "repaired" for ever (`SSA-5`).
+//! Asked about a difference only, so that comparing equal trees costs nothing here. It goes beyond claim templates
+//! (`SN-1`) and environments and quantities of containers (`SN-2`) where a real API server was seen to answer otherwise than
+//! it was asked, and where a difference would therefore be "repaired" for ever (`SSA-5`).
 
 use serde_json::Value;
 

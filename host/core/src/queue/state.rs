@@ -520,7 +520,7 @@ impl Entry {
         What { outcome, next, retry: self.retry(policy) }
     }
 
-    /// EP-23: the first that applies.
+    /// Decides what follows a success: the first that applies (`EP-23`).
     fn succeed(&mut self, flight: Flight, finished: Finished, max_interval: Option<Duration>) -> Next {
         self.forget_failures();
         let again = match finished {
@@ -564,7 +564,7 @@ impl Entry {
         (Outcome::Failed(level), Next::Outage(outage(*outages)))
     }
 
-    /// EP-30 … EP-36.
+    /// Decides what follows a failure, and how loudly it is logged (EP-30 … EP-36).
     fn fail(&mut self, policy: &Policy, flight: Flight, failure: Failure, now: Instant) -> (Outcome, Next) {
         let Some(retry) = &policy.retry else {
             // EP-22: goes on like a success, but does not count as one.
@@ -633,7 +633,7 @@ impl Entry {
         }
     }
 
-    /// Returns the state of EP-2.
+    /// Returns what has been heard of the primary since its last run began (`EP-2`).
     fn mark(&self) -> Mark {
         match (self.life, self.pending) {
             (Life::Exists, false) => Mark::None,
