@@ -812,6 +812,31 @@ async fn a_dependents_source_shows_nothing_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn several_secondaries_are_an_error_where_one_is_asked_for() {
+    // IM-7
+    fn ask(run: &dyn Run) -> Vec<String> {
+        let answer = match run.find_one(Place::Kind(config_map())) {
+            Ok(found) => found.map_or("none", |_| "found").to_owned(),
+            Err(error) => format!("{:?}", error.reason),
+        };
+        vec![answer]
+    }
+    for (names, expected) in [(vec![], "none"), (vec!["x"], "found"), (vec!["x", "y"], "Ambiguous")] {
+        let script = Script { ask: Some(Arc::new(|run| async move { ask(&*run) }.boxed())), ..Script::default() };
+        let mut bench = Bench::new(script, EXPLICITLY);
+        bench.page(json!({ "uid": "u-page" }));
+        for name in names {
+            let owner = json!({ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "u-page" });
+            let metadata = json!({ "namespace": "n", "name": name, "ownerReferences": [owner] });
+            let map = bench.server.put(&config_map(), json!({ "metadata": metadata }));
+            let change = bench.maps.apply(Watch::Applied(map)).unwrap();
+            bench.controller.secondaries["cm"].on(change);
+        }
+        assert_eq!(bench.run().await.1, ["reconcile", expected]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
     async fn ask(run: Arc<dyn Run>) -> Vec<String> {
         let nothing = || "{}".to_owned();
