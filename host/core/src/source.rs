@@ -206,8 +206,10 @@ impl Source {
             state.listing.remove(&place);
             state.lacking.remove(&None);
             state.lacking.remove(&place);
-            Arc::make_mut(&mut state.places).insert(place, cache);
+            Arc::make_mut(&mut state.places).insert(place, cache.clone());
         }
+        // Another cache that has it may be the one that is left.
+        let keep = |seen| self.state.write().keep(seen, &cache);
         let mut news = Vec::new();
         for new in present {
             match (seen.remove(new.key()), shown.remove(new.key())) {
@@ -218,7 +220,7 @@ impl Source {
                 // What was seen later is read until this cache has it.
                 (Some(newest), Some(_)) => {
                     self.learn(new);
-                    self.put(newest);
+                    keep(newest);
                 }
             }
         }
@@ -227,7 +229,7 @@ impl Source {
                 let unknown = true;
                 news.push(Change::Deleted { last, unknown });
             } else {
-                self.put(last);
+                keep(last);
             }
         }
         let told: Vec<_> = news
@@ -703,11 +705,14 @@ impl State {
         }
     }
 
-    /// `OV-1`. What a full cache left out would never be overtaken, so that it is not kept here either.
     fn put(&mut self, answer: Object) {
-        let Some(cache) = self.cache(answer.key()) else {
-            return;
-        };
+        if let Some(cache) = self.cache(answer.key()).cloned() {
+            self.keep(answer, &cache);
+        }
+    }
+
+    /// `OV-1`. What a full cache left out would never be overtaken, so that it is not kept here either.
+    fn keep(&mut self, answer: Object, cache: &Cache) {
         if cache.is_complete() || cache.get(answer.key()).is_some() {
             let synced = cache.version();
             self.overlay.put(answer, synced);
@@ -1039,7 +1044,7 @@ mod tests {
 
     #[test]
     fn what_an_own_write_was_answered_with_is_news_to_whoever_looks_elsewhere() {
-        // NS-2, UC-5, FW-1: found by seed 813 of the simulation
+        // NS-2, UC-5, FW-1
         let page = |version, generation| {
             let more = format!(r#","generation":{generation}"#);
             object("a", version, &more)
@@ -1133,6 +1138,37 @@ mod tests {
             told(&source.attach(Some("m"), other.cache())),
             ["m/b changed"]
         );
+    }
+
+    #[test]
+    fn what_was_seen_in_one_namespace_is_read_until_the_cache_of_all_has_it() {
+        // NS-2, OV-1
+        let source = secondaries();
+        let mut before = Informer::new(&source, Some("n"));
+        before.applied(owned("s", 2, "p"));
+        let own = |name, version| {
+            let write = source.begin(key(name), |_| ());
+            write.wrote(owned(name, version, "p"));
+        };
+        own("s", 4);
+        own("t", 5);
+        before.applied(owned("s", 4, "p"));
+        before.applied(owned("t", 5, "p"));
+        assert_eq!(source.own_writes(), 0);
+        let mut everywhere = Writer::default();
+        everywhere.apply(Event::Applied(owned("s", 2, "p")));
+        assert_eq!(told(&source.attach(None, everywhere.cache())), NOBODY);
+        source.detach(Some("n"));
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@4", "n/t@5"]);
+        let mut after = Informer {
+            source: &source,
+            place: None,
+            writer: everywhere,
+        };
+        after.applied(owned("s", 4, "p"));
+        after.applied(owned("t", 5, "p"));
+        assert_eq!(source.own_writes(), 0);
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@4", "n/t@5"]);
     }
 
     #[test]
