@@ -578,6 +578,27 @@ async fn what_exists_already_is_ours_only_by_uid() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_found_to_be_ours_is_cleaned_up_though_no_cache_shows_it() {
+    // OV-1
+    let page = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+    let mut before = Bench::new(Script::default(), EXPLICIT);
+    before.page(page.clone());
+    before.run().await;
+    let made = (config_map(), ObjectRef::namespaced("n", "a"));
+    let made = before.server.objects.lock()[&made].clone();
+    // The answer was lost, and the watch lags behind.
+    let mut bench = Bench::new(Script::default(), EXPLICIT);
+    bench.page(page.clone());
+    bench.server.put(&config_map(), made);
+    assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+    let mut going = page;
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    bench.page(going);
+    let writes = strings(&["delete ConfigMap a", "patch Page a"]);
+    assert_eq!(bench.run().await.2, writes);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
     const APPLIED: &str =
         "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
