@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     /// How long a request takes to arrive, and its answer, at the most.
     pub(crate) way: Duration,
     pub(crate) steps: Vec<Step>,
+    /// What the manifest says for a while once nothing goes wrong any more.
+    pub(crate) last: Variant,
 }
 
 /// Something that happens.
@@ -55,6 +57,8 @@ pub(crate) enum Act {
     Cut(Kind, Cut),
     /// What has changed up to now is forgotten.
     Compact,
+    /// Watches end, and nobody is shown what has changed: what is there is listed.
+    Unseen(Kind),
     /// Something is wrong for a while.
     For(Duration, Wrong),
     /// The manifest says something else from now on.
@@ -181,6 +185,7 @@ impl Plan {
             cleaner: chance.one_in(3),
             quiet_swap: chance.one_in(2),
             account: chance.one_in(4),
+            tied: chance.one_in(3),
         };
         let lag = *chance.pick(&[0, 20, 200, 1500]);
         let way = *chance.pick(&[1, 10, 100]);
@@ -205,6 +210,7 @@ impl Plan {
             let at = *draw.chance.pick(&moments) + near;
             let class = *draw.chance.pick(&classes);
             let act = draw.act(class);
+            steps.extend(draw.beside(at, &act));
             steps.push(Step { at, act });
         }
         steps.sort_by_key(|step| step.at);
@@ -214,6 +220,7 @@ impl Plan {
             lag: Duration::from_millis(lag),
             way: Duration::from_millis(way),
             steps,
+            last: *Chance::new(seed, 3).pick(&VARIANTS),
         }
     }
 }
@@ -285,6 +292,33 @@ impl Draw {
                 1 => Act::Cut(Kind::Maps, Cut::Broken),
                 _ => Act::For(while_(chance), Wrong::Unreadable(one, dependent)),
             },
+        }
+    }
+
+    /// Returns what makes of something what it seldom is by chance: a primary that is made again while it is being retried, an
+    /// object that a list shows for the first time as it can't be read.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "few of them need something beside them"
+    )]
+    fn beside(&mut self, at: Duration, act: &Act) -> Vec<Step> {
+        if self.chance.one_in(2) {
+            return Vec::new();
+        }
+        let after = at + Duration::from_millis(1);
+        let step = |at, act| Step { at, act };
+        match *act {
+            Act::Replace(thing, number) => {
+                let before = at.saturating_sub(self.chance.time(Duration::from_secs(2)));
+                vec![
+                    step(before, Act::Whim(Whim::Fail)),
+                    step(before, Act::Edit(thing, number + 1)),
+                    step(after, Act::Unseen(Kind::Things)),
+                ]
+            }
+            Act::For(_, Wrong::Unreadable(..)) => vec![step(after, Act::Unseen(Kind::Maps))],
+            // Others meet often enough.
+            _ => Vec::new(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::object::MARK;
-use model::{Denied, Fault, Loss, Model};
+use model::{Cut, Denied, Fault, Loss, Model};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -117,16 +117,44 @@ impl<'a> Play<'a> {
         if !quiet {
             self.stage.wrong("the daemon goes on writing");
         }
-        self.judge(verdict::settled(&self.stage.model));
+        self.judge(verdict::settled(&self.stage.model, self.plan.setup));
         self.own_writes();
         if self.stage.is_wrong().is_some() {
             return;
+        }
+        for (before, after) in [
+            (Variant::Usual, self.plan.last),
+            (self.plan.last, Variant::Usual),
+        ] {
+            self.swap_only(before, after).await;
         }
         self.edit_all().await;
         if self.stage.is_wrong().is_some() {
             return;
         }
         self.delete_all().await;
+    }
+
+    /// Changes the manifest, and looks whether nothing is written, and nothing runs but for what that means.
+    async fn swap_only(&mut self, before: Variant, after: Variant) {
+        self.stage.note(format!("=== the manifest is {after:?}"));
+        let written = self.stage.writes();
+        self.stage.take_runs();
+        self.swap(after);
+        let quiet = self.quiet().await;
+        let written = self.stage.writes() - written;
+        if written > 0 || !quiet {
+            self.stage
+                .wrong(format!("{written} writes where none is needed"));
+        }
+        let quietly = self.plan.setup.quiet_swap || after.runs_as(before);
+        for key in self.stage.take_runs() {
+            let comes = after.watches(&key.0) && !before.watches(&key.0);
+            if quietly && !comes {
+                self.stage.wrong(format!("{key:?} runs for nothing"));
+            }
+        }
+        self.own_writes();
     }
 
     /// Edits everything, and looks whether no more is written than has to be.
@@ -152,7 +180,7 @@ impl<'a> Play<'a> {
             self.stage
                 .wrong(format!("{written} writes where {needed} are needed"));
         }
-        self.judge(verdict::settled(&self.stage.model));
+        self.judge(verdict::settled(&self.stage.model, self.plan.setup));
         self.own_writes();
     }
 
@@ -306,6 +334,10 @@ impl<'a> Play<'a> {
             }
             Act::Cut(kind, cut) => model.cut_watches(Some(kind.which()), cut),
             Act::Compact => model.compact(),
+            Act::Unseen(kind) => {
+                model.cut_watches(Some(kind.which()), Cut::Broken);
+                model.compact();
+            }
             Act::For(time, state) => {
                 self.begin(state);
                 self.at(now + time, Due::End(state));
@@ -322,11 +354,7 @@ impl<'a> Play<'a> {
             Wrong::Late(kind, lag) => model.delay(kind.which(), lag),
             Wrong::Unserved(kind) => model.serve(kind.which(), false),
             Wrong::Forbidden(kind, verb) => model.forbid(denied(kind, verb)),
-            Wrong::Unreadable(thing, dependent) => {
-                self.edit_map(thing, dependent, |object| {
-                    object["metadata"]["generation"] = "odd".into();
-                });
-            }
+            Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, Some("odd")),
             Wrong::Away(None) => self.stage.outage(Some(Fault::LoseRequest(Loss::Broken))),
             Wrong::Away(Some(code)) => self.stage.outage(Some(Fault::Answer {
                 code,
@@ -343,12 +371,7 @@ impl<'a> Play<'a> {
             Wrong::Unserved(kind) => model.serve(kind.which(), true),
             Wrong::Forbidden(kind, verb) => model.permit(&denied(kind, verb)),
             Wrong::Away(_) => self.stage.outage(None),
-            Wrong::Unreadable(thing, dependent) => {
-                self.edit_map(thing, dependent, |object| {
-                    let metadata = object["metadata"].as_object_mut();
-                    metadata.map(|metadata| metadata.remove("generation"));
-                });
-            }
+            Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, None),
         }
     }
 
@@ -366,6 +389,14 @@ impl<'a> Play<'a> {
     fn tidy(&self) {
         for (namespace, name) in self.stage.taken_for_gone() {
             self.stage.model.delete(MAPS, Some(&namespace), &name);
+        }
+        // What can't be read is taken for absent by a daemon that has never read it.
+        for thing in Thing::all().filter(|thing| self.object(*thing).is_none()) {
+            let name = Dependent::Kept.object_name(thing.name());
+            let key = (thing.namespace().to_owned(), name);
+            if self.stage.since_odd(&key).is_some() {
+                self.stage.model.delete(MAPS, Some(&key.0), &key.1);
+            }
         }
         for object in self.stage.model.objects(MAPS) {
             let metadata = &object["metadata"];
@@ -429,6 +460,23 @@ impl<'a> Play<'a> {
 
     fn set(&self, thing: Thing, field: &str, value: Value) {
         self.edit(thing, |object| object["spec"][field] = value);
+    }
+
+    /// Stores a generation that no number is, or takes it away.
+    fn generation(&self, thing: Thing, dependent: Dependent, odd: Option<&str>) {
+        let (model, name) = (&self.stage.model, dependent.object_name(thing.name()));
+        let Some(mut object) = model.object(MAPS, Some(thing.namespace()), &name) else {
+            return;
+        };
+        let before = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("generation");
+            metadata.extend(odd.map(|odd| ("generation".to_owned(), odd.into())));
+        }
+        if object != before {
+            self.stage.odd((thing.namespace().to_owned(), name));
+            model.put(&object);
+        }
     }
 
     fn edit_map(&self, thing: Thing, dependent: Dependent, change: impl FnOnce(&mut Value)) {

@@ -13,10 +13,10 @@ use capstan_core::object::{Gvk, ObjectRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::plan::Whim;
-use crate::stage::{Key, Running, Seen, Stage};
+use crate::stage::{Key, Known, Running, Seen, Stage};
 use crate::world::{DEPENDENTS, Dependent, MAPS, THINGS, Thing};
 
 /// The longest that a call may take.
@@ -254,26 +254,40 @@ impl Scene {
             .find_named(place, ObjectRef::namespaced(namespace, &name));
         let found = found.ok().flatten();
         let found: Option<Value> = found.and_then(|text| serde_json::from_str(&text).ok());
-        let known = seen.dependents.get(dependent.name());
-        let known = known.filter(|(uid, _)| {
+        let known = seen.dependents.get(dependent.name()).filter(|known| {
             there
                 .as_ref()
-                .is_some_and(|there| text(there, "uid") == uid)
+                .is_some_and(|there| text(there, "uid") == known.uid)
         });
-        if let Some((uid, before)) = known {
-            let now = found.as_ref().filter(|found| text(found, "uid") == uid);
+        let since = known.map_or_else(Instant::now, |known| known.since);
+        if let Some(known) = known {
+            let now = found
+                .as_ref()
+                .filter(|found| text(found, "uid") == known.uid);
             let now = now.map(version);
-            if now.is_none_or(|now| now < *before) {
+            let odd = self.stage.since_odd(&(namespace.clone(), name.clone()));
+            let lost = odd.is_some_and(|odd| self.may_be_lost(now, odd.duration_since(since)));
+            if now.is_none_or(|now| now < known.version) && !lost {
                 self.stage.wrong(format!(
-                    "a run of {:?} reads {name} at version {now:?}, one before it has read {before}",
-                    self.key
+                    "a run of {:?} reads {name} at version {now:?}, one before it has read {}",
+                    self.key, known.version
                 ));
             }
         }
         if let Some(found) = found {
-            let known = (text(&found, "uid").to_owned(), version(&found));
+            let known = Known {
+                uid: text(&found, "uid").to_owned(),
+                version: version(&found),
+                since,
+            };
             seen.dependents.insert(dependent.name(), known);
         }
+    }
+
+    /// Whether an object that can't be read, or could not, may be read as it was before, or not at all: a cache keeps nothing that it
+    /// has not seen itself.
+    fn may_be_lost(&self, now: Option<u64>, age: Duration) -> bool {
+        now.is_some() || self.stage.is_swapped() || age < Duration::from_secs(5)
     }
 
     /// Looks at the first run of a primary that is new, or new to the daemon.

@@ -51,6 +51,8 @@ pub(crate) struct Setup {
     pub(crate) generation_aware: bool,
     pub(crate) server_side_apply: bool,
     pub(crate) cleaner: bool,
+    /// Owner references tie all dependents to their primaries.
+    pub(crate) tied: bool,
     /// Nothing follows a swap.
     pub(crate) quiet_swap: bool,
     /// An account of its own, whose rights are asked about.
@@ -81,10 +83,27 @@ pub(crate) const VARIANTS: [Variant; 5] = [
     Variant::Source,
 ];
 
+impl Setup {
+    /// Whether primaries have a finalizer.
+    pub(crate) fn has_finalizer(self) -> bool {
+        self.cleaner || !self.tied
+    }
+}
+
 impl Variant {
     /// Whether it has a namespace watched.
     pub(crate) fn watches(self, namespace: &str) -> bool {
         self != Self::Fewer || namespace == "a"
+    }
+
+    /// Whether a run does the same in both.
+    pub(crate) fn runs_as(self, other: Self) -> bool {
+        let run = |variant: Self| match variant {
+            Self::Usual | Self::Fewer | Self::All => 0,
+            Self::Settings => 1,
+            Self::Source => 2,
+        };
+        run(self) == run(other)
     }
 
     fn namespaces(self) -> &'static str {
@@ -198,6 +217,7 @@ pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
         server_side_apply,
         quiet_swap,
         account,
+        tied,
         ..
     } = setup;
     let (namespaces, sources) = (variant.namespaces(), variant.sources());
@@ -246,7 +266,7 @@ spec:
         dependents:
           applied: {{ apiVersion: v1, kind: ConfigMap, ssa: true }}
           plain: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [applied] }}
-          kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
+          kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: {tied}, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
 "
     );
     let operators = manifest::parse(&text, Path::new("sim.yaml"));
