@@ -114,7 +114,7 @@ pub async fn write(
         )
     })?;
     match (window, source) {
-        (Some(window), _) => window.wrote(answer.clone()),
+        (Some(window), _) => window.answered(answer.clone(), desk.manager),
         (None, Some(source)) => source.put(answer.clone()),
         // There is no source in mode `plain`, nor for other subresources.
         (None, None) => {}

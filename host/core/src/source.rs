@@ -14,6 +14,7 @@ use crate::cache::Cache;
 use crate::cache::index::{Lookup, Pointer};
 use crate::cache::overlay::{self, Overlay};
 use crate::cache::window::{Listing, Released, Verdict, Windows};
+use crate::dependent::managed_fields;
 use crate::filter::Filter;
 use crate::mapper::Mapper;
 use crate::object::{Change, Gvk, Object, ObjectRef};
@@ -88,6 +89,8 @@ pub enum What {
 pub struct OwnWrite<'a, F: FnOnce(Vec<Notice>)> {
     source: &'a Source,
     key: ObjectRef,
+    /// The object as it was known when the write began.
+    known: Option<Object>,
     /// Gone once told.
     tell: Option<F>,
 }
@@ -596,9 +599,11 @@ impl Source {
             let synced = state.cache(&key).map(Cache::version).unwrap_or_default();
             state.windows.open(&key, synced);
         }
+        let known = self.get(&key);
         OwnWrite {
             source: self,
             key,
+            known,
             tell: Some(tell),
         }
     }
@@ -642,6 +647,16 @@ impl<F: FnOnce(Vec<Notice>)> OwnWrite<'_, F> {
     pub fn wrote(mut self, answer: Object) {
         let notices = self.source.answered(&self.key, answer);
         self.tell(notices);
+    }
+
+    /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be that of a change of somebody
+    /// else's, because `manager` has perhaps changed nothing (`FW-8`, `RO-7`).
+    pub fn answered(self, answer: Object, manager: &str) {
+        if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
+            self.wrote(answer);
+        } else {
+            self.source.put(answer);
+        }
     }
 
     fn tell(&mut self, notices: Vec<Notice>) {

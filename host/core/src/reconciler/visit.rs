@@ -820,7 +820,7 @@ impl Visitor<'_> {
         let window = source.begin(key.clone(), |notices| (controller.tell)(notices));
         let now = self.run.asked(controller.cluster.write(write)).await?;
         if let Some(now) = &now {
-            window.wrote(now.clone());
+            window.answered(now.clone(), &controller.spec.field_manager);
         }
         Ok(now)
     }
