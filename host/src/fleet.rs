@@ -226,19 +226,13 @@ impl Fleet {
     /// Returns the fleet with so many runs of one plugin at most, whatever its manifest says.
     #[must_use]
     pub fn capped(self, concurrency: usize) -> Self {
-        Self {
-            concurrency,
-            ..self
-        }
+        Self { concurrency, ..self }
     }
 
     /// Returns the fleet with so much memory for all instances together.
     #[must_use]
     pub fn within(self, room: Room) -> Self {
-        Self {
-            engine: self.engine.with_room(room),
-            ..self
-        }
+        Self { engine: self.engine.with_room(room), ..self }
     }
 
     /// Starts what the manifests declare, takes their changes until it is stopped, and returns when the last run has ended.
@@ -285,20 +279,13 @@ impl Fleet {
         self.files.watch(self.watchlist());
         let writing = self.files.writing();
         let files = operators::scan(&self.source.manifests, &self.operators, &writing);
-        let Wanted {
-            operators,
-            problems,
-        } = Wanted::after(&self.operators, &files);
+        let Wanted { operators, problems } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);
         self.operators = operators;
         self.cap();
         let bad = problems.into_iter().map(|(file, problem)| {
             let mut operators = self.operators.iter();
-            BadManifest {
-                goes_on: operators.any(|operator| operator.origin.file() == file),
-                file,
-                problem,
-            }
+            BadManifest { goes_on: operators.any(|operator| operator.origin.file() == file), file, problem }
         });
         self.board.manifests(bad.collect());
         self.files.watch(self.watchlist());
@@ -320,10 +307,7 @@ impl Fleet {
     /// Bounds what operators may have at once, and tells those that want more.
     fn cap(&mut self) {
         let most = self.concurrency;
-        let capped = self
-            .operators
-            .iter_mut()
-            .flat_map(|o| o.cap_concurrency(most));
+        let capped = self.operators.iter_mut().flat_map(|o| o.cap_concurrency(most));
         let capped: BTreeSet<_> = capped.collect();
         for message in capped.difference(&self.capped) {
             tracing::warn!("{message}");
@@ -367,12 +351,7 @@ impl Fleet {
             if api.keep_shares_of(&controller.field_manager) {
                 let sources = controller.sources.values().map(|source| &source.gvk);
                 let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
-                kinds.extend(
-                    sources
-                        .chain(dependents)
-                        .chain([&controller.primary])
-                        .cloned(),
-                );
+                kinds.extend(sources.chain(dependents).chain([&controller.primary]).cloned());
             }
         }
         if !kinds.is_empty() {
@@ -394,12 +373,9 @@ impl Fleet {
                 loading.end_unless_wanted(&attempts);
                 continue;
             }
-            self.tried
-                .insert(Arc::clone(&operator.name), attempts.clone());
-            let changed: Vec<_> = attempts
-                .into_iter()
-                .filter_map(|(unit, attempt)| self.change(unit, attempt))
-                .collect();
+            self.tried.insert(Arc::clone(&operator.name), attempts.clone());
+            let changed: Vec<_> =
+                attempts.into_iter().filter_map(|(unit, attempt)| self.change(unit, attempt)).collect();
             if !changed.is_empty() {
                 let loading = Loading::of(&changed);
                 let superseded = loading.superseded.clone();
@@ -426,10 +402,7 @@ impl Fleet {
     /// Returns the plugins of an operator as they are to be.
     fn attempts(&self, operator: &Operator, writing: &BTreeSet<PathBuf>) -> Attempts {
         let plugins = operator.plugins.iter().map(|(name, plugin)| {
-            let unit = Unit {
-                operator: Arc::clone(&operator.name),
-                plugin: Arc::clone(name),
-            };
+            let unit = Unit { operator: Arc::clone(&operator.name), plugin: Arc::clone(name) };
             let in_force = self.in_force.get(&unit);
             let attempt = Attempt::of(operator, name, plugin, writing);
             let attempt = attempt.or_as(in_force.map(|version| &version.attempt));
@@ -472,11 +445,7 @@ impl Fleet {
     /// Puts in place what was loaded for an operator: all of it, or nothing if something that runs would break. Says whether
     /// there is something to look at again.
     fn place(&mut self, loaded: Loaded) -> Option<Again> {
-        let Loaded {
-            operator,
-            units,
-            _head_start,
-        } = loaded;
+        let Loaded { operator, units, _head_start } = loaded;
         let loading = self.loading.remove(&operator);
         let again = loading.is_some_and(|loading| loading.again);
         let again = again.then_some(Again::OnceChanged);
@@ -547,9 +516,9 @@ impl Fleet {
 
     fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Plugin) {
         let before = self.in_force.get_mut(&unit);
-        let same = before.as_ref().is_some_and(|now| {
-            now.plugin.digest() == plugin.digest() && now.attempt.plugin == attempt.plugin
-        });
+        let same = before
+            .as_ref()
+            .is_some_and(|now| now.plugin.digest() == plugin.digest() && now.attempt.plugin == attempt.plugin);
         if let Some(now) = before
             && same
             && now.attempt.controllers == attempt.controllers
@@ -579,17 +548,12 @@ impl Fleet {
             }
         }
         let component = &attempt.plugin.component;
-        self.board
-            .placed(&unit, &plugin, component, attempt.controllers.keys());
+        self.board.placed(&unit, &plugin, component, attempt.controllers.keys());
         let before = before.map(|version| version.plugin);
         if let Some(before) = &before {
             before.retire();
         }
-        let version = Version {
-            attempt,
-            plugin,
-            before: before.as_ref().map(Plugin::downgrade).unwrap_or_default(),
-        };
+        let version = Version { attempt, plugin, before: before.as_ref().map(Plugin::downgrade).unwrap_or_default() };
         self.in_force.insert(unit, version);
     }
 
@@ -620,12 +584,7 @@ impl Fleet {
         while self.tasks.try_join_next().is_some() {}
         let runtime = self.neighbours.workers.runtime();
         self.tasks.spawn_on(run.instrument(span), &runtime);
-        let running = Running {
-            operator: Arc::clone(operator),
-            handle,
-            stop,
-            ended,
-        };
+        let running = Running { operator: Arc::clone(operator), handle, stop, ended };
         self.controllers.insert(name, running);
     }
 
@@ -649,9 +608,7 @@ impl Fleet {
             running.handle.warn_of_carriers();
             running.stop.cancel();
             self.board.stopped(name);
-            let Running {
-                operator, ended, ..
-            } = running;
+            let Running { operator, ended, .. } = running;
             self.leaving.push((operator, Arc::clone(name), ended));
             self.neighbours.metrics.runs.forget(name);
         }
@@ -665,9 +622,7 @@ impl Fleet {
         };
         let provided = |name: &Arc<str>| {
             let mut versions = self.in_force.iter();
-            versions.any(|(unit, version)| {
-                declared(unit) && version.attempt.controllers.contains_key(name)
-            })
+            versions.any(|(unit, version)| declared(unit) && version.attempt.controllers.contains_key(name))
         };
         let wanted = self.wanted();
         // A plugin whose controllers are to get another one goes on until that is in force.
@@ -686,18 +641,15 @@ impl Fleet {
         }
         let known: BTreeSet<Unit> = self.in_force.keys().cloned().collect();
         let units = self.operators.iter().flat_map(|operator| {
-            operator.plugins.keys().map(|plugin| Unit {
-                operator: Arc::clone(&operator.name),
-                plugin: Arc::clone(plugin),
-            })
+            operator
+                .plugins
+                .keys()
+                .map(|plugin| Unit { operator: Arc::clone(&operator.name), plugin: Arc::clone(plugin) })
         });
         self.board.keep(&known.into_iter().chain(units).collect());
-        self.tried
-            .retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
+        self.tried.retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
         let versions = self.in_force.values();
-        let kept: BTreeSet<_> = versions
-            .flat_map(|version| version.attempt.controllers.keys().cloned())
-            .collect();
+        let kept: BTreeSet<_> = versions.flat_map(|version| version.attempt.controllers.keys().cloned()).collect();
         let running: Vec<_> = self.controllers.keys().cloned().collect();
         for name in running.into_iter().filter(|name| !kept.contains(name)) {
             self.stop_controller(&name);
@@ -744,25 +696,13 @@ async fn load_unless_superseded(rollout: Rollout) -> Loaded {
         () = rollout.superseded.cancelled() => None,
         units = load_all(&rollout) => Some(units),
     };
-    Loaded {
-        operator: Arc::clone(&rollout.operator.name),
-        units,
-        _head_start: rollout.cache,
-    }
+    Loaded { operator: Arc::clone(&rollout.operator.name), units, _head_start: rollout.cache }
 }
 
 async fn load_all(rollout: &Rollout) -> Vec<Outcome> {
     let loads = rollout.changes.iter().map(async |change| {
-        let Change {
-            unit,
-            attempt,
-            before,
-            ..
-        } = change;
-        let job = Job {
-            controller: "loading".into(),
-            key: None,
-        };
+        let Change { unit, attempt, before, .. } = change;
+        let job = Job { controller: "loading".into(), key: None };
         let loaded = change.account.run(job, load_one(rollout, change)).await;
         if loaded.is_ok() {
             wait_for_last_but_one(unit, before, rollout.drain).await;
@@ -783,12 +723,7 @@ async fn wait_for_last_but_one(unit: &Unit, before: &WeakPlugin, limit: Duration
 
 async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal> {
     let Change { unit, attempt, .. } = change;
-    let Rollout {
-        operator,
-        engine,
-        cache,
-        ..
-    } = rollout;
+    let Rollout { operator, engine, cache, .. } = rollout;
     let path = &attempt.plugin.component;
     if attempt.component == Content::Half {
         let message = format!("{} is being written; its end is waited for", path.display());
@@ -812,25 +747,17 @@ async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal>
 impl Loading {
     fn of(changes: &[Change]) -> Self {
         let components = changes.iter().map(|change| {
-            let Attempt {
-                plugin, component, ..
-            } = &change.attempt;
+            let Attempt { plugin, component, .. } = &change.attempt;
             let component = (plugin.component.clone(), *component);
             (change.unit.clone(), component)
         });
-        Self {
-            again: false,
-            components: components.collect(),
-            superseded: CancellationToken::new(),
-        }
+        Self { again: false, components: components.collect(), superseded: CancellationToken::new() }
     }
 
     /// Ends it if one of its components is not what is wanted now: compiling it may take long.
     fn end_unless_wanted(&self, now: &Attempts) {
         let wanted = |unit: &Unit, (path, content): &(PathBuf, Content)| {
-            now.get(unit).is_some_and(|attempt| {
-                attempt.plugin.component == *path && attempt.component == *content
-            })
+            now.get(unit).is_some_and(|attempt| attempt.plugin.component == *path && attempt.component == *content)
         };
         let mut components = self.components.iter();
         if !components.all(|(unit, component)| wanted(unit, component)) {
@@ -850,10 +777,7 @@ impl Change {
         if lacking.is_empty() {
             return Ok(());
         }
-        let verbs: Vec<_> = lacking
-            .iter()
-            .map(|verb| format!("`{}`", verb.word()))
-            .collect();
+        let verbs: Vec<_> = lacking.iter().map(|verb| format!("`{}`", verb.word())).collect();
         let message = format!(
             "check {}: it can ask for {}, which the version in force can't, and the manifest permits that on no kind; add it to spec.plugins.{}.capabilities.kubernetes",
             declared.component.display(),
@@ -878,16 +802,9 @@ async fn quiet(path: &Path) -> Option<Stamp> {
 }
 
 impl Attempt {
-    fn of(
-        operator: &Operator,
-        name: &Arc<str>,
-        plugin: &manifest::Plugin,
-        writing: &BTreeSet<PathBuf>,
-    ) -> Self {
+    fn of(operator: &Operator, name: &Arc<str>, plugin: &manifest::Plugin, writing: &BTreeSet<PathBuf>) -> Self {
         let path = &plugin.component;
-        let half = path
-            .canonicalize()
-            .is_ok_and(|path| writing.contains(&path));
+        let half = path.canonicalize().is_ok_and(|path| writing.contains(&path));
         let controllers = operator.controllers.iter();
         Self {
             plugin: plugin.clone(),
@@ -905,8 +822,7 @@ impl Attempt {
 
     /// Returns what is in force instead, if all that differs is a file that is being written.
     fn or_as(self, in_force: Option<&Self>) -> Self {
-        let same =
-            |other: &&Self| self.plugin == other.plugin && self.controllers == other.controllers;
+        let same = |other: &&Self| self.plugin == other.plugin && self.controllers == other.controllers;
         match in_force.filter(same) {
             Some(other) if self.component == Content::Half => other.clone(),
             Some(_) | None => self,

@@ -63,11 +63,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::CompileComponent { memory, cpu } => {
             let cpu = Duration::from_secs(cpu);
             let clock = Duration::MAX;
-            Ok(plugin::loader::compile(&CompileLimits {
-                memory,
-                cpu,
-                clock,
-            }))
+            Ok(plugin::loader::compile(&CompileLimits { memory, cpu, clock }))
         }
         Command::RunComponent => Ok(plugin::loader::run_apart()),
         Command::Version { output } => print(&version(output)),
@@ -109,10 +105,7 @@ fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
 }
 
 fn print(text: &str) -> anyhow::Result<ExitCode> {
-    std::io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .context("write to standard output")?;
+    std::io::stdout().lock().write_all(text.as_bytes()).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,14 +116,11 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
 }
 
 fn version(output: Output) -> String {
-    let facts =
-        serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "contract": plugin::CONTRACT });
+    let facts = serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "contract": plugin::CONTRACT });
     match output {
-        Output::Table => format!(
-            "capstan {}\ncontract capstan:operator@{}\n",
-            env!("CARGO_PKG_VERSION"),
-            plugin::CONTRACT
-        ),
+        Output::Table => {
+            format!("capstan {}\ncontract capstan:operator@{}\n", env!("CARGO_PKG_VERSION"), plugin::CONTRACT)
+        }
         Output::Json => format!("{facts:#}\n"),
         Output::Yaml => serde_yaml::to_string(&facts).unwrap_or_default(),
     }

@@ -65,16 +65,8 @@ pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "wiring, in the order in which parts need each other"
-)]
-async fn serve(
-    args: &args::Run,
-    stop: CancellationToken,
-    control: &Control,
-    log: Log,
-) -> anyhow::Result<()> {
+#[expect(clippy::too_many_lines, reason = "wiring, in the order in which parts need each other")]
+async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log: Log) -> anyhow::Result<()> {
     check(&args.source)?;
     let listeners = Listeners::bind(&args.admin_addresses()).await?;
     let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
@@ -104,14 +96,9 @@ async fn serve(
         workers,
     });
     let board = Arc::new(Board::default());
-    let fleet = Fleet::new(
-        args.source.clone(),
-        Arc::clone(&neighbours),
-        Arc::clone(&board),
-        stop.clone(),
-    )?
-    .capped(args.plugin_concurrency())
-    .within(Room::new(args.plugin_memory()));
+    let fleet = Fleet::new(args.source.clone(), Arc::clone(&neighbours), Arc::clone(&board), stop.clone())?
+        .capped(args.plugin_concurrency())
+        .within(Room::new(args.plugin_memory()));
     let mut pages = pages(&board, &neighbours, log);
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);
@@ -151,29 +138,16 @@ async fn serve(
 
 /// Makes sure that there is something to run. What is wrong with some of the manifests only, the fleet tells.
 fn check(source: &args::Source) -> anyhow::Result<()> {
-    let Read {
-        operators,
-        problems,
-    } = operators::read(&source.manifests)?;
+    let Read { operators, problems } = operators::read(&source.manifests)?;
     let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
-    anyhow::ensure!(
-        !operators.is_empty() || problems.is_empty(),
-        "no manifest is valid:\n{}",
-        problems.join("\n")
-    );
+    anyhow::ensure!(!operators.is_empty() || problems.is_empty(), "no manifest is valid:\n{}", problems.join("\n"));
     anyhow::ensure!(!operators.is_empty(), "the manifests declare no controller");
     Ok(())
 }
 
 /// Returns a client, and the namespace that the daemon lives in.
-async fn connect(
-    file: Option<PathBuf>,
-    context: Option<String>,
-) -> anyhow::Result<(kube::Client, String)> {
-    let options = KubeConfigOptions {
-        context,
-        ..KubeConfigOptions::default()
-    };
+async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Result<(kube::Client, String)> {
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let mut config = match (file, &options.context) {
         (Some(file), _) => {
             let readable = read::bytes(&file, read::TEXT);
@@ -231,26 +205,12 @@ fn question(board: &Arc<Board>, neighbours: &Neighbours) -> control::Question {
     let (board, pool) = (Arc::clone(board), neighbours.pool.clone());
     let api = Arc::clone(&neighbours.api);
     Box::new(move || {
-        let server = api.pulse().trouble().map(|why| Unready {
-            what: "the API server".to_owned(),
-            why,
+        let server = api.pulse().trouble().map(|why| Unready { what: "the API server".to_owned(), why });
+        let failing = pool.states().into_iter().filter_map(|seen| match seen.state {
+            State::Failing(why) => Some(Unready { what: format!("informer {}", seen.scope), why }),
+            State::Listing | State::Watching => None,
         });
-        let failing = pool
-            .states()
-            .into_iter()
-            .filter_map(|seen| match seen.state {
-                State::Failing(why) => Some(Unready {
-                    what: format!("informer {}", seen.scope),
-                    why,
-                }),
-                State::Listing | State::Watching => None,
-            });
-        board
-            .unready()
-            .into_iter()
-            .chain(failing)
-            .chain(server)
-            .collect()
+        board.unready().into_iter().chain(failing).chain(server).collect()
     })
 }
 

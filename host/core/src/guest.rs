@@ -166,8 +166,10 @@ pub struct FailureInfo {
     pub origin: FailureOrigin,
     /// The text of the failure.
     pub message: String,
-    /// The dependents that failed, with their texts; empty unless the origin is the workflow (`WF-9`).
-    pub dependents: Vec<(String, String)>,
+    /// How the API server refused, or could not be asked, if that is why.
+    pub refused: Option<CallReason>,
+    /// The dependents that failed; empty unless the origin is the workflow (`WF-9`).
+    pub dependents: Vec<(String, NodeFailure)>,
     /// The retry state (`EC-2`).
     pub retry: RetryInfo,
 }
@@ -499,8 +501,17 @@ pub struct NodeResult {
     pub done: Vec<(String, Operation)>,
     /// The conditions that were evaluated.
     pub conditions: Vec<(ConditionRole, ConditionResult)>,
-    /// The text of its failure.
-    pub failed: Option<String>,
+    /// Why it failed.
+    pub failed: Option<NodeFailure>,
+}
+
+/// Why a node failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFailure {
+    /// The text of the failure.
+    pub message: String,
+    /// How the API server refused, or could not be asked, if that is why.
+    pub refused: Option<CallReason>,
 }
 
 /// What can be done with an object (`DR-2`).
@@ -615,6 +626,16 @@ impl Failure {
     /// Returns a failure of the daemon's own making.
     pub fn other(message: impl AsRef<str>) -> Self {
         Self::new(Cause::Other, message)
+    }
+}
+
+impl From<String> for NodeFailure {
+    /// Returns a failure that the API server had no part in.
+    fn from(message: String) -> Self {
+        Self {
+            message,
+            refused: None,
+        }
     }
 }
 

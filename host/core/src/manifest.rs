@@ -306,11 +306,11 @@ pub enum Mapper {
 /// Keys of annotations or labels that name a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappingKeys {
-    /// Holds the name; default `io.javaoperatorsdk/primary-name`.
+    /// Holds the name; default `capstan.dev/primary-name`.
     pub name: Arc<str>,
-    /// Holds the namespace; none = the secondary's own; default `io.javaoperatorsdk/primary-namespace`.
+    /// Holds the namespace; none = the secondary's own; default `capstan.dev/primary-namespace`.
     pub namespace: Option<Arc<str>>,
-    /// Holds the kind as `group/version/Kind`; not looked at if absent; default `io.javaoperatorsdk/primary-type`.
+    /// Holds the kind as `group/version/Kind`; not looked at if absent; default `capstan.dev/primary-type`.
     pub kind: Option<Arc<str>>,
     /// Whether an object in one namespace may name a primary in another; default false.
     pub across_namespaces: bool,
@@ -551,9 +551,9 @@ impl Default for Manage {
 impl Default for MappingKeys {
     fn default() -> Self {
         Self {
-            name: "io.javaoperatorsdk/primary-name".into(),
-            namespace: Some("io.javaoperatorsdk/primary-namespace".into()),
-            kind: Some("io.javaoperatorsdk/primary-type".into()),
+            name: "capstan.dev/primary-name".into(),
+            namespace: Some("capstan.dev/primary-namespace".into()),
+            kind: Some("capstan.dev/primary-type".into()),
             across_namespaces: false,
         }
     }

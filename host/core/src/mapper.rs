@@ -249,11 +249,11 @@ mod tests {
         );
     }
 
-    const NAME: &str = r#""io.javaoperatorsdk/primary-name":"p""#;
-    const NAMESPACE: &str = r#""io.javaoperatorsdk/primary-namespace":"m""#;
+    const NAME: &str = r#""capstan.dev/primary-name":"p""#;
+    const NAMESPACE: &str = r#""capstan.dev/primary-namespace":"m""#;
 
     fn typed(text: &str) -> String {
-        format!(r#"{NAME},"io.javaoperatorsdk/primary-type":"{text}""#)
+        format!(r#"{NAME},"capstan.dev/primary-type":"{text}""#)
     }
 
     /// Checks who is found by these tags, among namespaced and among cluster-scoped primaries.
@@ -288,7 +288,7 @@ mod tests {
         let keys = MappingKeys::default();
         check(&keys, "", None, None);
         check(&keys, NAMESPACE, None, None);
-        check(&keys, r#""io.javaoperatorsdk/primary-name":"""#, None, None);
+        check(&keys, r#""capstan.dev/primary-name":"""#, None, None);
         check(&keys, NAME, Some("n/p"), Some("p"));
         let both = format!("{NAME},{NAMESPACE}");
         // Nobody in one namespace has a say over another, unless the manifest says so.

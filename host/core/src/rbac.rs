@@ -557,17 +557,20 @@ mod tests {
                 "* pods: list watch create patch",
             ),
             (
-                "kind: Pod, ssa: false, manage: [create], adopt: true",
+                "kind: Pod, serverSideApply: false, manage: [create], adopt: true",
                 "* pods: list watch create update",
             ),
-            ("kind: Pod, ssa: false", "* pods: list watch create update"),
             (
-                "kind: Pod, ssa: false, createOnly: true",
+                "kind: Pod, serverSideApply: false",
+                "* pods: list watch create update",
+            ),
+            (
+                "kind: Pod, serverSideApply: false, createOnly: true",
                 "* pods: list watch create update",
             ),
             ("kind: Secret", "* secrets: list watch create update"),
             (
-                "kind: ConfigMap, ssa: true",
+                "kind: ConfigMap, serverSideApply: true",
                 "* configmaps: list watch create patch",
             ),
             (

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::budget::{Budget, Exceeded};
 use crate::cluster::{self, Cluster, Reason};
 use crate::guest::{
-    Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin, Guest,
-    NextStep, RetryInfo, RunInfo, Session, UpdateControl,
+    CallReason, Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin,
+    Guest, NextStep, NodeFailure, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest;
 use crate::object::{Object, Version};
@@ -96,7 +96,8 @@ pub struct Ended {
 struct Failed {
     origin: FailureOrigin,
     message: String,
-    dependents: Vec<(String, String)>,
+    refused: Option<CallReason>,
+    dependents: Vec<(String, NodeFailure)>,
     sort: queue::Failure,
 }
 
@@ -228,6 +229,7 @@ async fn handle(
     let info = FailureInfo {
         origin: failed.origin,
         message: failed.message.clone(),
+        refused: failed.refused,
         dependents: failed.dependents,
         retry,
     };
@@ -296,7 +298,7 @@ async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
             Ok(result) => {
                 complete = result.complete;
                 failed = visit::Failed::of(&result)
-                    .map(|failed| Failed::of_workflow(failed, run.sort()).message);
+                    .map(|failed| Failed::of_workflow(failed, run.sort()));
             }
             Err(failed) => {
                 let Failed { message, sort, .. } = Failed::of_workflow(failed, run.sort());
@@ -313,8 +315,8 @@ async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
         Err(failure) => Ended::failed(failure.message, run.sort()),
         Ok(DeleteControl::KeepFinalizer(after)) => Ended::again(outcome::reschedule(after)),
         // WF-9: nobody is left who would look at the result.
-        Ok(DeleteControl::RemoveFinalizer) if failed.is_some() => {
-            Ended::failed(failed.unwrap_or_default(), run.sort())
+        Ok(DeleteControl::RemoveFinalizer) if let Some(failed) = failed => {
+            Ended::failed(failed.message, failed.sort)
         }
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
         Ok(DeleteControl::RemoveFinalizer) => {
@@ -632,6 +634,7 @@ impl Failed {
         Self {
             origin,
             message: failure.message,
+            refused: None,
             dependents: Vec::new(),
             sort,
         }
@@ -641,22 +644,25 @@ impl Failed {
         Self {
             origin: FailureOrigin::Update,
             message: error.message.clone(),
+            refused: Some(operations::refused(error.clone()).reason),
             dependents: Vec::new(),
             sort: sort(error),
         }
     }
 
     fn of_workflow(failed: visit::Failed, sort: queue::Failure) -> Self {
+        let sort = failed.sort(sort);
         let visit::Failed { dependents } = failed;
         let list = dependents
             .iter()
-            .map(|(name, text)| format!("{name}: {text}"))
+            .map(|(name, failure)| format!("{name}: {}", failure.message))
             .collect::<Vec<_>>();
         let message = format!("the workflow failed: {}", list.join("; "));
         let message = text::kept(message);
         Self {
             origin: FailureOrigin::Workflow,
             message,
+            refused: (sort == queue::Failure::Conflict).then_some(CallReason::Conflict),
             dependents,
             sort,
         }

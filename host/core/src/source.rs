@@ -81,7 +81,12 @@ pub enum What {
         unknown: bool,
     },
     /// Something that belongs to it has changed.
-    Related,
+    Related {
+        /// The source that holds it.
+        source: Arc<str>,
+        /// What has changed.
+        object: ObjectRef,
+    },
 }
 
 /// An own write under way: its window (`FW-1`). Dropped without an answer, the write has failed (`FW-5`).
@@ -449,13 +454,16 @@ impl Source {
                 let now = notice(What::of(change));
                 before.into_iter().chain([now]).collect()
             }
-            Role::Secondary(_) => primaries
-                .into_iter()
-                .map(|primary| Notice {
+            Role::Secondary(_) => {
+                let related = |primary| Notice {
                     primary,
-                    what: What::Related,
-                })
-                .collect(),
+                    what: What::Related {
+                        source: Arc::clone(&self.spec.name),
+                        object: change.object().key().clone(),
+                    },
+                };
+                primaries.into_iter().map(related).collect()
+            }
         }
     }
 }
@@ -980,7 +988,7 @@ mod tests {
                     if *unknown { "?" } else { "" }
                 )
             }
-            What::Related => "related".to_owned(),
+            What::Related { .. } => "related".to_owned(),
         };
         notices
             .iter()
@@ -1706,7 +1714,7 @@ mod tests {
         );
         let source = source(Role::Secondary(mapper), Filter::default(), &[]);
         let mut informer = Informer::new(&source, None);
-        let tags = r#","annotations":{"io.javaoperatorsdk/primary-name":"p","io.javaoperatorsdk/primary-namespace":"m"}"#;
+        let tags = r#","annotations":{"capstan.dev/primary-name":"p","capstan.dev/primary-namespace":"m"}"#;
         assert_eq!(informer.applied(object("s", 1, tags)), ["m/p related"]);
         assert_eq!(
             names(&source.related(&ObjectRef::namespaced("m", "p"))),

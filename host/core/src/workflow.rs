@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use crate::guest::{ConditionResult, ConditionRole, Operation, WorkflowResult};
+use crate::guest::{ConditionResult, ConditionRole, NodeFailure, Operation, WorkflowResult};
 
 pub mod condition;
 pub mod graph;
@@ -98,7 +98,7 @@ pub enum Outcome {
     /// The visit failed.
     Failed {
         /// Why.
-        text: String,
+        failure: NodeFailure,
         /// What the conditions said before.
         conditions: Vec<(ConditionRole, ConditionResult)>,
     },

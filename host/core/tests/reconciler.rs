@@ -336,11 +336,16 @@ impl Session for Script {
         let FailureInfo {
             origin,
             message,
+            refused,
             dependents,
             retry,
         } = failed;
+        let dependents: Vec<_> = dependents
+            .iter()
+            .map(|(name, failure)| (name, &failure.message, failure.refused))
+            .collect();
         let what = format!(
-            "handle-error {origin:?} {message:?} {dependents:?} attempt {} last {}",
+            "handle-error {origin:?} {message:?} {refused:?} {dependents:?} attempt {} last {}",
             retry.attempt, retry.last
         );
         self.call(what, Ok(self.handle_error.clone()))
@@ -602,12 +607,11 @@ async fn the_workflow_runs_before_the_reconciler_and_a_second_run_writes_nothing
 
 #[tokio::test(start_paused = true)]
 async fn what_exists_already_is_ours_only_by_uid() {
-    const APPLIED: &str =
-        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
-    const ADOPTED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true, adopt: true } } }";
+    const APPLIED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true } } }";
+    const ADOPTED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, adopt: true } } }";
     let owned = |uid: &str| json!({ "ownerReferences": [{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": uid }] });
     // Neither tells whose it is: a mapping by name, and the cache.
-    let mapped = json!({ "annotations": { "io.javaoperatorsdk/primary-name": "a" } });
+    let mapped = json!({ "annotations": { "capstan.dev/primary-name": "a" } });
     let written: &[&str] = &["patch ConfigMap a", "patch ConfigMap a"];
     let refused: &[&str] = &["patch ConfigMap a"];
     for (fields, metadata, writes) in [
@@ -663,8 +667,7 @@ async fn what_is_found_to_be_ours_is_cleaned_up_though_no_cache_shows_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
-    const APPLIED: &str =
-        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+    const APPLIED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true } } }";
     let kind = Gvk::parse("v1", "ConfigMap").unwrap();
     let owner =
         json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);
@@ -1015,7 +1018,7 @@ async fn a_failed_workflow_keeps_the_reconciler_from_running_and_is_told_to_the_
         WORKFLOW,
     );
     bench.page(json!({}));
-    let told = "handle-error Workflow \"the workflow failed: cm: no disk\" [(\"cm\", \"no disk\")] attempt 0 last false";
+    let told = "handle-error Workflow \"the workflow failed: cm: no disk\" None [(\"cm\", \"no disk\", None)] attempt 0 last false";
     let failed = Finished::Failed(queue::Failure::Unhandled);
     assert_eq!(
         bench.run().await,
@@ -1519,7 +1522,7 @@ async fn in_an_outage_an_error_handler_is_never_told_of_a_last_attempt_and_can_t
         .push(unavailable(Reason::Unreachable, 503));
     let (finished, calls, _) = bench.run().await;
     assert_eq!(finished, OUTAGE);
-    let told = "handle-error Update \"HTTP 503\" [] attempt 0 last false";
+    let told = "handle-error Update \"HTTP 503\" Some(Unreachable) [] attempt 0 last false";
     assert_eq!(calls, strings(&["reconcile", told]));
 }
 
@@ -1838,5 +1841,105 @@ async fn the_event_of_a_dependents_write_is_swallowed_unless_somebody_else_has_c
         assert_eq!(echo(&mut bench, "x"), usize::from(theirs));
         assert_eq!(bench.data("x")["x"], "y");
         assert_eq!(bench.controller.own_writes(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_on_a_dependent_is_known_as_one_by_the_queue_and_the_error_handler() {
+    // EP-36, EC-2
+    const TWO: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap }, other: { apiVersion: v1, kind: ConfigMap } } }";
+    const ONCE: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, createOnly: true } } }";
+    let forbidden = || unavailable(Reason::Forbidden, 403);
+    let unhandled = queue::Failure::Unhandled;
+    for (fields, spec, failures, wanted, told) in [
+        (
+            WORKFLOW,
+            json!({}),
+            vec![conflict("too old")],
+            queue::Failure::Conflict,
+            "Some(Conflict) [(\"cm\", \"too old\", Some(Conflict))]",
+        ),
+        (
+            WORKFLOW,
+            json!({}),
+            vec![forbidden()],
+            unhandled,
+            "None [(\"cm\", \"HTTP 403\", Some(Rejected))]",
+        ),
+        (
+            TWO,
+            json!({ "names": { "other": "b" } }),
+            vec![forbidden(), conflict("too old")],
+            unhandled,
+            "None [(\"cm\", \"too old\", Some(Conflict)), (\"other\", \"HTTP 403\", Some(Rejected))]",
+        ),
+        // That it exists does not pass.
+        (
+            ONCE,
+            json!({}),
+            vec![conflict("it exists")],
+            unhandled,
+            "None [(\"cm\", \"it exists\", None)]",
+        ),
+    ] {
+        let exports = Exports {
+            reconciler: true,
+            dependent: true,
+            error_handler: true,
+            ..Exports::default()
+        };
+        let script = Script {
+            exports,
+            ..Script::default()
+        };
+        let mut bench = Bench::new(script, fields);
+        bench.page_of(json!({ "uid": "page" }), spec);
+        if fields != ONCE {
+            let owner = json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);
+            for name in ["a", "b"] {
+                let metadata = json!({ "name": name, "namespace": "n", "uid": name, "ownerReferences": owner });
+                let old = json!({ "metadata": metadata, "data": { "x": "old" } });
+                let map = bench.server.put(&config_map(), old);
+                bench.maps.apply(Watch::Applied(map));
+            }
+        }
+        bench.server.failures.lock().extend(failures);
+        let (finished, calls, _) = bench.run().await;
+        assert_eq!(finished, Finished::Failed(wanted), "{fields}");
+        assert!(calls.last().unwrap().contains(told), "{calls:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_on_deleting_a_dependent_is_known_as_one() {
+    // EP-36
+    let mut bench = Bench::new(Script::default(), EXPLICIT);
+    bench.page(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }));
+    assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+    let key = ObjectRef::namespaced("n", "a");
+    let map = bench.server.objects.lock()[&(config_map(), key)].clone();
+    let map = bench.server.put(&config_map(), map);
+    bench.maps.apply(Watch::Applied(map));
+    let going = "2026-01-01T00:00:00Z";
+    bench.page(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": going }));
+    bench.server.failures.lock().push(conflict("another uid"));
+    let (finished, _, writes) = bench.run().await;
+    assert_eq!(finished, Finished::Failed(queue::Failure::Conflict));
+    assert_eq!(writes, strings(&["delete ConfigMap a failed"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_object_of_an_inactive_dependent_wakes_nobody() {
+    // WF-4
+    const SWITCHED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.on } } } }";
+    let mut bench = Bench::new(Script::default(), SWITCHED);
+    bench.controller.memory.begin(bench.controller.edition);
+    let map = ObjectRef::namespaced("n", "a");
+    for on in [false, true, false] {
+        bench.page_of(json!({ "uid": "page" }), json!({ "on": on }));
+        assert_eq!(bench.run().await.0, DONE);
+        let memory = &bench.controller.memory;
+        assert_eq!(memory.wakes(&map, "s", &map), on);
     }
 }

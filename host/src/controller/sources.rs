@@ -48,13 +48,11 @@ impl Sources {
         before: Option<(&Controller, Step)>,
         joined: &Joined,
     ) -> Self {
-        let source =
-            |Planned { spec, .. }: &Planned, known: Option<&Arc<Source>>, step| match (known, step)
-            {
-                (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Arc::clone(known),
-                (Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),
-                (None, _) => Arc::new(Source::new(spec.clone())),
-            };
+        let source = |Planned { spec, .. }: &Planned, known: Option<&Arc<Source>>, step| match (known, step) {
+            (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Arc::clone(known),
+            (Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),
+            (None, _) => Arc::new(Source::new(spec.clone())),
+        };
         let step = before.map(|(_, step)| step);
         let controller = before.map(|(controller, _)| controller);
         let known = controller.map(|now| &now.primaries);
@@ -62,8 +60,7 @@ impl Sources {
         let primaries = source(&plan.primaries, known, step);
         let secondaries = plan.secondaries.iter().map(|(name, planned)| {
             let shows_as = |source: &Arc<Source>| joined.labels(source) == planned.labels();
-            let known = controller
-                .and_then(|now| predecessor(&now.secondaries, (name, &planned.spec.gvk), shows_as));
+            let known = controller.and_then(|now| predecessor(&now.secondaries, (name, &planned.spec.gvk), shows_as));
             (Arc::clone(name), source(planned, known, step))
         });
         let mut secondaries: BTreeMap<_, _> = secondaries.collect();
@@ -72,11 +69,7 @@ impl Sources {
                 secondaries.insert(Arc::clone(name), source);
             }
         }
-        Self {
-            primaries,
-            secondaries,
-            finalizer,
-        }
+        Self { primaries, secondaries, finalizer }
     }
 
     /// Returns those of a controller, for one that takes its place and watches the same.
@@ -91,15 +84,10 @@ impl Sources {
     /// Returns what is to be entered: secondaries first, so that a primary that is new finds them.
     fn wanted<'a>(&'a self, plan: &'a Plan) -> Vec<Wanted<'a>> {
         let secondaries = plan.secondaries.iter();
-        let secondaries =
-            secondaries.filter_map(|(name, planned)| Some((self.secondaries.get(name)?, planned)));
+        let secondaries = secondaries.filter_map(|(name, planned)| Some((self.secondaries.get(name)?, planned)));
         let all = secondaries.chain([(&self.primaries, &plan.primaries)]);
         let each = all.flat_map(|(source, Planned { scopes, .. })| {
-            let wanted = move |(scope, kind)| Wanted {
-                source,
-                scope,
-                kind,
-            };
+            let wanted = move |(scope, kind)| Wanted { source, scope, kind };
             scopes.iter().map(|(scope, kind)| (scope, kind)).map(wanted)
         });
         each.collect()
@@ -116,13 +104,7 @@ impl Joined {
 
     /// Enters the informers of a plan, and leaves those that it does not need any more. What is entered already stays; whoever
     /// is told hears of nothing but what is new there.
-    pub(super) fn become_as(
-        &mut self,
-        sources: &Sources,
-        plan: &Plan,
-        pool: &Pool,
-        listener: &Listener,
-    ) {
+    pub(super) fn become_as(&mut self, sources: &Sources, plan: &Plan, pool: &Pool, listener: &Listener) {
         let wanted = sources.wanted(plan);
         let Self(joined) = self;
         joined.retain(|place| wanted.iter().any(|wanted| wanted.is(place)));
@@ -130,15 +112,8 @@ impl Joined {
             if joined.iter().any(|place| wanted.is(place)) {
                 continue;
             }
-            let Wanted {
-                source,
-                scope,
-                kind,
-            } = *wanted;
-            let subscriber = Subscriber {
-                source: Arc::clone(source),
-                listener: Arc::clone(listener),
-            };
+            let Wanted { source, scope, kind } = *wanted;
+            let subscriber = Subscriber { source: Arc::clone(source), listener: Arc::clone(listener) };
             joined.push(Place {
                 source: Arc::clone(source),
                 scope: scope.clone(),
@@ -147,9 +122,7 @@ impl Joined {
         }
         for source in sources.secondaries.values().chain([&sources.primaries]) {
             for place in source.places().into_keys() {
-                let stays = |wanted: &Wanted<'_>| {
-                    Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place
-                };
+                let stays = |wanted: &Wanted<'_>| Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place;
                 if !wanted.iter().any(stays) {
                     source.detach(place.as_deref());
                 }
@@ -173,11 +146,7 @@ fn predecessor<'a>(
 ) -> Option<&'a Arc<Source>> {
     let same = |source: &&Arc<Source>| source.spec().gvk == *gvk;
     let named = before.get(name).filter(same);
-    named.or_else(|| {
-        before
-            .values()
-            .find(|source| same(source) && shows_as(source))
-    })
+    named.or_else(|| before.values().find(|source| same(source) && shows_as(source)))
 }
 
 #[cfg(test)]
@@ -201,11 +170,7 @@ mod tests {
             };
             (Arc::from(name), Arc::new(Source::new(spec)))
         };
-        let before = [
-            ("all", "ConfigMap"),
-            ("few", "ConfigMap"),
-            ("keys", "Secret"),
-        ];
+        let before = [("all", "ConfigMap"), ("few", "ConfigMap"), ("keys", "Secret")];
         let before: BTreeMap<Arc<str>, _> = before.map(source).into();
         for (name, kind, shown, expected) in [
             ("few", "ConfigMap", "all", Some("few")),

@@ -40,6 +40,9 @@ type Failure struct {
 	Origin Origin `json:"origin"`
 	// Message is the text of the failure.
 	Message string `json:"message"`
+	// Refused is the [Reason] of the API server's refusal, or [ErrUnreachable] if it could not be asked, if that is why, else nil;
+	// [ErrConflict] if all dependents that failed did for that.
+	Refused error `json:"refused,omitempty"`
 	// Dependents are those that failed; none unless the origin is the workflow.
 	Dependents []DependentFailure `json:"dependents,omitempty"`
 	// Retry is the retry state.
@@ -52,6 +55,8 @@ type DependentFailure struct {
 	Name string `json:"name"`
 	// Message is the text of its failure.
 	Message string `json:"message"`
+	// Refused is the [Reason] of the API server's refusal, or [ErrUnreachable] if it could not be asked, if that is why, else nil.
+	Refused error `json:"refused,omitempty"`
 }
 
 // Origin says where a failure comes from.

@@ -113,14 +113,22 @@ var origins = [...]Origin{FromReconciler, FromWorkflow, FromUpdate, FromTrap, Fr
 func failureOf(failed witErrorHandler.FailureInfo) Failure {
 	dependents := make([]DependentFailure, len(failed.Dependents))
 	for i, dependent := range failed.Dependents {
-		dependents[i] = DependentFailure(dependent)
+		dependents[i] = DependentFailure{dependent.Name, dependent.Message, refusedBy(dependent.Refused)}
 	}
 	return Failure{
 		Origin:     origins[failed.Origin],
 		Message:    failed.Message,
+		Refused:    refusedBy(failed.Refused),
 		Dependents: dependents,
 		Retry:      retryOf(failed.Retry),
 	}
+}
+
+func refusedBy(refused types.Option[witTypes.CallReason]) error {
+	if refused.Tag() == types.OptionNone {
+		return nil
+	}
+	return Reason(refused.Some())
 }
 
 func retryOf(retry witTypes.RetryInfo) Retry {

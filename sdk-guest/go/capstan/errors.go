@@ -62,3 +62,6 @@ func (r Reason) Error() string {
 	}
 	return fmt.Sprintf("reason %d", uint8(r))
 }
+
+// MarshalText returns the reason's name, which is what it is as JSON.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.Error()), nil }

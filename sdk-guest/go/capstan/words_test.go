@@ -19,8 +19,8 @@ func TestWhatIsAnsweredIsWrittenInTheWordsOfTheContract(t *testing.T) {
 			`"done":[{"key":"hello","operation":"created"}],"conditions":[{"role":"ready-postcondition","met":true,"detail":{"why":"so"}},` +
 			`{"role":"reconcile-precondition","met":false},{"role":"delete-postcondition","met":false}]},` +
 			`{"name":"pod","failed":"no"}],"complete":true}`},
-		{Failure{FromWorkflow, "no", []DependentFailure{{"map", "no"}}, retry},
-			`{"origin":"workflow","message":"no","dependents":[{"name":"map","message":"no"}],"retry":{"attempt":1,"last":true}}`},
+		{Failure{FromWorkflow, "no", nil, []DependentFailure{{"map", "no", ErrConflict}}, retry},
+			`{"origin":"workflow","message":"no","dependents":[{"name":"map","message":"no","refused":"conflict"}],"retry":{"attempt":1,"last":true}}`},
 		{RunInfo{Controller: "web", Retry: &retry},
 			`{"controller":"web","retry":{"attempt":1,"last":true},"primaryDeleted":false,"finalStateUnknown":false}`},
 	} {

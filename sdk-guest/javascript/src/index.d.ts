@@ -123,8 +123,10 @@ export interface Failure {
   /** Where it comes from. */
   origin: "reconciler" | "workflow" | "update" | "trap" | "timeout" | "out-of-memory" | "other";
   message: string;
-  /** The dependents that failed; empty unless the origin is `workflow`. */
-  dependents: { name: string; message: string }[];
+  /** How the API server refused, or that it could not be asked, if that is why; `conflict` if all dependents that failed did for that. */
+  refused?: Reason;
+  /** The dependents that failed, and how the API server refused if that is why; empty unless the origin is `workflow`. */
+  dependents: { name: string; message: string; refused?: Reason }[];
   retry: Retry;
 }
 

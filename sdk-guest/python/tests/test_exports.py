@@ -113,11 +113,17 @@ class Exports(Bound):
             seen.append(failure)
             return next(answers)
 
-        failed = wit.FailureInfo(wit.FailureOrigin.OUT_OF_MEMORY, "too much", [wit.DependentFailure("a", "b")], types.RetryInfo(2, True))
+        failed = wit.FailureInfo(
+            wit.FailureOrigin.OUT_OF_MEMORY,
+            "too much",
+            types.CallReason.CONFLICT,
+            [wit.DependentFailure("a", "b", types.CallReason.REJECTED)],
+            types.RetryInfo(2, True),
+        )
         for answer, expected in table:
             with self.subTest(answer):
                 self.assertEqual(self.exported("error_handler", "ErrorHandler").handle_error(PRIMARY, failed), expected)
-        self.assertEqual(seen[0], Failure("out-of-memory", "too much", Retry(2, True), [DependentFailure("a", "b")]))
+        self.assertEqual(seen[0], Failure("out-of-memory", "too much", Retry(2, True), [DependentFailure("a", "b", "rejected")], "conflict"))
 
     def test_desired_matches_and_conditions_are_found_by_name(self) -> None:
         types, wit = self.wit("imports.types"), self.wit("exports.condition")
@@ -149,7 +155,7 @@ class Exports(Bound):
         cleanup(controller="other")(lambda page: KeepFinalizer())
         handle_error(controller="other")(lambda page: Handled())
         self.assertEqual(self.exported("cleaner", "Cleaner").cleanup(PRIMARY), self.wit("exports.cleaner").DeleteControl_RemoveFinalizer())
-        failed = wit.FailureInfo(wit.FailureOrigin.OTHER, "", [], self.wit("imports.types").RetryInfo(0, False))
+        failed = wit.FailureInfo(wit.FailureOrigin.OTHER, "", None, [], self.wit("imports.types").RetryInfo(0, False))
         handled = self.exported("error_handler", "ErrorHandler").handle_error(PRIMARY, failed)
         self.assertEqual(handled, wit.ErrorControl_Unhandled())
 

@@ -189,10 +189,7 @@ impl Stage {
             return fault;
         }
         let longest = state.longest;
-        Fault::Delay {
-            before: state.way.time(longest),
-            after: state.way.time(longest),
-        }
+        Fault::Delay { before: state.way.time(longest), after: state.way.time(longest) }
     }
 
     /// Takes in how a request was answered; none: not at all.
@@ -202,13 +199,8 @@ impl Stage {
             None => self.note(format!("{what} -> nothing")),
         }
         if *method != Method::GET && !matches!(code, Some(200..=299)) {
-            let mut parts = path
-                .split('/')
-                .skip_while(|part| *part != "namespaces")
-                .skip(1);
-            let (Some(namespace), Some(plural), Some(name)) =
-                (parts.next(), parts.next(), parts.next())
-            else {
+            let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
+            let (Some(namespace), Some(plural), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
                 return;
             };
             let (key, mut state) = ((namespace.to_owned(), name.to_owned()), self.state.lock());
@@ -226,12 +218,7 @@ impl Stage {
     }
 
     pub(crate) fn refused(&self, key: &Key) -> u32 {
-        self.state
-            .lock()
-            .refused
-            .get(key)
-            .copied()
-            .unwrap_or_default()
+        self.state.lock().refused.get(key).copied().unwrap_or_default()
     }
 
     /// Returns what the daemon has taken for gone since the last time.
@@ -272,11 +259,7 @@ impl Stage {
 
     /// Takes in that an object can't be read.
     pub(crate) fn odd(&self, key: Key) {
-        self.state
-            .lock()
-            .odd
-            .entry(key)
-            .or_insert_with(Instant::now);
+        self.state.lock().odd.entry(key).or_insert_with(Instant::now);
     }
 
     /// Returns when an object could not be read first, if there was such a time.
@@ -294,10 +277,7 @@ impl Stage {
         if !new {
             self.wrong(format!("two runs of {key:?} at once"));
         }
-        Running {
-            stage: Arc::clone(self),
-            key,
-        }
+        Running { stage: Arc::clone(self), key }
     }
 
     /// Returns what has run since the last time.

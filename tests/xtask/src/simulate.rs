@@ -62,11 +62,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     if args.fault.is_empty() {
         return process::each(ui, vec![command(workspace, args)]);
     }
-    let is_wanted = |fault: &&Fault| {
-        args.fault
-            .iter()
-            .any(|name| name == ALL || name == fault.name)
-    };
+    let is_wanted = |fault: &&Fault| args.fault.iter().any(|name| name == ALL || name == fault.name);
     let wanted: Vec<_> = FAULTS.iter().filter(is_wanted).collect();
     hunt::hunt(ui, workspace, &wanted, || command(workspace, args))
 }

@@ -530,9 +530,9 @@ mod tests {
             parse(&answer, &near, Scope::Namespaced).unwrap_err(),
             "dependent conf: metadata.namespace is \"other\"; right would be \"web\" as that of the primary, or any with `mapping: { acrossNamespaces: true }` in the manifest"
         );
-        let name = "io.javaoperatorsdk/primary-name";
-        let namespace = "io.javaoperatorsdk/primary-namespace";
-        let kind = "io.javaoperatorsdk/primary-type";
+        let name = "capstan.dev/primary-name";
+        let namespace = "capstan.dev/primary-namespace";
+        let kind = "capstan.dev/primary-type";
         let tree = parse(&answer, &free, Scope::Namespaced).unwrap();
         let expected = json!({"k": "v", name: "page", namespace: "web", kind: "sample.dev/v1/WebPage", MARK: mark});
         assert_eq!(

@@ -449,13 +449,13 @@ pub(super) enum Mapper {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct MappingKeys {
     /// The key that holds the primary's name (`IM-2`).
-    #[schemars(extend("default" = "io.javaoperatorsdk/primary-name"))]
+    #[schemars(extend("default" = "capstan.dev/primary-name"))]
     pub(super) name: MaybeLeaf<Key>,
     /// The key that holds its namespace; `none` if it is always that of the object (`IM-2`).
-    #[schemars(extend("default" = "io.javaoperatorsdk/primary-namespace"))]
+    #[schemars(extend("default" = "capstan.dev/primary-namespace"))]
     pub(super) namespace: Maybe<OrWord<Nothing, Scalar<Key>>>,
     /// The key that holds its kind as `group/version/Kind`; `none` if it is not looked at (`IM-2`).
-    #[schemars(extend("default" = "io.javaoperatorsdk/primary-type"))]
+    #[schemars(extend("default" = "capstan.dev/primary-type"))]
     pub(super) kind: Maybe<OrWord<Nothing, Scalar<Key>>>,
     /// Whether an object in one namespace may name a primary in another. Whoever may write such an object anywhere can then
     /// attach it to any primary, and wake that.
@@ -541,7 +541,7 @@ pub(super) struct Dependent {
     #[schemars(extend("default" = false))]
     pub(super) adopt: Maybe<bool>,
     /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
-    pub(super) ssa: Maybe<bool>,
+    pub(super) server_side_apply: Maybe<bool>,
     /// How it is compared with what is desired (`SSA-6`).
     #[serde(rename = "match")]
     #[schemars(extend("default" = "usual"))]
@@ -558,7 +558,7 @@ pub(super) struct Dependent {
     pub(super) on_rename: Maybe<OnRename>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
     pub(super) mapping: Maybe<MappingKeys>,
-    /// Whether it takes part at all (`WF-4`).
+    /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary (`WF-4`).
     pub(super) activation: Maybe<Condition>,
     /// Whether it should exist (`WF-4`).
     pub(super) reconcile_precondition: Maybe<Condition>,

@@ -98,7 +98,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "garbageCollected": dependent.garbage_collected,
         "createOnly": dependent.create_only,
         "adopt": dependent.adopt,
-        "ssa": dependent.applied(),
+        "serverSideApply": dependent.applied(),
         "match": matching(&dependent.matching),
         "source": dependent.source.as_deref(),
         "name": called.map(|called| json!({ "cel": &*called.name })),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -14,15 +15,30 @@ use crate::reconciler::memos::Memos;
 pub struct Memory {
     hasher: RandomState,
     primaries: Mutex<HashMap<ObjectRef, Remembered>>,
+    /// Of the controller in force; changed under the lock of the primaries.
+    edition: AtomicU64,
 }
 
-/// What is remembered of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit.
+/// What is remembered of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit, one entry per
+/// inactive dependent.
 #[derive(Default)]
 struct Remembered {
     /// The primary's: of another one with the same name nothing is remembered.
     uid: Box<str>,
     verdicts: Vec<(Arc<str>, Verdict)>,
     memos: Memos,
+    asleep: Vec<(Arc<str>, Asleep)>,
+}
+
+/// An inactive dependent: its object is not looked at, so that changes of it are no news (`WF-4`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asleep {
+    /// The source that holds its object.
+    pub source: Arc<str>,
+    /// How many dependents that source is for.
+    pub shared_by: usize,
+    /// Its object, if that is known.
+    pub object: Option<ObjectRef>,
 }
 
 /// A document that was found to be in force already.
@@ -73,6 +89,52 @@ impl Memory {
                 None => verdicts.push((Arc::clone(name), verdict)),
             }
         });
+    }
+
+    /// Keeps what an edition of a controller knows: that a dependent of a primary is inactive; none: that it is not.
+    pub fn keep_activity(
+        &self,
+        edition: u64,
+        primary: &Object,
+        dependent: &Arc<str>,
+        asleep: Option<Asleep>,
+    ) {
+        self.change(primary, |remembered| {
+            // A run of one before goes by conditions that may not hold any more.
+            if self.edition.load(Ordering::Relaxed) != edition {
+                return;
+            }
+            remembered.asleep.retain(|(known, _)| known != dependent);
+            let asleep = asleep.map(|asleep| (Arc::clone(dependent), asleep));
+            remembered.asleep.extend(asleep);
+        });
+    }
+
+    /// Whether a change of an object of a source is news to a primary: not if it can only be that of an inactive dependent.
+    pub fn wakes(&self, primary: &ObjectRef, source: &str, object: &ObjectRef) -> bool {
+        let primaries = self.primaries.lock();
+        let Some(remembered) = primaries.get(primary) else {
+            return true;
+        };
+        let all = remembered.asleep.iter().map(|(_, asleep)| asleep);
+        let there: Vec<_> = all.filter(|asleep| *asleep.source == *source).collect();
+        let theirs = there
+            .iter()
+            .any(|asleep| asleep.object.as_ref() == Some(object));
+        let alone = there
+            .first()
+            .is_some_and(|asleep| asleep.shared_by == there.len());
+        !theirs && !alone
+    }
+
+    /// Says which edition of a controller is in force. Which dependents are inactive is forgotten with the one before.
+    pub fn begin(&self, edition: u64) {
+        let mut primaries = self.primaries.lock();
+        if self.edition.swap(edition, Ordering::Relaxed) != edition {
+            for remembered in primaries.values_mut() {
+                remembered.asleep.clear();
+            }
+        }
     }
 
     /// Returns a memo of a primary.
@@ -144,5 +206,56 @@ mod tests {
         keep(&second, "two").unwrap();
         assert_eq!(known(&second), (Some("two".to_owned()), false));
         assert_eq!(known(&first), (None, false));
+    }
+
+    #[test]
+    fn a_change_wakes_a_primary_unless_it_can_only_be_that_of_an_inactive_dependent() {
+        // WF-4
+        let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
+        let text = r#"{"metadata":{"namespace":"n","name":"a","uid":"u-1"}}"#;
+        let page = Object::parse(text, &gvk, &Managers::default()).unwrap();
+        let key = |name| ObjectRef::namespaced("n", name);
+        let asleep = |shared_by, object: Option<&'static str>| Asleep {
+            source: "maps".into(),
+            shared_by,
+            object: object.map(key),
+        };
+        for (inactive, own, other, elsewhere) in [
+            (vec![], true, true, true),
+            (vec![("one", asleep(1, None))], false, false, true),
+            (vec![("one", asleep(2, Some("own")))], false, true, true),
+            (vec![("one", asleep(2, None))], true, true, true),
+            (
+                vec![("one", asleep(2, None)), ("two", asleep(2, None))],
+                false,
+                false,
+                true,
+            ),
+        ] {
+            let memory = Memory::default();
+            for (dependent, asleep) in inactive.clone() {
+                memory.keep_activity(0, &page, &dependent.into(), Some(asleep));
+            }
+            let wakes = |source, object| memory.wakes(page.key(), source, &key(object));
+            let found = (
+                wakes("maps", "own"),
+                wakes("maps", "other"),
+                wakes("rest", "own"),
+            );
+            assert_eq!(found, (own, other, elsewhere), "{inactive:?}");
+            for (dependent, _) in inactive {
+                memory.keep_activity(0, &page, &dependent.into(), None);
+            }
+            assert!(wakes("maps", "own"), "it is active again");
+        }
+        let memory = Memory::default();
+        for (edition, awake) in [(0, false), (1, true), (2, true)] {
+            // What is in force is 0, then 1; at last a run of 0 ends late.
+            memory.begin(edition.min(1));
+            if edition != 1 {
+                memory.keep_activity(0, &page, &"one".into(), Some(asleep(1, None)));
+            }
+            assert_eq!(memory.wakes(page.key(), "maps", &key("own")), awake);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Passes on to the queue what sources say of primaries, and says how much of it counted.
+//! Passes on to the queue what sources say of primaries, unless only inactive dependents could mind, and says how much of it counted.
 
 use tokio::time::Instant;
 
@@ -26,7 +26,12 @@ pub fn hear(queue: &Queue, memory: &Memory, notices: Vec<Notice>) -> Heard {
                 memory.forget(&primary);
                 (Event::PrimaryDeleted { unknown }, &mut heard.primary)
             }
-            What::Related => (Event::Related, &mut heard.secondary),
+            What::Related { source, object } => {
+                if !memory.wakes(&primary, &source, &object) {
+                    continue;
+                }
+                (Event::Related, &mut heard.secondary)
+            }
         };
         match queue.event(&primary, event, now) {
             Receipt::Unknown => {}
@@ -56,9 +61,13 @@ mod tests {
             (primary, secondary)
         };
         let deleting = false;
-        assert_eq!(hear(What::Related), (0, 0), "not known yet");
+        let related = || What::Related {
+            source: "cm".into(),
+            object: last.key().clone(),
+        };
+        assert_eq!(hear(related()), (0, 0), "not known yet");
         assert_eq!(hear(What::Changed { deleting }), (1, 0));
-        assert_eq!(hear(What::Related), (0, 1));
+        assert_eq!(hear(related()), (0, 1));
         let kept = |memos: &mut super::super::memos::Memos| {
             memos.keep("m", Some("x".to_owned()), (64, "limit"), || None)
         };
@@ -69,6 +78,6 @@ mod tests {
         };
         assert_eq!(hear(gone), (1, 0));
         assert_eq!(memory.memo(&last, "m"), None);
-        assert_eq!(hear(What::Related), (0, 0), "not known any more");
+        assert_eq!(hear(related()), (0, 0), "not known any more");
     }
 }

@@ -8,14 +8,16 @@ use serde_json::Value;
 use crate::cluster;
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{
-    CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeResult,
-    Operation, Place, Session, WorkflowCall, WorkflowResult,
+    CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeFailure,
+    NodeResult, Operation, Place, Session, WorkflowCall, WorkflowResult,
 };
 use crate::manifest::{self, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
+use crate::operations;
+use crate::queue;
 use crate::reconciler::context::Context;
 use crate::reconciler::memory;
-use crate::source::{Source, Within};
+use crate::source::{self, Source, Within};
 use crate::text;
 use crate::workflow::condition::{self, Check, Expression};
 use crate::workflow::graph::{self, Graph};
@@ -24,7 +26,7 @@ use crate::workflow::{self, Activation, Mode, Outcome, Step, Task};
 mod claim;
 mod former;
 
-use claim::{Basis, Stopped};
+use claim::Basis;
 
 /// A workflow, ready to be walked.
 #[derive(Debug)]
@@ -130,10 +132,10 @@ const ROLES: [ConditionRole; 4] = [
     ConditionRole::DeletePostcondition,
 ];
 
-/// The dependents of a managed workflow that failed, with their texts (`WF-9`).
+/// The dependents of a managed workflow that failed (`WF-9`).
 #[derive(Debug)]
 pub(crate) struct Failed {
-    pub(crate) dependents: Vec<(String, String)>,
+    pub(crate) dependents: Vec<(String, NodeFailure)>,
 }
 
 impl Failed {
@@ -141,6 +143,49 @@ impl Failed {
     pub(crate) fn of(result: &WorkflowResult) -> Option<Self> {
         let dependents = failures(result);
         (!dependents.is_empty()).then_some(Self { dependents })
+    }
+
+    /// Returns what the failure means for the key: a conflict if nothing else is wrong.
+    pub(crate) fn sort(&self, otherwise: queue::Failure) -> queue::Failure {
+        let mut failures = self.dependents.iter().map(|(_, failure)| failure);
+        let conflict = failures.all(|failure| failure.refused == Some(CallReason::Conflict));
+        if conflict && otherwise == queue::Failure::Unhandled {
+            queue::Failure::Conflict
+        } else {
+            otherwise
+        }
+    }
+}
+
+/// Why a visit ended without a result.
+#[derive(Debug, thiserror::Error)]
+enum Stopped {
+    /// The API server refused.
+    #[error(transparent)]
+    Refused(#[from] cluster::Error),
+    /// What there is is not known yet.
+    #[error(transparent)]
+    Unknown(#[from] source::Doubt),
+    /// Something else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for Stopped {
+    fn from(text: String) -> Self {
+        Self::Failed(text)
+    }
+}
+
+impl From<Stopped> for NodeFailure {
+    fn from(stopped: Stopped) -> Self {
+        let message = text::kept(stopped.to_string());
+        let refused = match stopped {
+            Stopped::Refused(error) => Some(operations::refused(error).reason),
+            Stopped::Unknown(_) => Some(CallReason::Unreachable),
+            Stopped::Failed(_) => None,
+        };
+        Self { message, refused }
     }
 }
 
@@ -275,7 +320,7 @@ fn answer(result: WorkflowResult, lenient: bool) -> Result<WorkflowResult, CallE
     }
     let list = failed
         .into_iter()
-        .map(|(name, text)| format!("{name}: {text}"))
+        .map(|(name, failure)| format!("{name}: {}", failure.message))
         .collect::<Vec<_>>();
     Err(CallError::new(
         CallReason::Failed,
@@ -296,7 +341,7 @@ fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a Arc<str>>
     )
 }
 
-fn failures(result: &WorkflowResult) -> Vec<(String, String)> {
+fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {
     let failed = |node: &NodeResult| Some((node.name.clone(), node.failed.clone()?));
     result.nodes.iter().filter_map(failed).collect()
 }
@@ -337,10 +382,10 @@ impl Visitor<'_> {
         let mut told = Told::new();
         let done = match self.nodes.get_key_value(&*step.name) {
             Some((name, node)) => self.carry_out(step.task, name, node, &mut told).await,
-            None => Err(format!("no dependent is called {:?}", step.name)),
+            None => Err(format!("no dependent is called {:?}", step.name).into()),
         };
-        done.unwrap_or_else(|text| Outcome::Failed {
-            text: text::kept(text),
+        done.unwrap_or_else(|stopped| Outcome::Failed {
+            failure: stopped.into(),
             conditions: told,
         })
     }
@@ -351,7 +396,7 @@ impl Visitor<'_> {
         name: &Arc<str>,
         node: &Node,
         told: &mut Told,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, Stopped> {
         let Node { spec, .. } = node;
         match task {
             Task::Reconcile => self.reconcile_node(name, node, told).await,
@@ -385,7 +430,7 @@ impl Visitor<'_> {
         name: &Arc<str>,
         node: &Node,
         told: &mut Told,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, Stopped> {
         if !self
             .met(ConditionRole::Activation, name, node, told)
             .await?
@@ -420,7 +465,7 @@ impl Visitor<'_> {
         node: &Node,
         ours: bool,
         told: &mut Told,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, Stopped> {
         let mut done = Vec::new();
         if ours {
             done = self.delete(name, node).await?;
@@ -446,7 +491,7 @@ impl Visitor<'_> {
         name: &Arc<str>,
         node: &Node,
         told: &mut Told,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Stopped> {
         let Some((_, check)) = node.checks.iter().find(|(of, _)| *of == role) else {
             return Ok(true);
         };
@@ -485,8 +530,31 @@ impl Visitor<'_> {
             }
         };
         let met = result.met;
+        if role == ConditionRole::Activation {
+            self.keep_activity(name, met);
+        }
         told.push((role, result));
         Ok(met)
+    }
+
+    /// Keeps whether a dependent is active, before anything of its object is read: what changes from then on is news.
+    fn keep_activity(&self, name: &Arc<str>, active: bool) {
+        let controller = &self.run.controller;
+        let Some(source) = controller.secondaries.get(name) else {
+            return;
+        };
+        let held = &source.spec().name;
+        // A source that the manifest declares wakes whatever its dependents are.
+        let asleep = (!active && !controller.spec.sources.contains_key(held)).then(|| {
+            let all = controller.secondaries.values();
+            memory::Asleep {
+                source: Arc::clone(held),
+                shared_by: all.filter(|other| Arc::ptr_eq(other, source)).count(),
+                object: self.run.known_key(name),
+            }
+        });
+        let memory = &controller.memory;
+        memory.keep_activity(controller.edition, &self.run.primary, name, asleep);
     }
 
     /// `DR-2`: creates or updates the object, or finds that it is as desired.
@@ -494,7 +562,7 @@ impl Visitor<'_> {
         &self,
         name: &Arc<str>,
         node: &Node,
-    ) -> Result<Vec<(String, Operation)>, String> {
+    ) -> Result<Vec<(String, Operation)>, Stopped> {
         let Node { spec, .. } = node;
         let source = self.source(name)?;
         let primary = self.run.primary.key();
@@ -513,12 +581,13 @@ impl Visitor<'_> {
         }
         let desired = self.complete(name, node, &answer)?;
         let within = Within::Object(desired.key());
-        source.known(within).map_err(|doubt| doubt.to_string())?;
+        source.known(within)?;
         if !source.watches(desired.key()) {
             let key = desired.key();
-            return Err(format!(
+            let text = format!(
                 "{key} is in a namespace that this controller does not watch: add it to `namespaces`"
-            ));
+            );
+            return Err(text.into());
         }
         let actual = source
             .get(desired.key())
@@ -539,12 +608,16 @@ impl Visitor<'_> {
         (name, spec, source): (&Arc<str>, &Dependent, &Source),
         desired: &Desired,
         actual: Option<Object>,
-    ) -> Result<(Operation, Option<Object>), String> {
+    ) -> Result<(Operation, Option<Object>), Stopped> {
         let basis = Basis::of(actual);
         let refusal = match self.write_upon(name, spec, desired, &basis).await {
             Ok(done) => return Ok(done),
-            Err(Stopped::Refused(error)) if basis.is_doubted_by(&error, spec) => error.to_string(),
-            Err(stopped) => return Err(stopped.to_string()),
+            Err(Stopped::Refused(error)) if basis.is_doubted_by(&error, spec) => error,
+            // What is there stays there.
+            Err(Stopped::Refused(error)) if spec.create_only && error.is_conflict() => {
+                return Err(Stopped::Failed(error.message));
+            }
+            Err(stopped) => return Err(stopped),
         };
         // The one request that no write needs which succeeds.
         let cluster = &self.run.controller.cluster;
@@ -553,14 +626,13 @@ impl Visitor<'_> {
         let live =
             live.map_err(|error| format!("{refusal}; whose it is can't be found out: {error}"))?;
         let Some(basis) = self.settle(name, spec, basis, live).await? else {
-            return Err(refusal);
+            return Err(refusal.into());
         };
         // The caches may show it later than it is to be cleaned up.
         if let Basis::Ours(found) = &basis {
             source.put(found.clone());
         }
-        let done = self.write_upon(name, spec, desired, &basis).await;
-        done.map_err(|stopped| stopped.to_string())
+        self.write_upon(name, spec, desired, &basis).await
     }
 
     async fn write_upon(
@@ -587,24 +659,20 @@ impl Visitor<'_> {
                 dependent::adopt(found, desired, spec, manager, &mut self.run.budget.lock())
                     .map_err(failed)?,
             ),
-            (_, Basis::Ours(actual)) => {
-                let compared = self.compare(name, spec, actual, desired).await;
-                match compared.map_err(Stopped::Failed)? {
-                    MatchResult::Matches => {
-                        return Ok((Operation::Unchanged, Some(actual.clone())));
-                    }
-                    MatchResult::Differs(what) => {
-                        tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
-                        let budget = &mut self.run.budget.lock();
-                        let write = dependent::update(actual, desired, spec, manager, budget);
-                        (Operation::Updated, write.map_err(failed)?)
-                    }
+            (_, Basis::Ours(actual)) => match self.compare(name, spec, actual, desired).await? {
+                MatchResult::Matches => {
+                    return Ok((Operation::Unchanged, Some(actual.clone())));
                 }
-            }
+                MatchResult::Differs(what) => {
+                    tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
+                    let budget = &mut self.run.budget.lock();
+                    let write = dependent::update(actual, desired, spec, manager, budget);
+                    (Operation::Updated, write.map_err(failed)?)
+                }
+            },
         };
-        let source = self.source(name).map_err(Stopped::Failed)?;
-        let now = self.write(source, desired.key(), write).await;
-        let now = now.map_err(Stopped::Refused)?;
+        let source = self.source(name)?;
+        let now = self.write(source, desired.key(), write).await?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
         Ok((operation, now))
     }
@@ -638,7 +706,7 @@ impl Visitor<'_> {
         &self,
         name: &Arc<str>,
         node: &Node,
-    ) -> Result<Vec<(String, Operation)>, String> {
+    ) -> Result<Vec<(String, Operation)>, Stopped> {
         let Some(actual) = self.actual(name, node).await? else {
             return Ok(Vec::new());
         };
@@ -647,9 +715,7 @@ impl Visitor<'_> {
             let source = self.source(name)?;
             let write = dependent::delete(node.spec.gvk.clone(), &actual);
             let deleting = self.run.controller.cluster.write(write);
-            let left = self.run.asked(deleting).await;
-            let left = left.map_err(|error| error.to_string())?;
-            if let Some(left) = left {
+            if let Some(left) = self.run.asked(deleting).await? {
                 source.put(left);
             }
             tracing::debug!(dependent = %name, object = %key, "dependent deleted");
@@ -659,7 +725,7 @@ impl Visitor<'_> {
 
     /// Returns the dependent's object as the caches have it, without asking for its desired state if nothing that could
     /// be it exists. An object of its name that belongs to somebody else is not it.
-    async fn actual(&self, name: &Arc<str>, node: &Node) -> Result<Option<Object>, String> {
+    async fn actual(&self, name: &Arc<str>, node: &Node) -> Result<Option<Object>, Stopped> {
         let source = self.source(name)?;
         let mut related = source.related(self.run.primary.key());
         if related.is_empty() && source.is_complete() {
@@ -671,22 +737,21 @@ impl Visitor<'_> {
             let answer = self.desired(name).await?;
             self.complete(name, node, &answer)?.key().clone()
         };
-        let within = Within::Object(&key);
-        source.known(within).map_err(|doubt| doubt.to_string())?;
+        source.known(Within::Object(&key))?;
         related.retain(|object| *object.key() == key && self.belongs(name, &node.spec, object));
         Ok(related.pop())
     }
 
-    async fn actual_tree(&self, name: &Arc<str>, node: &Node) -> Result<Option<Value>, String> {
+    async fn actual_tree(&self, name: &Arc<str>, node: &Node) -> Result<Option<Value>, Stopped> {
         let actual = self.actual(name, node).await?;
         actual
             .map(|object| object.tree(&mut self.run.budget.lock()))
             .transpose()
-            .map_err(|e| e.to_string())
+            .map_err(|e| e.to_string().into())
     }
 
     /// `KD-4`: name and namespace as the manifest gives them; the latter is the primary's by default.
-    fn named(&self, called: &Called, spec: &Dependent) -> Result<ObjectRef, String> {
+    fn named(&self, called: &Called, spec: &Dependent) -> Result<ObjectRef, Stopped> {
         let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
         let text = |expression: &Expression| {
             let text = expression.text(&primary, None, &mut self.run.budget.lock());
@@ -712,7 +777,7 @@ impl Visitor<'_> {
 
     /// Fails if the manifest calls an object otherwise than `desired` did: it would be made under one name and looked for under
     /// another, so never be ready and never be deleted.
-    fn is_called_so(&self, node: &Node, answered: &ObjectRef) -> Result<(), String> {
+    fn is_called_so(&self, node: &Node, answered: &ObjectRef) -> Result<(), Stopped> {
         let Some(called) = &node.called else {
             return Ok(());
         };
@@ -722,7 +787,8 @@ impl Visitor<'_> {
         }
         Err(format!(
             "{answered}: `desired` answers it, and the manifest calls it {named}: let `name` and `namespace` say the same"
-        ))
+        )
+        .into())
     }
 
     fn scope(&self, spec: &Dependent) -> Scope {
@@ -734,7 +800,7 @@ impl Visitor<'_> {
     }
 
     /// Returns what the guest wants, asking it once per run (`CX-3`).
-    async fn desired(&self, name: &Arc<str>) -> Result<Arc<str>, String> {
+    async fn desired(&self, name: &Arc<str>) -> Result<Arc<str>, Stopped> {
         if let Some(answer) = self.run.desired(name) {
             return Ok(answer);
         }
@@ -745,7 +811,7 @@ impl Visitor<'_> {
     }
 
     /// Completes an answer to the document that is sent.
-    fn complete(&self, name: &Arc<str>, node: &Node, answer: &str) -> Result<Desired, String> {
+    fn complete(&self, name: &Arc<str>, node: &Node, answer: &str) -> Result<Desired, Stopped> {
         let spec = &node.spec;
         let (scope, primary, primary_gvk) = (
             self.scope(spec),
@@ -791,12 +857,12 @@ impl Visitor<'_> {
         spec: &Dependent,
         actual: &Object,
         desired: &Desired,
-    ) -> Result<MatchResult, String> {
+    ) -> Result<MatchResult, Stopped> {
         let Matching::Export(export) = &spec.matching else {
             let manager = &self.run.controller.spec.field_manager;
             let budget = &mut self.run.budget.lock();
             return dependent::compare(actual, desired, spec, manager, budget)
-                .map_err(|e| e.to_string());
+                .map_err(|e| e.to_string().into());
         };
         let (wanted, primary) = (desired.json(), self.run.primary.json());
         let question = MatchQuestion {
@@ -806,7 +872,7 @@ impl Visitor<'_> {
             primary,
         };
         let asked = self.session.matches(question).await;
-        asked.map_err(|failure| format!("match {export} of {name}: {failure}"))
+        asked.map_err(|failure| format!("match {export} of {name}: {failure}").into())
     }
 
     /// Writes; the event of the write causes no run.
@@ -826,11 +892,11 @@ impl Visitor<'_> {
     }
 
     /// Returns the source that holds a dependent, which knows all that belongs to the primary.
-    fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, String> {
+    fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, Stopped> {
         let source = self.run.controller.secondaries.get(name);
         let source = source.ok_or_else(|| format!("no source holds dependent {name}"))?;
         let within = Within::Related(self.run.primary.key());
-        source.known(within).map_err(|doubt| doubt.to_string())?;
+        source.known(within)?;
         Ok(source)
     }
 }

@@ -126,18 +126,22 @@ impl<'g> Walk<'g> {
                 done,
                 conditions,
             ),
-            Outcome::Failed { text, conditions } => {
-                result.failed = Some(text);
+            Outcome::Failed {
+                failure,
+                conditions,
+            } => {
+                result.failed = Some(failure);
                 (State::Failed, Vec::new(), conditions)
             }
         };
         place.state = if answers(state, step.task) {
             state
         } else {
-            result.failed = Some(format!(
+            let text = format!(
                 "the visit was for {:?}, its outcome is {state:?}",
                 step.task
-            ));
+            );
+            result.failed = Some(text.into());
             State::Failed
         };
         result.done.extend(done);
@@ -295,7 +299,7 @@ mod tests {
 
     fn failed() -> Outcome {
         Outcome::Failed {
-            text: "boom".to_owned(),
+            failure: "boom".to_owned().into(),
             conditions: Vec::new(),
         }
     }
@@ -461,7 +465,7 @@ mod tests {
                 ..node("d")
             },
             NodeResult {
-                failed: Some("boom".to_owned()),
+                failed: Some("boom".to_owned().into()),
                 ..node("e")
             },
         ];

@@ -66,6 +66,8 @@ class DependentFailure:
     """The dependent's name."""
     message: str
     """The text of the failure."""
+    refused: Reason | None = None
+    """How the API server refused, or that it could not be asked, if that is why."""
 
 
 @dataclass(frozen=True)
@@ -80,3 +82,5 @@ class Failure:
     """The retry state."""
     dependents: list[DependentFailure] = field(default_factory=list)
     """The dependents that failed; empty unless the origin is `workflow`."""
+    refused: Reason | None = None
+    """How the API server refused, or that it could not be asked, if that is why; `conflict` if all dependents that failed did for that."""

@@ -23,18 +23,9 @@ impl Fault {
     /// # Errors
     /// When its place is not there, or more than once.
     pub(crate) fn put_into(&self, text: &str) -> Result<String> {
-        let Self {
-            name,
-            file,
-            right,
-            wrong,
-            ..
-        } = self;
+        let Self { name, file, right, wrong, .. } = self;
         let times = text.matches(right).count();
-        ensure!(
-            times == 1,
-            "{file} has the place of the fault {name} {times} times: {right}"
-        );
+        ensure!(times == 1, "{file} has the place of the fault {name} {times} times: {right}");
         Ok(text.replace(right, wrong))
     }
 }

@@ -44,10 +44,7 @@ pub(super) fn hunt(
             whole(&finished.output);
             bail!("with {} nothing can be played", fault.name);
         }
-        rows.push((
-            fault,
-            seen.map(|(seed, wrong)| (seed.to_owned(), wrong.to_owned())),
-        ));
+        rows.push((fault, seen.map(|(seed, wrong)| (seed.to_owned(), wrong.to_owned()))));
     }
     let found = rows.iter().all(|(_, seen)| seen.is_some());
     let rows = rows.into_iter().map(|(fault, seen)| {
@@ -57,11 +54,7 @@ pub(super) fn hunt(
     let head = ["fault", "seed", "what was wrong"].map(|cell| ui::bold(cell));
     let rows: Vec<_> = std::iter::once(head.to_vec()).chain(rows).collect();
     whole(&[table::render(&rows)]);
-    Ok(if found {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns the seed that failed, and what was wrong, if a line says that.
@@ -74,13 +67,7 @@ fn failure(line: &str) -> Option<(&str, &str)> {
 fn copy(workspace: &Workspace) -> Result<PathBuf> {
     let root = workspace.target.join("faults");
     let mut git = Command::new("git");
-    git.args([
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]);
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let listed = git.current_dir(&workspace.root).output();
     let listed = listed.context("start git")?;
     if !listed.status.success() {
@@ -116,7 +103,5 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         return Ok(());
     }
     let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, bytes))
-        .with_context(|| path.display().to_string())
+    fs::create_dir_all(folder).and_then(|()| fs::write(path, bytes)).with_context(|| path.display().to_string())
 }

@@ -175,7 +175,7 @@ impl Check<'_> {
             garbage_collected,
             create_only: flag(&raw.create_only, false),
             adopt: flag(&raw.adopt, false),
-            server_side_apply: get(&raw.ssa).copied(),
+            server_side_apply: get(&raw.server_side_apply).copied(),
             matching,
             source,
             called,

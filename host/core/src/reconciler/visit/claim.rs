@@ -18,17 +18,6 @@ pub(super) enum Basis {
     Adopted(Object),
 }
 
-/// Why a dependent was not written.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Stopped {
-    /// The API server refused.
-    #[error(transparent)]
-    Refused(#[from] cluster::Error),
-    /// Something else.
-    #[error("{0}")]
-    Failed(String),
-}
-
 impl Basis {
     /// Returns what the caches have of a dependent's object that belongs to it.
     pub(super) fn of(actual: Option<Object>) -> Self {

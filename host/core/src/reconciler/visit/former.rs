@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Node, Visitor};
+use super::{Node, Stopped, Visitor};
 use crate::dependent::{self, ownership};
 use crate::guest::{Operation, WorkflowResult};
 use crate::manifest::{Dependent, OnRename};
 use crate::object::{Object, ObjectRef};
 use crate::source::Source;
-use crate::text;
 use crate::workflow::Mode;
 
 impl Visitor<'_> {
@@ -33,8 +32,8 @@ impl Visitor<'_> {
             };
             match self.let_formers_go(name, node).await {
                 Ok(done) => shown.done.extend(done),
-                Err(problem) => {
-                    shown.failed = Some(text::kept(problem));
+                Err(stopped) => {
+                    shown.failed = Some(stopped.into());
                     result.complete = false;
                 }
             }
@@ -47,7 +46,7 @@ impl Visitor<'_> {
         &self,
         name: &Arc<str>,
         node: &Node,
-    ) -> Result<Vec<(String, Operation)>, String> {
+    ) -> Result<Vec<(String, Operation)>, Stopped> {
         let source = self.source(name)?;
         let mut done = Vec::new();
         for former in self.formers(name, node).await? {
@@ -58,8 +57,7 @@ impl Visitor<'_> {
             }
             let write = dependent::delete_as_seen(node.spec.gvk.clone(), &former);
             let deleting = self.run.controller.cluster.write(write);
-            let left = self.run.asked(deleting).await;
-            if let Some(left) = left.map_err(|error| error.to_string())? {
+            if let Some(left) = self.run.asked(deleting).await? {
                 source.put(left);
             }
             let now = self.run.known_key(name).map(|key| key.to_string());
@@ -73,7 +71,7 @@ impl Visitor<'_> {
         &self,
         name: &Arc<str>,
         node: &Node,
-    ) -> Result<Vec<Object>, String> {
+    ) -> Result<Vec<Object>, Stopped> {
         let mut related = self.source(name)?.related(self.run.primary.key());
         let own = match &node.called {
             Some(called) => Some(self.named(called, &node.spec)?),
@@ -153,7 +151,7 @@ impl Visitor<'_> {
     }
 
     /// Returns which object a dependent means, asking for its desired state if need be; none if it never writes one.
-    async fn meant(&self, name: &Arc<str>, node: &Node) -> Result<Option<ObjectRef>, String> {
+    async fn meant(&self, name: &Arc<str>, node: &Node) -> Result<Option<ObjectRef>, Stopped> {
         let manage = &node.spec.manage;
         if let Some(called) = &node.called {
             return self.named(called, &node.spec).map(Some);

@@ -15,6 +15,7 @@ import (
 type Json = string
 type Failure = string
 type RetryInfo = capstan_operator_types.RetryInfo
+type CallReason = capstan_operator_types.CallReason
 
 // A dependent that failed.
 type DependentFailure struct {
@@ -22,6 +23,8 @@ type DependentFailure struct {
 	Name string
 	// The text of the failure.
 	Message string
+	// How the API server refused, or that it could not be asked, if that is why.
+	Refused witTypes.Option[capstan_operator_types.CallReason]
 }
 
 const (
@@ -50,6 +53,9 @@ type FailureInfo struct {
 	Origin FailureOrigin
 	// The text of the failure.
 	Message string
+	// How the API server refused, or that it could not be asked, if that is why; of a workflow `conflict`, if all that failed did
+	// for that.
+	Refused witTypes.Option[capstan_operator_types.CallReason]
 	// The dependents that failed; empty unless the origin is `workflow` (WF-9).
 	Dependents []DependentFailure
 	// The retry state, always there (EC-2).

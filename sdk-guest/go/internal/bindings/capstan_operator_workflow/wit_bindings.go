@@ -41,7 +41,7 @@ type ObjectResult struct {
 }
 
 const (
-	// The node takes part.
+	// The node takes part. While it does not, changes of its object cause no run.
 	ConditionRoleActivation uint8 = 0
 	// The dependent should exist.
 	ConditionRoleReconcilePrecondition uint8 = 1

@@ -167,26 +167,48 @@ func wasm_export_post_return_capstan_operator_cleaner_cleanup(result uintptr) {
 }
 
 //go:wasmexport capstan:operator/error-handler@0.1.0#handle-error
-func wasm_export_capstan_operator_error_handler_handle_error(arg0 uintptr, arg1 uint32, arg2 int32, arg3 uintptr, arg4 uint32, arg5 uintptr, arg6 uint32, arg7 int32, arg8 int32) uintptr {
+func wasm_export_capstan_operator_error_handler_handle_error(arg0 uintptr, arg1 uint32, arg2 int32, arg3 uintptr, arg4 uint32, arg5 int32, arg6 int32, arg7 uintptr, arg8 uint32, arg9 int32, arg10 int32) uintptr {
 
 	pinner := &syncExportPinner
 	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
 	value0 := unsafe.String((*uint8)(unsafe.Pointer(arg3)), arg4)
-	result := make([]capstan_operator_error_handler.DependentFailure, 0, arg6)
-	for index := 0; index < int(arg6); index++ {
-		base := unsafe.Add(unsafe.Pointer(arg5), index*(4*4))
+	var option witTypes.Option[capstan_operator_types.CallReason]
+	switch arg5 {
+	case 0:
+
+		option = witTypes.None[capstan_operator_types.CallReason]()
+	case 1:
+
+		option = witTypes.Some[capstan_operator_types.CallReason](uint8(arg6))
+	default:
+		panic("unreachable")
+	}
+	result := make([]capstan_operator_error_handler.DependentFailure, 0, arg8)
+	for index := 0; index < int(arg8); index++ {
+		base := unsafe.Add(unsafe.Pointer(arg7), index*(5*4))
 		value1 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0))))), *(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)))
 		value2 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(base), (2 * 4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(base), (3 * 4))))
+		var option3 witTypes.Option[capstan_operator_types.CallReason]
+		switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(base), (4 * 4)))) {
+		case 0:
 
-		result = append(result, capstan_operator_error_handler.DependentFailure{Name: value1, Message: value2})
+			option3 = witTypes.None[capstan_operator_types.CallReason]()
+		case 1:
+
+			option3 = witTypes.Some[capstan_operator_types.CallReason](uint8(uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(base), (1 + 4*4))))))
+		default:
+			panic("unreachable")
+		}
+
+		result = append(result, capstan_operator_error_handler.DependentFailure{Name: value1, Message: value2, Refused: option3})
 	}
 
 	witRuntime.Unpin()
-	result3 := export_capstan_operator_error_handler.HandleError(value, capstan_operator_error_handler.FailureInfo{Origin: uint8(arg2), Message: value0, Dependents: result, Retry: capstan_operator_types.RetryInfo{Attempt: uint32(arg7), Last: (arg8 != 0)}})
+	result4 := export_capstan_operator_error_handler.HandleError(value, capstan_operator_error_handler.FailureInfo{Origin: uint8(arg2), Message: value0, Refused: option, Dependents: result, Retry: capstan_operator_types.RetryInfo{Attempt: uint32(arg9), Last: (arg10 != 0)}})
 
-	switch result3.Tag() {
+	switch result4.Tag() {
 	case witTypes.ResultOk:
-		payload := result3.Ok()
+		payload := result4.Ok()
 		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
 
 		switch payload.Tag() {
@@ -237,12 +259,12 @@ func wasm_export_capstan_operator_error_handler_handle_error(arg0 uintptr, arg1 
 		}
 
 	case witTypes.ResultErr:
-		payload := result3.Err()
+		payload := result4.Err()
 		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
-		utf84 := unsafe.Pointer(unsafe.StringData(payload))
-		pinner.Pin(utf84)
+		utf85 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf85)
 		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
-		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf84)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf85)))
 
 	default:
 		panic("unreachable")

@@ -3,13 +3,14 @@
 from typing import cast
 
 from wit_world.exports import error_handler as wit
+from wit_world.imports import types
 
 from capstan import _calls
 from capstan._wit import export
 from capstan._wit.imports import word
 from capstan.answers import Handled, millis
 from capstan.context import Retry
-from capstan.errors import DependentFailure, Failure, Origin
+from capstan.errors import DependentFailure, Failure, Origin, Reason
 
 
 class ErrorHandler:
@@ -28,8 +29,13 @@ def _failure(failed: wit.FailureInfo) -> Failure:
         origin=cast(Origin, word(failed.origin)),
         message=failed.message,
         retry=Retry(failed.retry.attempt, failed.retry.last),
-        dependents=[DependentFailure(one.name, one.message) for one in failed.dependents],
+        dependents=[DependentFailure(one.name, one.message, _reason(one.refused)) for one in failed.dependents],
+        refused=_reason(failed.refused),
     )
+
+
+def _reason(refused: types.CallReason | None) -> Reason | None:
+    return None if refused is None else cast(Reason, word(refused))
 
 
 def _next(handled: Handled) -> wit.NextStep:
