@@ -474,10 +474,7 @@ impl Operator {
             (field, &mut controller.concurrency)
         });
         let mut capped = Vec::new();
-        for (field, wanted) in plugins
-            .chain(controllers)
-            .filter(|(_, wanted)| **wanted > most)
-        {
+        for (field, wanted) in plugins.chain(controllers).filter(|(_, wanted)| **wanted > most) {
             capped.push(format!(
                 "operator {operator}: {field} is {wanted}, and this daemon permits {most} (--plugin-concurrency): {most} it is"
             ));
@@ -508,11 +505,7 @@ impl Default for Limits {
 impl Warm {
     /// Returns what is usual for instances that may have so many bytes of memory.
     pub fn within(limit: u64) -> Self {
-        Self {
-            runs: 1000,
-            memory: limit / 4 * 3,
-            idle: Duration::from_mins(5),
-        }
+        Self { runs: 1000, memory: limit / 4 * 3, idle: Duration::from_mins(5) }
     }
 }
 
@@ -531,20 +524,13 @@ impl Default for Retry {
 impl Default for RateLimit {
     /// More than any primary needs, and little enough that one which never comes to rest harms nobody.
     fn default() -> Self {
-        Self {
-            max_reconciliations: 100,
-            within: Duration::from_secs(3),
-        }
+        Self { max_reconciliations: 100, within: Duration::from_secs(3) }
     }
 }
 
 impl Default for Manage {
     fn default() -> Self {
-        Self {
-            create: true,
-            update: true,
-            delete: true,
-        }
+        Self { create: true, update: true, delete: true }
     }
 }
 
@@ -601,10 +587,7 @@ impl Dependent {
 impl Controller {
     /// Returns all dependents with their names, those of standalone workflows too.
     pub fn dependents(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
-        let standalone = self
-            .standalone
-            .values()
-            .flat_map(|workflow| &workflow.dependents);
+        let standalone = self.standalone.values().flat_map(|workflow| &workflow.dependents);
         self.workflow.dependents.iter().chain(standalone)
     }
 
@@ -616,9 +599,6 @@ impl Controller {
 
     /// Whether the controller writes objects of a kind by itself: its primaries and dependents.
     pub fn writes(&self, gvk: &Gvk) -> bool {
-        self.primary == *gvk
-            || self
-                .dependents()
-                .any(|(_, dependent)| dependent.gvk == *gvk)
+        self.primary == *gvk || self.dependents().any(|(_, dependent)| dependent.gvk == *gvk)
     }
 }

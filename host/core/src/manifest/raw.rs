@@ -7,9 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::names::{
-    ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer,
-};
+use super::names::{ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer};
 use super::read::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 use super::units::{Bytes, Factor, Objects, Requests, Time, Times, Workers};
 
@@ -36,14 +34,7 @@ macro_rules! words {
     };
 }
 
-words!(
-    All = "all",
-    Own = "own",
-    Nothing = "none",
-    Unlimited = "unlimited",
-    Fresh = "fresh",
-    Warmed = "warm"
-);
+words!(All = "all", Own = "own", Nothing = "none", Unlimited = "unlimited", Fresh = "fresh", Warmed = "warm");
 
 /// One operator: components, and the controllers that they serve.
 #[derive(Deserialize, JsonSchema)]

@@ -45,11 +45,7 @@ fn is_same_beside(known: &Object, answer: &Object, manager: &str) -> Option<bool
 }
 
 /// Returns what is left of an object beside these sets of fields, and beside what differs with each change.
-fn rest<'a>(
-    object: &Object,
-    fields: impl Iterator<Item = &'a str>,
-    budget: &mut Budget,
-) -> Option<Value> {
+fn rest<'a>(object: &Object, fields: impl Iterator<Item = &'a str>, budget: &mut Budget) -> Option<Value> {
     let mut tree = object.tree(budget).ok()?;
     let metadata = tree.get_mut("metadata").and_then(Value::as_object_mut)?;
     for name in ["resourceVersion", "generation"] {
@@ -58,8 +54,7 @@ fn rest<'a>(
     let sets = fields.map(Set::read).collect::<Result<Vec<_>, _>>().ok()?;
     let nothing: &[&str] = &[];
     let mut cut = Cut(Differences::new(Secrecy::Secret, nothing, budget));
-    cut.below(&sets.iter().collect::<Vec<_>>(), &mut tree)
-        .ok()?;
+    cut.below(&sets.iter().collect::<Vec<_>>(), &mut tree).ok()?;
     Some(tree)
 }
 
@@ -142,7 +137,10 @@ mod tests {
     use crate::object::{Gvk, Managers};
 
     fn object(version: u64, body: &Value, shares: &[(&str, Value)]) -> Object {
-        let shares: Vec<_> = shares.iter().map(|(manager, fields)| json!({ "manager": manager, "operation": "Apply", "fieldsV1": fields })).collect();
+        let shares: Vec<_> = shares
+            .iter()
+            .map(|(manager, fields)| json!({ "manager": manager, "operation": "Apply", "fieldsV1": fields }))
+            .collect();
         let mut tree = json!({ "metadata": { "name": "a", "generation": version, "resourceVersion": version.to_string(), "managedFields": shares } });
         let merged = tree.as_object_mut().unwrap();
         merged.extend(body.as_object().unwrap().clone());
@@ -150,76 +148,31 @@ mod tests {
         Object::parse(&tree.to_string(), &gvk, &Managers::all()).unwrap()
     }
 
-    const DATA: [&str; 4] = [
-        "{}",
-        r#"{"f:data":{"f:a":{}}}"#,
-        r#"{"f:data":{"f:b":{}}}"#,
-        r#"{"f:data":{"f:a":{},"f:b":{}}}"#,
-    ];
+    const DATA: [&str; 4] =
+        ["{}", r#"{"f:data":{"f:a":{}}}"#, r#"{"f:data":{"f:b":{}}}"#, r#"{"f:data":{"f:a":{},"f:b":{}}}"#];
     const IMAGE: &str = r#"{"f:pods":{"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:image":{}}}}"#;
     const MEMBER: &str = r#"{"f:set":{"v:\"ours\"":{}}}"#;
     const LIST: &str = r#"{"f:ports":{}}"#;
 
     /// What is so, what was known, with our share of it, the answer, with our share of that, and whether the change is ours.
     const CHANGES: [(&str, [&str; 2], [&str; 2], bool); 13] = [
-        (
-            "our value",
-            [r#"{"data":{"a":"1","b":"x"}}"#, DATA[1]],
-            [r#"{"data":{"a":"2","b":"x"}}"#, DATA[1]],
-            true,
-        ),
-        (
-            "our first",
-            ["{}", DATA[0]],
-            [r#"{"data":{"a":"1"}}"#, DATA[1]],
-            true,
-        ),
-        (
-            "given up by us, and gone",
-            [r#"{"data":{"a":"1"}}"#, DATA[1]],
-            ["{}", DATA[0]],
-            true,
-        ),
-        (
-            "taken by us",
-            [r#"{"data":{"a":"1"}}"#, DATA[2]],
-            [r#"{"data":{"a":"2"}}"#, DATA[3]],
-            true,
-        ),
-        (
-            "taken from us",
-            [r#"{"data":{"a":"1"}}"#, DATA[1]],
-            [r#"{"data":{"a":"2"}}"#, DATA[2]],
-            false,
-        ),
+        ("our value", [r#"{"data":{"a":"1","b":"x"}}"#, DATA[1]], [r#"{"data":{"a":"2","b":"x"}}"#, DATA[1]], true),
+        ("our first", ["{}", DATA[0]], [r#"{"data":{"a":"1"}}"#, DATA[1]], true),
+        ("given up by us, and gone", [r#"{"data":{"a":"1"}}"#, DATA[1]], ["{}", DATA[0]], true),
+        ("taken by us", [r#"{"data":{"a":"1"}}"#, DATA[2]], [r#"{"data":{"a":"2"}}"#, DATA[3]], true),
+        ("taken from us", [r#"{"data":{"a":"1"}}"#, DATA[1]], [r#"{"data":{"a":"2"}}"#, DATA[2]], false),
         (
             "theirs beside ours",
             [r#"{"data":{"a":"1","b":"x"}}"#, DATA[1]],
             [r#"{"data":{"a":"2","b":"y"}}"#, DATA[1]],
             false,
         ),
-        (
-            "theirs, new",
-            [r#"{"data":{"a":"1"}}"#, DATA[1]],
-            [r#"{"data":{"a":"1","b":"y"}}"#, DATA[1]],
-            false,
-        ),
-        (
-            "theirs, gone",
-            [r#"{"data":{"a":"1","b":"y"}}"#, DATA[1]],
-            [r#"{"data":{"a":"1"}}"#, DATA[1]],
-            false,
-        ),
+        ("theirs, new", [r#"{"data":{"a":"1"}}"#, DATA[1]], [r#"{"data":{"a":"1","b":"y"}}"#, DATA[1]], false),
+        ("theirs, gone", [r#"{"data":{"a":"1","b":"y"}}"#, DATA[1]], [r#"{"data":{"a":"1"}}"#, DATA[1]], false),
         (
             "our element",
-            [
-                r#"{"pods":[{"name":"o"},{"name":"c","image":"1","pull":"p"}]}"#,
-                IMAGE,
-            ],
-            [
-                r#"{"pods":[{"name":"o"},{"name":"c","image":"2","pull":"p"}]}"#,
-                IMAGE,
-            ],
+            [r#"{"pods":[{"name":"o"},{"name":"c","image":"1","pull":"p"}]}"#, IMAGE],
+            [r#"{"pods":[{"name":"o"},{"name":"c","image":"2","pull":"p"}]}"#, IMAGE],
             true,
         ),
         (
@@ -228,24 +181,9 @@ mod tests {
             [r#"{"pods":[{"name":"c","image":"2","pull":"q"}]}"#, IMAGE],
             false,
         ),
-        (
-            "our member",
-            [r#"{"set":["o"]}"#, DATA[0]],
-            [r#"{"set":["o","ours"]}"#, MEMBER],
-            true,
-        ),
-        (
-            "their member",
-            [r#"{"set":["ours"]}"#, MEMBER],
-            [r#"{"set":["ours","o"]}"#, MEMBER],
-            false,
-        ),
-        (
-            "our list",
-            [r#"{"ports":[1]}"#, LIST],
-            [r#"{"ports":[2,3]}"#, LIST],
-            true,
-        ),
+        ("our member", [r#"{"set":["o"]}"#, DATA[0]], [r#"{"set":["o","ours"]}"#, MEMBER], true),
+        ("their member", [r#"{"set":["ours"]}"#, MEMBER], [r#"{"set":["ours","o"]}"#, MEMBER], false),
+        ("our list", [r#"{"ports":[1]}"#, LIST], [r#"{"ports":[2,3]}"#, LIST], true),
     ];
 
     #[test]
@@ -267,10 +205,7 @@ mod tests {
     fn a_version_that_was_known_is_none_of_ours_and_nor_is_what_carries_no_share_of_ours() {
         // RO-7
         let share = [("web", json!({ "f:data": {} }))];
-        let (ours, other) = (
-            object(2, &json!({}), &share),
-            object(2, &json!({}), &[("other", json!({}))]),
-        );
+        let (ours, other) = (object(2, &json!({}), &share), object(2, &json!({}), &[("other", json!({}))]));
         assert!(!is_our_change(Some(&ours), &ours, "web"));
         assert!(is_our_change(None, &ours, "web"), "it was made");
         assert!(!is_our_change(None, &other, "web"), "it was there");
@@ -282,11 +217,7 @@ mod tests {
         for (bytes, is_ours) in [(1000, true), (budget::FREE, false)] {
             let body = |text: &str| json!({ "data": { "a": text.repeat(bytes) } });
             let (known, answer) = (object(1, &body("x"), &share), object(2, &body("y"), &share));
-            assert_eq!(
-                is_our_change(Some(&known), &answer, "web"),
-                is_ours,
-                "{bytes}"
-            );
+            assert_eq!(is_our_change(Some(&known), &answer, "web"), is_ours, "{bytes}");
         }
     }
 }
