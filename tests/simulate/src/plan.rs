@@ -133,6 +133,8 @@ pub(crate) enum Whim {
     Other(u64),
     /// It removes a finalizer that is not there.
     Tidy,
+    /// It annotates its primary, whether that is so already or not.
+    Mark,
     /// It asks to run again.
     Again(Duration),
 }
@@ -293,7 +295,7 @@ impl Draw {
     }
 
     /// Returns what makes of something what it seldom is by chance: a primary that is made again while it is being retried, an
-    /// object that a list shows for the first time as it can't be read.
+    /// object that a list shows for the first time as it can't be read, a write that changes nothing while somebody else's does.
     #[expect(clippy::wildcard_enum_match_arm, reason = "few of them need something beside them")]
     fn beside(&mut self, at: Duration, act: &Act) -> Vec<Step> {
         if self.chance.one_in(2) {
@@ -310,6 +312,17 @@ impl Draw {
                     step(after, Act::Unseen(Kind::Things)),
                 ]
             }
+            Act::Whim(Whim::Mark) => {
+                let (one, number) = (self.thing(), self.value());
+                let before = at.saturating_sub(Duration::from_secs(5));
+                let meanwhile = at + self.chance.time(Duration::from_millis(100));
+                vec![
+                    step(before, Act::Whim(Whim::Mark)),
+                    step(before, Act::Edit(one, number)),
+                    step(at, Act::Edit(one, number + 1)),
+                    step(meanwhile, Act::Edit(one, number + 2)),
+                ]
+            }
             Act::For(_, Wrong::Unreadable(..)) => vec![step(after, Act::Unseen(Kind::Maps))],
             // Others meet often enough.
             _ => Vec::new(),
@@ -319,7 +332,7 @@ impl Draw {
     fn whim(&mut self) -> Whim {
         let (number, time) = (self.value(), while_(&mut self.chance));
         let other = *self.chance.pick(&Thing::ALL);
-        match self.chance.below(11) {
+        match self.chance.below(13) {
             0 => Whim::Trap,
             1 => Whim::Fail,
             2 | 3 => Whim::Wait(time),
@@ -328,6 +341,7 @@ impl Draw {
             6 => Whim::Other(number),
             7 | 8 => Whim::Tidy,
             9 => Whim::Hide(number),
+            10 | 11 => Whim::Mark,
             _ => Whim::Again(time),
         }
     }

@@ -19,7 +19,10 @@ use crate::world::{self, Dependent, MAPS, THINGS, Thing, Variant};
 const COLLECT: Duration = Duration::from_millis(300);
 
 /// How long nothing may be written before all counts as quiet.
-const QUIET: Duration = Duration::from_mins(1);
+const QUIET: Duration = Duration::from_secs(65);
+
+/// The same where nothing is to be written.
+const SHORTLY: Duration = Duration::from_secs(15);
 
 /// How long it may take until all is quiet.
 const PATIENCE: Duration = Duration::from_mins(8);
@@ -106,7 +109,7 @@ impl<'a> Play<'a> {
         self.at(begun, Due::Start);
         self.until(begun + CHAOS + Duration::from_secs(5)).await;
         self.heal();
-        let quiet = self.quiet().await;
+        let quiet = self.quiet(QUIET).await;
         if !quiet {
             self.stage.wrong("the daemon goes on writing");
         }
@@ -131,7 +134,7 @@ impl<'a> Play<'a> {
         let written = self.stage.writes();
         self.stage.take_runs();
         self.swap(after);
-        let quiet = self.quiet().await;
+        let quiet = self.quiet(SHORTLY).await;
         let written = self.stage.writes() - written;
         if written > 0 || !quiet {
             self.stage.wrong(format!("{written} writes where none is needed"));
@@ -143,7 +146,6 @@ impl<'a> Play<'a> {
                 self.stage.wrong(format!("{key:?} runs for nothing"));
             }
         }
-        self.own_writes();
     }
 
     /// Edits everything, and looks whether no more is written than has to be.
@@ -161,7 +163,7 @@ impl<'a> Play<'a> {
                 needed += wanted.count() as u64 + 1;
             }
         }
-        let quiet = self.quiet().await;
+        let quiet = self.quiet(QUIET).await;
         let written = self.stage.writes() - before;
         if written * 10 > needed * 11 || !quiet {
             self.stage.wrong(format!("{written} writes where {needed} are needed"));
@@ -178,7 +180,7 @@ impl<'a> Play<'a> {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
             model.delete(THINGS, Some(text("namespace")), text("name"));
         }
-        if !self.quiet().await {
+        if !self.quiet(QUIET).await {
             self.stage.wrong("the daemon goes on writing");
         }
         self.judge(verdict::gone(&self.stage.model));
@@ -203,7 +205,7 @@ impl<'a> Play<'a> {
     }
 
     /// Waits until nothing has been written for a while. Says whether that came about.
-    async fn quiet(&mut self) -> bool {
+    async fn quiet(&mut self, time: Duration) -> bool {
         let begun = Instant::now();
         let (mut writes, mut since) = (self.stage.writes(), begun);
         while begun.elapsed() < PATIENCE {
@@ -212,7 +214,7 @@ impl<'a> Play<'a> {
             if revision != writes {
                 (writes, since) = (revision, Instant::now());
             }
-            if since.elapsed() >= QUIET + Duration::from_secs(5) {
+            if since.elapsed() >= time {
                 return true;
             }
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use capstan_core::guest::ObjectTarget;
 use capstan_core::guest::{
     CallError, Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, Lifetime,
-    MatchQuestion, MatchResult, Place, PrimaryUpdate, Run, Session, UpdateControl, WriteOptions, WriteRequest,
-    WriteVerb,
+    MatchQuestion, MatchResult, Place, PrimaryUpdate, Run, Session, UpdateControl, WriteMode, WriteOptions,
+    WriteRequest, WriteVerb,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::FutureExt;
@@ -134,10 +134,7 @@ impl Scene {
             Whim::Poke(other, _) if (other.namespace(), other.name()) == self.names() => {}
             Whim::Poke(other, number) => {
                 let patch = json!({ "spec": { "poked": number } });
-                let target = ObjectTarget {
-                    gvk: Gvk::parse(THINGS.api_version, THINGS.kind).map_err(other_failure)?,
-                    key: ObjectRef::namespaced(other.namespace(), other.name()),
-                };
+                let target = thing(ObjectRef::namespaced(other.namespace(), other.name()))?;
                 let verb = WriteVerb::MergePatch(target, patch.to_string());
                 self.write(verb).await?;
             }
@@ -171,6 +168,13 @@ impl Scene {
                 let done = self.run.remove_finalizer(Some("sim.dev/none".to_owned()));
                 done.await.map_err(|error| returned(&error))?;
             }
+            Whim::Mark => {
+                let patch = json!({ "metadata": { "annotations": { "sim.dev/mark": "yes" } } });
+                let own = ObjectRef::namespaced(&self.key.0, &self.key.1);
+                let verb = WriteVerb::MergePatch(thing(own)?, patch.to_string());
+                let options = WriteOptions { mode: WriteMode::ForceFilter, ..WriteOptions::default() };
+                self.send(WriteRequest { verb, options }).await?;
+            }
             Whim::Again(after) => return Ok(Some(after)),
         }
         Ok(None)
@@ -178,7 +182,11 @@ impl Scene {
 
     async fn write(&self, verb: WriteVerb) -> Result<(), Failure> {
         let options = WriteOptions::default();
-        let done = self.run.write(WriteRequest { verb, options }).await;
+        self.send(WriteRequest { verb, options }).await
+    }
+
+    async fn send(&self, request: WriteRequest) -> Result<(), Failure> {
+        let done = self.run.write(request).await;
         done.map(drop).map_err(|error| returned(&error))
     }
 
@@ -283,4 +291,10 @@ fn returned(error: &CallError) -> Failure {
 
 fn other_failure(error: impl std::fmt::Display) -> Failure {
     Failure::other(error.to_string())
+}
+
+/// Returns how a primary is called.
+fn thing(key: ObjectRef) -> Result<ObjectTarget, Failure> {
+    let gvk = Gvk::parse(THINGS.api_version, THINGS.kind).map_err(other_failure)?;
+    Ok(ObjectTarget { gvk, key })
 }

@@ -31,7 +31,7 @@ impl Fault {
 }
 
 /// All of them.
-pub(crate) const FAULTS: [Fault; 7] = [
+pub(crate) const FAULTS: [Fault; 8] = [
     Fault {
         name: "deaf-to-siblings",
         what: "what a component writes of another primary is no news to that one",
@@ -81,6 +81,13 @@ pub(crate) const FAULTS: [Fault; 7] = [
         file: "host/src/informer.rs",
         right: "if writer.quarantine(key.as_ref()) {",
         wrong: "if key.is_none() {",
+    },
+    Fault {
+        name: "no-op-as-written",
+        what: "a write that changes nothing hides what somebody else has changed",
+        file: "host/core/src/source.rs",
+        right: "if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {",
+        wrong: "if !manager.is_empty() {",
     },
     Fault {
         name: "windows-stay",
