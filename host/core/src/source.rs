@@ -197,15 +197,16 @@ impl Source {
         // An answer to an own write is read, but no news of it has come yet: its window decides what that is worth.
         let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
         let (present, synced) = cache.snapshot(None);
+        let entered = cache.clone();
         {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
             state.listing.remove(&place);
             state.lacking.remove(&None);
             state.lacking.remove(&place);
-            Arc::make_mut(&mut state.places).insert(place, cache.clone());
+            Arc::make_mut(&mut state.places).insert(place, cache);
         }
         // Another cache that has it may be the one that is left.
-        let keep = |seen| self.state.write().keep(seen, &cache);
+        let keep = |seen| self.state.write().keep(seen, &entered);
         let mut news = Vec::new();
         for new in present {
             match (seen.remove(new.key()), shown.remove(new.key())) {
