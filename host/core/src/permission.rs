@@ -225,7 +225,6 @@ mod tests {
     ];
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_grant_holds_where_the_controller_watches_unless_it_names_other_namespaces() {
         let maps = |more: &str| format!("{{ apiVersion: v1, kind: ConfigMap, verbs: [apply]{more} }}");
         let nodes = |more: &str| format!("{{ apiVersion: v1, kind: Node, verbs: [apply]{more} }}");

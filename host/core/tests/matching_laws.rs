@@ -134,7 +134,7 @@ impl Applied {
 fn leaves(value: &Value, pointer: String, into: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| leaves(value, format!("{pointer}/{name}"), into))
+            fields.iter().for_each(|(name, value)| leaves(value, format!("{pointer}/{name}"), into));
         }
         Value::Array(items) => {
             items.iter().enumerate().for_each(|(index, value)| leaves(value, format!("{pointer}/{index}"), into));

@@ -165,7 +165,7 @@ impl Drop for Turn<'_> {
         match self.ended {
             Ended::Well | Ended::Badly(Cause::Returned) => self.seat.instance = instance,
             Ended::Badly(Cause::Trap | Cause::Timeout | Cause::OutOfMemory | Cause::Other) | Ended::Abandoned => {
-                drop(instance)
+                drop(instance);
             }
         }
         counters.call(self.ended, self.begun.elapsed());

@@ -129,7 +129,7 @@ impl Model {
 
     /// Deletes an object, as far as its finalizers allow. Says whether it was there.
     pub fn delete(&self, which: Which<'_>, namespace: Option<&str>, name: &str) -> bool {
-        self.object_of(which, namespace, name, |world, id, now| world.remove(id, now)).unwrap_or_default()
+        self.object_of(which, namespace, name, World::remove).unwrap_or_default()
     }
 
     // === what is there ===

@@ -171,7 +171,7 @@ fn aside<T: Send + 'static>(
 fn show(task: &mut Task, progress: &Progress) {
     match progress {
         Progress::Waiting { lock } => {
-            task.announce(&format!("waiting for another process that builds it ({})", lock.display()))
+            task.announce(&format!("waiting for another process that builds it ({})", lock.display()));
         }
         Progress::Building { tool, position, of } => {
             task.announce(&format!("building {tool}, {position} of {of}: minutes, the first time only"));

@@ -343,7 +343,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_document_may_have_ties_to_the_primary_and_those_that_are_there() {
         let own = owner("Page", "p", "u");
         let other = owner("Site", "s", "v");
