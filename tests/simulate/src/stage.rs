@@ -52,6 +52,8 @@ struct State {
     unserved: BTreeSet<Key>,
     /// Writes to a primary that were not answered well, since it was created last.
     refused: BTreeMap<Key, u32>,
+    /// The uids of what components have written to.
+    met: BTreeSet<String>,
 }
 
 /// What the runs of the daemon, since its start, have seen of a primary.
@@ -102,6 +104,7 @@ impl Stage {
                 swapped: false,
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
+                met: BTreeSet::new(),
             }),
         }
     }
@@ -210,6 +213,15 @@ impl Stage {
                 state.unserved.insert(key);
             }
         }
+    }
+
+    /// Takes in that a component has written to an object.
+    pub(crate) fn met(&self, uid: &str) {
+        self.state.lock().met.insert(uid.to_owned());
+    }
+
+    pub(crate) fn has_met(&self, uid: &str) -> bool {
+        self.state.lock().met.contains(uid)
     }
 
     /// Takes in that somebody has created a primary.

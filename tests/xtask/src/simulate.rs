@@ -78,6 +78,7 @@ fn command(workspace: &Workspace, args: &Args) -> Command {
     command.args(["--", "--seeds", &seeds.to_string()]);
     command.args(["--from", &args.from.to_string()]);
     command.args(args.all.then_some("--all"));
+    command.args((!args.fault.is_empty()).then_some("--brief"));
     command.args(args.trace.then_some("--trace"));
     command
 }

@@ -51,7 +51,7 @@ pub(super) fn hunt(
         let (seed, wrong) = seen.unwrap_or_else(|| ("none".to_owned(), fault.what.to_owned()));
         vec![fault.name.to_owned(), seed, wrong]
     });
-    let head = ["fault", "seed", "what was wrong"].map(|cell| ui::bold(cell));
+    let head = ["fault", "seed", "what was wrong"].map(ui::bold);
     let rows: Vec<_> = std::iter::once(head.to_vec()).chain(rows).collect();
     whole(&[table::render(&rows)]);
     Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
