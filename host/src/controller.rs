@@ -657,7 +657,7 @@ impl Task<'_> {
         }
         let known = before.as_ref();
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
-        let sources = Sources::planned(&plan, finalizer, known);
+        let sources = Sources::planned(&plan, finalizer, known, &self.joined);
         self.joined.become_as(&sources, &plan, &neighbours.pool, &handle.listener());
         plan.say_what_lacks(&sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);

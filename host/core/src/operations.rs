@@ -102,7 +102,7 @@ pub async fn write(desk: &Desk<'_>, primary: &Object, request: WriteRequest) -> 
     let answer =
         answer.ok_or_else(|| CallError::new(CallReason::Other, "the API server answered without an object"))?;
     match (window, source) {
-        (Some(window), _) => window.wrote(answer.clone()),
+        (Some(window), _) => window.answered(answer.clone(), desk.manager),
         (None, Some(source)) => source.put(answer.clone()),
         // There is no source in mode `plain`, nor for other subresources.
         (None, None) => {}

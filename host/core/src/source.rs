@@ -14,6 +14,7 @@ use crate::cache::Cache;
 use crate::cache::index::{Lookup, Pointer};
 use crate::cache::overlay::{self, Overlay};
 use crate::cache::window::{Listing, Released, Verdict, Windows};
+use crate::dependent::managed_fields;
 use crate::filter::Filter;
 use crate::mapper::Mapper;
 use crate::object::{Change, Gvk, Object, ObjectRef};
@@ -93,6 +94,8 @@ pub enum What {
 pub struct OwnWrite<'a, F: FnOnce(Vec<Notice>)> {
     source: &'a Source,
     key: ObjectRef,
+    /// The object as it was known when the write began.
+    known: Option<Object>,
     /// Gone once told.
     tell: Option<F>,
 }
@@ -194,6 +197,7 @@ impl Source {
         // An answer to an own write is read, but no news of it has come yet: its window decides what that is worth.
         let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
         let (present, synced) = cache.snapshot(None);
+        let entered = cache.clone();
         {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
             state.listing.remove(&place);
@@ -201,6 +205,8 @@ impl Source {
             state.lacking.remove(&place);
             Arc::make_mut(&mut state.places).insert(place, cache);
         }
+        // Another cache that has it may be the one that is left.
+        let keep = |seen| self.state.write().keep(seen, &entered);
         let mut news = Vec::new();
         for new in present {
             match (seen.remove(new.key()), shown.remove(new.key())) {
@@ -211,7 +217,7 @@ impl Source {
                 // What was seen later is read until this cache has it.
                 (Some(newest), Some(_)) => {
                     self.learn(new);
-                    self.put(newest);
+                    keep(newest);
                 }
             }
         }
@@ -220,7 +226,7 @@ impl Source {
                 let unknown = true;
                 news.push(Change::Deleted { last, unknown });
             } else {
-                self.put(last);
+                keep(last);
             }
         }
         let told: Vec<_> = news.into_iter().flat_map(|change| self.on(change)).collect();
@@ -525,7 +531,8 @@ impl Source {
             let synced = state.cache(&key).map(Cache::version).unwrap_or_default();
             state.windows.open(&key, synced);
         }
-        OwnWrite { source: self, key, tell: Some(tell) }
+        let known = self.get(&key);
+        OwnWrite { source: self, key, known, tell: Some(tell) }
     }
 
     /// Keeps what a write was answered with, so that it is read at once; its events are not filtered (`OV-1`, `RO-3`).
@@ -563,6 +570,16 @@ impl<F: FnOnce(Vec<Notice>)> OwnWrite<'_, F> {
     pub fn wrote(mut self, answer: Object) {
         let notices = self.source.answered(&self.key, answer);
         self.tell(notices);
+    }
+
+    /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be that of a change of somebody
+    /// else's, because `manager` has perhaps changed nothing (`FW-8`, `RO-7`).
+    pub fn answered(self, answer: Object, manager: &str) {
+        if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
+            self.wrote(answer);
+        } else {
+            self.source.put(answer);
+        }
     }
 
     fn tell(&mut self, notices: Vec<Notice>) {
@@ -622,11 +639,14 @@ impl State {
         }
     }
 
-    /// `OV-1`. What a full cache left out would never be overtaken, so that it is not kept here either.
     fn put(&mut self, answer: Object) {
-        let Some(cache) = self.cache(answer.key()) else {
-            return;
-        };
+        if let Some(cache) = self.cache(answer.key()).cloned() {
+            self.keep(answer, &cache);
+        }
+    }
+
+    /// `OV-1`. What a full cache left out would never be overtaken, so that it is not kept here either.
+    fn keep(&mut self, answer: Object, cache: &Cache) {
         if cache.is_complete() || cache.get(answer.key()).is_some() {
             let synced = cache.version();
             self.overlay.put(answer, synced);
@@ -965,6 +985,33 @@ mod tests {
         let b = parse(r#""namespace":"m","name":"b","resourceVersion":"2""#, "");
         other.apply(Event::Applied(b));
         assert_eq!(told(&source.attach(Some("m"), other.cache())), ["m/b changed"]);
+    }
+
+    #[test]
+    fn what_was_seen_in_one_namespace_is_read_until_the_cache_of_all_has_it() {
+        // NS-2, OV-1
+        let source = secondaries();
+        let mut before = Informer::new(&source, Some("n"));
+        before.applied(owned("s", 2, "p"));
+        let own = |name, version| {
+            let write = source.begin(key(name), |_| ());
+            write.wrote(owned(name, version, "p"));
+        };
+        own("s", 4);
+        own("t", 5);
+        before.applied(owned("s", 4, "p"));
+        before.applied(owned("t", 5, "p"));
+        assert_eq!(source.own_writes(), 0);
+        let mut everywhere = Writer::default();
+        everywhere.apply(Event::Applied(owned("s", 2, "p")));
+        assert_eq!(told(&source.attach(None, everywhere.cache())), NOBODY);
+        source.detach(Some("n"));
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@4", "n/t@5"]);
+        let mut after = Informer { source: &source, place: None, writer: everywhere };
+        after.applied(owned("s", 4, "p"));
+        after.applied(owned("t", 5, "p"));
+        assert_eq!(source.own_writes(), 0);
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@4", "n/t@5"]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Server {
         tree["kind"] = (*gvk.kind).into();
         tree["metadata"]["resourceVersion"] = version.to_string().into();
         tree["metadata"].as_object_mut().unwrap().entry("uid").or_insert_with(|| json!("u-1"));
-        let object = Object::parse(&tree.to_string(), gvk, &Managers::default()).unwrap();
+        let object = Object::parse(&tree.to_string(), gvk, &Managers::all()).unwrap();
         self.objects.lock().insert((gvk.clone(), object.key().clone()), tree);
         object
     }
@@ -78,17 +78,18 @@ impl Server {
         self.writes.lock().push(format!("{} {name}", verb.rbac()));
         let old = self.objects.lock().get(&(target.gvk.clone(), target.key.clone())).cloned();
         let held = |body: &str| holds(&serde_json::from_str(body).unwrap(), old.as_ref());
-        let tree = match verb {
+        let share = share(&verb);
+        let mut tree = match verb {
             Verb::Create { .. } if old.is_some() => return Err(conflict("it exists")),
             Verb::Apply { ref body, .. } if !held(body) => return Err(conflict("another one")),
             Verb::Create { body, .. } | Verb::Replace { body, .. } => serde_json::from_str(&body).unwrap(),
             Verb::Apply { body, .. } | Verb::MergePatch { body, .. } => {
-                let mut tree = old.unwrap_or_else(|| json!({}));
+                let mut tree = old.clone().unwrap_or_else(|| json!({}));
                 json_patch::merge(&mut tree, &serde_json::from_str(&body).unwrap());
                 tree
             }
             Verb::JsonPatch { patch, .. } => {
-                let mut tree = old.unwrap();
+                let mut tree = old.clone().unwrap();
                 json_patch::patch(&mut tree, &serde_json::from_str::<json_patch::Patch>(&patch.text()).unwrap())
                     .map_err(|e| conflict(&e.to_string()))?;
                 tree
@@ -98,7 +99,52 @@ impl Server {
                 return Ok(None);
             }
         };
+        let old = old.unwrap_or_default();
+        let version = |tree: &Value| tree["metadata"]["resourceVersion"].clone();
+        let mut shares = old["metadata"]["managedFields"].clone();
+        if !shares.as_array().is_some_and(|shares| shares.contains(&share)) {
+            let others = shares.as_array_mut().map(std::mem::take);
+            shares = others.into_iter().flatten().chain([share]).collect();
+        }
+        tree["metadata"]["managedFields"] = shares;
+        tree["metadata"]["resourceVersion"] = version(&old);
+        if tree == old {
+            let same = Object::parse(&old.to_string(), &target.gvk, &Managers::all());
+            return Ok(Some(same.unwrap()));
+        }
         Ok(Some(self.put(&target.gvk, tree)))
+    }
+}
+
+/// Returns what a write is recorded as in `managedFields`, about.
+fn share(verb: &Verb) -> Value {
+    let (operation, manager) = match verb {
+        Verb::Apply { manager, .. } => ("Apply", &**manager),
+        Verb::Create { manager, .. }
+        | Verb::Replace { manager, .. }
+        | Verb::JsonPatch { manager, .. }
+        | Verb::MergePatch { manager, .. } => ("Update", &**manager),
+        Verb::Delete(_) => return Value::Null,
+    };
+    let written = serde_json::from_str(&verb.body()).unwrap();
+    json!({ "manager": manager, "operation": operation, "fieldsV1": fields(&written) })
+}
+
+/// Returns the fields of a document. All that a JSON patch touches is owned as a whole.
+fn fields(written: &Value) -> Value {
+    match written {
+        Value::Object(map) => {
+            let nobodys = ["name", "namespace", "uid", "resourceVersion"];
+            let owned = map.iter().filter(|(name, _)| !nobodys.contains(&&***name));
+            owned.map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+        }
+        Value::Array(steps) => {
+            let paths = steps.iter().filter_map(|step| step["path"].as_str());
+            let first = paths.filter_map(|path| path.split('/').nth(1));
+            let owned = first.filter(|name| *name != "metadata");
+            owned.map(|name| (format!("f:{name}"), json!({}))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => json!({}),
     }
 }
 
@@ -131,7 +177,7 @@ impl Cluster for Server {
 
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         let tree = self.objects.lock().get(&(gvk.clone(), key.clone())).cloned();
-        async move { Ok(tree.map(|tree| Object::parse(&tree.to_string(), gvk, &Managers::default()).unwrap())) }.boxed()
+        async move { Ok(tree.map(|tree| Object::parse(&tree.to_string(), gvk, &Managers::all()).unwrap())) }.boxed()
     }
 
     fn scope(&self, _: &Gvk) -> Option<Scope> {
@@ -149,12 +195,12 @@ struct Script {
     cleanup: Result<DeleteControl, Failure>,
     handle_error: ErrorControl,
     desired: Result<Value, String>,
-    /// `reconcile` asks for this write first, and fails if that fails or does not end within a second.
+    /// `reconcile` and `cleanup` ask for this write first, and fail if that fails or does not end within a second.
     asks: Option<WriteRequest>,
     run: Option<Arc<dyn Run>>,
     /// What was called.
     calls: Arc<Mutex<Vec<String>>>,
-    /// What `reconcile` asks the daemon first.
+    /// What they ask the daemon before.
     ask: Option<Ask>,
 }
 
@@ -196,11 +242,12 @@ impl Script {
         self.calls.lock().push(what);
         async move { answer }.boxed()
     }
-}
 
-impl Session for Script {
-    fn reconcile<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
-        let answer = self.call("reconcile".to_owned(), self.reconcile.clone());
+    /// Asks before the answer.
+    fn asking<'a, T: Send + 'a>(
+        &'a self,
+        answer: BoxFuture<'a, Result<T, Failure>>,
+    ) -> BoxFuture<'a, Result<T, Failure>> {
         let asked = match (&self.ask, &self.run) {
             (Some(ask), Some(run)) => Some(ask(Arc::clone(run))),
             _ => None,
@@ -219,9 +266,17 @@ impl Session for Script {
         }
         .boxed()
     }
+}
+
+impl Session for Script {
+    fn reconcile<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
+        let answer = self.call("reconcile".to_owned(), self.reconcile.clone());
+        self.asking(answer)
+    }
 
     fn cleanup<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
-        self.call("cleanup".to_owned(), self.cleanup.clone())
+        let answer = self.call("cleanup".to_owned(), self.cleanup.clone());
+        self.asking(answer)
     }
 
     fn handle_error<'a>(&'a self, _: &'a str, failed: &'a FailureInfo) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
@@ -268,6 +323,8 @@ struct Bench {
     queue: Queue,
     /// What own writes held back until they ended.
     told: Arc<Mutex<Vec<Notice>>>,
+    /// When the page runs again, as of its last run.
+    next: Mutex<Option<queue::Next>>,
     pages: Writer,
     maps: Writer,
 }
@@ -329,7 +386,7 @@ impl Bench {
             events: Box::new(|_, _| {}),
             spec,
         };
-        Self { controller: Arc::new(controller), server, calls, queue, told, pages, maps }
+        Self { controller: Arc::new(controller), server, calls, queue, told, next: Mutex::default(), pages, maps }
     }
 
     /// Puts a page on the server and into the cache.
@@ -364,7 +421,8 @@ impl Bench {
         self.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
         let ticket = self.queue.next().await.unwrap();
         let ended = execute(Arc::clone(&self.controller), &ticket).await;
-        ticket.finish(ended.finished, Instant::now());
+        let what = ticket.finish(ended.finished, Instant::now());
+        *self.next.lock() = Some(what.next);
         (ended.finished, std::mem::take(&mut self.calls.lock()), std::mem::take(&mut self.server.writes.lock()))
     }
 }
@@ -450,6 +508,27 @@ async fn what_exists_already_is_ours_only_by_uid() {
             assert_eq!(bench.data("a")["x"] == "y", taken, "{what}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_found_to_be_ours_is_cleaned_up_though_no_cache_shows_it() {
+    // OV-1
+    let page = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+    let mut before = Bench::new(Script::default(), EXPLICIT);
+    before.page(page.clone());
+    before.run().await;
+    let made = (config_map(), ObjectRef::namespaced("n", "a"));
+    let made = before.server.objects.lock()[&made].clone();
+    // The answer was lost, and the watch lags behind.
+    let mut bench = Bench::new(Script::default(), EXPLICIT);
+    bench.page(page.clone());
+    bench.server.put(&config_map(), made);
+    assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+    let mut going = page;
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    bench.page(going);
+    let writes = strings(&["delete ConfigMap a", "patch Page a"]);
+    assert_eq!(bench.run().await.2, writes);
 }
 
 #[tokio::test(start_paused = true)]
@@ -1183,6 +1262,79 @@ async fn what_a_source_does_not_know_yet_is_neither_made_nor_taken_for_gone() {
     going.page(json!({ "finalizers": finalizers, "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     let (finished, _, writes) = going.run().await;
     assert_eq!((finished, writes), (UNHANDLED, vec![]), "it may be there");
+}
+
+// === whose change an answer is ===
+
+fn page_kind() -> Gvk {
+    Gvk::parse("sample.dev/v1", "Page").unwrap()
+}
+
+/// Has the watch bring a config map as the server has it, and returns how many primaries are told.
+fn echo(bench: &mut Bench, name: &str) -> usize {
+    let key = ObjectRef::namespaced("n", name);
+    let now = bench.server.get(&config_map(), &key).now_or_never();
+    let change = bench.maps.apply(Watch::Applied(now.unwrap().unwrap().unwrap()));
+    let source = &bench.controller.secondaries["cm"];
+    change.map_or(0, |change| source.on(change).len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_changed_nothing_does_not_swallow_what_somebody_else_did_before() {
+    // FW-8, RO-7
+    let target = ObjectTarget { gvk: page_kind(), key: ObjectRef::namespaced("n", "a") };
+    let options = WriteOptions { mode: WriteMode::ForceFilter, ..WriteOptions::default() };
+    let verb = WriteVerb::MergePatch(target, r#"{"spec":{"by":"a"}}"#.to_owned());
+    let script = Script { asks: Some(WriteRequest { verb, options }), ..Script::default() };
+    let grants = "{ apiVersion: sample.dev/v1, kind: Page, verbs: [patch] }";
+    for late in [false, true] {
+        let mut bench = Bench::granted(script.clone(), grants, "");
+        bench.page(json!({}));
+        let key = ObjectRef::namespaced("n", "a");
+        let kind = page_kind();
+        let patched = strings(&["patch Page a"]);
+        assert_eq!(bench.run().await.2, patched);
+        let ours = bench.server.get(&kind, &key).await.unwrap().unwrap();
+        assert_eq!(bench.watched(ours), [], "our own");
+        let mut edited = bench.server.objects.lock()[&(kind.clone(), key.clone())].clone();
+        edited["metadata"]["labels"] = json!({ "by": "somebody" });
+        let edited = bench.server.put(&kind, edited);
+        if late {
+            assert_eq!(bench.run().await.2, patched);
+            let read = bench.controller.primaries.get(&key);
+            assert_eq!(read.as_ref(), Some(&edited), "it is read at once");
+        }
+        assert_eq!(bench.watched(edited.clone()).len(), 1, "theirs, {late}");
+        assert_eq!(bench.run().await.2, patched, "it changes nothing");
+        assert_eq!(bench.controller.own_writes(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_event_of_a_dependents_write_is_swallowed_unless_somebody_else_has_changed_it_too() {
+    // FW-1, FW-8
+    const APPLIED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+    for theirs in [false, true] {
+        let mut bench = Bench::new(Script::default(), APPLIED);
+        bench.page_of(json!({ "uid": "page" }), json!({ "name": "x" }));
+        assert_eq!(bench.run().await.2, ["patch ConfigMap x"]);
+        assert_eq!(echo(&mut bench, "x"), 0, "it is made");
+        let key = (config_map(), ObjectRef::namespaced("n", "x"));
+        let mut now = bench.server.objects.lock()[&key].clone();
+        now["data"]["x"] = "drifted".into();
+        let drifted = bench.server.put(&config_map(), now.clone());
+        let change = bench.maps.apply(Watch::Applied(drifted)).unwrap();
+        let source = Arc::clone(&bench.controller.secondaries["cm"]);
+        assert_eq!(source.on(change).len(), 1, "somebody has changed it");
+        if theirs {
+            now["data"]["theirs"] = "more".into();
+            bench.server.put(&config_map(), now);
+        }
+        assert_eq!(bench.run().await.2, ["patch ConfigMap x"]);
+        assert_eq!(echo(&mut bench, "x"), usize::from(theirs));
+        assert_eq!(bench.data("x")["x"], "y");
+        assert_eq!(bench.controller.own_writes(), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -92,6 +92,14 @@ impl Plan {
     }
 }
 
+impl Planned {
+    /// Returns the label selector of what it looks at.
+    pub(super) fn labels(&self) -> Option<&Arc<str>> {
+        let (scope, _) = self.scopes.first()?;
+        scope.labels.as_ref()
+    }
+}
+
 impl Planner<'_> {
     fn primaries(&self, finalizer: Option<Arc<str>>) -> Planned {
         let Self { spec, .. } = self;

@@ -41,8 +41,13 @@ struct Wanted<'a> {
 
 impl Sources {
     /// Returns the sources of a plan. With another controller before, they go on where its sources of the same kinds are: they are
-    /// the same where it watches as before, if perhaps elsewhere.
-    pub(super) fn planned(plan: &Plan, finalizer: Arc<str>, before: Option<(&Controller, Step)>) -> Self {
+    /// the same where it watches as before, if perhaps elsewhere. What those have entered is `joined`.
+    pub(super) fn planned(
+        plan: &Plan,
+        finalizer: Arc<str>,
+        before: Option<(&Controller, Step)>,
+        joined: &Joined,
+    ) -> Self {
         let source = |Planned { spec, .. }: &Planned, known: Option<&Arc<Source>>, step| match (known, step) {
             (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Arc::clone(known),
             (Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),
@@ -54,7 +59,8 @@ impl Sources {
         let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);
         let primaries = source(&plan.primaries, known, step);
         let secondaries = plan.secondaries.iter().map(|(name, planned)| {
-            let known = controller.and_then(|now| predecessor(now, name, &planned.spec.gvk));
+            let shows_as = |source: &Arc<Source>| joined.labels(source) == planned.labels();
+            let known = controller.and_then(|now| predecessor(&now.secondaries, (name, &planned.spec.gvk), shows_as));
             (Arc::clone(name), source(planned, known, step))
         });
         let mut secondaries: BTreeMap<_, _> = secondaries.collect();
@@ -89,6 +95,13 @@ impl Sources {
 }
 
 impl Joined {
+    /// Returns the label selector of what a source looks at.
+    fn labels(&self, source: &Arc<Source>) -> Option<&Arc<str>> {
+        let mut places = self.0.iter();
+        let place = places.find(|place| Arc::ptr_eq(&place.source, source));
+        place.and_then(|place| place.scope.labels.as_ref())
+    }
+
     /// Enters the informers of a plan, and leaves those that it does not need any more. What is entered already stays; whoever
     /// is told hears of nothing but what is new there.
     pub(super) fn become_as(&mut self, sources: &Sources, plan: &Plan, pool: &Pool, listener: &Listener) {
@@ -124,9 +137,52 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns the secondaries of a controller that others of this kind go on from: of the same name, or else of any.
-fn predecessor<'a>(before: &'a Controller, name: &str, gvk: &Gvk) -> Option<&'a Arc<Source>> {
+/// Returns the secondaries that others of this kind go on from: of the same name, or else any that show the same objects. What only
+/// others show is not gone because these don't.
+fn predecessor<'a>(
+    before: &'a BTreeMap<Arc<str>, Arc<Source>>,
+    (name, gvk): (&str, &Gvk),
+    shows_as: impl Fn(&Arc<Source>) -> bool,
+) -> Option<&'a Arc<Source>> {
     let same = |source: &&Arc<Source>| source.spec().gvk == *gvk;
-    let named = before.secondaries.get(name).filter(same);
-    named.or_else(|| before.secondaries.values().find(same))
+    let named = before.get(name).filter(same);
+    named.or_else(|| before.values().find(|source| same(source) && shows_as(source)))
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::filter::Filter;
+    use capstan_core::source::{Role, Spec};
+
+    use super::*;
+
+    #[test]
+    fn a_source_goes_on_from_its_namesake_or_from_one_that_shows_the_same() {
+        // NS-2, PO-3
+        let gvk = |kind: &str| Gvk::parse("v1", kind).unwrap();
+        let source = |(name, kind): (&str, &str)| {
+            let spec = Spec {
+                name: name.into(),
+                gvk: gvk(kind),
+                role: Role::Primary,
+                filter: Filter::default(),
+                indexes: BTreeMap::new(),
+            };
+            (Arc::from(name), Arc::new(Source::new(spec)))
+        };
+        let before = [("all", "ConfigMap"), ("few", "ConfigMap"), ("keys", "Secret")];
+        let before: BTreeMap<Arc<str>, _> = before.map(source).into();
+        for (name, kind, shown, expected) in [
+            ("few", "ConfigMap", "all", Some("few")),
+            ("few", "Secret", "keys", Some("keys")),
+            ("other", "ConfigMap", "few", Some("few")),
+            ("other", "ConfigMap", "none", None),
+            ("other", "Pod", "all", None),
+        ] {
+            let shows_as = |source: &Arc<Source>| *source.spec().name == *shown;
+            let found = predecessor(&before, (name, &gvk(kind)), shows_as);
+            let found = found.map(|source| &*source.spec().name);
+            assert_eq!(found, expected, "{name}, a {kind}, shows as {shown}");
+        }
+    }
 }

@@ -18,6 +18,9 @@ struct Args {
     /// Go on after a failure.
     #[arg(long)]
     all: bool,
+    /// Print only which seed fails, and what is wrong.
+    #[arg(long)]
+    brief: bool,
     /// Print what happens, also if nothing fails.
     #[arg(long)]
     trace: bool,
@@ -37,9 +40,12 @@ fn main() -> ExitCode {
             continue;
         };
         failed += 1;
-        if args.all {
+        if args.all || args.brief {
             println!("seed {seed}: {wrong}");
-            continue;
+            if args.all {
+                continue;
+            }
+            break;
         }
         let failure = simulate::shorten(seed);
         print(&failure.trace);

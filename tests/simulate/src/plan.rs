@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     /// How long a request takes to arrive, and its answer, at the most.
     pub(crate) way: Duration,
     pub(crate) steps: Vec<Step>,
+    /// What the manifest says for a while once nothing goes wrong any more.
+    pub(crate) last: Variant,
 }
 
 /// Something that happens.
@@ -55,6 +57,8 @@ pub(crate) enum Act {
     Cut(Kind, Cut),
     /// What has changed up to now is forgotten.
     Compact,
+    /// Watches end, and nobody is shown what has changed: what is there is listed.
+    Unseen(Kind),
     /// Something is wrong for a while.
     For(Duration, Wrong),
     /// The manifest says something else from now on.
@@ -129,6 +133,8 @@ pub(crate) enum Whim {
     Other(u64),
     /// It removes a finalizer that is not there.
     Tidy,
+    /// It annotates its primary, whether that is so already or not.
+    Mark,
     /// It asks to run again.
     Again(Duration),
 }
@@ -181,6 +187,7 @@ impl Plan {
             cleaner: chance.one_in(3),
             quiet_swap: chance.one_in(2),
             account: chance.one_in(4),
+            tied: chance.one_in(3),
         };
         let lag = *chance.pick(&[0, 20, 200, 1500]);
         let way = *chance.pick(&[1, 10, 100]);
@@ -202,10 +209,18 @@ impl Plan {
             let at = *draw.chance.pick(&moments) + near;
             let class = *draw.chance.pick(&classes);
             let act = draw.act(class);
+            steps.extend(draw.beside(at, &act));
             steps.push(Step { at, act });
         }
         steps.sort_by_key(|step| step.at);
-        Self { seed, setup, lag: Duration::from_millis(lag), way: Duration::from_millis(way), steps }
+        Self {
+            seed,
+            setup,
+            lag: Duration::from_millis(lag),
+            way: Duration::from_millis(way),
+            steps,
+            last: *Chance::new(seed, 3).pick(&VARIANTS),
+        }
     }
 }
 
@@ -279,10 +294,45 @@ impl Draw {
         }
     }
 
+    /// Returns what makes of something what it seldom is by chance: a primary that is made again while it is being retried, an
+    /// object that a list shows for the first time as it can't be read, a write that changes nothing while somebody else's does.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "few of them need something beside them")]
+    fn beside(&mut self, at: Duration, act: &Act) -> Vec<Step> {
+        if self.chance.one_in(2) {
+            return Vec::new();
+        }
+        let after = at + Duration::from_millis(1);
+        let step = |at, act| Step { at, act };
+        match *act {
+            Act::Replace(thing, number) => {
+                let before = at.saturating_sub(self.chance.time(Duration::from_secs(2)));
+                vec![
+                    step(before, Act::Whim(Whim::Fail)),
+                    step(before, Act::Edit(thing, number + 1)),
+                    step(after, Act::Unseen(Kind::Things)),
+                ]
+            }
+            Act::Whim(Whim::Mark) => {
+                let (one, number) = (self.thing(), self.value());
+                let before = at.saturating_sub(Duration::from_secs(5));
+                let meanwhile = at + self.chance.time(Duration::from_millis(100));
+                vec![
+                    step(before, Act::Whim(Whim::Mark)),
+                    step(before, Act::Edit(one, number)),
+                    step(at, Act::Edit(one, number + 1)),
+                    step(meanwhile, Act::Edit(one, number + 2)),
+                ]
+            }
+            Act::For(_, Wrong::Unreadable(..)) => vec![step(after, Act::Unseen(Kind::Maps))],
+            // Others meet often enough.
+            _ => Vec::new(),
+        }
+    }
+
     fn whim(&mut self) -> Whim {
         let (number, time) = (self.value(), while_(&mut self.chance));
         let other = *self.chance.pick(&Thing::ALL);
-        match self.chance.below(11) {
+        match self.chance.below(13) {
             0 => Whim::Trap,
             1 => Whim::Fail,
             2 | 3 => Whim::Wait(time),
@@ -291,6 +341,7 @@ impl Draw {
             6 => Whim::Other(number),
             7 | 8 => Whim::Tidy,
             9 => Whim::Hide(number),
+            10 | 11 => Whim::Mark,
             _ => Whim::Again(time),
         }
     }

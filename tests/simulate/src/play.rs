@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::object::MARK;
-use model::{Denied, Fault, Loss, Model};
+use model::{Cut, Denied, Fault, Loss, Model};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -19,7 +19,10 @@ use crate::world::{self, Dependent, MAPS, THINGS, Thing, Variant};
 const COLLECT: Duration = Duration::from_millis(300);
 
 /// How long nothing may be written before all counts as quiet.
-const QUIET: Duration = Duration::from_mins(1);
+const QUIET: Duration = Duration::from_secs(65);
+
+/// The same where nothing is to be written.
+const SHORTLY: Duration = Duration::from_secs(15);
 
 /// How long it may take until all is quiet.
 const PATIENCE: Duration = Duration::from_mins(8);
@@ -106,20 +109,43 @@ impl<'a> Play<'a> {
         self.at(begun, Due::Start);
         self.until(begun + CHAOS + Duration::from_secs(5)).await;
         self.heal();
-        let quiet = self.quiet().await;
+        let quiet = self.quiet(QUIET).await;
         if !quiet {
             self.stage.wrong("the daemon goes on writing");
         }
-        self.judge(verdict::settled(&self.stage.model));
+        self.judge(verdict::settled(&self.stage.model, self.plan.setup));
         self.own_writes();
         if self.stage.is_wrong().is_some() {
             return;
+        }
+        for (before, after) in [(Variant::Usual, self.plan.last), (self.plan.last, Variant::Usual)] {
+            self.swap_only(before, after).await;
         }
         self.edit_all().await;
         if self.stage.is_wrong().is_some() {
             return;
         }
         self.delete_all().await;
+    }
+
+    /// Changes the manifest, and looks whether nothing is written, and nothing runs but for what that means.
+    async fn swap_only(&mut self, before: Variant, after: Variant) {
+        self.stage.note(format!("=== the manifest is {after:?}"));
+        let written = self.stage.writes();
+        self.stage.take_runs();
+        self.swap(after);
+        let quiet = self.quiet(SHORTLY).await;
+        let written = self.stage.writes() - written;
+        if written > 0 || !quiet {
+            self.stage.wrong(format!("{written} writes where none is needed"));
+        }
+        let quietly = self.plan.setup.quiet_swap || after.runs_as(before);
+        for key in self.stage.take_runs() {
+            let comes = after.watches(&key.0) && !before.watches(&key.0);
+            if quietly && !comes {
+                self.stage.wrong(format!("{key:?} runs for nothing"));
+            }
+        }
     }
 
     /// Edits everything, and looks whether no more is written than has to be.
@@ -137,12 +163,12 @@ impl<'a> Play<'a> {
                 needed += wanted.count() as u64 + 1;
             }
         }
-        let quiet = self.quiet().await;
+        let quiet = self.quiet(QUIET).await;
         let written = self.stage.writes() - before;
         if written * 10 > needed * 11 || !quiet {
             self.stage.wrong(format!("{written} writes where {needed} are needed"));
         }
-        self.judge(verdict::settled(&self.stage.model));
+        self.judge(verdict::settled(&self.stage.model, self.plan.setup));
         self.own_writes();
     }
 
@@ -154,7 +180,7 @@ impl<'a> Play<'a> {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
             model.delete(THINGS, Some(text("namespace")), text("name"));
         }
-        if !self.quiet().await {
+        if !self.quiet(QUIET).await {
             self.stage.wrong("the daemon goes on writing");
         }
         self.judge(verdict::gone(&self.stage.model));
@@ -179,7 +205,7 @@ impl<'a> Play<'a> {
     }
 
     /// Waits until nothing has been written for a while. Says whether that came about.
-    async fn quiet(&mut self) -> bool {
+    async fn quiet(&mut self, time: Duration) -> bool {
         let begun = Instant::now();
         let (mut writes, mut since) = (self.stage.writes(), begun);
         while begun.elapsed() < PATIENCE {
@@ -188,7 +214,7 @@ impl<'a> Play<'a> {
             if revision != writes {
                 (writes, since) = (revision, Instant::now());
             }
-            if since.elapsed() >= QUIET + Duration::from_secs(5) {
+            if since.elapsed() >= time {
                 return true;
             }
         }
@@ -296,6 +322,10 @@ impl<'a> Play<'a> {
             }
             Act::Cut(kind, cut) => model.cut_watches(Some(kind.which()), cut),
             Act::Compact => model.compact(),
+            Act::Unseen(kind) => {
+                model.cut_watches(Some(kind.which()), Cut::Broken);
+                model.compact();
+            }
             Act::For(time, state) => {
                 self.begin(state);
                 self.at(now + time, Due::End(state));
@@ -312,11 +342,7 @@ impl<'a> Play<'a> {
             Wrong::Late(kind, lag) => model.delay(kind.which(), lag),
             Wrong::Unserved(kind) => model.serve(kind.which(), false),
             Wrong::Forbidden(kind, verb) => model.forbid(denied(kind, verb)),
-            Wrong::Unreadable(thing, dependent) => {
-                self.edit_map(thing, dependent, |object| {
-                    object["metadata"]["generation"] = "odd".into();
-                });
-            }
+            Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, Some("odd")),
             Wrong::Away(None) => self.stage.outage(Some(Fault::LoseRequest(Loss::Broken))),
             Wrong::Away(Some(code)) => self.stage.outage(Some(Fault::Answer { code, retry_after: None })),
         }
@@ -330,12 +356,7 @@ impl<'a> Play<'a> {
             Wrong::Unserved(kind) => model.serve(kind.which(), true),
             Wrong::Forbidden(kind, verb) => model.permit(&denied(kind, verb)),
             Wrong::Away(_) => self.stage.outage(None),
-            Wrong::Unreadable(thing, dependent) => {
-                self.edit_map(thing, dependent, |object| {
-                    let metadata = object["metadata"].as_object_mut();
-                    metadata.map(|metadata| metadata.remove("generation"));
-                });
-            }
+            Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, None),
         }
     }
 
@@ -353,6 +374,14 @@ impl<'a> Play<'a> {
     fn tidy(&self) {
         for (namespace, name) in self.stage.taken_for_gone() {
             self.stage.model.delete(MAPS, Some(&namespace), &name);
+        }
+        // What can't be read is taken for absent by a daemon that has never read it.
+        for thing in Thing::all().filter(|thing| self.object(*thing).is_none()) {
+            let name = Dependent::Kept.object_name(thing.name());
+            let key = (thing.namespace().to_owned(), name);
+            if self.stage.since_odd(&key).is_some() {
+                self.stage.model.delete(MAPS, Some(&key.0), &key.1);
+            }
         }
         for object in self.stage.model.objects(MAPS) {
             let metadata = &object["metadata"];
@@ -409,6 +438,23 @@ impl<'a> Play<'a> {
 
     fn set(&self, thing: Thing, field: &str, value: Value) {
         self.edit(thing, |object| object["spec"][field] = value);
+    }
+
+    /// Stores a generation that no number is, or takes it away.
+    fn generation(&self, thing: Thing, dependent: Dependent, odd: Option<&str>) {
+        let (model, name) = (&self.stage.model, dependent.object_name(thing.name()));
+        let Some(mut object) = model.object(MAPS, Some(thing.namespace()), &name) else {
+            return;
+        };
+        let before = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("generation");
+            metadata.extend(odd.map(|odd| ("generation".to_owned(), odd.into())));
+        }
+        if object != before {
+            self.stage.odd((thing.namespace().to_owned(), name));
+            model.put(&object);
+        }
     }
 
     fn edit_map(&self, thing: Thing, dependent: Dependent, change: impl FnOnce(&mut Value)) {

@@ -6,17 +6,17 @@ use std::time::Duration;
 use capstan_core::guest::ObjectTarget;
 use capstan_core::guest::{
     CallError, Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, Lifetime,
-    MatchQuestion, MatchResult, Place, PrimaryUpdate, Run, Session, UpdateControl, WriteOptions, WriteRequest,
-    WriteVerb,
+    MatchQuestion, MatchResult, Place, PrimaryUpdate, Run, Session, UpdateControl, WriteMode, WriteOptions,
+    WriteRequest, WriteVerb,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::plan::Whim;
-use crate::stage::{Key, Running, Seen, Stage};
+use crate::stage::{Key, Known, Running, Seen, Stage};
 use crate::world::{DEPENDENTS, Dependent, MAPS, THINGS, Thing};
 
 /// The longest that a call may take.
@@ -134,10 +134,7 @@ impl Scene {
             Whim::Poke(other, _) if (other.namespace(), other.name()) == self.names() => {}
             Whim::Poke(other, number) => {
                 let patch = json!({ "spec": { "poked": number } });
-                let target = ObjectTarget {
-                    gvk: Gvk::parse(THINGS.api_version, THINGS.kind).map_err(other_failure)?,
-                    key: ObjectRef::namespaced(other.namespace(), other.name()),
-                };
+                let target = thing(ObjectRef::namespaced(other.namespace(), other.name()))?;
                 let verb = WriteVerb::MergePatch(target, patch.to_string());
                 self.write(verb).await?;
             }
@@ -171,6 +168,13 @@ impl Scene {
                 let done = self.run.remove_finalizer(Some("sim.dev/none".to_owned()));
                 done.await.map_err(|error| returned(&error))?;
             }
+            Whim::Mark => {
+                let patch = json!({ "metadata": { "annotations": { "sim.dev/mark": "yes" } } });
+                let own = ObjectRef::namespaced(&self.key.0, &self.key.1);
+                let verb = WriteVerb::MergePatch(thing(own)?, patch.to_string());
+                let options = WriteOptions { mode: WriteMode::ForceFilter, ..WriteOptions::default() };
+                self.send(WriteRequest { verb, options }).await?;
+            }
             Whim::Again(after) => return Ok(Some(after)),
         }
         Ok(None)
@@ -178,8 +182,15 @@ impl Scene {
 
     async fn write(&self, verb: WriteVerb) -> Result<(), Failure> {
         let options = WriteOptions::default();
-        let done = self.run.write(WriteRequest { verb, options }).await;
-        done.map(drop).map_err(|error| returned(&error))
+        self.send(WriteRequest { verb, options }).await
+    }
+
+    async fn send(&self, request: WriteRequest) -> Result<(), Failure> {
+        let done = self.run.write(request).await;
+        let answer = done.map_err(|error| returned(&error))?;
+        let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+        self.stage.met(text(&answer, "uid"));
+        Ok(())
     }
 
     fn names(&self) -> (&str, &str) {
@@ -219,28 +230,40 @@ impl Scene {
         let found = self.run.find_named(place, ObjectRef::namespaced(namespace, &name));
         let found = found.ok().flatten();
         let found: Option<Value> = found.and_then(|text| serde_json::from_str(&text).ok());
-        let known = seen.dependents.get(dependent.name());
-        let known = known.filter(|(uid, _)| there.as_ref().is_some_and(|there| text(there, "uid") == uid));
-        if let Some((uid, before)) = known {
-            let now = found.as_ref().filter(|found| text(found, "uid") == uid);
+        let known = seen
+            .dependents
+            .get(dependent.name())
+            .filter(|known| there.as_ref().is_some_and(|there| text(there, "uid") == known.uid));
+        let since = known.map_or_else(Instant::now, |known| known.since);
+        if let Some(known) = known {
+            let now = found.as_ref().filter(|found| text(found, "uid") == known.uid);
             let now = now.map(version);
-            if now.is_none_or(|now| now < *before) {
+            let odd = self.stage.since_odd(&(namespace.clone(), name.clone()));
+            let lost = odd.is_some_and(|odd| self.may_be_lost(now, odd.duration_since(since)));
+            if now.is_none_or(|now| now < known.version) && !lost {
                 self.stage.wrong(format!(
-                    "a run of {:?} reads {name} at version {now:?}, one before it has read {before}",
-                    self.key
+                    "a run of {:?} reads {name} at version {now:?}, one before it has read {}",
+                    self.key, known.version
                 ));
             }
         }
         if let Some(found) = found {
-            let known = (text(&found, "uid").to_owned(), version(&found));
+            let known = Known { uid: text(&found, "uid").to_owned(), version: version(&found), since };
             seen.dependents.insert(dependent.name(), known);
         }
+    }
+
+    /// Whether an object that can't be read, or could not, may be read as it was before, or not at all: a cache keeps nothing that it
+    /// has not seen itself.
+    fn may_be_lost(&self, now: Option<u64>, age: Duration) -> bool {
+        now.is_some() || self.stage.is_swapped() || age < Duration::from_secs(5)
     }
 
     /// Looks at the first run of a primary that is new, or new to the daemon.
     fn first(&self, uid: &str) {
         let attempt = self.run.info().retry.map_or(0, |retry| retry.attempt);
-        if attempt > self.stage.refused(&self.key) {
+        // What a component writes to by its name is known by the answer, before a watch shows that it was made again.
+        if !self.stage.has_met(uid) && attempt > self.stage.refused(&self.key) {
             self.stage.wrong(format!("the first run of {:?} with uid {uid} is attempt {attempt}", self.key));
         }
     }
@@ -272,4 +295,10 @@ fn returned(error: &CallError) -> Failure {
 
 fn other_failure(error: impl std::fmt::Display) -> Failure {
     Failure::other(error.to_string())
+}
+
+/// Returns how a primary is called.
+fn thing(key: ObjectRef) -> Result<ObjectTarget, Failure> {
+    let gvk = Gvk::parse(THINGS.api_version, THINGS.kind).map_err(other_failure)?;
+    Ok(ObjectTarget { gvk, key })
 }

@@ -40,12 +40,20 @@ struct State {
     lines: Vec<String>,
     wrong: Option<String>,
     running: BTreeSet<Key>,
+    /// What has run since somebody asked.
+    ran: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
+    /// Whether that has changed since the daemon started.
+    swapped: bool,
+    /// Objects that could not be read for a while, and since when.
+    odd: BTreeMap<Key, Instant>,
     /// What the daemon took for gone because its kind was not served: it says so, and is excused.
     unserved: BTreeSet<Key>,
     /// Writes to a primary that were not answered well, since it was created last.
     refused: BTreeMap<Key, u32>,
+    /// The uids of what components have written to.
+    met: BTreeSet<String>,
 }
 
 /// What the runs of the daemon, since its start, have seen of a primary.
@@ -53,8 +61,17 @@ struct State {
 pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) version: u64,
-    /// The newest version of each dependent, with its uid.
-    pub(crate) dependents: BTreeMap<&'static str, (String, u64)>,
+    pub(crate) dependents: BTreeMap<&'static str, Known>,
+}
+
+/// What runs have read of a dependent.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) uid: String,
+    /// The newest.
+    pub(crate) version: u64,
+    /// When it was read first.
+    pub(crate) since: Instant,
 }
 
 /// Ends a run when it is dropped.
@@ -80,10 +97,14 @@ impl Stage {
                 lines: Vec::new(),
                 wrong: None,
                 running: BTreeSet::new(),
+                ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
+                odd: BTreeMap::new(),
+                swapped: false,
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
+                met: BTreeSet::new(),
             }),
         }
     }
@@ -194,6 +215,15 @@ impl Stage {
         }
     }
 
+    /// Takes in that a component has written to an object.
+    pub(crate) fn met(&self, uid: &str) {
+        self.state.lock().met.insert(uid.to_owned());
+    }
+
+    pub(crate) fn has_met(&self, uid: &str) -> bool {
+        self.state.lock().met.contains(uid)
+    }
+
     /// Takes in that somebody has created a primary.
     pub(crate) fn created(&self, key: &Key) {
         self.state.lock().refused.remove(key);
@@ -214,6 +244,7 @@ impl Stage {
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.running.clear();
+        state.swapped = false;
         state.seen.clear();
     }
 
@@ -221,6 +252,7 @@ impl Stage {
     pub(crate) fn swap(&self, variant: Variant) {
         let mut state = self.state.lock();
         state.variant = variant;
+        state.swapped = true;
         for ((namespace, _), seen) in &mut state.seen {
             if !variant.watches(namespace) {
                 seen.dependents.clear();
@@ -233,12 +265,36 @@ impl Stage {
         self.state.lock().variant.watches(namespace)
     }
 
+    pub(crate) fn is_swapped(&self) -> bool {
+        self.state.lock().swapped
+    }
+
+    /// Takes in that an object can't be read.
+    pub(crate) fn odd(&self, key: Key) {
+        self.state.lock().odd.entry(key).or_insert_with(Instant::now);
+    }
+
+    /// Returns when an object could not be read first, if there was such a time.
+    pub(crate) fn since_odd(&self, key: &Key) -> Option<Instant> {
+        self.state.lock().odd.get(key).copied()
+    }
+
     /// Begins a run.
     pub(crate) fn begin(self: &Arc<Self>, key: Key) -> Running {
-        if !self.state.lock().running.insert(key.clone()) {
+        let new = {
+            let mut state = self.state.lock();
+            state.ran.insert(key.clone());
+            state.running.insert(key.clone())
+        };
+        if !new {
             self.wrong(format!("two runs of {key:?} at once"));
         }
         Running { stage: Arc::clone(self), key }
+    }
+
+    /// Returns what has run since the last time.
+    pub(crate) fn take_runs(&self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.state.lock().ran)
     }
 
     pub(crate) fn next_whim(&self) -> Option<Whim> {

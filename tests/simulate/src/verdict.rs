@@ -3,14 +3,14 @@
 use model::Model;
 use serde_json::Value;
 
-use crate::world::{DEPENDENTS, Dependent, MAPS, THINGS, Thing};
+use crate::world::{DEPENDENTS, Dependent, MAPS, Setup, THINGS, Thing};
 
 /// Returns what is wrong once nothing goes wrong any more and all is quiet.
-pub(crate) fn settled(model: &Model) -> Vec<String> {
+pub(crate) fn settled(model: &Model, setup: Setup) -> Vec<String> {
     let mut wrong = Vec::new();
     for thing in Thing::all() {
         match model.object(THINGS, Some(thing.namespace()), thing.name()) {
-            Some(object) => wrong.extend(of_primary(model, thing, &object)),
+            Some(object) => wrong.extend(of_primary(model, (thing, setup), &object)),
             None => wrong.extend(left(model, thing)),
         }
     }
@@ -25,7 +25,7 @@ pub(crate) fn gone(model: &Model) -> Vec<String> {
     there.chain(Thing::all().flat_map(|thing| left(model, thing))).collect()
 }
 
-fn of_primary(model: &Model, thing: Thing, object: &Value) -> Vec<String> {
+fn of_primary(model: &Model, (thing, setup): (Thing, Setup), object: &Value) -> Vec<String> {
     let who = name(object);
     let metadata = &object["metadata"];
     if metadata["deletionTimestamp"].is_string() {
@@ -37,7 +37,8 @@ fn of_primary(model: &Model, thing: Thing, object: &Value) -> Vec<String> {
         wrong.push(format!("the last run of {who} has seen generation {seen} of {is}"));
     }
     let finalizers = &metadata["finalizers"];
-    if finalizers.as_array().is_none_or(|all| all.len() != 1) {
+    let count = finalizers.as_array().map_or(0, Vec::len);
+    if count != usize::from(setup.has_finalizer()) {
         wrong.push(format!("{who} has finalizers {finalizers}"));
     }
     for dependent in DEPENDENTS {

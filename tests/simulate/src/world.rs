@@ -40,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) generation_aware: bool,
     pub(crate) server_side_apply: bool,
     pub(crate) cleaner: bool,
+    /// Owner references tie all dependents to their primaries.
+    pub(crate) tied: bool,
     /// Nothing follows a swap.
     pub(crate) quiet_swap: bool,
     /// An account of its own, whose rights are asked about.
@@ -65,10 +67,27 @@ pub(crate) enum Variant {
 pub(crate) const VARIANTS: [Variant; 5] =
     [Variant::Usual, Variant::Settings, Variant::Fewer, Variant::All, Variant::Source];
 
+impl Setup {
+    /// Whether primaries have a finalizer.
+    pub(crate) fn has_finalizer(self) -> bool {
+        self.cleaner || !self.tied
+    }
+}
+
 impl Variant {
     /// Whether it has a namespace watched.
     pub(crate) fn watches(self, namespace: &str) -> bool {
         self != Self::Fewer || namespace == "a"
+    }
+
+    /// Whether a run does the same in both.
+    pub(crate) fn runs_as(self, other: Self) -> bool {
+        let run = |variant: Self| match variant {
+            Self::Usual | Self::Fewer | Self::All => 0,
+            Self::Settings => 1,
+            Self::Source => 2,
+        };
+        run(self) == run(other)
     }
 
     fn namespaces(self) -> &'static str {
@@ -177,7 +196,7 @@ pub(crate) fn definition() -> Value {
 
 /// Returns what the manifest says.
 pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
-    let Setup { generation_aware, server_side_apply, quiet_swap, account, .. } = setup;
+    let Setup { generation_aware, server_side_apply, quiet_swap, account, tied, .. } = setup;
     let (namespaces, sources) = (variant.namespaces(), variant.sources());
     let config = if variant == Variant::Settings { "other" } else { "usual" };
     let swap = if quiet_swap { "nothing" } else { "reconcileAll" };
@@ -212,7 +231,7 @@ spec:
         dependents:
           applied: {{ apiVersion: v1, kind: ConfigMap, serverSideApply: true }}
           plain: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [applied] }}
-          kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
+          kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: {tied}, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
 "
     );
     let operators = manifest::parse(&text, Path::new("sim.yaml"));

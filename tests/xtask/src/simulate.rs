@@ -1,12 +1,21 @@
 //! Plays what may happen to the daemon on a model of the API server, one simulation for each seed.
 
+mod fault;
+mod hunt;
+
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+
+use fault::{FAULTS, Fault};
 
 use crate::process;
 use crate::ui::Ui;
 use crate::workspace::Workspace;
+
+/// All faults.
+const ALL: &str = "all";
 
 /// `cargo xtask simulate`.
 #[derive(Debug, clap::Args)]
@@ -15,12 +24,14 @@ Examples:
   cargo xtask simulate                            seeds 0 to 299
   cargo xtask simulate --seeds 2000 --from 5000   others
   cargo xtask simulate --seeds 1 --from 813       one of them again
+  cargo xtask simulate --fault all                whether it finds faults put into the daemon
 
-It stops at the first seed that fails, leaves out of it what has nothing to do with that, and prints what is left.")]
+It stops at the first seed that fails, leaves out of it what has nothing to do with that, and prints what is left.
+A fault is put into a copy of the workspace in target/faults, and nowhere else.")]
 pub(crate) struct Args {
-    /// How many.
-    #[arg(long, value_name = "N", default_value_t = 300)]
-    seeds: u64,
+    /// How many; 300 if nothing is said, and 2000 to find a fault.
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
@@ -33,14 +44,27 @@ pub(crate) struct Args {
     /// Build it as benchmarks are: it takes minutes, and then plays several times as many.
     #[arg(long)]
     optimized: bool,
+    /// Have it find a fault, put into the daemon for that; may be said several times.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "trace"], value_parser = names())]
+    fault: Vec<String>,
+}
+
+fn names() -> PossibleValuesParser {
+    let faults = FAULTS.iter().map(|fault| fault.name);
+    PossibleValuesParser::new(std::iter::once(ALL).chain(faults))
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// When cargo can't be started, or when interrupted.
+/// When cargo can't be started, a fault can't be put where it belongs, or when interrupted.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
-    process::each(ui, vec![command(workspace, args)])
+    if args.fault.is_empty() {
+        return process::each(ui, vec![command(workspace, args)]);
+    }
+    let is_wanted = |fault: &&Fault| args.fault.iter().any(|name| name == ALL || name == fault.name);
+    let wanted: Vec<_> = FAULTS.iter().filter(is_wanted).collect();
+    hunt::hunt(ui, workspace, &wanted, || command(workspace, args))
 }
 
 fn command(workspace: &Workspace, args: &Args) -> Command {
@@ -49,9 +73,12 @@ fn command(workspace: &Workspace, args: &Args) -> Command {
     if args.optimized {
         command.args(["--profile", "perf"]);
     }
-    command.args(["--", "--seeds", &args.seeds.to_string()]);
+    let usual = if args.fault.is_empty() { 300 } else { 2000 };
+    let seeds = args.seeds.unwrap_or(usual);
+    command.args(["--", "--seeds", &seeds.to_string()]);
     command.args(["--from", &args.from.to_string()]);
     command.args(args.all.then_some("--all"));
+    command.args((!args.fault.is_empty()).then_some("--brief"));
     command.args(args.trace.then_some("--trace"));
     command
 }

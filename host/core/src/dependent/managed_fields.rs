@@ -18,6 +18,10 @@ use super::sanitize::{self, Difference, Extent, Kind, Storage};
 use crate::budget::{Budget, OPERATION};
 use crate::guest::MatchResult;
 
+mod beside;
+
+pub use beside::is_our_change;
+
 /// What is compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a, P> {

@@ -426,7 +426,7 @@ impl Visitor<'_> {
             return Err(text.into());
         }
         let actual = source.get(desired.key()).filter(|object| self.belongs(name, spec, object));
-        let (operation, now) = self.bring_in_line(name, spec, &desired, actual).await?;
+        let (operation, now) = self.bring_in_line((name, spec, source), &desired, actual).await?;
         if let Some(now) = now {
             self.tell_of_former(name, spec, source, now.key());
             self.remember(name, hash, &now);
@@ -437,8 +437,7 @@ impl Visitor<'_> {
     /// Writes what differs. Returns what was done, and the object that is as desired now, if one is known to be.
     async fn bring_in_line(
         &self,
-        name: &Arc<str>,
-        spec: &Dependent,
+        (name, spec, source): (&Arc<str>, &Dependent, &Source),
         desired: &Desired,
         actual: Option<Object>,
     ) -> Result<(Operation, Option<Object>), Stopped> {
@@ -460,6 +459,10 @@ impl Visitor<'_> {
         let Some(basis) = self.settle(name, spec, basis, live).await? else {
             return Err(refusal.into());
         };
+        // The caches may show it later than it is to be cleaned up.
+        if let Basis::Ours(found) = &basis {
+            source.put(found.clone());
+        }
         self.write_upon(name, spec, desired, &basis).await
     }
 
@@ -662,7 +665,7 @@ impl Visitor<'_> {
         let window = source.begin(key.clone(), |notices| (controller.tell)(notices));
         let now = self.run.asked(controller.cluster.write(write)).await?;
         if let Some(now) = &now {
-            window.wrote(now.clone());
+            window.answered(now.clone(), &controller.spec.field_manager);
         }
         Ok(now)
     }

@@ -1,0 +1,223 @@
+//! Decides whether the answer to a write differs from what was known before in nothing but what is ours: then no change of somebody
+//! else's hides in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::{Name, Places, Set};
+use crate::budget::{self, Budget, OPERATION};
+use crate::dependent::difference::{Differences, Secrecy, Stop};
+use crate::object::Object;
+
+/// Whether the version of the answer to a write is that of the write itself, as far as can be told from what was `known` before
+/// (`FW-8`): a write that changes nothing is answered with the version of whoever changed the object last (`RO-7`), and so with a
+/// change that is not known. Where nothing was known, a share of ours says that we have made it.
+///
+/// What would cost much to find out is false.
+pub fn is_our_change(known: Option<&Object>, answer: &Object, manager: &str) -> bool {
+    let Some(known) = known else {
+        return ours(answer, manager).next().is_some();
+    };
+    known.version() < answer.version() && is_same_beside(known, answer, manager).unwrap_or(false)
+}
+
+/// Returns what a field manager owns of an object, in whatever way it has written it.
+fn ours<'a>(object: &'a Object, manager: &str) -> impl Iterator<Item = &'a str> {
+    let shares = object.header().shares.iter();
+    let ours = shares.filter(move |share| *share.manager == *manager);
+    ours.map(|share| &*share.fields)
+}
+
+/// None if it can't be told.
+fn is_same_beside(known: &Object, answer: &Object, manager: &str) -> Option<bool> {
+    let both = || ours(known, manager).chain(ours(answer, manager));
+    let texts = both().chain([known.json(), answer.json()]);
+    // It is no part of what the run may cost.
+    if texts.map(budget::weight).sum::<usize>() > budget::FREE {
+        return None;
+    }
+    let budget = &mut Budget::of(OPERATION);
+    // What we own no more is ours only where it is gone; else somebody has taken it.
+    let before = rest(known, both(), budget)?;
+    let after = rest(answer, ours(answer, manager), budget)?;
+    Some(before == after)
+}
+
+/// Returns what is left of an object beside these sets of fields, and beside what differs with each change.
+fn rest<'a>(object: &Object, fields: impl Iterator<Item = &'a str>, budget: &mut Budget) -> Option<Value> {
+    let mut tree = object.tree(budget).ok()?;
+    let metadata = tree.get_mut("metadata").and_then(Value::as_object_mut)?;
+    for name in ["resourceVersion", "generation"] {
+        metadata.remove(name);
+    }
+    let sets = fields.map(Set::read).collect::<Result<Vec<_>, _>>().ok()?;
+    let nothing: &[&str] = &[];
+    let mut cut = Cut(Differences::new(Secrecy::Secret, nothing, budget));
+    cut.below(&sets.iter().collect::<Vec<_>>(), &mut tree).ok()?;
+    Some(tree)
+}
+
+/// Cuts out of a tree what sets of fields own.
+struct Cut<'b>(Differences<'static, 'b>);
+
+impl Cut<'_> {
+    /// Cuts what is owned out of a value. Returns whether nothing is left.
+    fn below(&mut self, sets: &[&Set<'_>], value: &mut Value) -> Result<bool, Stop> {
+        match value {
+            Value::Object(map) => self.fields(sets, map)?,
+            Value::Array(list) => self.elements(sets, list)?,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        Ok(match value {
+            Value::Object(map) => map.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        })
+    }
+
+    fn owned(&mut self, sets: &[&Set<'_>], value: &mut Value) -> Result<bool, Stop> {
+        self.0.pay(1 + sets.len())?;
+        Ok(sets.iter().any(|set| set.is_whole()) || self.below(sets, value)?)
+    }
+
+    fn fields(&mut self, sets: &[&Set<'_>], map: &mut Map<String, Value>) -> Result<(), Stop> {
+        let fields = sets.iter().flat_map(|set| set.fields());
+        let names: BTreeSet<_> = fields.map(|(name, _)| name).collect();
+        for name in names {
+            let Some(value) = map.get_mut(name) else {
+                continue;
+            };
+            let owned: Vec<_> = sets.iter().filter_map(|set| set.field(name)).collect();
+            if self.owned(&owned, value)? {
+                map.remove(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn elements(&mut self, sets: &[&Set<'_>], list: &mut Vec<Value>) -> Result<(), Stop> {
+        let (mut places, mut keyed) = (Places::default(), BTreeMap::<_, Vec<_>>::new());
+        let mut members = BTreeSet::new();
+        for (name, set) in sets.iter().flat_map(|set| &set.parts) {
+            match name {
+                Name::Keyed(_) => {
+                    if let Ok((index, _)) = places.of(name, list, &mut self.0)? {
+                        keyed.entry(index).or_default().push(set);
+                    }
+                }
+                Name::Member(text) => {
+                    members.extend(self.0.read(text).map(|member| member.to_string()));
+                }
+                Name::Field(_) | Name::Itself | Name::Unknown => {}
+            }
+        }
+        let mut gone = BTreeSet::new();
+        for (index, sets) in keyed {
+            if let Some(element) = list.get_mut(index)
+                && self.owned(&sets, element)?
+            {
+                gone.insert(index);
+            }
+        }
+        let mut index = 0..;
+        list.retain(|element| {
+            let cut = index.next().is_some_and(|index| gone.contains(&index));
+            !cut && (members.is_empty() || !members.contains(&element.to_string()))
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::{Gvk, Managers};
+
+    fn object(version: u64, body: &Value, shares: &[(&str, Value)]) -> Object {
+        let shares: Vec<_> = shares
+            .iter()
+            .map(|(manager, fields)| json!({ "manager": manager, "operation": "Apply", "fieldsV1": fields }))
+            .collect();
+        let mut tree = json!({ "metadata": { "name": "a", "generation": version, "resourceVersion": version.to_string(), "managedFields": shares } });
+        let merged = tree.as_object_mut().unwrap();
+        merged.extend(body.as_object().unwrap().clone());
+        let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
+        Object::parse(&tree.to_string(), &gvk, &Managers::all()).unwrap()
+    }
+
+    const DATA: [&str; 4] =
+        ["{}", r#"{"f:data":{"f:a":{}}}"#, r#"{"f:data":{"f:b":{}}}"#, r#"{"f:data":{"f:a":{},"f:b":{}}}"#];
+    const IMAGE: &str = r#"{"f:pods":{"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:image":{}}}}"#;
+    const MEMBER: &str = r#"{"f:set":{"v:\"ours\"":{}}}"#;
+    const LIST: &str = r#"{"f:ports":{}}"#;
+
+    /// What is so, what was known, with our share of it, the answer, with our share of that, and whether the change is ours.
+    const CHANGES: [(&str, [&str; 2], [&str; 2], bool); 13] = [
+        ("our value", [r#"{"data":{"a":"1","b":"x"}}"#, DATA[1]], [r#"{"data":{"a":"2","b":"x"}}"#, DATA[1]], true),
+        ("our first", ["{}", DATA[0]], [r#"{"data":{"a":"1"}}"#, DATA[1]], true),
+        ("given up by us, and gone", [r#"{"data":{"a":"1"}}"#, DATA[1]], ["{}", DATA[0]], true),
+        ("taken by us", [r#"{"data":{"a":"1"}}"#, DATA[2]], [r#"{"data":{"a":"2"}}"#, DATA[3]], true),
+        ("taken from us", [r#"{"data":{"a":"1"}}"#, DATA[1]], [r#"{"data":{"a":"2"}}"#, DATA[2]], false),
+        (
+            "theirs beside ours",
+            [r#"{"data":{"a":"1","b":"x"}}"#, DATA[1]],
+            [r#"{"data":{"a":"2","b":"y"}}"#, DATA[1]],
+            false,
+        ),
+        ("theirs, new", [r#"{"data":{"a":"1"}}"#, DATA[1]], [r#"{"data":{"a":"1","b":"y"}}"#, DATA[1]], false),
+        ("theirs, gone", [r#"{"data":{"a":"1","b":"y"}}"#, DATA[1]], [r#"{"data":{"a":"1"}}"#, DATA[1]], false),
+        (
+            "our element",
+            [r#"{"pods":[{"name":"o"},{"name":"c","image":"1","pull":"p"}]}"#, IMAGE],
+            [r#"{"pods":[{"name":"o"},{"name":"c","image":"2","pull":"p"}]}"#, IMAGE],
+            true,
+        ),
+        (
+            "theirs in our element",
+            [r#"{"pods":[{"name":"c","image":"1","pull":"p"}]}"#, IMAGE],
+            [r#"{"pods":[{"name":"c","image":"2","pull":"q"}]}"#, IMAGE],
+            false,
+        ),
+        ("our member", [r#"{"set":["o"]}"#, DATA[0]], [r#"{"set":["o","ours"]}"#, MEMBER], true),
+        ("their member", [r#"{"set":["ours"]}"#, MEMBER], [r#"{"set":["ours","o"]}"#, MEMBER], false),
+        ("our list", [r#"{"ports":[1]}"#, LIST], [r#"{"ports":[2,3]}"#, LIST], true),
+    ];
+
+    #[test]
+    fn an_answer_is_of_our_own_change_if_nothing_else_differs() {
+        // FW-8, RO-7
+        for (what, known, answer, is_ours) in CHANGES {
+            let [known, answer] = [(1, known), (2, answer)].map(|(version, [body, fields])| {
+                let [body, fields] = [body, fields].map(|text| serde_json::from_str(text).unwrap());
+                object(version, &body, &[("web", fields)])
+            });
+            let of_ours = is_our_change(Some(&known), &answer, "web");
+            assert_eq!(of_ours, is_ours, "{what}");
+            let of_another = is_our_change(Some(&known), &answer, "other");
+            assert!(!of_another, "{what}, to another manager");
+        }
+    }
+
+    #[test]
+    fn a_version_that_was_known_is_none_of_ours_and_nor_is_what_carries_no_share_of_ours() {
+        // RO-7
+        let share = [("web", json!({ "f:data": {} }))];
+        let (ours, other) = (object(2, &json!({}), &share), object(2, &json!({}), &[("other", json!({}))]));
+        assert!(!is_our_change(Some(&ours), &ours, "web"));
+        assert!(is_our_change(None, &ours, "web"), "it was made");
+        assert!(!is_our_change(None, &other, "web"), "it was there");
+    }
+
+    #[test]
+    fn what_costs_much_to_compare_counts_as_somebody_elses() {
+        let share = [("web", json!({ "f:data": {} }))];
+        for (bytes, is_ours) in [(1000, true), (budget::FREE, false)] {
+            let body = |text: &str| json!({ "data": { "a": text.repeat(bytes) } });
+            let (known, answer) = (object(1, &body("x"), &share), object(2, &body("y"), &share));
+            assert_eq!(is_our_change(Some(&known), &answer, "web"), is_ours, "{bytes}");
+        }
+    }
+}

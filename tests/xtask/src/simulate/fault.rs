@@ -1,0 +1,114 @@
+//! Decides which faults simulations have to find: such as the daemon has had, or nearly.
+
+use anyhow::{Result, ensure};
+
+/// A fault, as a change of one place.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What goes wrong with it.
+    pub(crate) what: &'static str,
+    /// Where the place is.
+    pub(crate) file: &'static str,
+    /// What is there.
+    pub(crate) right: &'static str,
+    /// What would be there.
+    pub(crate) wrong: &'static str,
+}
+
+impl Fault {
+    /// Puts it into the text of its file.
+    ///
+    /// # Errors
+    /// When its place is not there, or more than once.
+    pub(crate) fn put_into(&self, text: &str) -> Result<String> {
+        let Self { name, file, right, wrong, .. } = self;
+        let times = text.matches(right).count();
+        ensure!(times == 1, "{file} has the place of the fault {name} {times} times: {right}");
+        Ok(text.replace(right, wrong))
+    }
+}
+
+/// All of them.
+pub(crate) const FAULTS: [Fault; 8] = [
+    Fault {
+        name: "deaf-to-siblings",
+        what: "what a component writes of another primary is no news to that one",
+        file: "host/core/src/operations.rs",
+        right: "!Arc::ptr_eq(source, self.primaries) || key == primary.key()",
+        wrong: "true",
+    },
+    Fault {
+        name: "read-as-written",
+        what: "what was only read counts as an own write",
+        file: "host/core/src/reconciler.rs",
+        right: "            Settled::Read(now) => {
+                self.primaries.put(now.clone());
+                Some(now)
+            }
+            Settled::Gone => None,",
+        wrong: "            Settled::Read(now) => {
+                window.wrote(now.clone());
+                Some(now)
+            }
+            Settled::Gone => None,",
+    },
+    Fault {
+        name: "writes-forgotten",
+        what: "what was written before the manifest changed is not read after it",
+        file: "host/src/controller/sources.rs",
+        right: "(Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),",
+        wrong: "(Some(_), _) => Arc::new(Source::new(spec.clone())),",
+    },
+    Fault {
+        name: "made-again-unnoticed",
+        what: "a primary that was made again goes on where the one before ended",
+        file: "host/core/src/object.rs",
+        right: "(old.header().uid != new.header().uid).then_some(old)",
+        wrong: "(false && old.header().uid != new.header().uid).then_some(old)",
+    },
+    Fault {
+        name: "swap-runs-all",
+        what: "a change of what is watched runs primaries that stay",
+        file: "host/core/src/source.rs",
+        right: "let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));",
+        wrong: "let (mut seen, mut shown) = (by_key(Vec::new()), by_key(self.shown(namespace)));",
+    },
+    Fault {
+        name: "unreadable-as-gone",
+        what: "what can't be read counts as deleted if a list has it",
+        file: "host/src/informer.rs",
+        right: "if writer.quarantine(key.as_ref()) {",
+        wrong: "if key.is_none() {",
+    },
+    Fault {
+        name: "no-op-as-written",
+        what: "a write that changes nothing hides what somebody else has changed",
+        file: "host/core/src/source.rs",
+        right: "if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {",
+        wrong: "if !manager.is_empty() {",
+    },
+    Fault {
+        name: "windows-stay",
+        what: "an own write that no watch shows is waited for without end",
+        file: "host/src/informer.rs",
+        right: "subscriber.tell(subscriber.source.passed(namespace));",
+        wrong: "let _ = (subscriber, namespace);",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Workspace;
+
+    #[test]
+    fn each_fault_has_its_place() {
+        let root = Workspace::load().unwrap().root;
+        for fault in &FAULTS {
+            let text = std::fs::read_to_string(root.join(fault.file)).unwrap();
+            assert_ne!(fault.put_into(&text).unwrap(), text, "{}", fault.name);
+        }
+    }
+}
