@@ -342,7 +342,7 @@ pub struct Dependent {
     pub create_only: bool,
     /// Take over an object that exists already and is no other primary's; default false.
     pub adopt: bool,
-    /// Whether it is written and compared by server-side apply; none = it is, unless it is a ConfigMap or Secret (`KD-5`).
+    /// Whether it is written and compared by server-side apply; none = it is, unless it is a `ConfigMap` or `Secret` (`KD-5`).
     pub server_side_apply: Option<bool>,
     /// How it is compared.
     pub matching: Matching,
