@@ -19,6 +19,11 @@ const RUNTIME: (&str, &str) = (
 );
 /// The package below which generated code is.
 const BINDINGS: &str = "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings";
+/// Where SDKs have the contract in one file, as seen from that of Go.
+const CONTRACTS: [&str; 2] = [
+    "internal/wit/contract.wit",
+    "../javascript/build/contract.wit",
+];
 /// Bindings mean something in a component only.
 const CONSTRAINT: &str = "//go:build wasip1\n\n";
 
@@ -49,7 +54,7 @@ fn generated(contract: &Path) -> BTreeMap<PathBuf, String> {
             (Path::new("internal/bindings").join(name), text)
         })
         .collect();
-    texts.insert("internal/wit/contract.wit".into(), one_file(contract));
+    texts.extend(CONTRACTS.map(|file| (file.into(), one_file(contract))));
     texts
 }
 
