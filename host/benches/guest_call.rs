@@ -1,12 +1,6 @@
 //! What one call of a component costs, from opening a session to dropping it: the sample `webpage`, a page of 2 KB, in fresh
 //! instances and in warm ones, and both in a process of their own.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    missing_docs,
-    unreachable_pub,
-    reason = "a benchmark may fail loudly"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, unreachable_pub, reason = "a benchmark may fail loudly")]
 #![allow(dead_code, reason = "shared with the tests")]
 
 use std::path::Path;
@@ -36,20 +30,13 @@ fn webpage(instances: Instances, isolation: Isolation) -> (Runtime, Plugin, Stri
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let limits = Limits::default();
     let command = [env!("CARGO_BIN_EXE_capstan").into(), "run-component".into()];
-    let engine = Engine::new(Pool::of([&limits]))
-        .unwrap()
-        .with_processes(command);
+    let engine = Engine::new(Pool::of([&limits])).unwrap().with_processes(command);
     let mut operator = runs::operator(&guests::sample("webpage"), limits);
     let guest = operator.plugins.get_mut("guest").unwrap();
     (guest.instances, guest.isolation) = (instances, isolation);
     let cache = CodeCache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled"));
-    let plugin = runtime
-        .block_on(Plugin::load(&engine, &cache, &operator, "guest"))
-        .unwrap();
-    let html = format!(
-        "<html><body>{}</body></html>",
-        "Hello, Capstan! ".repeat(100)
-    );
+    let plugin = runtime.block_on(Plugin::load(&engine, &cache, &operator, "guest")).unwrap();
+    let html = format!("<html><body>{}</body></html>", "Hello, Capstan! ".repeat(100));
     let page = serde_json::json!({
         "apiVersion": "sample.capstan.dev/v1", "kind": "WebPage",
         "metadata": {
@@ -67,9 +54,7 @@ fn webpage(instances: Instances, isolation: Isolation) -> (Runtime, Plugin, Stri
 fn reconcile(bencher: Bencher<'_, '_>, instances: Instances, isolation: Isolation) {
     let (runtime, plugin, page) = webpage(instances, isolation);
     bencher.bench_local(|| {
-        let answer = runtime
-            .block_on(plugin.open(runs::script()).reconcile(&page))
-            .unwrap();
+        let answer = runtime.block_on(plugin.open(runs::script()).reconcile(&page)).unwrap();
         assert!(matches!(answer.update, PrimaryUpdate::Status(_)));
     });
 }
@@ -99,9 +84,7 @@ fn desired_and_reconcile(bencher: Bencher<'_, '_>, instances: Instances, isolati
     let (runtime, plugin, page) = webpage(instances, isolation);
     bencher.bench_local(|| {
         let session = plugin.open(runs::script());
-        runtime
-            .block_on(session.desired("deployment", &page))
-            .unwrap();
+        runtime.block_on(session.desired("deployment", &page)).unwrap();
         runtime.block_on(session.reconcile(&page)).unwrap()
     });
 }

@@ -17,18 +17,15 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::MetricsAuth;
-use crate::fleet::board::Report;
 use crate::http::{self, Bounds};
+use crate::supervisor::status::Report;
 
 pub mod access;
 
 use access::Gate;
 
 /// What each address may use.
-const BOUNDS: Bounds = Bounds {
-    connections: 64,
-    answer: Duration::from_secs(10),
-};
+const BOUNDS: Bounds = Bounds { connections: 64, answer: Duration::from_secs(10) };
 
 /// Pages that are made at a time.
 const AT_ONCE: usize = 2;
@@ -112,17 +109,12 @@ impl Listeners {
 impl Admin {
     /// Returns the server's side of these pages.
     pub fn new(pages: Pages) -> Self {
-        Self(Arc::new(Desk {
-            pages,
-            places: Semaphore::new(AT_ONCE),
-        }))
+        Self(Arc::new(Desk { pages, places: Semaphore::new(AT_ONCE) }))
     }
 
     /// Returns all pages.
     pub fn router(&self) -> Router {
-        let debug = Router::new()
-            .route("/debug/controllers", get(controllers))
-            .route("/debug/plugins", get(plugins));
+        let debug = Router::new().route("/debug/controllers", get(controllers)).route("/debug/plugins", get(plugins));
         self.metrics().merge(debug.with_state(Arc::clone(&self.0)))
     }
 
@@ -139,10 +131,7 @@ impl Part {
     /// Reads what a query asks for.
     fn of(uri: &Uri) -> Self {
         let query = uri.query().unwrap_or_default();
-        let mut part = Self {
-            limit: LIMIT,
-            after: None,
-        };
+        let mut part = Self { limit: LIMIT, after: None };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 "limit" => part.limit = value.parse().unwrap_or(LIMIT).clamp(1, LIMIT),
@@ -185,19 +174,10 @@ mod tests {
     #[test]
     fn a_query_asks_for_a_part() {
         let part = |text: &str| Part::of(&text.parse().unwrap());
-        let expected = |limit, after: Option<&str>| Part {
-            limit,
-            after: after.map(str::to_owned),
-        };
+        let expected = |limit, after: Option<&str>| Part { limit, after: after.map(str::to_owned) };
         assert_eq!(part("/x"), expected(LIMIT, None));
-        assert_eq!(
-            part("/x?limit=7&continue=a%2Fb%2Fc"),
-            expected(7, Some("a/b/c"))
-        );
+        assert_eq!(part("/x?limit=7&continue=a%2Fb%2Fc"), expected(7, Some("a/b/c")));
         assert_eq!(part("/x?limit=0"), expected(1, None));
-        assert_eq!(
-            part("/x?limit=999999999999999999999&continue="),
-            expected(LIMIT, None)
-        );
+        assert_eq!(part("/x?limit=999999999999999999999&continue="), expected(LIMIT, None));
     }
 }

@@ -11,12 +11,7 @@ use crate::machine;
 
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
-#[command(
-    name = "capstan",
-    version,
-    max_term_width = 100,
-    arg_required_else_help = true
-)]
+#[command(name = "capstan", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
@@ -112,21 +107,11 @@ pub struct Run {
     #[arg(long, env = "CAPSTAN_ALLOW_OWN_NAMESPACE")]
     pub allow_own_namespace: bool,
     /// Where probes are served; port 0 takes a free one and logs it.
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        default_value = "127.0.0.1:8080",
-        env = "CAPSTAN_LISTEN"
-    )]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "CAPSTAN_LISTEN")]
     pub listen: SocketAddr,
     /// Where metrics and diagnostics are served; may be given several times. Without it at --listen, if only this host can reach
     /// that (loopback), else at 127.0.0.1:8081. Who reads from elsewhere needs a token (see --metrics-auth).
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "CAPSTAN_ADMIN_LISTEN",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "ADDRESS", env = "CAPSTAN_ADMIN_LISTEN", value_delimiter = ',')]
     pub admin_listen: Vec<SocketAddr>,
     /// Who may read /metrics from other hosts. Diagnostics need a token in any case.
     #[arg(long, value_enum, default_value_t = MetricsAuth::Token, env = "CAPSTAN_METRICS_AUTH")]
@@ -135,12 +120,7 @@ pub struct Run {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, env = "CAPSTAN_DRAIN")]
     pub drain: Duration,
     /// The most requests a second to the API server that a manifest can permit a plugin (limits.requestsPerSecond).
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value = "1000",
-        env = "CAPSTAN_PLUGIN_REQUESTS"
-    )]
+    #[arg(long, value_name = "NUMBER", default_value = "1000", env = "CAPSTAN_PLUGIN_REQUESTS")]
     pub plugin_requests: NonZeroU32,
     /// How many runs of one plugin may be under way, whatever its manifest says; without it four per core, and at least 32.
     #[arg(long, value_name = "NUMBER", env = "CAPSTAN_PLUGIN_CONCURRENCY")]
@@ -169,8 +149,7 @@ impl Run {
             let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
             (4 * cores).max(32)
         };
-        self.plugin_concurrency
-            .map_or_else(usual, NonZeroUsize::get)
+        self.plugin_concurrency.map_or_else(usual, NonZeroUsize::get)
     }
 
     /// Returns how many bytes all caches may have together.
@@ -212,12 +191,7 @@ Examples:
 Exit status: 0 all that the manifests say is in force, 1 it is not, or no daemon answers.")]
 pub struct Plugins {
     /// Where the daemon serves its diagnostics (its --admin-listen, or --listen if it has none).
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        default_value = "127.0.0.1:8080",
-        env = "CAPSTAN_ADDRESS"
-    )]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "CAPSTAN_ADDRESS")]
     pub address: String,
     /// How to print the answer.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
@@ -235,25 +209,13 @@ No cluster is asked: plurals are guessed as kubectl guesses them, and kinds of o
 named Kind.group, or Kind in the core group.")]
 pub struct Rbac {
     /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
-    #[arg(
-        short,
-        long = "manifest",
-        value_name = "PATH",
-        required = true,
-        value_delimiter = ','
-    )]
+    #[arg(short, long = "manifest", value_name = "PATH", required = true, value_delimiter = ',')]
     pub manifests: Vec<PathBuf>,
     /// How to print.
     #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
     pub output: Documents,
     /// The namespace of the daemon and its service account: `own` in manifests.
-    #[arg(
-        short,
-        long,
-        alias = "release-namespace",
-        value_name = "NAME",
-        default_value = "default"
-    )]
+    #[arg(short, long, alias = "release-namespace", value_name = "NAME", default_value = "default")]
     pub namespace: String,
     /// The daemon's service account.
     #[arg(long, value_name = "NAME", default_value = "capstan")]
@@ -356,9 +318,7 @@ impl Run {
 
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((kind, name)) if !kind.is_empty() && !name.is_empty() => {
-            Ok((kind.to_owned(), name.to_owned()))
-        }
+        Some((kind, name)) if !kind.is_empty() && !name.is_empty() => Ok((kind.to_owned(), name.to_owned())),
         Some(_) | None => Err("expected KIND=NAME, such as Pod=pods".to_owned()),
     }
 }
@@ -400,11 +360,7 @@ mod tests {
             ("127.0.0.1:8080", "", ""),
             ("[::1]:8080", "", ""),
             ("0.0.0.0:8080", "", "127.0.0.1:8081"),
-            (
-                "127.0.0.1:1",
-                "127.0.0.1:2,0.0.0.0:3",
-                "127.0.0.1:2,0.0.0.0:3",
-            ),
+            ("127.0.0.1:1", "127.0.0.1:2,0.0.0.0:3", "127.0.0.1:2,0.0.0.0:3"),
         ];
         for (listen, admin, expected) in table {
             let mut line = vec!["capstan", "run", "-m", "x.yaml", "--listen", listen];
@@ -414,11 +370,7 @@ mod tests {
             let Command::Run(run) = Cli::parse_from(line).command else {
                 panic!("another command");
             };
-            let addresses: Vec<_> = run
-                .admin_addresses()
-                .iter()
-                .map(ToString::to_string)
-                .collect();
+            let addresses: Vec<_> = run.admin_addresses().iter().map(ToString::to_string).collect();
             assert_eq!(addresses.join(","), expected, "{listen} {admin}");
         }
     }

@@ -30,26 +30,14 @@ struct Finding {
 pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
     let findings = findings(args).await?;
     print(args.output, &findings)?;
-    Ok(if findings.iter().all(|finding| finding.ok) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if findings.iter().all(|finding| finding.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
-    let Read {
-        operators,
-        problems,
-    } = operators::read(&args.source.manifests)?;
+    let Read { operators, problems } = operators::read(&args.source.manifests)?;
     let mut findings = Vec::new();
     for (file, detail) in problems {
-        findings.push(Finding {
-            kind: "manifest",
-            name: file.display().to_string(),
-            ok: false,
-            detail,
-        });
+        findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });
     }
     let engine = operators::engine(&operators)?;
     let cache = operators::code_cache(&args.source);
@@ -67,12 +55,7 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
                 Some((_, why)) => why.clone(),
                 None => plugin.component.display().to_string(),
             };
-            findings.push(Finding {
-                kind: "plugin",
-                name: name.to_string(),
-                ok: broken.is_none(),
-                detail,
-            });
+            findings.push(Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail });
         }
         for (name, controller) in &operator.controllers {
             let ok = loaded.contains_key(&controller.plugin);
@@ -82,12 +65,7 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
             } else {
                 format!("its plugin {} can't be used", controller.plugin)
             };
-            findings.push(Finding {
-                kind: "controller",
-                name: name.to_string(),
-                ok,
-                detail,
-            });
+            findings.push(Finding { kind: "controller", name: name.to_string(), ok, detail });
         }
     }
     Ok(findings)
@@ -99,13 +77,7 @@ fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {
         Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(findings)?)?,
         Output::Yaml => write!(out, "{}", serde_yaml::to_string(&findings)?)?,
         Output::Table => {
-            for Finding {
-                kind,
-                name,
-                ok,
-                detail,
-            } in findings
-            {
+            for Finding { kind, name, ok, detail } in findings {
                 let (name, detail) = (text::one_line(name), text::lines(detail));
                 let mark = match (*ok, *kind) {
                     (false, _) => "wrong",

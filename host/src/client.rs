@@ -146,12 +146,7 @@ impl ApiServer {
         if let Some(kind) = self.kinds.read().get(gvk) {
             return Ok(kind.clone());
         }
-        let about = About {
-            who: &Identity::Daemon,
-            verb: "discover",
-            gvk,
-            key: None,
-        };
+        let about = About { who: &Identity::Daemon, verb: "discover", gvk, key: None };
         let path = group_path(gvk);
         let unknown = || {
             let message = format!(
@@ -167,35 +162,16 @@ impl ApiServer {
         let list: ResourceList = serde_json::from_slice(&text).map_err(|e| about.broken(&e))?;
         let mut kinds = self.kinds.write();
         for resource in list.resources.into_iter().filter(|r| !r.name.contains('/')) {
-            let scope = if resource.namespaced {
-                Scope::Namespaced
-            } else {
-                Scope::Cluster
-            };
-            let found = Gvk {
-                kind: resource.kind.into(),
-                ..gvk.clone()
-            };
-            kinds.insert(
-                found.clone(),
-                Kind {
-                    gvk: found,
-                    plural: resource.name.into(),
-                    scope,
-                },
-            );
+            let scope = if resource.namespaced { Scope::Namespaced } else { Scope::Cluster };
+            let found = Gvk { kind: resource.kind.into(), ..gvk.clone() };
+            kinds.insert(found.clone(), Kind { gvk: found, plural: resource.name.into(), scope });
         }
         kinds.get(gvk).cloned().ok_or_else(unknown)
     }
 
     /// Sends a GET and returns the answer as it comes in.
     pub(crate) async fn stream(&self, kind: &Kind, verb: &str, path: &str) -> Result<Body, Error> {
-        let about = About {
-            who: &Identity::Daemon,
-            verb,
-            gvk: &kind.gvk,
-            key: None,
-        };
+        let about = About { who: &Identity::Daemon, verb, gvk: &kind.gvk, key: None };
         let answer = self.send(&about, Method::GET, path, None);
         let response = self.in_time(&about, pulse::Kind::Read, answer).await;
         Ok(response?.into_body())
@@ -224,13 +200,8 @@ impl ApiServer {
         path: &str,
         body: Option<(&'static str, &str)>,
     ) -> Result<Bytes, Error> {
-        let access = if method == Method::GET {
-            pulse::Kind::Read
-        } else {
-            pulse::Kind::Write
-        };
-        self.whole(about, access, self.send(about, method, path, body))
-            .await
+        let access = if method == Method::GET { pulse::Kind::Read } else { pulse::Kind::Write };
+        self.whole(about, access, self.send(about, method, path, body)).await
     }
 
     /// Waits for the whole body of an answer, though not for ever.
@@ -260,10 +231,7 @@ impl ApiServer {
     ) -> Result<Response<Body>, Error> {
         let mut tries = 0;
         loop {
-            let mut request = Request::builder()
-                .method(method.clone())
-                .uri(path)
-                .header("user-agent", USER_AGENT);
+            let mut request = Request::builder().method(method.clone()).uri(path).header("user-agent", USER_AGENT);
             request = request.header("accept", "application/json");
             // This header alone: with the groups left out, the API server fills in those of the service account.
             if let Identity::Operator(user) = about.who {
@@ -279,9 +247,7 @@ impl ApiServer {
             let request = request.body(payload).map_err(|e| about.invalid(&e))?;
             let client = self.client.clone();
             // A connection lives where the request that opens it is polled.
-            let exchange = self
-                .runtime
-                .spawn(async move { client.send(request).await });
+            let exchange = self.runtime.spawn(async move { client.send(request).await });
             let response = AbortOnDropHandle::new(exchange).await;
             let response = response.map_err(|e| about.unreachable(&e))?;
             let response = response.map_err(|e| about.unreachable(&chain(&e)))?;
@@ -316,42 +282,19 @@ impl ApiServer {
         let Write { target, verb } = write;
         fits(&target)?;
         let kind = self.resolve(&target.gvk).await?;
-        let about = About {
-            who,
-            verb: word(&verb),
-            gvk: &target.gvk,
-            key: Some(&target.key),
-        };
+        let about = About { who, verb: word(&verb), gvk: &target.gvk, key: Some(&target.key) };
         let path = kind.object_path(&target);
         let (method, path, manager, content) = match &verb {
             Verb::Delete(deletion) => return self.delete(&about, &path, deletion).await,
-            Verb::Create { manager, .. } => (
-                Method::POST,
-                kind.create_path(&target),
-                manager,
-                "application/json",
-            ),
+            Verb::Create { manager, .. } => (Method::POST, kind.create_path(&target), manager, "application/json"),
             Verb::Replace { manager, .. } => (Method::PUT, path, manager, "application/json"),
-            Verb::Apply { manager, .. } => {
-                (Method::PATCH, path, manager, "application/apply-patch+yaml")
-            }
-            Verb::JsonPatch { manager, .. } => {
-                (Method::PATCH, path, manager, "application/json-patch+json")
-            }
-            Verb::MergePatch { manager, .. } => {
-                (Method::PATCH, path, manager, "application/merge-patch+json")
-            }
+            Verb::Apply { manager, .. } => (Method::PATCH, path, manager, "application/apply-patch+yaml"),
+            Verb::JsonPatch { manager, .. } => (Method::PATCH, path, manager, "application/json-patch+json"),
+            Verb::MergePatch { manager, .. } => (Method::PATCH, path, manager, "application/merge-patch+json"),
         };
-        let forced = if matches!(verb, Verb::Apply { force: true, .. }) {
-            "&force=true"
-        } else {
-            ""
-        };
+        let forced = if matches!(verb, Verb::Apply { force: true, .. }) { "&force=true" } else { "" };
         let path = format!("{path}?fieldManager={}{forced}", escape(manager));
-        match self
-            .read(&about, method, &path, Some((content, &verb.body())))
-            .await
-        {
+        match self.read(&about, method, &path, Some((content, &verb.body()))).await {
             // What is answered is handed on: it must be what was asked for.
             Ok(object) if *object.key() != target.key => {
                 Err(about.broken(&format_args!("it is about {}", object.key())))
@@ -367,28 +310,14 @@ impl ApiServer {
     }
 
     /// Deletes; the object that is answered while finalizers hold it back is returned (it may be a bare status, too).
-    async fn delete(
-        &self,
-        about: &About<'_>,
-        path: &str,
-        deletion: &Deletion,
-    ) -> Result<Option<Object>, Error> {
+    async fn delete(&self, about: &About<'_>, path: &str, deletion: &Deletion) -> Result<Option<Object>, Error> {
         let body = deletion_body(deletion);
-        match self
-            .request(
-                about,
-                Method::DELETE,
-                path,
-                Some(("application/json", &body)),
-            )
-            .await
-        {
+        match self.request(about, Method::DELETE, path, Some(("application/json", &body))).await {
             Ok(bytes) => {
                 let text = std::str::from_utf8(&bytes).map_err(|e| about.broken(&e))?;
                 let managers = self.managers();
                 let left = Object::parse(text, about.gvk, &managers).ok();
-                Ok(left
-                    .filter(|object| object.header().deleting && Some(object.key()) == about.key))
+                Ok(left.filter(|object| object.header().deleting && Some(object.key()) == about.key))
             }
             // KD-9; and what is of a kind that is gone is gone, too.
             Err(error) if matches!(error.reason, Reason::Missing | Reason::UnknownKind) => Ok(None),
@@ -434,22 +363,13 @@ impl Cluster for Access {
         self.api.carry_out(&self.who, write).boxed()
     }
 
-    fn get<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
             let Self { api, who } = self;
             let target = Target::object(gvk.clone(), key.clone());
             fits(&target)?;
             let kind = api.resolve(gvk).await?;
-            let about = About {
-                who,
-                verb: "get",
-                gvk,
-                key: Some(key),
-            };
+            let about = About { who, verb: "get", gvk, key: Some(key) };
             let path = kind.object_path(&target);
             match api.read(&about, Method::GET, &path, None).await {
                 Ok(object) => Ok(Some(object)),
@@ -460,26 +380,14 @@ impl Cluster for Access {
         .boxed()
     }
 
-    fn look<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+    fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
             let Self { api, who } = self;
             fits(&Target::object(gvk.clone(), key.clone()))?;
             let kind = api.resolve(gvk).await?;
-            let about = About {
-                who,
-                verb: "look at",
-                gvk,
-                key: Some(key),
-            };
+            let about = About { who, verb: "look at", gvk, key: Some(key) };
             let selector = escape(&format!("metadata.name={}", key.name));
-            let path = format!(
-                "{}?fieldSelector={selector}",
-                kind.path(key.namespace.as_deref())
-            );
+            let path = format!("{}?fieldSelector={selector}", kind.path(key.namespace.as_deref()));
             let bytes = api.request(&about, Method::GET, &path, None).await?;
             let list: Found<'_> = serde_json::from_slice(&bytes).map_err(|e| about.broken(&e))?;
             let object = |item: &RawValue| Object::parse(item.get(), gvk, &Managers::all());
@@ -509,19 +417,11 @@ impl Kind {
 
     /// Returns the name as RBAC and the default finalizer have it: `webpages.sample.capstan.dev`.
     pub fn full_name(&self) -> String {
-        if self.gvk.group.is_empty() {
-            self.plural.to_string()
-        } else {
-            format!("{}.{}", self.plural, self.gvk.group)
-        }
+        if self.gvk.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.gvk.group) }
     }
 
     fn object_path(&self, target: &Target) -> String {
-        let path = format!(
-            "{}/{}",
-            self.path(target.key.namespace.as_deref()),
-            target.key.name
-        );
+        let path = format!("{}/{}", self.path(target.key.namespace.as_deref()), target.key.name);
         match &target.subresource {
             Some(subresource) => format!("{path}/{subresource}"),
             None => path,
@@ -537,11 +437,7 @@ impl Kind {
 }
 
 fn group_path(gvk: &Gvk) -> String {
-    let prefix = if gvk.group.is_empty() {
-        "/api"
-    } else {
-        "/apis"
-    };
+    let prefix = if gvk.group.is_empty() { "/api" } else { "/apis" };
     format!("{prefix}/{}", gvk.api_version())
 }
 
@@ -551,12 +447,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 fn deletion_body(deletion: &Deletion) -> String {
-    let Deletion {
-        propagation,
-        uid,
-        version,
-        grace_seconds,
-    } = deletion;
+    let Deletion { propagation, uid, version, grace_seconds } = deletion;
     let policy = propagation.map(|p| match p {
         Propagation::Background => "Background",
         Propagation::Foreground => "Foreground",
@@ -572,9 +463,7 @@ fn deletion_body(deletion: &Deletion) -> String {
     set("gracePeriodSeconds", (*grace_seconds).into());
     if uid.is_some() || version.is_some() {
         let pairs = [("uid", uid), ("resourceVersion", version)];
-        let given = pairs
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
+        let given = pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
         set("preconditions", serde_json::Value::Object(given.collect()));
     }
     body.to_string()
@@ -602,10 +491,7 @@ fn fits(target: &Target) -> Result<(), Error> {
 }
 
 fn retry_after(response: &Response<Body>) -> Duration {
-    let header = response
-        .headers()
-        .get("retry-after")
-        .and_then(|value| value.to_str().ok());
+    let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
     let seconds = header.and_then(|text| text.parse().ok()).unwrap_or(1);
     Duration::from_secs(seconds).min(Duration::from_secs(10))
 }
@@ -652,11 +538,7 @@ impl About<'_> {
     }
 
     fn unreachable(&self, text: &dyn std::fmt::Display) -> Error {
-        self.error(
-            Reason::Unreachable,
-            0,
-            &format_args!("the API server can't be reached: {text}"),
-        )
+        self.error(Reason::Unreachable, 0, &format_args!("the API server can't be reached: {text}"))
     }
 
     fn late(&self) -> Error {
@@ -668,11 +550,7 @@ impl About<'_> {
     }
 
     fn broken(&self, text: &dyn std::fmt::Display) -> Error {
-        self.error(
-            Reason::Unusable,
-            0,
-            &format_args!("the API server's answer can't be read: {text}"),
-        )
+        self.error(Reason::Unusable, 0, &format_args!("the API server's answer can't be read: {text}"))
     }
 
     /// Turns an answer that is no success into an error.
@@ -684,14 +562,11 @@ impl About<'_> {
             Err(Broken::Off(_)) => Bytes::new(),
         };
         let answer: Status = serde_json::from_slice(&body).unwrap_or_default();
-        let text = answer
-            .message
-            .unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
+        let text = answer.message.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
         let causes = answer.details.and_then(|details| details.causes);
         let fields = causes.into_iter().flatten().filter_map(|cause| cause.field);
         let fields = fields.collect::<Vec<_>>().join(", ");
-        let absent =
-            text.contains("could not find the requested resource") || text == "404 page not found";
+        let absent = text.contains("could not find the requested resource") || text == "404 page not found";
         let reason = match status.as_u16() {
             404 if absent => Reason::UnknownKind,
             404 => Reason::Missing,
@@ -702,15 +577,11 @@ impl About<'_> {
             _ => Reason::Unreachable,
         };
         let cure = match (status.as_u16(), self.who) {
-            (403, Identity::Operator(_)) if text.contains("cannot impersonate") => format!(
-                "; the daemon's own service account lacks the right to impersonate {}",
-                self.who.user()
-            ),
+            (403, Identity::Operator(_)) if text.contains("cannot impersonate") => {
+                format!("; the daemon's own service account lacks the right to impersonate {}", self.who.user())
+            }
             (403, Identity::Operator(_)) => {
-                format!(
-                    "; the operator acts as {}, which lacks that right",
-                    self.who.user()
-                )
+                format!("; the operator acts as {}, which lacks that right", self.who.user())
             }
             _ => String::new(),
         };
@@ -718,11 +589,7 @@ impl About<'_> {
             reason,
             status.as_u16(),
             // What was asked, the status and the cure have room beside it.
-            &format_args!(
-                "{} (HTTP {}){cure}",
-                said_within(&text, LONGEST / 2),
-                status.as_u16()
-            ),
+            &format_args!("{} (HTTP {}){cure}", said_within(&text, LONGEST / 2), status.as_u16()),
         );
         refusal.fields = said_within(&fields, LONGEST / 4).into_owned();
         refusal
@@ -865,11 +732,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn config_maps() -> Kind {
-        Kind {
-            gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
-            plural: "configmaps".into(),
-            scope: Scope::Namespaced,
-        }
+        Kind { gvk: Gvk::parse("v1", "ConfigMap").unwrap(), plural: "configmaps".into(), scope: Scope::Namespaced }
     }
 
     /// Returns how a read of an object fails.
@@ -894,10 +757,7 @@ pub(crate) mod tests {
     async fn an_explanation_of_a_refusal_is_one_line_of_bounded_length_whatever_is_sent() {
         for (body, ends) in [
             (LONGEST * 10, "bytes left out) (HTTP 500)"),
-            (
-                REFUSAL + 1,
-                "an explanation of more than 65536 bytes (HTTP 500)",
-            ),
+            (REFUSAL + 1, "an explanation of more than 65536 bytes (HTTP 500)"),
         ] {
             let api = Arc::new(answering("500 Internal Server Error", body).await);
             let error = failure(&api).await;
@@ -935,32 +795,19 @@ pub(crate) mod tests {
     }
 
     fn apply(body: &str) -> Verb {
-        Verb::Apply {
-            body: body.to_owned(),
-            manager: manager(),
-            force: false,
-        }
+        Verb::Apply { body: body.to_owned(), manager: manager(), force: false }
     }
 
     fn replace(body: &str) -> Verb {
-        Verb::Replace {
-            body: body.to_owned(),
-            manager: manager(),
-        }
+        Verb::Replace { body: body.to_owned(), manager: manager() }
     }
 
     fn merge(body: &str) -> Verb {
-        Verb::MergePatch {
-            body: body.to_owned(),
-            manager: manager(),
-        }
+        Verb::MergePatch { body: body.to_owned(), manager: manager() }
     }
 
     fn patch(text: &str) -> Verb {
-        Verb::JsonPatch {
-            patch: Patch::read(text, &mut Budget::of_run()).unwrap(),
-            manager: manager(),
-        }
+        Verb::JsonPatch { patch: Patch::read(text, &mut Budget::of_run()).unwrap(), manager: manager() }
     }
 
     #[tokio::test]
@@ -968,36 +815,12 @@ pub(crate) mod tests {
         let generic = r#"{"message":"the server rejected our request due to an error in our request","details":{}}"#;
         let invalid = r#"{"message":"ConfigMap \"a\" is invalid: metadata.labels: Invalid value: \"a b\"","details":{"causes":[{"field":"metadata.labels"}]}}"#;
         for (verb, answer, expected) in [
-            (
-                apply(r#"{"metadata":{"resourceVersion":"1"}}"#),
-                invalid,
-                Reason::Rejected,
-            ),
-            (
-                replace(r#"{"metadata":{"resourceVersion":"7"}}"#),
-                invalid,
-                Reason::Rejected,
-            ),
-            (
-                merge(r#"{"metadata":{"resourceVersion":"7"}}"#),
-                generic,
-                Reason::Rejected,
-            ),
-            (
-                patch(r#"[{"op":"test","path":"/metadata/uid","value":"u"}]"#),
-                generic,
-                Reason::Conflict,
-            ),
-            (
-                patch(r#"[{"op":"test","path":"/metadata/uid","value":"u"}]"#),
-                invalid,
-                Reason::Rejected,
-            ),
-            (
-                patch(r#"[{"op":"add","path":"/spec","value":{"op":"test"}}]"#),
-                generic,
-                Reason::Rejected,
-            ),
+            (apply(r#"{"metadata":{"resourceVersion":"1"}}"#), invalid, Reason::Rejected),
+            (replace(r#"{"metadata":{"resourceVersion":"7"}}"#), invalid, Reason::Rejected),
+            (merge(r#"{"metadata":{"resourceVersion":"7"}}"#), generic, Reason::Rejected),
+            (patch(r#"[{"op":"test","path":"/metadata/uid","value":"u"}]"#), generic, Reason::Conflict),
+            (patch(r#"[{"op":"test","path":"/metadata/uid","value":"u"}]"#), invalid, Reason::Rejected),
+            (patch(r#"[{"op":"add","path":"/spec","value":{"op":"test"}}]"#), generic, Reason::Rejected),
         ] {
             let body = answer.to_owned();
             let (client, _) = scripted(move |_| Answer(Some(422), vec![Step::Comes(body.clone())]));
@@ -1006,9 +829,7 @@ pub(crate) mod tests {
             let target = Target::object(kind.gvk, ObjectRef::namespaced("n", "a"));
             let about = format!("{verb:?}: {answer}");
             let write = Write { target, verb };
-            let error = Access::new(Arc::new(api), Identity::Daemon)
-                .write(write)
-                .await;
+            let error = Access::new(Arc::new(api), Identity::Daemon).write(write).await;
             let error = error.unwrap_err();
             assert_eq!((error.reason, error.code), (expected, 422), "{about}");
         }
@@ -1022,9 +843,6 @@ pub(crate) mod tests {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(11)).await;
         let trouble = api.pulse.trouble().unwrap();
-        assert!(
-            trouble.starts_with("nothing heard of it for 11 s: get v1 ConfigMap"),
-            "{trouble}"
-        );
+        assert!(trouble.starts_with("nothing heard of it for 11 s: get v1 ConfigMap"), "{trouble}");
     }
 }

@@ -27,10 +27,7 @@ use crate::shutdown::{self, Signals};
 use crate::watchdog::{FROZEN, Heartbeat, Late, Suspects, Watchdog};
 
 /// What probes may use.
-const BOUNDS: Bounds = Bounds {
-    connections: 64,
-    answer: Duration::from_secs(10),
-};
+const BOUNDS: Bounds = Bounds { connections: 64, answer: Duration::from_secs(10) };
 
 /// How long the main runtime may take to say what is not ready.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -121,23 +118,17 @@ impl Control {
         let thread = {
             let (main, ended) = (Arc::clone(&main), ended.clone());
             let work = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 match runtime.context("start the runtime of probes and signals") {
                     Ok(runtime) => runtime.block_on(run(start, main, heart, ended, tell)),
                     Err(error) => drop(tell.send(Err(error))),
                 }
             };
             let thread = std::thread::Builder::new().name("control".to_owned());
-            thread
-                .spawn(work)
-                .context("start the thread of probes and signals")?
+            thread.spawn(work).context("start the thread of probes and signals")?
         };
         Ok(Self {
-            address: told
-                .await
-                .context("start the thread of probes and signals")??,
+            address: told.await.context("start the thread of probes and signals")??,
             main,
             ended,
             thread: Some(thread),
@@ -179,14 +170,7 @@ async fn run(
     ended: CancellationToken,
     tell: oneshot::Sender<anyhow::Result<SocketAddr>>,
 ) {
-    let Start {
-        listen,
-        drain,
-        stop,
-        suspects,
-        exit,
-        log,
-    } = start;
+    let Start { listen, drain, stop, suspects, exit, log } = start;
     let begun = async {
         let mut signals = Signals::listen().context("listen for signals")?;
         let listener = TcpListener::bind(listen).await;
@@ -200,10 +184,7 @@ async fn run(
     };
     drop(tell.send(Ok(address)));
     let watchdog = Watchdog::new(heart, suspects);
-    let probes = Probes {
-        main,
-        late: watchdog.late(),
-    };
+    let probes = Probes { main, late: watchdog.late() };
     let telling = async {
         loop {
             tokio::time::sleep(TELL).await;
@@ -267,12 +248,7 @@ impl Main {
         }
         let main = Arc::clone(self);
         self.runtime.spawn(async move {
-            let starting = || {
-                vec![Unready {
-                    what: "the daemon".to_owned(),
-                    why: "starting".to_owned(),
-                }]
-            };
+            let starting = || vec![Unready { what: "the daemon".to_owned(), why: "starting".to_owned() }];
             let unready = main.question.get().map_or_else(starting, |ask| ask());
             let at = Instant::now();
             *main.asked.lock() = false;
@@ -284,11 +260,7 @@ impl Main {
 // === pages ===
 
 fn router(probes: Probes) -> Router {
-    Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
-        .fallback(page)
-        .with_state(Arc::new(probes))
+    Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).fallback(page).with_state(Arc::new(probes))
 }
 
 /// 200 as long as the main runtime runs; else 503.
@@ -304,10 +276,7 @@ fn alive(late: Duration) -> Result<(), String> {
     if late < FROZEN {
         return Ok(());
     }
-    Err(format!(
-        "the main runtime has not run for {} s\n",
-        late.as_secs()
-    ))
+    Err(format!("the main runtime has not run for {} s\n", late.as_secs()))
 }
 
 /// 200 once every cache is filled and every plugin is loaded; else 503.
@@ -335,9 +304,7 @@ fn ready(unready: &[Unready], peer: Peer) -> Result<(), String> {
 
 /// Any other page, if it is served here; 503 as long as the daemon starts.
 async fn page(State(probes): State<Arc<Probes>>, request: Request) -> Response {
-    let Main {
-        pages, question, ..
-    } = &*probes.main;
+    let Main { pages, question, .. } = &*probes.main;
     let Some(pages) = pages.get() else {
         return match question.get() {
             Some(_) => StatusCode::NOT_FOUND.into_response(),
@@ -345,10 +312,7 @@ async fn page(State(probes): State<Arc<Probes>>, request: Request) -> Response {
         };
     };
     let pages = TowerToHyperService::new(pages.clone());
-    let page = probes
-        .main
-        .runtime
-        .spawn(async move { pages.call(request).await });
+    let page = probes.main.runtime.spawn(async move { pages.call(request).await });
     match page.await {
         Ok(Ok(page)) => page,
         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
@@ -380,11 +344,7 @@ mod tests {
 
     #[test]
     fn probes_and_signals_are_heeded_while_the_main_runtime_stands_still() {
-        let main = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
+        let main = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, (exit, exited)) = (CancellationToken::new(), mpsc::channel());
         let control = main.block_on(Control::start(Start {
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -399,10 +359,7 @@ mod tests {
         for page in ["/readyz", "/metrics"] {
             assert_eq!(get(address, page), "503 the daemon: starting");
         }
-        let unready = Unready {
-            what: "plugin p".to_owned(),
-            why: "being loaded".to_owned(),
-        };
+        let unready = Unready { what: "plugin p".to_owned(), why: "being loaded".to_owned() };
         control.ask(Box::new(move || vec![unready.clone()]));
         assert_eq!(get(address, "/readyz"), "503 plugin p: being loaded");
         assert_eq!(get(address, "/metrics"), "404 ");
@@ -418,15 +375,10 @@ mod tests {
         });
         is_still.recv_timeout(SOON).unwrap();
         assert_eq!(get(address, "/livez"), "200 ok");
-        assert_eq!(
-            get(address, "/readyz"),
-            "503 plugin p: being loaded",
-            "as it was last"
-        );
+        assert_eq!(get(address, "/readyz"), "503 plugin p: being loaded", "as it was last");
 
         kill_process(getpid(), Signal::TERM).unwrap();
-        main.block_on(async { tokio::time::timeout(SOON, stop.cancelled()).await })
-            .unwrap();
+        main.block_on(async { tokio::time::timeout(SOON, stop.cancelled()).await }).unwrap();
         kill_process(getpid(), Signal::INT).unwrap();
         assert_eq!(exited.recv_timeout(SOON), Ok(ABORTED));
         drop((go_on, control));
@@ -438,35 +390,19 @@ mod tests {
 
     #[test]
     fn why_something_is_not_ready_is_told_on_this_host_only() {
-        let unready = |what: &str| Unready {
-            what: what.to_owned(),
-            why: "password=hunter2 is refused".to_owned(),
-        };
-        let (one, two) = (
-            [unready("plugin p")],
-            [unready("plugin p"), unready("plugin q")],
-        );
+        let unready = |what: &str| Unready { what: what.to_owned(), why: "password=hunter2 is refused".to_owned() };
+        let (one, two) = ([unready("plugin p")], [unready("plugin p"), unready("plugin q")]);
         let told = |unready, peer: &str| ready(unready, Peer(peer.parse().unwrap()));
         assert_eq!(told(&[], "10.0.0.1"), Ok(()));
-        assert_eq!(
-            told(&one, "10.0.0.1"),
-            Err("not ready: 1 reason\n".to_owned())
-        );
-        assert_eq!(
-            told(&two, "fe80::1"),
-            Err("not ready: 2 reasons\n".to_owned())
-        );
-        let reasons =
-            "plugin p: password=hunter2 is refused\nplugin q: password=hunter2 is refused\n";
+        assert_eq!(told(&one, "10.0.0.1"), Err("not ready: 1 reason\n".to_owned()));
+        assert_eq!(told(&two, "fe80::1"), Err("not ready: 2 reasons\n".to_owned()));
+        let reasons = "plugin p: password=hunter2 is refused\nplugin q: password=hunter2 is refused\n";
         assert_eq!(told(&two, "127.0.0.1"), Err(reasons.to_owned()));
     }
 
     #[test]
     fn who_stands_still_for_long_is_not_alive() {
         assert_eq!(alive(Duration::from_secs(29)), Ok(()));
-        assert_eq!(
-            alive(FROZEN),
-            Err("the main runtime has not run for 30 s\n".to_owned())
-        );
+        assert_eq!(alive(FROZEN), Err("the main runtime has not run for 30 s\n".to_owned()));
     }
 }

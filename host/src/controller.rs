@@ -218,18 +218,11 @@ impl Declared {
     }
 
     fn shape(&self) -> Shape<'_> {
-        Shape {
-            spec: &self.spec,
-            finalizer: self.needs_finalizer(),
-        }
+        Shape { spec: &self.spec, finalizer: self.needs_finalizer() }
     }
 
     fn version(&self) -> Version<'_> {
-        Version {
-            spec: &self.spec,
-            plugin: &self.plugin,
-            component: &self.component,
-        }
+        Version { spec: &self.spec, plugin: &self.plugin, component: &self.component }
     }
 
     fn policy(&self) -> Policy {
@@ -244,10 +237,7 @@ impl Declared {
     }
 
     fn bounds(&self, neighbours: &Neighbours) -> Bounds {
-        Bounds {
-            concurrency: self.spec.concurrency,
-            drain: neighbours.drain,
-        }
+        Bounds { concurrency: self.spec.concurrency, drain: neighbours.drain }
     }
 }
 
@@ -278,8 +268,7 @@ impl Handle {
         let settled = in_force.as_ref().filter(|now| {
             let wanted = self.wanted.borrow();
             // One that waits for something is told, and begins again.
-            runs && Arc::ptr_eq(&now.declared, &wanted)
-                && wanted.shape().step(declared.shape()) == Step::InPlace
+            runs && Arc::ptr_eq(&now.declared, &wanted) && wanted.shape().step(declared.shape()) == Step::InPlace
         });
         let next = settled.map(|now| self.successor(now, &declared, neighbours));
         match next {
@@ -315,10 +304,7 @@ impl Handle {
         }
         let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
         let used = spec.deletes_dependents() || exports.cleaner;
-        let after = Finalizers {
-            own: used.then_some(&*name),
-            former: &spec.former_finalizers,
-        };
+        let after = Finalizers { own: used.then_some(&*name), former: &spec.former_finalizers };
         let carrying = |finalizer: &str| controller.primaries.carrying(finalizer);
         controller.finalizers().left_behind(after, carrying)
     }
@@ -344,11 +330,7 @@ impl Handle {
 
     /// Returns who is told of what its sources say: the queue, the memory and the metrics.
     fn listener(&self) -> Listener {
-        let (queue, memory, metrics) = (
-            self.queue.clone(),
-            Arc::clone(&self.memory),
-            self.metrics.clone(),
-        );
+        let (queue, memory, metrics) = (self.queue.clone(), Arc::clone(&self.memory), self.metrics.clone());
         Arc::new(move |notices| {
             metrics.count(hear(&queue, &memory, notices));
             metrics.count_primaries(queue.len());
@@ -359,11 +341,7 @@ impl Handle {
     pub fn waiting(&self) -> Option<String> {
         match &*self.phase.lock() {
             Phase::Changing(why) => Some(why.clone()),
-            Phase::Resolving(_)
-            | Phase::Filling
-            | Phase::Running
-            | Phase::Stopped
-            | Phase::Failed(_) => None,
+            Phase::Resolving(_) | Phase::Filling | Phase::Running | Phase::Stopped | Phase::Failed(_) => None,
         }
     }
 
@@ -375,10 +353,7 @@ impl Handle {
             Phase::Stopped => "stopped".to_owned(),
             Phase::Running | Phase::Changing(_) => self.without.lock().clone()?,
         };
-        Some(Unready {
-            what: format!("controller {}", self.name),
-            why,
-        })
+        Some(Unready { what: format!("controller {}", self.name), why })
     }
 
     /// Returns its name.
@@ -411,13 +386,10 @@ impl Handle {
             Phase::Stopped => ("stopped", None),
             Phase::Failed(why) => ("failed", Some(why.clone())),
         };
-        let former: serde_json::Map<_, _> =
-            self.controller().map_or_else(Default::default, |now| {
-                let former = now.spec.former_finalizers.iter();
-                former
-                    .map(|name| (name.to_string(), now.primaries.carrying(name).into()))
-                    .collect()
-            });
+        let former: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
+            let former = now.spec.former_finalizers.iter();
+            former.map(|name| (name.to_string(), now.primaries.carrying(name).into())).collect()
+        });
         let state = json!({
             "name": &*self.name,
             "phase": phase,
@@ -429,12 +401,7 @@ impl Handle {
             "ownWrites": self.controller().map_or(0, |now| now.own_writes()),
             "states": keys.collect::<Vec<_>>(),
         });
-        Described {
-            state,
-            keys: shown,
-            last,
-            more,
-        }
+        Described { state, keys: shown, last, more }
     }
 
     /// Says that it can't start, and waits: for a change of its manifest, which ends this.
@@ -468,16 +435,11 @@ impl Handle {
         neighbours: &Neighbours,
     ) -> OnSwap {
         self.memory.begin(controller.edition);
-        let before = in_force.replace(InForce {
-            declared: Arc::clone(declared),
-            controller: Arc::new(controller),
-        });
+        let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::new(controller) });
         self.queue.set_policy(declared.policy());
         self.bounds.send_replace(declared.bounds(neighbours));
         // At the start all are told of anyway.
-        before.map_or(OnSwap::Nothing, |before| {
-            declared.version().follows(before.declared.version())
-        })
+        before.map_or(OnSwap::Nothing, |before| declared.version().follows(before.declared.version()))
     }
 
     fn after_swap(&self, follows: OnSwap) {
@@ -609,9 +571,7 @@ impl Task<'_> {
             }
             while std::mem::take(&mut self.anew) || !self.put_in_place() {
                 let declared = Arc::clone(&self.wanted.borrow_and_update());
-                let Self {
-                    handle, neighbours, ..
-                } = *self;
+                let Self { handle, neighbours, .. } = *self;
                 let prepared = prepare(declared, handle, neighbours, Entry::Keep, &without);
                 tokio::select! {
                     biased;
@@ -631,9 +591,7 @@ impl Task<'_> {
 
     /// Puts in place what is wanted by now, unless it needs other sources than those at work.
     fn put_in_place(&self) -> bool {
-        let Self {
-            handle, neighbours, ..
-        } = self;
+        let Self { handle, neighbours, .. } = self;
         let mut in_force = handle.in_force.write();
         let wanted = Arc::clone(&handle.wanted.borrow());
         let successor = in_force
@@ -653,12 +611,7 @@ impl Task<'_> {
     /// Makes ready what is wanted: waits for its kinds, enters its informers, and waits for their caches. Begins again when
     /// something else is wanted.
     async fn prepare(&mut self, entry: Entry, without: BTreeSet<Arc<str>>) -> Prepared {
-        let Self {
-            handle,
-            neighbours,
-            wanted,
-            ..
-        } = self;
+        let Self { handle, neighbours, wanted, .. } = self;
         loop {
             let declared = Arc::clone(&wanted.borrow_and_update());
             tokio::select! {
@@ -692,20 +645,11 @@ impl Task<'_> {
     }
 
     fn enter(&mut self, prepared: Prepared) -> Result<(), visit::Error> {
-        let Self {
-            handle, neighbours, ..
-        } = self;
-        let Prepared {
-            declared,
-            plan,
-            finalizer,
-            ..
-        } = prepared;
+        let Self { handle, neighbours, .. } = self;
+        let Prepared { declared, plan, finalizer, .. } = prepared;
         let before = handle.in_force.read().clone();
         // Another kind's objects may have the same names.
-        let kin = before
-            .as_ref()
-            .is_none_or(|now| now.declared.spec.primary == declared.spec.primary);
+        let kin = before.as_ref().is_none_or(|now| now.declared.spec.primary == declared.spec.primary);
         if !kin {
             handle.warn_of_carriers();
             handle.queue.retain(|_| false);
@@ -714,13 +658,10 @@ impl Task<'_> {
         let known = before.as_ref();
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
         let sources = Sources::planned(&plan, finalizer, known);
-        self.joined
-            .become_as(&sources, &plan, &neighbours.pool, &handle.listener());
+        self.joined.become_as(&sources, &plan, &neighbours.pool, &handle.listener());
         plan.say_what_lacks(&sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);
-        let stays = |key: &ObjectRef| {
-            primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err()
-        };
+        let stays = |key: &ObjectRef| primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err();
         handle.queue.retain(stays);
         handle.memory.retain(stays);
         let controller = assemble(&declared, handle, neighbours, sources, before.as_ref())?;
@@ -739,10 +680,7 @@ impl Task<'_> {
 /// One execution, which computes when it is its plugin's turn.
 async fn execute(handle: Arc<Handle>, ticket: Ticket) {
     let account = handle.wanted.borrow().account.clone();
-    let job = Job {
-        controller: Arc::clone(&handle.name),
-        key: Some(ticket.key().clone()),
-    };
+    let job = Job { controller: Arc::clone(&handle.name), key: Some(ticket.key().clone()) };
     account.run(job, executed(&handle, ticket)).await;
 }
 
@@ -756,16 +694,8 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     let started = Instant::now();
     metrics.start(ticket.retry().is_some());
     // An execution that is aborted or panics is counted too.
-    let counted = Counted {
-        metrics,
-        started,
-        succeeded: false,
-    };
-    let Ended {
-        finished,
-        error,
-        exceeded,
-    } = reconciler::execute(Arc::clone(&controller), &ticket).await;
+    let counted = Counted { metrics, started, succeeded: false };
+    let Ended { finished, error, exceeded } = reconciler::execute(Arc::clone(&controller), &ticket).await;
     if let Some(exceeded) = exceeded {
         metrics.exceeded.inc();
         tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
@@ -810,10 +740,7 @@ fn log(what: &What, error: Option<&str>, took: Duration) {
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
     match (what.outcome, error.unwrap_or("ended without a result")) {
         (Outcome::Succeeded, _) => tracing::debug!(?took, %next, "reconciled"),
-        (Outcome::Ignored, _) => tracing::debug!(
-            ?took,
-            "the run's outcome is ignored: the controller was stopped"
-        ),
+        (Outcome::Ignored, _) => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
         (Outcome::Failed(Level::Debug), error) => {
             tracing::debug!(%error, attempt, %next, "the run failed");
         }
@@ -835,9 +762,7 @@ fn next(next: &Next) -> String {
         Next::AtOnce => "again at once: an event came meanwhile".to_owned(),
         Next::Retry(after) | Next::Resume(after) => format!("retried in {after:?}"),
         Next::Outage(after) => {
-            format!(
-                "again in {after:?}, or once the API server does its work: no attempt is used up"
-            )
+            format!("again in {after:?}, or once the API server does its work: no attempt is used up")
         }
         Next::Exhausted(Some(after)) => {
             format!("no retries left: again at the next event, or in {after:?}")
@@ -870,14 +795,8 @@ struct Flows {
 
 impl Flows {
     fn new(spec: &manifest::Controller) -> Result<Self, visit::Error> {
-        let standalone = spec
-            .standalone
-            .iter()
-            .map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
-        Ok(Self {
-            managed: Flow::new(&spec.workflow)?,
-            standalone: standalone.collect::<Result<_, visit::Error>>()?,
-        })
+        let standalone = spec.standalone.iter().map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
+        Ok(Self { managed: Flow::new(&spec.workflow)?, standalone: standalone.collect::<Result<_, visit::Error>>()? })
     }
 }
 
@@ -889,7 +808,7 @@ async fn lost(rights: Option<&Rights>) -> String {
     }
 }
 
-/// `LC-3`
+/// Returns the finalizer: the manifest's, or one made of the kind's full name (`LC-3`).
 fn finalizer_name(spec: &manifest::Controller, kind: Option<&Kind>) -> Arc<str> {
     let full_name = || kind.map(Kind::full_name).unwrap_or_default();
     let default = || finalizer::default_name(&full_name()).into();
@@ -916,29 +835,14 @@ fn assemble(
     sources: Sources,
     before: Option<&InForce>,
 ) -> Result<Controller, visit::Error> {
-    let Sources {
-        primaries,
-        secondaries,
-        finalizer,
-    } = sources;
-    let Declared {
-        operator,
-        spec,
-        plugin,
-        guest,
-        ..
-    } = declared;
+    let Sources { primaries, secondaries, finalizer } = sources;
+    let Declared { operator, spec, plugin, guest, .. } = declared;
     let counters = neighbours.metrics.plugins.of(operator, &spec.plugin);
-    let per_second = plugin
-        .limits
-        .requests_per_second
-        .min(neighbours.requests_per_second);
+    let per_second = plugin.limits.requests_per_second.min(neighbours.requests_per_second);
     let unit = (operator, &spec.plugin);
     let who = Identity::of(spec.service_account.as_ref(), &neighbours.home.own);
     let api = Access::new(Arc::clone(&neighbours.api), who.clone());
-    let cluster = neighbours
-        .meters
-        .api_of(unit, per_second, api, counters.throttled);
+    let cluster = neighbours.meters.api_of(unit, per_second, api, counters.throttled);
     let flows = Flows::new(spec)?;
     Ok(Controller {
         operator: Arc::clone(operator),
@@ -962,12 +866,7 @@ fn assemble(
 }
 
 /// Returns what takes the Kubernetes Events of a controller.
-fn events(
-    declared: &Declared,
-    neighbours: &Neighbours,
-    who: Identity,
-    dropped: Counter,
-) -> reconciler::Events {
+fn events(declared: &Declared, neighbours: &Neighbours, who: Identity, dropped: Counter) -> reconciler::Events {
     let Declared { operator, spec, .. } = declared;
     let recorder = neighbours.recorder.clone();
     let origin = Origin {

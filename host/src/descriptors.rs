@@ -16,20 +16,14 @@ pub fn raise() {
         tracing::warn!(open_files = ?limit.current, "the limit of open files can't be raised");
     }
     if let Some(little) = wanted.current.filter(|limit| *limit < LITTLE) {
-        tracing::warn!(
-            limit = little,
-            "few files may be open at a time; connections to the API server may fail"
-        );
+        tracing::warn!(limit = little, "few files may be open at a time; connections to the API server may fail");
     }
 }
 
 /// Returns what the limit should be; none is no limit.
 fn raised(limit: &Rlimit) -> Rlimit {
     let most = limit.maximum.map_or(ENOUGH, |hard| hard.min(ENOUGH));
-    Rlimit {
-        current: limit.current.map(|soft| soft.max(most)),
-        maximum: limit.maximum,
-    }
+    Rlimit { current: limit.current.map(|soft| soft.max(most)), maximum: limit.maximum }
 }
 
 #[cfg(test)]

@@ -104,11 +104,7 @@ impl Files {
     }
 
     fn of(watcher: Box<dyn Watcher + Send>, shared: Arc<Shared>) -> Self {
-        Self {
-            watcher,
-            shared,
-            watched: BTreeMap::new(),
-        }
+        Self { watcher, shared, watched: BTreeMap::new() }
     }
 
     /// Watches these files from now on, and no others.
@@ -120,10 +116,8 @@ impl Files {
             state.open.retain(|path, _| list.has(path));
             state.interest = list;
         }
-        let now: BTreeMap<_, _> = folders
-            .into_iter()
-            .filter_map(|folder| Some((folder.clone(), identity(&folder)?)))
-            .collect();
+        let now: BTreeMap<_, _> =
+            folders.into_iter().filter_map(|folder| Some((folder.clone(), identity(&folder)?))).collect();
         let old = std::mem::take(&mut self.watched);
         for folder in old.iter().filter(|(at, id)| now.get(*at) != Some(id)) {
             // One that is gone has taken its watch along.
@@ -140,27 +134,9 @@ impl Files {
     }
 
     /// Waits until something has changed that matters, and nothing has happened for a moment. May be dropped at any time.
-    pub async fn changed(&self) {
-        let Shared { changed, state, .. } = &*self.shared;
-        loop {
-            let (heard, complete) = {
-                let state = state.lock();
-                (state.changed, state.complete_at())
-            };
-            // Else a change would be lost that was heard of by a wait that was dropped.
-            if !heard {
-                tokio::select! {
-                    () = changed.notified() => {}
-                    () = until(complete) => state.lock().close_old(Instant::now()),
-                }
-            }
-            let settled = async { while timeout(SETTLE, changed.notified()).await.is_ok() {} };
-            // What changes all the time is looked at all the same.
-            let _settled = timeout(LONGEST, settled).await;
-            if std::mem::take(&mut state.lock().changed) {
-                return;
-            }
-        }
+    pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move { shared.changed().await }
     }
 
     /// Returns the files that somebody is writing, by their real paths.
@@ -185,12 +161,31 @@ fn identity(folder: &Path) -> Option<(u64, u64)> {
 // === impl Shared ===
 
 impl Shared {
+    async fn changed(&self) {
+        let Shared { changed, state, .. } = self;
+        loop {
+            let (heard, complete) = {
+                let state = state.lock();
+                (state.changed, state.complete_at())
+            };
+            // Else a change would be lost that was heard of by a wait that was dropped.
+            if !heard {
+                tokio::select! {
+                    () = changed.notified() => {}
+                    () = until(complete) => state.lock().close_old(Instant::now()),
+                }
+            }
+            let settled = async { while timeout(SETTLE, changed.notified()).await.is_ok() {} };
+            // What changes all the time is looked at all the same.
+            let _settled = timeout(LONGEST, settled).await;
+            if std::mem::take(&mut state.lock().changed) {
+                return;
+            }
+        }
+    }
+
     fn new(tells_closing: bool) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::default(),
-            changed: Notify::new(),
-            tells_closing,
-        })
+        Arc::new(Self { state: Mutex::default(), changed: Notify::new(), tells_closing })
     }
 
     fn listener(self: &Arc<Self>) -> impl Fn(notify::Result<Event>) + Send + 'static {
@@ -238,8 +233,7 @@ impl State {
                 | EventKind::Remove(_)
                 | EventKind::Modify(ModifyKind::Name(_)) => drop(self.open.remove(path)),
                 EventKind::Access(_) => continue,
-                EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Other => {
-                }
+                EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Other => {}
             }
             matters = true;
             self.changed = true;
@@ -307,11 +301,7 @@ impl Watchlist {
                     links += 1;
                     let target = fs::read_link(&at).unwrap_or_default();
                     self.see(folder.clone(), at);
-                    at = if target.is_absolute() {
-                        PathBuf::new()
-                    } else {
-                        folder
-                    };
+                    at = if target.is_absolute() { PathBuf::new() } else { folder };
                     rest.extend(parts(&target));
                 }
                 Ok(_) if rest.is_empty() => self.see(folder, at.clone()),
@@ -328,10 +318,7 @@ impl Watchlist {
 
     /// Whether a change of this path matters.
     fn has(&self, path: &Path) -> bool {
-        let listed = || {
-            path.parent()
-                .is_some_and(|folder| self.manifests.contains(folder))
-        };
+        let listed = || path.parent().is_some_and(|folder| self.manifests.contains(folder));
         self.names.contains(path) || self.folders.contains(path) || (is_manifest(path) && listed())
     }
 }
@@ -351,8 +338,7 @@ fn parts(path: &Path) -> Vec<OsString> {
 
 /// Whether a file of a folder is a manifest, by its name.
 pub fn is_manifest(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "yaml" || extension == "yml")
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
 #[cfg(test)]
@@ -395,10 +381,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_is_written_replaced_or_removed_is_told_of() {
-        let place = place(
-            |at| write(&at.join("a.wasm"), "1"),
-            |at, list| list.add_file(&at.join("a.wasm")),
-        );
+        let place = place(|at| write(&at.join("a.wasm"), "1"), |at, list| list.add_file(&at.join("a.wasm")));
         let at = place.folder.path();
         write(&at.join("a.wasm"), "2");
         place.is_told().await;
@@ -413,18 +396,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_is_told_of_although_the_wait_for_it_was_dropped() {
-        let place = place(
-            |at| write(&at.join("a.wasm"), "1"),
-            |at, list| list.add_file(&at.join("a.wasm")),
-        );
+        let place = place(|at| write(&at.join("a.wasm"), "1"), |at, list| list.add_file(&at.join("a.wasm")));
         let heard = || place.files.shared.state.lock().changed;
         write(&place.folder.path().join("a.wasm"), "2");
         let begun = Instant::now();
         while !heard() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(10),
-                "nothing is heard"
-            );
+            assert!(begun.elapsed() < Duration::from_secs(10), "nothing is heard");
             // Dropped in the moment in which it waits for more.
             assert!(timeout(SETTLE / 10, place.files.changed()).await.is_err());
         }
@@ -453,10 +430,7 @@ mod tests {
         }
         let read = EventKind::Access(AccessKind::Open(AccessMode::Read));
         let event = Event::new(read).add_path(at.join("a.wasm"));
-        assert!(
-            !state.hear(&event, true),
-            "to read a file does not change it"
-        );
+        assert!(!state.hear(&event, true), "to read a file does not change it");
     }
 
     #[tokio::test]
@@ -469,19 +443,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn what_is_being_written_is_told_of_when_it_is_whole() {
-        let place = place(
-            |at| write(&at.join("a.wasm"), "1"),
-            |at, list| list.add_file(&at.join("a.wasm")),
-        );
+        let place = place(|at| write(&at.join("a.wasm"), "1"), |at, list| list.add_file(&at.join("a.wasm")));
         let path = place.folder.path().join("a.wasm");
         let mut file = File::create(&path).unwrap();
         file.write_all(b"half").unwrap();
         let begun = Instant::now();
         while !place.files.writing().contains(&path) {
-            assert!(
-                begun.elapsed() < Duration::from_secs(10),
-                "the writing is not seen"
-            );
+            assert!(begun.elapsed() < Duration::from_secs(10), "the writing is not seen");
             tokio::task::yield_now().await;
         }
         let writer = async {

@@ -78,11 +78,7 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: 
                     continue;
                 }
                 let busy = Arc::<AtomicBool>::default();
-                let connection = Connection {
-                    stream,
-                    peer: Peer(peer.ip()),
-                    busy: Arc::clone(&busy),
-                };
+                let connection = Connection { stream, peer: Peer(peer.ip()), busy: Arc::clone(&busy) };
                 let task = tasks.spawn(connection.answer(router.clone(), bounds.answer));
                 open.push_back(Open { task, busy });
             }
@@ -98,9 +94,7 @@ fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
     if open.len() < most {
         return true;
     }
-    let idle = open
-        .iter()
-        .position(|open| !open.busy.load(Ordering::Relaxed));
+    let idle = open.iter().position(|open| !open.busy.load(Ordering::Relaxed));
     let closed = idle.and_then(|at| open.remove(at));
     closed.inspect(|closed| closed.task.abort()).is_some()
 }
@@ -119,8 +113,7 @@ impl Connection {
                 busy.store(true, Ordering::Relaxed);
                 let answer = timeout(limit, answer).await;
                 busy.store(false, Ordering::Relaxed);
-                let late =
-                    || (StatusCode::SERVICE_UNAVAILABLE, "no answer in time\n").into_response();
+                let late = || (StatusCode::SERVICE_UNAVAILABLE, "no answer in time\n").into_response();
                 Ok::<Response, Infallible>(answer.map_or_else(|_| late(), |Ok(answer)| answer))
             }
         });
@@ -151,10 +144,7 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
-        connections: 4,
-        answer: Duration::from_millis(200),
-    };
+    const BOUNDS: Bounds = Bounds { connections: 4, answer: Duration::from_millis(200) };
 
     struct Server {
         address: std::net::SocketAddr,
@@ -166,18 +156,12 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let router = Router::new()
             .route("/quick", get(|| async { "quick" }))
-            .route(
-                "/who",
-                get(async |Extension(peer): Extension<Peer>| format!("{peer:?}")),
-            )
+            .route("/who", get(async |Extension(peer): Extension<Peer>| format!("{peer:?}")))
             .route("/slow", get(std::future::pending::<&'static str>))
             .route("/long", get(|| async { "x".repeat(64 << 20) }));
         let stop = CancellationToken::new();
         tokio::spawn(serve(listener, router, BOUNDS, stop.clone()));
-        Server {
-            address,
-            _stop: stop.drop_guard(),
-        }
+        Server { address, _stop: stop.drop_guard() }
     }
 
     impl Server {
@@ -188,24 +172,14 @@ mod tests {
         }
 
         async fn get(&self, path: &str) -> String {
-            read(
-                self.send(&format!(
-                    "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-                ))
-                .await,
-            )
-            .await
+            read(self.send(&format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await).await
         }
     }
 
     /// Reads to the end, which may be a reset.
     async fn read(mut stream: TcpStream) -> String {
         let mut text = Vec::new();
-        drop(
-            timeout(2 * LIFE, stream.read_to_end(&mut text))
-                .await
-                .expect("an end"),
-        );
+        drop(timeout(2 * LIFE, stream.read_to_end(&mut text)).await.expect("an end"));
         String::from_utf8(text).unwrap()
     }
 
@@ -213,11 +187,7 @@ mod tests {
     async fn connections_that_ask_nothing_keep_nobody_out() {
         let server = server().await;
         let mut idle = Vec::new();
-        for begun in ["", "GET /qui", "GET /quick HTTP/1.1\r\nx: "]
-            .iter()
-            .cycle()
-            .take(100)
-        {
+        for begun in ["", "GET /qui", "GET /quick HTTP/1.1\r\nx: "].iter().cycle().take(100) {
             idle.push(server.send(begun).await);
             if idle.len() % 10 == 0 {
                 assert!(server.get("/quick").await.ends_with("quick"));
@@ -242,10 +212,7 @@ mod tests {
             // The server need not read to the end.
             drop(stream.write_all(head.as_bytes()).await);
             let answer = read(stream).await;
-            assert!(
-                answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
-                "{answer}"
-            );
+            assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
         }
     }
 

@@ -106,9 +106,7 @@ impl Shared {
     /// that whoever joins is told of it once.
     fn present(&self) -> RwLockReadGuard<'_, Subscribers> {
         // Whoever joins is being told of much, perhaps.
-        self.subscribers
-            .try_read()
-            .unwrap_or_else(|| aside(|| self.subscribers.read()))
+        self.subscribers.try_read().unwrap_or_else(|| aside(|| self.subscribers.read()))
     }
 
     /// Returns the state in which changes come in, but not all of them can be kept.
@@ -126,20 +124,14 @@ impl Shared {
         let subscribers = self.present();
         self.listing.store(true, Ordering::Relaxed);
         for (_, subscriber) in &*subscribers {
-            subscriber
-                .source
-                .before_list(self.scope.namespace.as_deref());
+            subscriber.source.before_list(self.scope.namespace.as_deref());
         }
     }
 
     fn after_list(&self, subscribers: &Subscribers) {
         self.listing.store(false, Ordering::Relaxed);
         for (_, subscriber) in subscribers {
-            subscriber.tell(
-                subscriber
-                    .source
-                    .after_list(self.scope.namespace.as_deref()),
-            );
+            subscriber.tell(subscriber.source.after_list(self.scope.namespace.as_deref()));
         }
     }
 
@@ -176,20 +168,9 @@ impl Subscriber {
 }
 
 impl Informer {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        api: Arc<ApiServer>,
-        kind: Kind,
-        writer: Writer,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, api: Arc<ApiServer>, kind: Kind, writer: Writer) -> Self {
         let feed = Feed::new(api, kind, shared.scope.clone());
-        Self {
-            shared,
-            feed,
-            writer,
-            streaming: true,
-            listing: false,
-        }
+        Self { shared, feed, writer, streaming: true, listing: false }
     }
 
     /// Runs until `stop`.
@@ -262,16 +243,8 @@ impl Informer {
         self.listing = true;
         self.writer.start_list();
         if self.streaming {
-            let Self {
-                shared,
-                feed,
-                writer,
-                streaming,
-                listing,
-            } = self;
-            let streamed = feed
-                .stream(&mut |item| take(shared, writer, listing, item))
-                .await;
+            let Self { shared, feed, writer, streaming, listing } = self;
+            let streamed = feed.stream(&mut |item| take(shared, writer, listing, item)).await;
             match streamed {
                 Err(error) if matches!(error.code, 400 | 422) => {
                     tracing::info!(kind = %shared.scope.gvk, %error, "the API server serves no streaming lists, using pages");
@@ -280,29 +253,15 @@ impl Informer {
                 ended => return ended,
             }
         }
-        let Self {
-            shared,
-            feed,
-            writer,
-            listing,
-            ..
-        } = self;
-        feed.list(&mut |item| take(shared, writer, listing, item))
-            .await?;
+        let Self { shared, feed, writer, listing, .. } = self;
+        feed.list(&mut |item| take(shared, writer, listing, item)).await?;
         let version = self.writer.cache().version();
         self.watch(version).await
     }
 
     async fn watch(&mut self, from: Version) -> Result<End, Error> {
-        let Self {
-            shared,
-            feed,
-            writer,
-            listing,
-            ..
-        } = self;
-        feed.watch(from, &mut |item| take(shared, writer, listing, item))
-            .await
+        let Self { shared, feed, writer, listing, .. } = self;
+        feed.watch(from, &mut |item| take(shared, writer, listing, item)).await
     }
 }
 
@@ -340,13 +299,9 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
             }
             None
         }
-        Item::Unreadable {
-            key: Some(key),
-            gone: true,
-            ..
-        } => writer.lose(&key),
+        Item::Unreadable { key: Some(key), gone: true, .. } => writer.lose(&key),
         Item::Unreadable { key, error, .. } => {
-            // Quirk 15: one object that can't be read does not stop the others.
+            // IE-2: one object that can't be read does not stop the others.
             if writer.quarantine(key.as_ref()) {
                 let object = key.map(|key| key.to_string());
                 tracing::error!(kind = %shared.scope.gvk, object, %error, "an object can't be read; it counts as it was before, if that could be read");
@@ -365,10 +320,7 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
     let cache = writer.cache();
     shared.metrics.bytes.set(number(cache.bytes()));
     shared.metrics.objects.set(number(cache.len()));
-    shared
-        .metrics
-        .unreadable
-        .set(number(cache.unreadable().len()));
+    shared.metrics.unreadable.set(number(cache.unreadable().len()));
 }
 
 #[cfg(test)]
@@ -438,9 +390,7 @@ mod tests {
     /// Returns the names of the objects that a cache has.
     fn names(cache: &Cache) -> Vec<String> {
         let objects = cache.list().into_iter();
-        let mut names: Vec<_> = objects
-            .map(|object| object.key().name.to_string())
-            .collect();
+        let mut names: Vec<_> = objects.map(|object| object.key().name.to_string()).collect();
         names.sort();
         names
     }
@@ -451,9 +401,7 @@ mod tests {
         let expired = "{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n".to_owned();
         let page = |items: &[String], next: &str| {
             let items = items.join(",");
-            let text = format!(
-                r#"{{"metadata":{{"resourceVersion":"5","continue":"{next}"}},"items":[{items}]}}"#
-            );
+            let text = format!(r#"{{"metadata":{{"resourceVersion":"5","continue":"{next}"}},"items":[{items}]}}"#);
             vec![Step::Comes(text)]
         };
         let [a, b] = [event("ADDED", "a", 1), event("ADDED", "b", 2)];
@@ -486,19 +434,13 @@ mod tests {
                 sleep(Duration::from_millis(10)).await;
             }
             sleep(Duration::from_millis(100)).await;
-            assert_eq!(
-                (names(&member.cache), told.lock().len()),
-                (vec!["a".into(), "b".into()], 2)
-            );
+            assert_eq!((names(&member.cache), told.lock().len()), (vec!["a".into(), "b".into()], 2));
             let state = member.state.borrow().clone();
             assert!(matches!(state, State::Failing(_)), "{state:?}");
 
             sleep(Duration::from_secs(5)).await;
             assert_eq!(sorts(&asked), format!("{before}, {after}"));
-            assert_eq!(
-                (names(&member.cache), told.lock().len()),
-                (vec!["a".to_owned()], 3)
-            );
+            assert_eq!((names(&member.cache), told.lock().len()), (vec!["a".to_owned()], 3));
             let last = told.lock().pop().map(|notice| notice.what);
             assert!(matches!(last, Some(What::Deleted { unknown: true, .. })));
             assert_eq!(*member.state.borrow(), State::Watching);

@@ -1,6 +1,6 @@
 //! The daemon's adapters: everything that talks to the outside. The decisions are in [`capstan_core`].
 //!
-//! In reading order: [`run`] puts the parts together; [`fleet`] keeps what runs as the manifests say, which [`operators`]
+//! In reading order: [`run`] puts the parts together; [`supervisor`] keeps what runs as the manifests say, which [`operators`]
 //! reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and changes it while it runs;
 //! [`informer`] keeps caches true; [`client`] talks to the API server; [`plugin`] runs components, on the threads of
 //! [`workers`]; [`control`], [`admin`], [`metrics`], [`logging`] and [`shutdown`] are what any daemon has; [`check`],
@@ -24,7 +24,6 @@ pub mod control;
 pub mod controller;
 pub mod descriptors;
 pub mod files;
-pub mod fleet;
 pub mod http;
 pub mod informer;
 pub mod logging;
@@ -38,6 +37,7 @@ pub mod rbac;
 pub mod read;
 pub mod run;
 pub mod shutdown;
+pub mod supervisor;
 pub mod watchdog;
 pub mod workers;
 
@@ -63,11 +63,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::CompileComponent { memory, cpu } => {
             let cpu = Duration::from_secs(cpu);
             let clock = Duration::MAX;
-            Ok(plugin::loader::compile(&CompileLimits {
-                memory,
-                cpu,
-                clock,
-            }))
+            Ok(plugin::loader::compile(&CompileLimits { memory, cpu, clock }))
         }
         Command::RunComponent => Ok(plugin::loader::run_apart()),
         Command::Version { output } => print(&version(output)),
@@ -109,10 +105,7 @@ fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
 }
 
 fn print(text: &str) -> anyhow::Result<ExitCode> {
-    std::io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .context("write to standard output")?;
+    std::io::stdout().lock().write_all(text.as_bytes()).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,14 +116,11 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
 }
 
 fn version(output: Output) -> String {
-    let facts =
-        serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "contract": plugin::CONTRACT });
+    let facts = serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "contract": plugin::CONTRACT });
     match output {
-        Output::Table => format!(
-            "capstan {}\ncontract capstan:operator@{}\n",
-            env!("CARGO_PKG_VERSION"),
-            plugin::CONTRACT
-        ),
+        Output::Table => {
+            format!("capstan {}\ncontract capstan:operator@{}\n", env!("CARGO_PKG_VERSION"), plugin::CONTRACT)
+        }
         Output::Json => format!("{facts:#}\n"),
         Output::Yaml => serde_yaml::to_string(&facts).unwrap_or_default(),
     }

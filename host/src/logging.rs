@@ -51,9 +51,7 @@ pub fn start(format: LogFormat) -> Log {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
     let text = |ansi| {
         let fields = format::debug_fn(field).delimited(" ");
-        let lines = tracing_subscriber::fmt::layer()
-            .fmt_fields(fields)
-            .with_ansi(ansi);
+        let lines = tracing_subscriber::fmt::layer().fmt_fields(fields).with_ansi(ansi);
         let lines = lines.with_target(false).log_internal_errors(false);
         lines.with_writer(log.queue.lines(Form::Text)).boxed()
     };
@@ -67,16 +65,11 @@ pub fn start(format: LogFormat) -> Log {
         LogFormat::Text => text(false),
         LogFormat::Auto => text(std::io::stderr().is_terminal()),
     };
-    let started = tracing_subscriber::registry()
-        .with(filter)
-        .with(meter::Layer(Arc::clone(&log.meter)))
-        .with(lines)
-        .try_init();
+    let started =
+        tracing_subscriber::registry().with(filter).with(meter::Layer(Arc::clone(&log.meter))).with(lines).try_init();
     if started.is_ok() {
         // The usual one would wait for whoever reads standard error.
-        std::panic::set_hook(Box::new(
-            |panic| tracing::error!(%panic, "a bug: please report it"),
-        ));
+        std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a bug: please report it")));
     }
     log
 }
@@ -92,10 +85,7 @@ impl Log {
         self.meter.tell();
         let dropped = self.queue.dropped_since();
         if dropped > 0 {
-            tracing::warn!(
-                dropped,
-                "log lines were dropped: standard error is read too slowly"
-            );
+            tracing::warn!(dropped, "log lines were dropped: standard error is read too slowly");
         }
     }
 

@@ -3,30 +3,20 @@
 use std::fs;
 
 /// The limit of a container, under version 2 and version 1 of control groups.
-const LIMITS: [&str; 2] = [
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-];
+const LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
 /// Returns how many bytes of memory there are: what the container may have, or what the machine has if that is less.
 pub fn memory() -> u64 {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let limits = LIMITS.map(read);
-    least(
-        limits.each_ref().map(String::as_str),
-        &read("/proc/meminfo"),
-    )
+    least(limits.each_ref().map(String::as_str), &read("/proc/meminfo"))
 }
 
 fn least(limits: [&str; 2], machine: &str) -> u64 {
-    let total = machine
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"));
+    let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let total = total.and_then(|text| text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     // `max` says that there is no limit.
-    let limits = limits
-        .into_iter()
-        .filter_map(|text| text.trim().parse().ok());
+    let limits = limits.into_iter().filter_map(|text| text.trim().parse().ok());
     let all = limits.chain(total.map(|kib| kib.saturating_mul(1024)));
     all.min().unwrap_or(u64::MAX)
 }

@@ -18,7 +18,7 @@ pub struct Metrics {
     pub runs: Runs,
     /// Of informers.
     pub informers: Informers,
-    /// Of plugins; more is told by the board.
+    /// Of plugins; the rest is in the status of the supervisor.
     pub plugins: Plugins,
 }
 
@@ -38,7 +38,7 @@ pub struct PluginMetrics {
     pub dropped: Counter,
 }
 
-/// Metrics of the runs of controllers (section 20 of the semantics).
+/// Metrics of the runs of controllers.
 pub struct Runs {
     active: Family<ByController, Gauge>,
     started: Family<ByController, Counter>,
@@ -129,8 +129,7 @@ struct ByInformer {
 
 impl Default for Runs {
     fn default() -> Self {
-        let buckets =
-            || Histogram::new([0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
+        let buckets = || Histogram::new([0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
         Self {
             active: Family::default(),
             started: Family::default(),
@@ -149,15 +148,8 @@ impl Default for Runs {
 impl Runs {
     /// Returns the metrics of one controller.
     pub fn of(&self, controller: &str) -> ControllerRuns {
-        let label = ByController {
-            controller: controller.to_owned(),
-        };
-        let event = |event| {
-            self.events.get_or_create_owned(&ByEvent {
-                controller: controller.to_owned(),
-                event,
-            })
-        };
+        let label = ByController { controller: controller.to_owned() };
+        let event = |event| self.events.get_or_create_owned(&ByEvent { controller: controller.to_owned(), event });
         ControllerRuns {
             active: self.active.get_or_create_owned(&label),
             started: self.started.get_or_create_owned(&label),
@@ -175,39 +167,17 @@ impl Runs {
 
     /// Removes the gauges of a controller that has ended; its counters stay, as what they count has happened.
     pub fn forget(&self, controller: &str) {
-        let label = ByController {
-            controller: controller.to_owned(),
-        };
+        let label = ByController { controller: controller.to_owned() };
         self.active.remove(&label);
         self.primaries.remove(&label);
     }
 
     fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "reconciliations_active",
-            "Runs under way",
-            self.active.clone(),
-        );
-        registry.register(
-            "reconciliations_started",
-            "Runs started",
-            self.started.clone(),
-        );
-        registry.register(
-            "reconciliations_success",
-            "Runs that ended well",
-            self.succeeded.clone(),
-        );
-        registry.register(
-            "reconciliations_failure",
-            "Runs that failed",
-            self.failed.clone(),
-        );
-        registry.register(
-            "reconciliations_retries",
-            "Runs that were retries",
-            self.retried.clone(),
-        );
+        registry.register("reconciliations_active", "Runs under way", self.active.clone());
+        registry.register("reconciliations_started", "Runs started", self.started.clone());
+        registry.register("reconciliations_success", "Runs that ended well", self.succeeded.clone());
+        registry.register("reconciliations_failure", "Runs that failed", self.failed.clone());
+        registry.register("reconciliations_retries", "Runs that were retries", self.retried.clone());
         registry.register(
             "reconciliations_outage_retries",
             "Runs that failed because the API server was away, and are repeated",
@@ -218,31 +188,17 @@ impl Runs {
             "Runs whose work on documents cost more than it may; the log says what and whose",
             self.exceeded.clone(),
         );
-        registry.register(
-            "events_received",
-            "Events that reached a controller",
-            self.events.clone(),
-        );
+        registry.register("events_received", "Events that reached a controller", self.events.clone());
         let help = "How long a run takes";
-        registry.register_with_unit(
-            "reconciliations_execution_duration",
-            help,
-            Unit::Seconds,
-            self.duration.clone(),
-        );
-        registry.register(
-            "custom_resources",
-            "Primaries there are",
-            self.primaries.clone(),
-        );
+        registry.register_with_unit("reconciliations_execution_duration", help, Unit::Seconds, self.duration.clone());
+        registry.register("custom_resources", "Primaries there are", self.primaries.clone());
     }
 }
 
 impl ControllerRuns {
     /// Sets how many primaries there are.
     pub fn count_primaries(&self, primaries: usize) {
-        self.primaries
-            .set(i64::try_from(primaries).unwrap_or(i64::MAX));
+        self.primaries.set(i64::try_from(primaries).unwrap_or(i64::MAX));
     }
 
     /// Counts the start of a run.
@@ -275,10 +231,7 @@ impl ControllerRuns {
 impl Informers {
     /// Returns the metrics of one informer.
     pub fn of(&self, kind: &str, namespace: Option<&str>) -> InformerMetrics {
-        let label = ByInformer {
-            kind: kind.to_owned(),
-            namespace: namespace.unwrap_or_default().to_owned(),
-        };
+        let label = ByInformer { kind: kind.to_owned(), namespace: namespace.unwrap_or_default().to_owned() };
         InformerMetrics {
             objects: self.objects.get_or_create_owned(&label),
             bytes: self.bytes.get_or_create_owned(&label),
@@ -290,10 +243,7 @@ impl Informers {
 
     /// Removes the metrics of an informer that has ended.
     pub fn forget(&self, kind: &str, namespace: Option<&str>) {
-        let label = ByInformer {
-            kind: kind.to_owned(),
-            namespace: namespace.unwrap_or_default().to_owned(),
-        };
+        let label = ByInformer { kind: kind.to_owned(), namespace: namespace.unwrap_or_default().to_owned() };
         self.objects.remove(&label);
         self.bytes.remove(&label);
         self.unreadable.remove(&label);
@@ -302,41 +252,22 @@ impl Informers {
     }
 
     fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "informer_objects",
-            "Objects in the cache",
-            self.objects.clone(),
-        );
-        registry.register(
-            "informer_bytes",
-            "Bytes that the objects in the cache take",
-            self.bytes.clone(),
-        );
+        registry.register("informer_objects", "Objects in the cache", self.objects.clone());
+        registry.register("informer_bytes", "Bytes that the objects in the cache take", self.bytes.clone());
         registry.register(
             "informer_unreadable",
             "Objects whose newest version can't be read, and which count as they were before",
             self.unreadable.clone(),
         );
-        registry.register(
-            "informer_synced",
-            "1 once the cache is filled",
-            self.synced.clone(),
-        );
-        registry.register(
-            "informer_failures",
-            "Lists and watches that failed",
-            self.failures.clone(),
-        );
+        registry.register("informer_synced", "1 once the cache is filled", self.synced.clone());
+        registry.register("informer_failures", "Lists and watches that failed", self.failures.clone());
     }
 }
 
 impl Plugins {
     /// Returns the metrics of one plugin.
     pub fn of(&self, operator: &str, plugin: &str) -> PluginMetrics {
-        let label = ByPlugin {
-            operator: operator.to_owned(),
-            plugin: plugin.to_owned(),
-        };
+        let label = ByPlugin { operator: operator.to_owned(), plugin: plugin.to_owned() };
         PluginMetrics {
             throttled: self.throttled.get_or_create_owned(&label),
             dropped: self.dropped.get_or_create_owned(&label),

@@ -34,25 +34,15 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Read> {
     let mut found = Vec::new();
     for path in paths {
         let files = files(path)?;
-        anyhow::ensure!(
-            !files.is_empty(),
-            "folder {} has no *.yaml or *.yml file",
-            path.display()
-        );
+        anyhow::ensure!(!files.is_empty(), "folder {} has no *.yaml or *.yml file", path.display());
         for path in files {
             let text = read::text(&path, read::TEXT);
             let text = text.with_context(|| format!("read manifest {}", path.display()))?;
             found.push(parsed(path, &text));
         }
     }
-    let Wanted {
-        operators,
-        problems,
-    } = Wanted::after(&[], &found);
-    Ok(Read {
-        operators,
-        problems,
-    })
+    let Wanted { operators, problems } = Wanted::after(&[], &found);
+    Ok(Read { operators, problems })
 }
 
 /// Reads all manifests as they are now, where `before` is what they said last. What can't be read is told as a problem of
@@ -62,9 +52,7 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
     let mut found = Vec::new();
     for path in paths {
         let said = |file: &Path| {
-            let said = before
-                .iter()
-                .filter(|operator| operator.origin.file() == file);
+            let said = before.iter().filter(|operator| operator.origin.file() == file);
             said.cloned().collect::<Vec<_>>()
         };
         let inside = before.iter().map(|operator| operator.origin.file());
@@ -76,15 +64,9 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
                 found.extend(inside.into_iter().map(|file| broken(file.to_owned(), &why)));
             }
             Ok(files) => found.extend(files.into_iter().filter_map(|path| {
-                if path
-                    .canonicalize()
-                    .is_ok_and(|path| writing.contains(&path))
-                {
+                if path.canonicalize().is_ok_and(|path| writing.contains(&path)) {
                     let content = said(&path);
-                    return (!content.is_empty()).then_some(File {
-                        content: Ok(content),
-                        path,
-                    });
+                    return (!content.is_empty()).then_some(File { content: Ok(content), path });
                 }
                 Some(match read::text(&path, read::TEXT) {
                     Ok(text) => parsed(path, &text),
@@ -105,17 +87,11 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
 }
 
 fn parsed(path: PathBuf, content: &str) -> File {
-    File {
-        content: manifest::parse(content, &path).map_err(|errors| text::block(&errors.to_string())),
-        path,
-    }
+    File { content: manifest::parse(content, &path).map_err(|errors| text::block(&errors.to_string())), path }
 }
 
 fn broken(path: PathBuf, why: &str) -> File {
-    File {
-        path,
-        content: Err(text::block(why)),
-    }
+    File { path, content: Err(text::block(why)) }
 }
 
 /// Starts an engine with room for the plugins of these operators.
@@ -123,10 +99,7 @@ fn broken(path: PathBuf, why: &str) -> File {
 /// # Errors
 /// If no component can run on this machine.
 pub fn engine(operators: &[Operator]) -> anyhow::Result<Engine> {
-    let limits = operators
-        .iter()
-        .flat_map(|operator| operator.plugins.values())
-        .map(|plugin| &plugin.limits);
+    let limits = operators.iter().flat_map(|operator| operator.plugins.values()).map(|plugin| &plugin.limits);
     let engine = Engine::new(Pool::of(limits)).context("start the engine for components")?;
     // Without, plugins that want a process of their own are refused; why is told where compiling misses it.
     Ok(match program() {
@@ -138,12 +111,8 @@ pub fn engine(operators: &[Operator]) -> anyhow::Result<Engine> {
 /// Returns the folder that the command line names for compiled code, or the usual one.
 pub fn code_cache(source: &Source) -> CodeCache {
     let usual = || {
-        let cache = std::env::var_os("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .filter(|folder| folder.is_absolute());
-        cache
-            .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
-            .map(|cache| cache.join("capstan/code"))
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+        cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache"))).map(|cache| cache.join("capstan/code"))
     };
     let cache = match source.code_cache.clone().or_else(usual) {
         Some(folder) => CodeCache::keyed(&folder, source.code_cache_key_file.as_deref()),
@@ -195,10 +164,8 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         return Ok(vec![path.to_owned()]);
     }
     let entries = fs::read_dir(path).with_context(|| format!("read folder {}", path.display()))?;
-    let mut found: Vec<_> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| is_manifest(path))
-        .collect();
+    let mut found: Vec<_> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_manifest(path)).collect();
     found.sort();
     Ok(found)
 }

@@ -56,11 +56,7 @@ impl fmt::Debug for Chance {
 impl Pause {
     /// Returns the pauses of something that waits for a change at the API server for at most so long.
     pub fn up_to(longest: Duration, chance: &Chance) -> Self {
-        Self {
-            next: FIRST,
-            longest,
-            chance: chance.clone(),
-        }
+        Self { next: FIRST, longest, chance: chance.clone() }
     }
 
     /// Begins anew.
@@ -70,11 +66,7 @@ impl Pause {
 
     /// Returns the pause after this error.
     pub fn after(&mut self, error: &Error) -> Duration {
-        self.within(if error.is_outage() {
-            LONGEST_AWAY.min(self.longest)
-        } else {
-            self.longest
-        })
+        self.within(if error.is_outage() { LONGEST_AWAY.min(self.longest) } else { self.longest })
     }
 
     /// Returns the pause after an answer that is not the one that is waited for.
@@ -102,20 +94,14 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_four_seconds_in_an_outage_and_to_their_longest_otherwise() {
-        for (reason, longest) in [
-            (Reason::Unreachable, 4),
-            (Reason::Busy, 4),
-            (Reason::Forbidden, 32),
-        ] {
+        // IE-3
+        for (reason, longest) in [(Reason::Unreachable, 4), (Reason::Busy, 4), (Reason::Forbidden, 32)] {
             let error = Error::new(reason, 0, "");
             let mut pause = Pause::up_to(Duration::from_secs(32), &Chance::default());
             for seconds in [1, 2, 4, 8, 16, 32, 64] {
                 let whole = Duration::from_secs(seconds.min(longest));
                 let found = pause.after(&error);
-                assert!(
-                    found <= whole && found >= whole / 2,
-                    "{found:?} of {whole:?}"
-                );
+                assert!(found <= whole && found >= whole / 2, "{found:?} of {whole:?}");
             }
         }
     }
@@ -123,8 +109,7 @@ mod tests {
     #[test]
     fn pauses_are_not_the_same() {
         let chance = Chance::default();
-        let pauses: std::collections::BTreeSet<_> =
-            (0..100).map(|_| chance.jitter(FIRST)).collect();
+        let pauses: std::collections::BTreeSet<_> = (0..100).map(|_| chance.jitter(FIRST)).collect();
         assert!(pauses.len() > 90, "{}", pauses.len());
     }
 }

@@ -30,8 +30,8 @@ use std::sync::{Arc, Weak};
 
 use capstan_core::bucket::Bucket;
 use capstan_core::guest::{
-    ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
-    MatchQuestion, MatchResult, Run, Session, UpdateControl,
+    ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, MatchQuestion, MatchResult,
+    Run, Session, UpdateControl,
 };
 use capstan_core::manifest::{Limits, Permission};
 use capstan_core::reconciler::memos::Memos;
@@ -84,9 +84,7 @@ pub struct WeakPlugin(Weak<Loaded>);
 impl WeakPlugin {
     /// Returns it; none if it is gone.
     pub fn upgrade(&self) -> Option<Plugin> {
-        Some(Plugin {
-            inner: self.0.upgrade()?,
-        })
+        Some(Plugin { inner: self.0.upgrade()? })
     }
 }
 
@@ -139,9 +137,7 @@ struct Seat {
 impl Facts {
     /// Returns where a new instance prints to.
     fn output(&self) -> Output {
-        let Self {
-            name, limits, log, ..
-        } = self;
+        let Self { name, limits, log, .. } = self;
         Output::new(Arc::clone(name), limits.log, Arc::clone(log))
     }
 }
@@ -163,11 +159,7 @@ impl Plugin {
 
     /// Returns how many runs are using it now.
     pub fn busy(&self) -> usize {
-        self.inner
-            .facts
-            .limits
-            .concurrency
-            .saturating_sub(self.inner.permits.available_permits())
+        self.inner.facts.limits.concurrency.saturating_sub(self.inner.permits.available_permits())
     }
 
     /// Returns what finds it again as long as it is in use.
@@ -200,9 +192,7 @@ impl Plugin {
 
     /// Returns what it has done since it was loaded.
     pub fn usage(&self) -> Usage {
-        let Loaded {
-            shelf, counters, ..
-        } = &*self.inner;
+        let Loaded { shelf, counters, .. } = &*self.inner;
         counters.usage(shelf.as_ref().map_or(0, Shelf::len))
     }
 
@@ -254,10 +244,7 @@ impl Guest for Plugin {
 impl Execution {
     async fn ask(&self, question: Question<'_>) -> Result<Returned, Failure> {
         let mut turn = self.turn(question.call()).await?;
-        let answer = timeout_at(turn.deadline(), async {
-            turn.instance().await?.answer(&question).await
-        })
-        .await;
+        let answer = timeout_at(turn.deadline(), async { turn.instance().await?.answer(&question).await }).await;
         turn.end(answer)
     }
 }
@@ -265,8 +252,7 @@ impl Execution {
 impl Session for Execution {
     fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
         Box::pin(async move {
-            let Returned::Reconciled(control) = self.ask(Question::Reconcile { primary }).await?
-            else {
+            let Returned::Reconciled(control) = self.ask(Question::Reconcile { primary }).await? else {
                 return Err(beside());
             };
             Ok(control)
@@ -275,8 +261,7 @@ impl Session for Execution {
 
     fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
         Box::pin(async move {
-            let Returned::CleanedUp(control) = self.ask(Question::Cleanup { primary }).await?
-            else {
+            let Returned::CleanedUp(control) = self.ask(Question::Cleanup { primary }).await? else {
                 return Err(beside());
             };
             Ok(control)
@@ -290,33 +275,23 @@ impl Session for Execution {
     ) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
         let failed = Cow::Borrowed(failed);
         Box::pin(async move {
-            let Returned::Handled(control) =
-                self.ask(Question::HandleError { primary, failed }).await?
-            else {
+            let Returned::Handled(control) = self.ask(Question::HandleError { primary, failed }).await? else {
                 return Err(beside());
             };
             Ok(control)
         })
     }
 
-    fn desired<'a>(
-        &'a self,
-        name: &'a str,
-        primary: &'a str,
-    ) -> BoxFuture<'a, Result<String, Failure>> {
+    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>> {
         Box::pin(async move {
-            let Returned::Desired(object) = self.ask(Question::Desired { name, primary }).await?
-            else {
+            let Returned::Desired(object) = self.ask(Question::Desired { name, primary }).await? else {
                 return Err(beside());
             };
             Ok(object)
         })
     }
 
-    fn matches<'a>(
-        &'a self,
-        question: MatchQuestion<'a>,
-    ) -> BoxFuture<'a, Result<MatchResult, Failure>> {
+    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>> {
         Box::pin(async move {
             let Returned::Compared(result) = self.ask(Question::Match(question)).await? else {
                 return Err(beside());
@@ -331,11 +306,7 @@ impl Session for Execution {
         dependent: &'a str,
         primary: &'a str,
     ) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
-        let question = Question::IsMet {
-            name,
-            dependent,
-            primary,
-        };
+        let question = Question::IsMet { name, dependent, primary };
         Box::pin(async move {
             let Returned::Asked(result) = self.ask(question).await? else {
                 return Err(beside());

@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::args::{Output, Plugins};
 use crate::client::escape;
-use crate::fleet::board::{Report, Row, State};
+use crate::supervisor::status::{Report, Row, State};
 
 /// How long the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,32 +29,24 @@ const LONGEST: usize = 16 << 20;
 /// If no daemon answers at the address.
 pub async fn run(args: &Plugins) -> anyhow::Result<ExitCode> {
     let report = tokio::time::timeout(PATIENCE, ask_all(&args.address)).await;
-    let report = report
-        .map_err(|_| anyhow::anyhow!("no answer within {PATIENCE:?}"))
-        .flatten()
-        .with_context(|| {
-            format!(
-                "ask the daemon at {} (its --admin-listen or --listen; for one in a cluster, `kubectl port-forward` first)",
-                args.address
-            )
-        })?;
+    let report = report.map_err(|_| anyhow::anyhow!("no answer within {PATIENCE:?}")).flatten().with_context(|| {
+        format!(
+            "ask the daemon at {} (its --admin-listen or --listen; for one in a cluster, `kubectl port-forward` first)",
+            args.address
+        )
+    })?;
     let text = match args.output {
         Output::Table => text::lines(&table(&report, Timestamp::now())),
         Output::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
         Output::Yaml => serde_yaml::to_string(&report)?,
     };
-    std::io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .context("write to standard output")?;
+    std::io::stdout().lock().write_all(text.as_bytes()).context("write to standard output")?;
     let settled = |row: &Row| row.state == State::Active;
-    Ok(
-        if report.plugins.iter().all(settled) && report.manifests.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        },
-    )
+    Ok(if report.plugins.iter().all(settled) && report.manifests.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Asks for one part after the other.
@@ -87,37 +79,16 @@ async fn ask(address: &str, after: Option<&str>) -> anyhow::Result<Report> {
 
 /// Returns the table: one line for each plugin, and below it what is wrong.
 fn table(report: &Report, now: Timestamp) -> String {
-    let head = [
-        "OPERATOR",
-        "NAME",
-        "STATE",
-        "VERSION",
-        "DIGEST",
-        "AGE",
-        "CALLS",
-        "FAILED",
-        "INSTANCES",
-        "PEAK",
-    ];
+    let head = ["OPERATOR", "NAME", "STATE", "VERSION", "DIGEST", "AGE", "CALLS", "FAILED", "INSTANCES", "PEAK"];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     lines.extend(report.plugins.iter().map(|row| line(row, now)));
     let widths: Vec<usize> = (0..head.len())
-        .map(|column| {
-            lines
-                .iter()
-                .filter_map(|line| line.get(column))
-                .map(String::len)
-                .max()
-        })
+        .map(|column| lines.iter().filter_map(|line| line.get(column)).map(String::len).max())
         .map(Option::unwrap_or_default)
         .collect();
     let mut text = String::new();
     for line in lines {
-        let cells: Vec<_> = line
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
+        let cells: Vec<_> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         // Writing to a string cannot fail.
         let _infallible = writeln!(text, "{}", cells.join("   ").trim_end());
     }
@@ -148,19 +119,14 @@ fn line(row: &Row, now: Timestamp) -> Vec<String> {
         State::Outdated => "outdated",
         State::Failed => "failed",
     };
-    let since = row
-        .since
-        .as_ref()
-        .and_then(|since| since.parse::<Timestamp>().ok());
+    let since = row.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());
     let usage = row.usage.as_ref();
     vec![
         row.operator.clone(),
         row.name.clone(),
         state.to_owned(),
         row.version.to_string(),
-        row.digest
-            .as_ref()
-            .map_or_else(dash, |digest| digest.chars().take(12).collect()),
+        row.digest.as_ref().map_or_else(dash, |digest| digest.chars().take(12).collect()),
         since.map_or_else(dash, |since| age(now.duration_since(since).as_secs())),
         usage.map_or_else(dash, |usage| usage.calls.to_string()),
         usage.map_or_else(dash, |usage| usage.failed().to_string()),
@@ -190,7 +156,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::board::{Manifest, Problem, Use};
+    use crate::supervisor::status::{Manifest, Problem, Use};
 
     fn row(name: &str) -> Row {
         Row {
@@ -260,24 +226,14 @@ x.yaml:1:1: it is empty
 
     #[test]
     fn a_report_is_read_as_it_is_written() {
-        let report = Report {
-            plugins: vec![row("page")],
-            manifests: Vec::new(),
-            next: Some("web/page".to_owned()),
-        };
+        let report = Report { plugins: vec![row("page")], manifests: Vec::new(), next: Some("web/page".to_owned()) };
         let text = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
     }
 
     #[test]
     fn ages_and_sizes_are_said_as_kubernetes_does() {
-        assert_eq!(
-            [-3, 42, 300, 7_200, 200_000].map(age),
-            ["0s", "42s", "5m", "2h", "2d"]
-        );
-        assert_eq!(
-            [0, 1, 65_536, 1 << 20, 1 + (3 << 20)].map(size),
-            ["0Ki", "1Ki", "64Ki", "1Mi", "4Mi"]
-        );
+        assert_eq!([-3, 42, 300, 7_200, 200_000].map(age), ["0s", "42s", "5m", "2h", "2d"]);
+        assert_eq!([0, 1, 65_536, 1 << 20, 1 + (3 << 20)].map(size), ["0Ki", "1Ki", "64Ki", "1Mi", "4Mi"]);
     }
 }

@@ -36,15 +36,10 @@ struct Holder<'a> {
 /// Returns the roles and bindings of the daemon; the accounts of operators, their roles and bindings; and what lets the daemon
 /// act in their names, and in no other.
 fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
-    let daemon = Holder {
-        role: args.name.clone(),
-        account: &args.service_account,
-        namespace: &args.namespace,
-    };
+    let daemon = Holder { role: args.name.clone(), account: &args.service_account, namespace: &args.namespace };
     let bound = |holder: &Holder<'_>, rules: &Rules| -> Vec<Value> {
         let each = rules.iter();
-        each.flat_map(|(reach, rules)| [role(holder, reach, rules), binding(holder, reach)])
-            .collect()
+        each.flat_map(|(reach, rules)| [role(holder, reach, rules), binding(holder, reach)]).collect()
     };
     let mut objects = bound(&daemon, &rights.daemon);
     let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -54,17 +49,10 @@ fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
             "apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": { "name": &**account, "namespace": &**namespace },
         }));
-        let holder = Holder {
-            role: format!("{}:{namespace}:{account}", args.name),
-            account,
-            namespace,
-        };
+        let holder = Holder { role: format!("{}:{namespace}:{account}", args.name), account, namespace };
         objects.extend(bound(&holder, rules));
     }
-    let acting = Holder {
-        role: format!("{}:impersonate", args.name),
-        ..daemon
-    };
+    let acting = Holder { role: format!("{}:impersonate", args.name), ..daemon };
     for (namespace, names) in names {
         let reach = Reach::Namespace(namespace.into());
         let rule = json!({
@@ -78,10 +66,7 @@ fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
 }
 
 fn read(args: &Rbac) -> anyhow::Result<Vec<Operator>> {
-    let Read {
-        operators,
-        problems,
-    } = operators::read(&args.manifests)?;
+    let Read { operators, problems } = operators::read(&args.manifests)?;
     if !problems.is_empty() {
         let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
         bail!("not all manifests are valid:\n{}", texts.join("\n"));
@@ -94,10 +79,7 @@ fn kinds(args: &Rbac, known: &BTreeSet<String>) -> anyhow::Result<Kinds> {
     let check = |flag: &str, kind: &str| {
         let names: Vec<_> = known.iter().map(String::as_str).collect();
         let names = names.join(", ");
-        ensure!(
-            known.contains(kind),
-            "{flag} {kind}: no manifest names that kind; there are: {names}"
-        );
+        ensure!(known.contains(kind), "{flag} {kind}: no manifest names that kind; there are: {names}");
         Ok(())
     };
     let mut kinds = Kinds::default();
@@ -135,8 +117,7 @@ fn role_of(holder: &Holder<'_>, reach: &Reach, rules: &[Value]) -> Value {
 }
 
 fn binding(holder: &Holder<'_>, reach: &Reach) -> Value {
-    let account =
-        json!({ "kind": "ServiceAccount", "name": holder.account, "namespace": holder.namespace });
+    let account = json!({ "kind": "ServiceAccount", "name": holder.account, "namespace": holder.namespace });
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": format!("{}Binding", role_kind(reach)),
@@ -212,11 +193,7 @@ mod tests {
 
     #[test]
     fn a_binding_joins_the_account_to_the_role_where_the_role_is() {
-        let holder = Holder {
-            role: "operator".to_owned(),
-            account: "account",
-            namespace: "home",
-        };
+        let holder = Holder { role: "operator".to_owned(), account: "account", namespace: "home" };
         let reach = Reach::Namespace("away".into());
         let expected = "\
 apiVersion: rbac.authorization.k8s.io/v1

@@ -96,12 +96,9 @@ mod tests {
         mknodat(CWD, &fifo, Kind::Fifo, Mode::from(0o600), 0).unwrap();
         let socket = dir.path().join("socket");
         let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        for (path, what) in [
-            (Path::new("/dev/zero"), "a device"),
-            (dir.path(), "a folder"),
-            (&fifo, "a FIFO"),
-            (&socket, "a socket"),
-        ] {
+        for (path, what) in
+            [(Path::new("/dev/zero"), "a device"), (dir.path(), "a folder"), (&fifo, "a FIFO"), (&socket, "a socket")]
+        {
             let error = bytes(path, TEXT).unwrap_err().to_string();
             let expected = format!("it is {what}; it should be a regular file");
             assert_eq!(error, expected, "{}", path.display());

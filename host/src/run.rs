@@ -19,13 +19,14 @@ use crate::client::meter::Meters;
 use crate::client::{ApiServer, USER_AGENT, recorder};
 use crate::control::{self, Control, Unready};
 use crate::controller::Neighbours;
-use crate::fleet::Fleet;
-use crate::fleet::board::{self, Board};
 use crate::informer::State;
 use crate::informer::pool::Pool;
 use crate::logging::Log;
 use crate::metrics::Metrics;
 use crate::operators::{self, Read};
+use crate::supervisor::Supervisor;
+use crate::supervisor::disk::Disk;
+use crate::supervisor::status::{self, Status};
 use crate::workers::{self, Workers};
 use crate::{args, descriptors, read};
 
@@ -65,16 +66,8 @@ pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "wiring, in the order in which parts need each other"
-)]
-async fn serve(
-    args: &args::Run,
-    stop: CancellationToken,
-    control: &Control,
-    log: Log,
-) -> anyhow::Result<()> {
+#[expect(clippy::too_many_lines, reason = "wiring, in the order in which parts need each other")]
+async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log: Log) -> anyhow::Result<()> {
     check(&args.source)?;
     let listeners = Listeners::bind(&args.admin_addresses()).await?;
     let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
@@ -103,41 +96,36 @@ async fn serve(
         drain: args.drain,
         workers,
     });
-    let board = Arc::new(Board::default());
-    let fleet = Fleet::new(
-        args.source.clone(),
-        Arc::clone(&neighbours),
-        Arc::clone(&board),
-        stop.clone(),
-    )?
-    .capped(args.plugin_concurrency())
-    .within(Room::new(args.plugin_memory()));
-    let mut pages = pages(&board, &neighbours, log);
+    let status = Arc::new(Status::default());
+    let disk = Disk::new(args.source.clone(), Room::new(args.plugin_memory()))?;
+    let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&neighbours), Arc::clone(&status), stop.clone())
+        .capped(args.plugin_concurrency());
+    let mut pages = pages(&status, &neighbours, log);
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);
     let pages = Admin::new(pages);
     if listeners.is_empty() {
         control.show(pages.router());
     }
-    control.ask(question(&board, &neighbours));
+    control.ask(question(&status, &neighbours));
     let server_stop = CancellationToken::new();
     let server = listeners.serve(pages, args.metrics_auth, gate, server_stop.clone());
     let server = tokio::spawn(server);
     let recorder_stop = CancellationToken::new();
     let recorder = tokio::spawn(writer.run(recorder_stop.clone()));
     let back = || {
-        for controller in board.controllers() {
+        for controller in status.controllers() {
             controller.resume();
         }
     };
     // Controllers end once their runs have drained; what they lean on ends after them.
     tokio::select! {
-        ended = fleet.run() => ended?,
+        () = supervisor.run() => {}
         () = neighbours.api.listen(back) => {}
     }
     informers_stop.cancel();
     neighbours.pool.ended().await;
-    drop((neighbours, board));
+    drop((neighbours, status));
     server_stop.cancel();
     recorder_stop.cancel();
     // The events of the last runs are written; neither they nor a slow reader of a page hold the end up.
@@ -149,31 +137,18 @@ async fn serve(
     Ok(())
 }
 
-/// Makes sure that there is something to run. What is wrong with some of the manifests only, the fleet tells.
+/// Makes sure that there is something to run. What is wrong with some of the manifests only, the supervisor tells.
 fn check(source: &args::Source) -> anyhow::Result<()> {
-    let Read {
-        operators,
-        problems,
-    } = operators::read(&source.manifests)?;
+    let Read { operators, problems } = operators::read(&source.manifests)?;
     let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
-    anyhow::ensure!(
-        !operators.is_empty() || problems.is_empty(),
-        "no manifest is valid:\n{}",
-        problems.join("\n")
-    );
+    anyhow::ensure!(!operators.is_empty() || problems.is_empty(), "no manifest is valid:\n{}", problems.join("\n"));
     anyhow::ensure!(!operators.is_empty(), "the manifests declare no controller");
     Ok(())
 }
 
 /// Returns a client, and the namespace that the daemon lives in.
-async fn connect(
-    file: Option<PathBuf>,
-    context: Option<String>,
-) -> anyhow::Result<(kube::Client, String)> {
-    let options = KubeConfigOptions {
-        context,
-        ..KubeConfigOptions::default()
-    };
+async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Result<(kube::Client, String)> {
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let mut config = match (file, &options.context) {
         (Some(file), _) => {
             let readable = read::bytes(&file, read::TEXT);
@@ -227,37 +202,23 @@ fn identity() -> String {
 }
 
 /// Returns what lists what is not ready.
-fn question(board: &Arc<Board>, neighbours: &Neighbours) -> control::Question {
-    let (board, pool) = (Arc::clone(board), neighbours.pool.clone());
+fn question(status: &Arc<Status>, neighbours: &Neighbours) -> control::Question {
+    let (status, pool) = (Arc::clone(status), neighbours.pool.clone());
     let api = Arc::clone(&neighbours.api);
     Box::new(move || {
-        let server = api.pulse().trouble().map(|why| Unready {
-            what: "the API server".to_owned(),
-            why,
+        let server = api.pulse().trouble().map(|why| Unready { what: "the API server".to_owned(), why });
+        let failing = pool.states().into_iter().filter_map(|seen| match seen.state {
+            State::Failing(why) => Some(Unready { what: format!("informer {}", seen.scope), why }),
+            State::Listing | State::Watching => None,
         });
-        let failing = pool
-            .states()
-            .into_iter()
-            .filter_map(|seen| match seen.state {
-                State::Failing(why) => Some(Unready {
-                    what: format!("informer {}", seen.scope),
-                    why,
-                }),
-                State::Listing | State::Watching => None,
-            });
-        board
-            .unready()
-            .into_iter()
-            .chain(failing)
-            .chain(server)
-            .collect()
+        status.unready().into_iter().chain(failing).chain(server).collect()
     })
 }
 
-fn pages(board: &Arc<Board>, neighbours: &Neighbours, log: Log) -> Pages {
+fn pages(status: &Arc<Status>, neighbours: &Neighbours, log: Log) -> Pages {
     let (pool, metrics) = (neighbours.pool.clone(), &neighbours.metrics);
     let controllers = {
-        let board = Arc::clone(board);
+        let status = Arc::clone(status);
         move |part: &Part| {
             let informers = pool.states().into_iter().map(|seen| {
                 let (state, why) = match seen.state {
@@ -274,7 +235,7 @@ fn pages(board: &Arc<Board>, neighbours: &Neighbours, log: Log) -> Pages {
                     "unreadable": unreadable.collect::<Vec<_>>(),
                 })
             });
-            let (controllers, next) = board.describe(part);
+            let (controllers, next) = status.describe(part);
             json!({
                 "controllers": controllers,
                 "informers": informers.collect::<Vec<_>>(),
@@ -283,13 +244,13 @@ fn pages(board: &Arc<Board>, neighbours: &Neighbours, log: Log) -> Pages {
         }
     };
     let mut registry = metrics.registry();
-    registry.register_collector(Box::new(board::Metrics(Arc::clone(board))));
+    registry.register_collector(Box::new(status::Metrics(Arc::clone(status))));
     registry.register_collector(Box::new(log));
     Pages {
         controllers: Box::new(controllers),
         plugins: {
-            let board = Arc::clone(board);
-            Box::new(move |part| board.report(part))
+            let status = Arc::clone(status);
+            Box::new(move |part| status.report(part))
         },
         registry,
     }

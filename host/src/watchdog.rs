@@ -70,12 +70,7 @@ impl Late {
 impl Watchdog {
     /// Returns what watches this heart.
     pub fn new(heart: Heartbeat, suspects: Suspects) -> Self {
-        Self {
-            heart,
-            suspects,
-            seen: 0,
-            late: Late::default(),
-        }
+        Self { heart, suspects, seen: 0, late: Late::default() }
     }
 
     /// Returns what says how late it is.
@@ -109,11 +104,7 @@ impl Watchdog {
         }
         self.seen = beats;
         let late = BEAT * missed.swap(0, Ordering::Relaxed);
-        if late >= LATE {
-            Look::Back(late)
-        } else {
-            Look::AsBefore
-        }
+        if late >= LATE { Look::Back(late) } else { Look::AsBefore }
     }
 }
 
@@ -135,16 +126,9 @@ mod tests {
         };
         assert_eq!(looks(true, 100), (vec![], Duration::ZERO));
         assert_eq!(looks(false, 3), (vec![], 3 * BEAT));
-        assert_eq!(
-            looks(true, 1),
-            (vec![], Duration::ZERO),
-            "a little late is no matter"
-        );
+        assert_eq!(looks(true, 1), (vec![], Duration::ZERO), "a little late is no matter");
         assert_eq!(looks(false, 200), (vec![Look::Late], 200 * BEAT));
         assert!(200 * BEAT > FROZEN);
-        assert_eq!(
-            looks(true, 2),
-            (vec![Look::Back(200 * BEAT)], Duration::ZERO)
-        );
+        assert_eq!(looks(true, 2), (vec![Look::Back(200 * BEAT)], Duration::ZERO));
     }
 }

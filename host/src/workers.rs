@@ -63,10 +63,7 @@ impl Workers {
     /// If the system gives no threads.
     pub fn start() -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let slots = Slots {
-            usual: cores,
-            extra: cores.clamp(2, 16),
-        };
+        let slots = Slots { usual: cores, extra: cores.clamp(2, 16) };
         let thread = Arc::new(OnceLock::<Thread>::new());
         let cpu = Cpu::new(slots, {
             let thread = Arc::clone(&thread);
@@ -83,21 +80,12 @@ impl Workers {
             .on_thread_start(step_back)
             .enable_all()
             .build()?;
-        Ok(Self {
-            cpu,
-            threads: Threads::Own {
-                runtime: Some(runtime),
-                _watch: watch,
-            },
-        })
+        Ok(Self { cpu, threads: Threads::Own { runtime: Some(runtime), _watch: watch } })
     }
 
     /// Runs executions on a runtime that is there already, and starts no threads.
     pub fn here(runtime: Handle, slots: Slots) -> Self {
-        Self {
-            cpu: Cpu::new(slots, || {}),
-            threads: Threads::Given(runtime),
-        }
+        Self { cpu: Cpu::new(slots, || {}), threads: Threads::Given(runtime) }
     }
 
     /// Returns the slots.
@@ -114,10 +102,7 @@ impl Workers {
     /// Returns where to spawn.
     pub fn runtime(&self) -> Handle {
         match &self.threads {
-            Threads::Own {
-                runtime: Some(runtime),
-                ..
-            } => runtime.handle().clone(),
+            Threads::Own { runtime: Some(runtime), .. } => runtime.handle().clone(),
             Threads::Own { runtime: None, .. } => Handle::current(),
             Threads::Given(runtime) => runtime.clone(),
         }
@@ -163,10 +148,7 @@ impl Watch {
             }
         })?;
         slot.get_or_init(|| thread.thread().clone());
-        Ok(Self {
-            ended,
-            thread: Some(thread),
-        })
+        Ok(Self { ended, thread: Some(thread) })
     }
 }
 
@@ -193,19 +175,12 @@ impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let spent = self.0.spent();
         let labels = |spent: &Spent| match spent.plugin.split_once('/') {
-            Some((operator, plugin)) => [
-                ("operator", operator.to_owned()),
-                ("plugin", plugin.to_owned()),
-            ],
-            None => [
-                ("operator", String::new()),
-                ("plugin", spent.plugin.to_string()),
-            ],
+            Some((operator, plugin)) => [("operator", operator.to_owned()), ("plugin", plugin.to_owned())],
+            None => [("operator", String::new()), ("plugin", spent.plugin.to_string())],
         };
         let used = ConstCounter::new(0.0);
         let help = "Time for which the executions of a plugin have computed, and the daemon on their behalf";
-        let mut family =
-            encoder.encode_descriptor("plugin_cpu_seconds", help, None, used.metric_type())?;
+        let mut family = encoder.encode_descriptor("plugin_cpu_seconds", help, None, used.metric_type())?;
         for one in &spent {
             let value = ConstCounter::new(one.time.as_secs_f64());
             value.encode(family.encode_family(&labels(one))?)?;
@@ -216,15 +191,12 @@ impl Collector for Metrics {
                 "How long the longest poll of a plugin's executions under way has taken so far",
                 |one| one.held.as_secs_f64(),
             ),
-            (
-                "plugin_waiting",
-                "Executions of a plugin that wait to compute",
-                |one| f64::from(u32::try_from(one.waiting).unwrap_or(u32::MAX)),
-            ),
+            ("plugin_waiting", "Executions of a plugin that wait to compute", |one| {
+                f64::from(u32::try_from(one.waiting).unwrap_or(u32::MAX))
+            }),
         ];
         for (name, help, value) in gauges {
-            let mut family =
-                encoder.encode_descriptor(name, help, None, ConstGauge::new(0.0).metric_type())?;
+            let mut family = encoder.encode_descriptor(name, help, None, ConstGauge::new(0.0).metric_type())?;
             for one in &spent {
                 ConstGauge::new(value(one)).encode(family.encode_family(&labels(one))?)?;
             }

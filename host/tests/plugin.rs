@@ -1,10 +1,5 @@
 //! Components, loaded and called: what is refused, what a call costs its instance, and what it may ask.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test may fail loudly"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
 #![allow(missing_docs, unreachable_pub, reason = "a test")]
 
 #[cfg(target_os = "linux")]

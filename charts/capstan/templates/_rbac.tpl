@@ -174,7 +174,7 @@ subjects:
 {{- $permit := dict "tally" $tally "object" $dependent "namespaces" $namespaces -}}
 {{- include "capstan.rbac.permit" (merge (dict "verbs" $tally.table.watched) $permit) -}}
 {{- $written := and (not (contains "/" $dependent.apiVersion)) (has $dependent.kind $tally.table.written) -}}
-{{- with $dependent.ssa | toString -}}
+{{- with $dependent.serverSideApply | toString -}}
 {{- if has . (list "true" "false") -}}{{- $written = eq . "false" -}}{{- end -}}
 {{- end -}}
 {{- $needs := ternary $tally.table.dependent.written $tally.table.dependent.applied $written -}}

@@ -1,10 +1,5 @@
 //! What a cache of 10,000 Deployments costs: taking them in, the memory they keep, and finding those of one primary.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a benchmark may fail loudly"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark may fail loudly")]
 
 use std::fmt::Write as _;
 
@@ -32,17 +27,17 @@ fn deployment(number: usize) -> String {
     let page = number % 1_000;
     let mut environment = String::new();
     for variable in 0..38 {
-        write!(environment, r#"{{"name":"SETTING_{variable}","value":"the value of setting {variable} in {number}"}},"#)
-            .unwrap();
+        write!(
+            environment,
+            r#"{{"name":"SETTING_{variable}","value":"the value of setting {variable} in {number}"}},"#
+        )
+        .unwrap();
     }
     environment.pop();
     let mut fields = String::new();
     for variable in 0..40 {
-        write!(
-            fields,
-            r#""k:{{\"name\":\"SETTING_{variable}\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"#
-        )
-        .unwrap();
+        write!(fields, r#""k:{{\"name\":\"SETTING_{variable}\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}},"#)
+            .unwrap();
     }
     fields.pop();
     format!(
@@ -80,9 +75,7 @@ fn source() -> Source {
 fn filled(texts: &[String]) -> Writer {
     let mut writer = Writer::default();
     for text in texts {
-        black_box(writer.apply(Event::Applied(
-            Object::parse(text, &gvk(), &Managers::default()).unwrap(),
-        )));
+        black_box(writer.apply(Event::Applied(Object::parse(text, &gvk(), &Managers::default()).unwrap())));
     }
     writer
 }
@@ -95,18 +88,14 @@ fn texts() -> Vec<String> {
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn ingest(bencher: Bencher<'_, '_>) {
     let texts = texts();
-    bencher
-        .counter(ItemsCount::new(OBJECTS))
-        .bench(|| filled(&texts));
+    bencher.counter(ItemsCount::new(OBJECTS)).bench(|| filled(&texts));
 }
 
 /// The cache without the parsing.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn apply(bencher: Bencher<'_, '_>) {
-    let objects: Vec<_> = texts()
-        .iter()
-        .map(|text| Object::parse(text, &gvk(), &Managers::default()).unwrap())
-        .collect();
+    let objects: Vec<_> =
+        texts().iter().map(|text| Object::parse(text, &gvk(), &Managers::default()).unwrap()).collect();
     bencher.counter(ItemsCount::new(OBJECTS)).bench(|| {
         let mut writer = Writer::default();
         for object in &objects {
@@ -122,14 +111,8 @@ fn on_update(bencher: Bencher<'_, '_>) {
     let writer = filled(&texts());
     let source = source();
     source.attach(None, writer.cache());
-    let old = writer
-        .cache()
-        .get(&ObjectRef::namespaced("team-7", "page-7"))
-        .unwrap();
-    let change = Change::Updated {
-        old: old.clone(),
-        new: old,
-    };
+    let old = writer.cache().get(&ObjectRef::namespaced("team-7", "page-7")).unwrap();
+    let change = Change::Updated { old: old.clone(), new: old };
     bencher.bench(|| source.on(change.clone()));
 }
 
@@ -138,15 +121,9 @@ fn on_update(bencher: Bencher<'_, '_>) {
 fn get(bencher: Bencher<'_, '_>) {
     let writer = filled(&texts());
     let cache = writer.cache();
-    let keys: Vec<_> = cache
-        .list()
-        .iter()
-        .map(|object| object.key().clone())
-        .collect();
+    let keys: Vec<_> = cache.list().iter().map(|object| object.key().clone()).collect();
     let mut next = keys.iter().cycle().step_by(7_919);
-    bencher
-        .with_inputs(|| next.next().unwrap())
-        .bench_local_values(|key| cache.get(key));
+    bencher.with_inputs(|| next.next().unwrap()).bench_local_values(|key| cache.get(key));
 }
 
 /// Finds the ten Deployments of one of 1,000 pages.
@@ -155,18 +132,11 @@ fn related(bencher: Bencher<'_, '_>) {
     let writer = filled(&texts());
     let source = source();
     source.attach(None, writer.cache());
-    let pages: Vec<_> = (0..1_000)
-        .map(|page| ObjectRef::namespaced(&format!("team-{}", page % 10), &format!("page-{page}")))
-        .collect();
-    assert!(
-        pages
-            .iter()
-            .all(|page| source.related(page).len() == OBJECTS / pages.len())
-    );
+    let pages: Vec<_> =
+        (0..1_000).map(|page| ObjectRef::namespaced(&format!("team-{}", page % 10), &format!("page-{page}"))).collect();
+    assert!(pages.iter().all(|page| source.related(page).len() == OBJECTS / pages.len()));
     let mut next = pages.iter().cycle().step_by(379);
-    bencher
-        .with_inputs(|| next.next().unwrap())
-        .bench_local_values(|page| source.related(page));
+    bencher.with_inputs(|| next.next().unwrap()).bench_local_values(|page| source.related(page));
 }
 
 /// Lists one of ten namespaces.

@@ -1,11 +1,6 @@
 //! How long it takes to find out that a dependent is as desired: what a restart does for every dependent of every primary.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    missing_docs,
-    reason = "a benchmark may fail loudly"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a benchmark may fail loudly")]
 
 use capstan_core::budget::Budget;
 use capstan_core::dependent::managed_fields::{self, Comparison, Part};
@@ -27,19 +22,10 @@ struct Case {
 }
 
 fn case() -> Case {
-    let file: Value =
-        serde_yaml::from_str(include_str!("../tests/golden/applied/deployment.yaml")).unwrap();
+    let file: Value = serde_yaml::from_str(include_str!("../tests/golden/applied/deployment.yaml")).unwrap();
     let gvk = Gvk::parse("apps/v1", "Deployment").unwrap();
-    let object = Object::parse(
-        &file["actual"].to_string(),
-        &gvk,
-        &Managers::new(["webpage"]),
-    )
-    .unwrap();
-    Case {
-        object,
-        desired: file["desired"].clone(),
-    }
+    let object = Object::parse(&file["actual"].to_string(), &gvk, &Managers::new(["webpage"])).unwrap();
+    Case { object, desired: file["desired"].clone() }
 }
 
 /// All of it: from the cached text to the verdict.
@@ -47,14 +33,8 @@ fn case() -> Case {
 fn cached_text_by_managed_fields(bencher: Bencher<'_, '_>) {
     let Case { object, desired } = case();
     bencher.bench(|| {
-        let verdict = compare_applied(
-            black_box(&object),
-            &desired,
-            "webpage",
-            Part::Object,
-            &mut Budget::of_run(),
-        )
-        .unwrap();
+        let verdict =
+            compare_applied(black_box(&object), &desired, "webpage", Part::Object, &mut Budget::of_run()).unwrap();
         assert_eq!(verdict, MatchResult::Matches);
     });
 }
@@ -97,12 +77,5 @@ fn reading_the_answer(bencher: Bencher<'_, '_>) {
 fn trees_by_differences(bencher: Bencher<'_, '_>) {
     let Case { object, desired } = case();
     let actual = object.tree(&mut Budget::of_run()).unwrap();
-    bencher.bench(|| {
-        diff::compare(
-            black_box(&actual),
-            &desired,
-            &GenericMatching::default(),
-            &mut Budget::of_run(),
-        )
-    });
+    bencher.bench(|| diff::compare(black_box(&actual), &desired, &GenericMatching::default(), &mut Budget::of_run()));
 }

@@ -23,9 +23,7 @@ fn main() {
 }
 
 fn keys(count: usize) -> Vec<ObjectRef> {
-    (0..count)
-        .map(|n| ObjectRef::namespaced("default", &format!("page-{n:06}")))
-        .collect()
+    (0..count).map(|n| ObjectRef::namespaced("default", &format!("page-{n:06}"))).collect()
 }
 
 fn take(queue: &Queue) -> Ticket {
@@ -95,7 +93,5 @@ fn burst(bencher: Bencher<'_, '_>, count: usize) {
 #[divan::bench(args = KEYS, sample_count = 5)]
 fn fill(bencher: Bencher<'_, '_>, count: usize) {
     let keys = keys(count);
-    bencher
-        .counter(ItemsCount::new(count))
-        .bench_local(|| filled(&keys));
+    bencher.counter(ItemsCount::new(count)).bench_local(|| filled(&keys));
 }

@@ -24,10 +24,7 @@ impl Rate {
     /// Returns a rate of so many a second, five times as many at once.
     pub fn per_second(times: u32) -> Self {
         let times = times.max(1);
-        Self {
-            interval: Duration::from_secs(1) / times,
-            burst: times.saturating_mul(5),
-        }
+        Self { interval: Duration::from_secs(1) / times, burst: times.saturating_mul(5) }
     }
 }
 
@@ -70,10 +67,7 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    const RATE: Rate = Rate {
-        interval: Duration::from_millis(100),
-        burst: 3,
-    };
+    const RATE: Rate = Rate { interval: Duration::from_millis(100), burst: 3 };
 
     #[test]
     fn tokens_that_are_not_all_there_are_not_taken() {
@@ -89,11 +83,7 @@ mod tests {
             (199, 2, false),
             (200, 2, true),
         ] {
-            assert_eq!(
-                bucket.take_now(tokens, RATE, at(ms)),
-                taken,
-                "{ms} {tokens}"
-            );
+            assert_eq!(bucket.take_now(tokens, RATE, at(ms)), taken, "{ms} {tokens}");
         }
         assert!(!bucket.is_full(at(499)) && bucket.is_full(at(500)));
     }
@@ -102,24 +92,11 @@ mod tests {
     fn a_bucket_gives_its_tokens_at_once_and_then_one_per_interval() {
         let (mut bucket, start) = (Bucket::default(), Instant::now());
         // A script of (milliseconds, wait).
-        for (at, wait) in [
-            (0, 0),
-            (0, 0),
-            (0, 0),
-            (0, 100),
-            (0, 200),
-            (250, 50),
-            (1000, 0),
-            (1000, 0),
-            (1000, 0),
-            (1000, 100),
-        ] {
+        for (at, wait) in
+            [(0, 0), (0, 0), (0, 0), (0, 100), (0, 200), (250, 50), (1000, 0), (1000, 0), (1000, 0), (1000, 100)]
+        {
             let now = start + Duration::from_millis(at);
-            assert_eq!(
-                bucket.take(RATE, now),
-                Duration::from_millis(wait),
-                "at {at}"
-            );
+            assert_eq!(bucket.take(RATE, now), Duration::from_millis(wait), "at {at}");
         }
     }
 

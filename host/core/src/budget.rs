@@ -82,13 +82,7 @@ pub enum Error {
 impl Budget {
     /// Returns a budget of so many steps.
     pub fn of(steps: u64) -> Self {
-        Self {
-            left: steps,
-            limit: steps,
-            held: 0,
-            lender: None,
-            refused: None,
-        }
+        Self { left: steps, limit: steps, held: 0, lender: None, refused: None }
     }
 
     /// Returns the budget of a run.
@@ -98,10 +92,7 @@ impl Budget {
 
     /// Returns the budget of a run that has to borrow what it makes beyond [`FREE`].
     pub fn borrowing(lender: Box<dyn Lender>) -> Self {
-        Self {
-            lender: Some(lender),
-            ..Self::of_run()
-        }
+        Self { lender: Some(lender), ..Self::of_run() }
     }
 
     /// Accounts for so many bytes that are kept, at most as long as the budget.
@@ -244,14 +235,8 @@ mod tests {
         let text = "it takes more than 67108864 bytes of memory";
         assert_eq!(said(RUN, &heavy), Err(text.to_owned()));
         let long = format!("{:?}", "x".repeat(1000));
-        assert_eq!(
-            said(10, &long),
-            Err("it takes more than 10 steps".to_owned())
-        );
-        assert_eq!(
-            said(1000, "{"),
-            Err("EOF while parsing an object at line 1 column 1".to_owned())
-        );
+        assert_eq!(said(10, &long), Err("it takes more than 10 steps".to_owned()));
+        assert_eq!(said(1000, "{"), Err("EOF while parsing an object at line 1 column 1".to_owned()));
     }
 
     #[test]
@@ -280,18 +265,10 @@ mod tests {
     fn a_part_that_is_spent_leaves_the_rest() {
         let mut budget = Budget::of(100);
         let spent = budget.within(30, |part| part.step(40));
-        assert_eq!(
-            (spent, budget.left()),
-            (Err(Exceeded::Steps(30)), 70),
-            "what fails costs all of the part"
-        );
+        assert_eq!((spent, budget.left()), (Err(Exceeded::Steps(30)), 70), "what fails costs all of the part");
         assert_eq!(budget.refused(), Some(Exceeded::Steps(30)));
         assert_eq!(budget.within(30, |part| part.step(10)), Ok(()));
         assert_eq!(budget.left(), 60);
-        assert_eq!(
-            budget.within(100, |part| part.step(61)),
-            Err(Exceeded::Steps(100)),
-            "the whole is not enough"
-        );
+        assert_eq!(budget.within(100, |part| part.step(61)), Err(Exceeded::Steps(100)), "the whole is not enough");
     }
 }

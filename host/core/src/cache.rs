@@ -93,10 +93,7 @@ impl Cache {
     /// Returns an object together with the version up to which that is true.
     pub fn look(&self, key: &ObjectRef) -> (Option<Object>, Version) {
         let objects = self.0.objects.read();
-        (
-            objects.get(key).map(|slot| slot.object.clone()),
-            self.version(),
-        )
+        (objects.get(key).map(|slot| slot.object.clone()), self.version())
     }
 
     /// Returns all objects, ordered by namespace and name.
@@ -112,10 +109,8 @@ impl Cache {
             None => objects.iter().map(|slot| slot.object.clone()).collect(),
             Some(namespace) => {
                 let first = ObjectRef::namespaced(namespace, "");
-                let range =
-                    objects.range::<ObjectRef, _>((Bound::Included(&first), Bound::Unbounded));
-                let inside = range
-                    .take_while(|slot| slot.object.key().namespace.as_deref() == Some(namespace));
+                let range = objects.range::<ObjectRef, _>((Bound::Included(&first), Bound::Unbounded));
+                let inside = range.take_while(|slot| slot.object.key().namespace.as_deref() == Some(namespace));
                 inside.map(|slot| slot.object.clone()).collect()
             }
         };
@@ -178,22 +173,12 @@ impl Default for Writer {
 impl Writer {
     /// Returns the writer of an empty cache whose objects may take so many bytes.
     pub fn bounded(bound: usize) -> Self {
-        Self {
-            cache: Cache::default(),
-            list: 0,
-            bound,
-            holding: None,
-            short: false,
-            nameless: false,
-        }
+        Self { cache: Cache::default(), list: 0, bound, holding: None, short: false, nameless: false }
     }
 
     /// Returns it with a share in what all caches have together.
     pub fn sharing(self, holding: Holding) -> Self {
-        Self {
-            holding: Some(holding),
-            ..self
-        }
+        Self { holding: Some(holding), ..self }
     }
 
     /// Returns a reader.
@@ -211,10 +196,7 @@ impl Writer {
             }
             Event::Deleted(last) => {
                 let known = self.take_out(last.key(), last.version());
-                known.map(|_| Change::Deleted {
-                    last,
-                    unknown: false,
-                })
+                known.map(|_| Change::Deleted { last, unknown: false })
             }
             Event::Bookmark(version) => {
                 let _guard = self.cache.0.objects.write();
@@ -243,10 +225,7 @@ impl Writer {
     /// Takes in that an object is gone whose last version can't be read. Returns what that changes.
     pub fn lose(&mut self, key: &ObjectRef) -> Option<Change> {
         let slot = self.take_out(key, Version::default())?;
-        Some(Change::Deleted {
-            last: slot.object,
-            unknown: true,
-        })
+        Some(Change::Deleted { last: slot.object, unknown: true })
     }
 
     fn take_out(&mut self, key: &ObjectRef, synced: Version) -> Option<Slot> {
@@ -279,29 +258,17 @@ impl Writer {
     /// came about is not known.
     pub fn finish_list(&mut self, version: Version) -> Vec<Change> {
         let shared = Arc::clone(&self.cache.0);
-        let Shared {
-            objects,
-            version: synced_version,
-            synced,
-            incomplete,
-            unreadable,
-            ..
-        } = &*shared;
+        let Shared { objects, version: synced_version, synced, incomplete, unreadable, .. } = &*shared;
         let mut objects = objects.write();
         let (list, nameless) = (self.list, self.nameless);
         let gone = objects.extract_if(.., |slot| slot.list != list && !nameless);
         let changes = gone
             .map(|slot| {
                 self.give_back(slot.size());
-                Change::Deleted {
-                    last: slot.object,
-                    unknown: true,
-                }
+                Change::Deleted { last: slot.object, unknown: true }
             })
             .collect();
-        unreadable
-            .lock()
-            .retain(|_, seen| *seen == list || nameless);
+        unreadable.lock().retain(|_, seen| *seen == list || nameless);
         incomplete.store(self.short, Memory::Release);
         // A list is the truth even if its version is lower, as after a restored backup.
         synced_version.store(version.0, Memory::Release);
@@ -311,10 +278,7 @@ impl Writer {
 
     fn replace(&mut self, object: Object, synced: Version) -> Option<Change> {
         let new = object.clone();
-        let slot = Slot {
-            object,
-            list: self.list,
-        };
+        let slot = Slot { object, list: self.list };
         let shared = Arc::clone(&self.cache.0);
         let mut objects = shared.objects.write();
         let known = objects.get(slot.object.key()).map_or(0, Slot::size);
@@ -335,10 +299,7 @@ impl Writer {
         match before {
             None => Some(Change::Added(new)),
             Some(slot) if slot.object.version() == new.version() => None,
-            Some(slot) => Some(Change::Updated {
-                old: slot.object,
-                new,
-            }),
+            Some(slot) => Some(Change::Updated { old: slot.object, new }),
         }
     }
 
@@ -351,11 +312,7 @@ impl Writer {
         }
         let (is_new, more) = (before == 0, after - before);
         let bytes = self.cache.bytes() + more;
-        let bound = if is_new {
-            self.bound
-        } else {
-            self.bound.saturating_add(self.bound / 8)
-        };
+        let bound = if is_new { self.bound } else { self.bound.saturating_add(self.bound / 8) };
         let more = u64::try_from(more).unwrap_or(u64::MAX);
         let fits = bytes <= bound
             && match &mut self.holding {
@@ -429,22 +386,13 @@ mod tests {
     use crate::room::Room;
 
     fn object(namespace: &str, name: &str, version: u64) -> Object {
-        let json = format!(
-            r#"{{"metadata":{{"namespace":"{namespace}","name":"{name}","resourceVersion":"{version}"}}}}"#
-        );
-        Object::parse(
-            &json,
-            &Gvk::parse("v1", "ConfigMap").unwrap(),
-            &Managers::default(),
-        )
-        .unwrap()
+        let json =
+            format!(r#"{{"metadata":{{"namespace":"{namespace}","name":"{name}","resourceVersion":"{version}"}}}}"#);
+        Object::parse(&json, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap()
     }
 
     fn keys(objects: &[Object]) -> Vec<String> {
-        objects
-            .iter()
-            .map(|object| format!("{}@{}", object.key(), object.version()))
-            .collect()
+        objects.iter().map(|object| format!("{}@{}", object.key(), object.version())).collect()
     }
 
     #[test]
@@ -452,34 +400,16 @@ mod tests {
         let [one, two, last] = [1, 2, 3].map(|version| object("n", "a", version));
         let mut writer = Writer::default();
         let script = [
-            (
-                Event::Applied(one.clone()),
-                Some(Change::Added(one.clone())),
-                Version(1),
-            ),
+            (Event::Applied(one.clone()), Some(Change::Added(one.clone())), Version(1)),
             (Event::Applied(one.clone()), None, Version(1)),
-            (
-                Event::Applied(two.clone()),
-                Some(Change::Updated { old: one, new: two }),
-                Version(2),
-            ),
-            (
-                Event::Deleted(last.clone()),
-                Some(Change::Deleted {
-                    last: last.clone(),
-                    unknown: false,
-                }),
-                Version(3),
-            ),
+            (Event::Applied(two.clone()), Some(Change::Updated { old: one, new: two }), Version(2)),
+            (Event::Deleted(last.clone()), Some(Change::Deleted { last: last.clone(), unknown: false }), Version(3)),
             (Event::Deleted(last), None, Version(3)),
             (Event::Bookmark(Version(9)), None, Version(9)),
             (Event::Bookmark(Version(8)), None, Version(9)),
         ];
         for (event, change, version) in script {
-            assert_eq!(
-                (writer.apply(event), writer.cache().version()),
-                (change, version)
-            );
+            assert_eq!((writer.apply(event), writer.cache().version()), (change, version));
         }
         assert!(writer.cache().is_empty());
     }
@@ -499,22 +429,12 @@ mod tests {
         assert_eq!(writer.list_item(object("n", "kept", 5)), None);
         assert_eq!(
             writer.list_item(changed.clone()),
-            Some(Change::Updated {
-                old: object("n", "changed", 5),
-                new: changed
-            })
+            Some(Change::Updated { old: object("n", "changed", 5), new: changed })
         );
         assert_eq!(writer.list_item(new.clone()), Some(Change::Added(new)));
-        assert_eq!(
-            (cache.len(), cache.version()),
-            (4, Version(5)),
-            "an unfinished list promises nothing"
-        );
+        assert_eq!((cache.len(), cache.version()), (4, Version(5)), "an unfinished list promises nothing");
 
-        let gone = Change::Deleted {
-            last: object("n", "gone", 5),
-            unknown: true,
-        };
+        let gone = Change::Deleted { last: object("n", "gone", 5), unknown: true };
         assert_eq!(writer.finish_list(Version(8)), [gone]);
         assert_eq!(keys(&cache.list()), ["n/changed@7", "n/kept@5", "n/new@6"]);
         assert_eq!((cache.version(), cache.is_synced()), (Version(8), true));
@@ -527,10 +447,7 @@ mod tests {
         writer.list_item(object("n", "a", 1));
         writer.start_list();
         writer.list_item(object("n", "b", 2));
-        let gone = Change::Deleted {
-            last: object("n", "a", 1),
-            unknown: true,
-        };
+        let gone = Change::Deleted { last: object("n", "a", 1), unknown: true };
         assert_eq!(writer.finish_list(Version(3)), [gone]);
     }
 
@@ -558,17 +475,10 @@ mod tests {
         assert!(writer.quarantine(Some(&odd)), "news");
         assert!(!writer.quarantine(Some(&odd)), "known");
         let gone = writer.finish_list(Version(2));
-        assert_eq!(
-            (gone.len(), keys(&cache.list())),
-            (1, vec!["n/kept@1".into(), "n/odd@1".into()])
-        );
+        assert_eq!((gone.len(), keys(&cache.list())), (1, vec!["n/kept@1".into(), "n/odd@1".into()]));
         assert_eq!(cache.unreadable(), std::slice::from_ref(&odd));
 
-        assert!(
-            writer
-                .apply(Event::Applied(object("n", "odd", 3)))
-                .is_some()
-        );
+        assert!(writer.apply(Event::Applied(object("n", "odd", 3))).is_some());
         assert_eq!(cache.unreadable(), []);
         writer.quarantine(Some(&odd));
         let lost = writer.lose(&odd).map(|change| change.object().version());
@@ -600,18 +510,10 @@ mod tests {
         assert_eq!(applied("a", 1, 4000), ("added", true));
         assert_eq!(applied("b", 2, 4000), ("added", true));
         assert_eq!(applied("c", 3, 4000), ("nothing", false));
-        assert_eq!(
-            applied("a", 4, 5000),
-            ("updated", false),
-            "known ones may grow a little"
-        );
+        assert_eq!(applied("a", 4, 5000), ("updated", false), "known ones may grow a little");
         assert_eq!(applied("a", 5, 9000), ("nothing", false));
         assert_eq!(applied("b", 6, 10), ("updated", false));
-        assert_eq!(
-            applied("c", 7, 100),
-            ("added", false),
-            "there is room by now"
-        );
+        assert_eq!(applied("c", 7, 100), ("added", false), "there is room by now");
         assert_eq!(keys(&cache.list()), ["a@4", "b@6", "c@7"]);
 
         let gone = |changes: Vec<Change>| changes.len();
@@ -638,14 +540,9 @@ mod tests {
         }
         let cluster = r#"{"metadata":{"name":"x","resourceVersion":"1"}}"#;
         let gvk = Gvk::parse("v1", "Node").unwrap();
-        writer.apply(Event::Applied(
-            Object::parse(cluster, &gvk, &Managers::default()).unwrap(),
-        ));
+        writer.apply(Event::Applied(Object::parse(cluster, &gvk, &Managers::default()).unwrap()));
         let cache = writer.cache();
-        assert_eq!(
-            keys(&cache.list()),
-            ["x@1", "a/b@1", "a/z@1", "ab/c@1", "b/a@1"]
-        );
+        assert_eq!(keys(&cache.list()), ["x@1", "a/b@1", "a/z@1", "ab/c@1", "b/a@1"]);
         assert_eq!(keys(&cache.snapshot(Some("a")).0), ["a/b@1", "a/z@1"]);
         // IN-4
         assert_eq!(cache.snapshot(Some("aa")), (vec![], Version(1)));
@@ -666,8 +563,7 @@ mod tests {
             writer.apply(Event::Applied(object.clone())).map(|_| object)
         };
         let text = "x".repeat(1_000);
-        let stored =
-            (1..100).take_while(|n| put(&mut large, &format!("o{n}"), *n, &text).is_some());
+        let stored = (1..100).take_while(|n| put(&mut large, &format!("o{n}"), *n, &text).is_some());
         let stored = stored.count();
         assert!((15..20).contains(&stored), "{stored}");
         assert!(!large.cache().is_complete());

@@ -14,9 +14,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use cel::IdedExpr;
-use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr,
-};
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, MapExpr, SelectExpr};
 use serde_json::{Map, Value as Json};
 
 use crate::budget::{Budget, Exceeded};
@@ -99,15 +97,8 @@ type Outcome<'v> = Result<Value<'v>, Error>;
 ///
 /// # Errors
 /// [`Error`]
-pub fn evaluate<'v>(
-    expression: &'v IdedExpr,
-    variables: &[(&'v str, &'v Json)],
-    budget: &mut Budget,
-) -> Outcome<'v> {
-    let scope = variables
-        .iter()
-        .map(|(name, json)| (*name, Ok(Value::of(json))))
-        .collect();
+pub fn evaluate<'v>(expression: &'v IdedExpr, variables: &[(&'v str, &'v Json)], budget: &mut Budget) -> Outcome<'v> {
+    let scope = variables.iter().map(|(name, json)| (*name, Ok(Value::of(json)))).collect();
     Evaluation { scope, budget }.value(expression)
 }
 
@@ -161,10 +152,7 @@ impl<'v> Value<'v> {
 
     /// Whether a map may have it as a key.
     fn is_key(&self) -> bool {
-        matches!(
-            self,
-            Self::Bool(_) | Self::Int(_) | Self::Uint(_) | Self::Text(_)
-        )
+        matches!(self, Self::Bool(_) | Self::Int(_) | Self::Uint(_) | Self::Text(_))
     }
 
     fn of_literal(literal: &'v LiteralValue) -> Self {
@@ -224,9 +212,7 @@ impl<'v> Value<'v> {
             (Self::Int(a), Self::Double(b)) => of_double(i128::from(*a), *b),
             (Self::Uint(a), Self::Double(b)) => of_double(i128::from(*a), *b),
             (Self::Double(a), Self::Int(b)) => of_double(i128::from(*b), *a).map(Ordering::reverse),
-            (Self::Double(a), Self::Uint(b)) => {
-                of_double(i128::from(*b), *a).map(Ordering::reverse)
-            }
+            (Self::Double(a), Self::Uint(b)) => of_double(i128::from(*b), *a).map(Ordering::reverse),
             _ => None,
         }
     }
@@ -293,10 +279,7 @@ impl<'v> Fields<'v> {
         match self {
             Self::Json(fields) => {
                 let name = *names.get(index)?;
-                Some((
-                    Value::Text(Cow::Borrowed(name)),
-                    Value::of(fields.get(name)?),
-                ))
+                Some((Value::Text(Cow::Borrowed(name)), Value::of(fields.get(name)?)))
             }
             Self::Made(entries) => entries.get(index).cloned(),
         }
@@ -353,9 +336,7 @@ impl<'v> Evaluation<'v, '_> {
             }
             Expr::Map(map) => self.map(map),
             Expr::Comprehension(fold) => self.fold(fold),
-            Expr::Struct(_) | Expr::Unspecified => {
-                Err(Error::Undefined("messages are not supported".to_owned()))
-            }
+            Expr::Struct(_) | Expr::Unspecified => Err(Error::Undefined("messages are not supported".to_owned())),
         }
     }
 
@@ -422,9 +403,7 @@ impl<'v> Evaluation<'v, '_> {
             })),
             (name, _) => {
                 let arguments = call.target.as_deref().into_iter().chain(&call.args);
-                let arguments: Vec<_> = arguments
-                    .map(|argument| self.value(argument))
-                    .collect::<Result<_, _>>()?;
+                let arguments: Vec<_> = arguments.map(|argument| self.value(argument)).collect::<Result<_, _>>()?;
                 functions::apply(name, &arguments, self.budget)
             }
         }
@@ -457,10 +436,7 @@ impl<'v> Evaluation<'v, '_> {
             Value::List(list) => (list.len(), Vec::new()),
             Value::Map(fields) => (fields.len(), fields.names(self.budget)?),
             _ => {
-                return Err(functions::no_overload(
-                    "all, exists, map or filter",
-                    &[range],
-                ));
+                return Err(functions::no_overload("all, exists, map or filter", &[range]));
             }
         };
         let outside = self.scope.len();
@@ -471,9 +447,7 @@ impl<'v> Evaluation<'v, '_> {
             };
             second.pay(self.budget)?;
             match &fold.iter_var2 {
-                Some(name) => self
-                    .scope
-                    .extend([(fold.iter_var.as_str(), Ok(first)), (name, Ok(second))]),
+                Some(name) => self.scope.extend([(fold.iter_var.as_str(), Ok(first)), (name, Ok(second))]),
                 None => self.scope.push((&fold.iter_var, Ok(second))),
             }
             // The innermost, so that it can be taken out.
@@ -526,8 +500,7 @@ impl<'v> Evaluation<'v, '_> {
 
 /// Returns the condition, if there is one, and the element of a fold that appends to a list, as `map` and `filter` do.
 fn appended(fold: &ComprehensionExpr) -> Option<(Option<&IdedExpr>, &IdedExpr)> {
-    let is_result =
-        |node: &IdedExpr| matches!(&node.expr, Expr::Ident(name) if *name == fold.accu_var);
+    let is_result = |node: &IdedExpr| matches!(&node.expr, Expr::Ident(name) if *name == fold.accu_var);
     let (guard, step) = match &fold.loop_step.expr {
         Expr::Call(call) if call.func_name == "_?_:_" => match call.args.as_slice() {
             [guard, step, otherwise] if is_result(otherwise) => (Some(guard), step),
@@ -551,11 +524,7 @@ fn appended(fold: &ComprehensionExpr) -> Option<(Option<&IdedExpr>, &IdedExpr)> 
 }
 
 /// Returns what a fold over a list or map gives at a position: the index or key, and what one variable alone stands for.
-fn element<'v>(
-    range: &Value<'v>,
-    names: &[&'v str],
-    index: usize,
-) -> Option<(Value<'v>, Value<'v>)> {
+fn element<'v>(range: &Value<'v>, names: &[&'v str], index: usize) -> Option<(Value<'v>, Value<'v>)> {
     match range {
         Value::List(list) => {
             let position = i64::try_from(index).unwrap_or(i64::MAX);

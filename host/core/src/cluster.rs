@@ -144,18 +144,10 @@ pub trait Cluster: Send + Sync + 'static {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>>;
 
     /// Returns the object as the API server has it now; none if it does not exist.
-    fn get<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, Error>>;
+    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>>;
 
     /// Returns the same, with the shares of all field managers, by the right to list that whoever watches the kind has.
-    fn look<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+    fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         self.get(gvk, key)
     }
 
@@ -167,55 +159,33 @@ pub trait Cluster: Send + Sync + 'static {
 impl Target {
     /// Returns the part of the target that can't be part of a path, if there is one: its name and value.
     pub fn misfit(&self) -> Option<(&'static str, &str)> {
-        let Self {
-            gvk,
-            key,
-            subresource,
-        } = self;
+        let Self { gvk, key, subresource } = self;
         let parts = [
-            (
-                "the API group",
-                Some(&*gvk.group).filter(|group| !group.is_empty()),
-            ),
+            ("the API group", Some(&*gvk.group).filter(|group| !group.is_empty())),
             ("the API version", Some(&*gvk.version)),
             ("the namespace", key.namespace.as_deref()),
             ("the name", Some(&*key.name)),
             ("the subresource", subresource.as_deref()),
         ];
-        let given = parts
-            .into_iter()
-            .filter_map(|(what, text)| Some((what, text?)));
+        let given = parts.into_iter().filter_map(|(what, text)| Some((what, text?)));
         given.into_iter().find(|(_, text)| !is_path_segment(text))
     }
 
     /// Returns an object itself.
     pub fn object(gvk: Gvk, key: ObjectRef) -> Self {
-        Self {
-            gvk,
-            key,
-            subresource: None,
-        }
+        Self { gvk, key, subresource: None }
     }
 
     /// Returns the status of an object.
     pub fn status(gvk: Gvk, key: ObjectRef) -> Self {
-        Self {
-            gvk,
-            key,
-            subresource: Some("status".into()),
-        }
+        Self { gvk, key, subresource: Some("status".into()) }
     }
 }
 
 impl Error {
     /// Returns an error. The message is kept as one line of bounded length: the API server repeats what it was sent.
     pub fn new(reason: Reason, code: u16, message: impl AsRef<str>) -> Self {
-        Self {
-            reason,
-            code,
-            message: text::said(message.as_ref()).into_owned(),
-            fields: String::new(),
-        }
+        Self { reason, code, message: text::said(message.as_ref()).into_owned(), fields: String::new() }
     }
 
     /// Whether the version that was written upon is out of date (`FI-4`).
@@ -269,10 +239,6 @@ impl Verb {
 impl Deletion {
     /// Returns the deletion of exactly the version that was seen.
     pub fn of_version(uid: &str, version: Version) -> Self {
-        Self {
-            uid: Some(uid.to_owned()),
-            version: Some(version.to_string()),
-            ..Self::default()
-        }
+        Self { uid: Some(uid.to_owned()), version: Some(version.to_string()), ..Self::default() }
     }
 }

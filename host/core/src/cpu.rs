@@ -124,19 +124,13 @@ pub async fn rest() {
 impl Cpu {
     /// Returns so many slots. `call` is to have somebody call [`Cpu::look`] before long; it must not wait.
     pub fn new(slots: Slots, call: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Shared {
-            state: Mutex::new(State::new(slots)),
-            call: Box::new(call),
-        }))
+        Self(Arc::new(Shared { state: Mutex::new(State::new(slots)), call: Box::new(call) }))
     }
 
     /// Returns the account of a plugin. `quota` is how many seconds of a slot it may have in each second; none: no bound.
     pub fn account(&self, plugin: &Arc<str>, quota: Option<f64>) -> Account {
         let id = self.0.state.lock().account(plugin, quota);
-        Account {
-            cpu: self.clone(),
-            id,
-        }
+        Account { cpu: self.clone(), id }
     }
 
     /// Sees to what only the passing of time changes. Returns the polls that have become too long since the last time, and
@@ -172,20 +166,14 @@ impl Account {
 
     fn seat(&self, job: Job) -> Seat {
         let id = self.cpu.0.state.lock().sit(self.id, job);
-        Seat {
-            cpu: self.cpu.clone(),
-            id,
-        }
+        Seat { cpu: self.cpu.clone(), id }
     }
 }
 
 impl Clone for Account {
     fn clone(&self) -> Self {
         self.cpu.0.state.lock().share(self.id);
-        Self {
-            cpu: self.cpu.clone(),
-            id: self.id,
-        }
+        Self { cpu: self.cpu.clone(), id: self.id }
     }
 }
 
@@ -204,14 +192,9 @@ impl fmt::Debug for Account {
 // === impl Seat ===
 
 impl Seat {
-    fn poll<F: Future>(
-        &self,
-        execution: Pin<&mut F>,
-        context: &mut Context<'_>,
-    ) -> Poll<F::Output> {
+    fn poll<F: Future>(&self, execution: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
         let Shared { state, call } = &*self.cpu.0;
-        let Entered { may, wake, look } =
-            state.lock().enter(self.id, context.waker(), Instant::now());
+        let Entered { may, wake, look } = state.lock().enter(self.id, context.waker(), Instant::now());
         wake.into_iter().for_each(Waker::wake);
         if look {
             call();

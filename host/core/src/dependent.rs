@@ -74,9 +74,7 @@ pub enum Error {
         primary: ObjectRef,
     },
     /// Several shares of our field manager (`SSA-1`).
-    #[error(
-        "{object} has {count} entries in managedFields for {manager} with operation Apply; one is right"
-    )]
+    #[error("{object} has {count} entries in managedFields for {manager} with operation Apply; one is right")]
     Shares {
         /// The object.
         object: ObjectRef,
@@ -154,13 +152,7 @@ pub fn compare_applied(
 ) -> Result<MatchResult, Error> {
     let fields = share(actual, manager, part)?.map(|share| &*share.fields);
     let ignore: &[&str] = &[];
-    let comparison = Comparison {
-        fields,
-        actual: &tree(actual, budget)?,
-        desired,
-        part,
-        ignore,
-    };
+    let comparison = Comparison { fields, actual: &tree(actual, budget)?, desired, part, ignore };
     managed_fields::compare(&comparison, budget).map_err(|source| Error::Fields {
         object: actual.key().clone(),
         manager: manager.to_owned(),
@@ -172,27 +164,20 @@ pub fn compare_applied(
 ///
 /// # Errors
 /// [`Error::Shares`] if there are several records of it (`SSA-1`).
-pub fn share<'a>(
-    object: &'a Object,
-    manager: &str,
-    part: Part,
-) -> Result<Option<&'a Share>, Error> {
+pub fn share<'a>(object: &'a Object, manager: &str, part: Part) -> Result<Option<&'a Share>, Error> {
     let subresource = match part {
         Part::Object => None,
         Part::Status => Some("status"),
     };
     let shares = object.header().shares.iter();
-    let mut own = shares
-        .filter(|s| s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource)
-        .peekable();
+    let mut own =
+        shares.filter(|s| s.applied && &*s.manager == manager && s.subresource.as_deref() == subresource).peekable();
     let first = own.next();
     match own.peek() {
         None => Ok(first),
-        Some(_) => Err(Error::Shares {
-            object: object.key().clone(),
-            manager: manager.to_owned(),
-            count: own.count() + 1,
-        }),
+        Some(_) => {
+            Err(Error::Shares { object: object.key().clone(), manager: manager.to_owned(), count: own.count() + 1 })
+        }
     }
 }
 
@@ -203,22 +188,15 @@ pub fn share<'a>(
 pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> Write {
     let manager = manager.clone();
     let verb = if dependent.applied() {
-        Verb::Apply {
-            body: with_first_version(desired.tree()),
-            manager,
-            force: false,
-        }
+        Verb::Apply { body: with_first_version(desired.tree()), manager, force: false }
     } else {
-        Verb::Create {
-            body: desired.json(),
-            manager,
-        }
+        Verb::Create { body: desired.json(), manager }
     };
     sent(desired, dependent, verb)
 }
 
 /// Returns the write that brings a dependent from `actual` to `desired` (`KD-8`). Another object of the same name is a
-/// conflict. Without server-side apply, labels and annotations are added and never removed (quirk 12), and a change since
+/// conflict. Without server-side apply, labels and annotations are added and never removed, and a change since
 /// `actual` is a conflict, too.
 ///
 /// # Errors
@@ -259,17 +237,8 @@ pub fn adopt(
 }
 
 /// Returns a forced apply with `only` in its metadata.
-fn forced(
-    desired: &Desired,
-    dependent: &Dependent,
-    manager: &Arc<str>,
-    only: &[(&str, &str)],
-) -> Write {
-    let verb = Verb::Apply {
-        body: upon(desired.tree(), only),
-        manager: manager.clone(),
-        force: true,
-    };
+fn forced(desired: &Desired, dependent: &Dependent, manager: &Arc<str>, only: &[(&str, &str)]) -> Write {
+    let verb = Verb::Apply { body: upon(desired.tree(), only), manager: manager.clone(), force: true };
     sent(desired, dependent, verb)
 }
 
@@ -289,20 +258,14 @@ fn replaced(
 }
 
 fn sent(desired: &Desired, dependent: &Dependent, verb: Verb) -> Write {
-    Write {
-        target: Target::object(dependent.gvk.clone(), desired.key().clone()),
-        verb,
-    }
+    Write { target: Target::object(dependent.gvk.clone(), desired.key().clone()), verb }
 }
 
 /// Returns the write that deletes this very object, whatever its version (`KD-9`); another one of its name is a conflict.
 pub fn delete(gvk: Gvk, object: &Object) -> Write {
     Write {
         target: Target::object(gvk, object.key().clone()),
-        verb: Verb::Delete(Deletion {
-            uid: Some(object.header().uid.to_string()),
-            ..Deletion::default()
-        }),
+        verb: Verb::Delete(Deletion { uid: Some(object.header().uid.to_string()), ..Deletion::default() }),
     }
 }
 
@@ -327,11 +290,7 @@ pub(crate) fn with_first_version(desired: &Value) -> String {
 fn upon(desired: &Value, metadata: &[(&str, &str)]) -> String {
     let mut tree = desired.clone();
     if let Some(Value::Object(all)) = tree.get_mut("metadata") {
-        all.extend(
-            metadata
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), json!(value))),
-        );
+        all.extend(metadata.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
     }
     tree.to_string()
 }
@@ -357,19 +316,10 @@ fn replacement(mut actual: Value, desired: &Value) -> Value {
             }
         }
     }
-    for owner in wanted
-        .get("ownerReferences")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        let owners = metadata
-            .entry("ownerReferences")
-            .or_insert_with(|| json!([]));
+    for owner in wanted.get("ownerReferences").and_then(Value::as_array).into_iter().flatten() {
+        let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
         if let Value::Array(owners) = owners
-            && owners
-                .iter()
-                .all(|known| known.get("uid") != owner.get("uid"))
+            && owners.iter().all(|known| known.get("uid") != owner.get("uid"))
         {
             owners.push(owner.clone());
         }
@@ -379,10 +329,7 @@ fn replacement(mut actual: Value, desired: &Value) -> Value {
 }
 
 fn tree(object: &Object, budget: &mut Budget) -> Result<Value, Error> {
-    object.tree(budget).map_err(|source| Error::Actual {
-        object: object.key().clone(),
-        source,
-    })
+    object.tree(budget).map_err(|source| Error::Actual { object: object.key().clone(), source })
 }
 
 #[cfg(test)]
@@ -432,17 +379,10 @@ mod tests {
 
     /// Returns the method and the body of a write by `web` to the object `web/a`.
     fn sent(write: Write, dependent: &Dependent) -> (&'static str, Value) {
-        assert_eq!(
-            write.target,
-            Target::object(dependent.gvk.clone(), ObjectRef::namespaced("web", "a"))
-        );
+        assert_eq!(write.target, Target::object(dependent.gvk.clone(), ObjectRef::namespaced("web", "a")));
         let (method, body, manager) = match write.verb {
             Verb::Create { body, manager } => ("create", body, manager),
-            Verb::Apply {
-                body,
-                manager,
-                force: false,
-            } => ("apply", body, manager),
+            Verb::Apply { body, manager, force: false } => ("apply", body, manager),
             Verb::Apply { body, manager, .. } => ("force", body, manager),
             Verb::Replace { body, manager } => ("replace", body, manager),
             Verb::JsonPatch { .. } | Verb::MergePatch { .. } | Verb::Delete(_) => {
@@ -463,15 +403,8 @@ mod tests {
             (false, true, Need::Nothing, Need::Compare),
             (false, false, Need::Nothing, Need::Nothing),
         ] {
-            let manage = Manage {
-                create,
-                update,
-                delete: true,
-            };
-            assert_eq!(
-                (need(&manage, None), need(&manage, Some(&there))),
-                (absent, present)
-            );
+            let manage = Manage { create, update, delete: true };
+            assert_eq!((need(&manage, None), need(&manage, Some(&there))), (absent, present));
         }
     }
 
@@ -486,24 +419,13 @@ mod tests {
             ("ConfigMap", None, false, "create", None),
             ("ConfigMap", Some(true), false, "apply", Some("1")),
         ] {
-            let dependent = Dependent {
-                create_only,
-                server_side_apply,
-                ..dependent("v1", kind)
-            };
-            let desired = desired(
-                &dependent,
-                &json!({"metadata": {"name": "a"}, "spec": {"x": 1}}),
-            );
+            let dependent = Dependent { create_only, server_side_apply, ..dependent("v1", kind) };
+            let desired = desired(&dependent, &json!({"metadata": {"name": "a"}, "spec": {"x": 1}}));
             let mut expected = desired.tree().clone();
             if let Some(version) = version {
                 expected["metadata"]["resourceVersion"] = json!(version);
             }
-            assert_eq!(
-                sent(create(&desired, &dependent, &manager), &dependent),
-                (method, expected),
-                "{kind}"
-            );
+            assert_eq!(sent(create(&desired, &dependent, &manager), &dependent), (method, expected), "{kind}");
         }
     }
 
@@ -518,14 +440,7 @@ mod tests {
                 "ownerReferences": [theirs]}});
         let plain = dependent("v1", "ConfigMap");
         let wanted = desired(&plain, &answer);
-        let write = update(
-            &object(&plain, &actual),
-            &wanted,
-            &plain,
-            &manager,
-            &mut Budget::of_run(),
-        )
-        .unwrap();
+        let write = update(&object(&plain, &actual), &wanted, &plain, &manager, &mut Budget::of_run()).unwrap();
         let owner = wanted.tree()["metadata"]["ownerReferences"][0].clone();
         let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"new": "1"}, "binaryData": {}, "status": {"s": 1},
             "metadata": {"name": "a", "namespace": "web", "resourceVersion": "7",
@@ -533,10 +448,7 @@ mod tests {
                 "ownerReferences": [theirs, owner]}});
         assert_eq!(sent(write, &plain), ("replace", expected));
 
-        let applied = Dependent {
-            server_side_apply: Some(true),
-            ..plain
-        };
+        let applied = Dependent { server_side_apply: Some(true), ..plain };
         let mut actual = actual;
         actual["metadata"]["uid"] = "u-7".into();
         let actual = object(&applied, &actual);
@@ -556,10 +468,7 @@ mod tests {
         let actual = json!({"metadata": {"name": "a", "namespace": "web", "uid": "u-7", "resourceVersion": "7"}});
         let expected = Write {
             target: Target::object(map.gvk.clone(), ObjectRef::namespaced("web", "a")),
-            verb: Verb::Delete(Deletion {
-                uid: Some("u-7".to_owned()),
-                ..Deletion::default()
-            }),
+            verb: Verb::Delete(Deletion { uid: Some("u-7".to_owned()), ..Deletion::default() }),
         };
         assert_eq!(delete(map.gvk.clone(), &object(&map, &actual)), expected);
     }
@@ -616,22 +525,11 @@ mod tests {
             entry("web", "Apply", "status", "f:status"),
         ];
         let service = dependent("v1", "Service");
-        let with = |entries: &[Value]| {
-            object(
-                &service,
-                &json!({"metadata": {"name": "a", "managedFields": entries}}),
-            )
-        };
+        let with = |entries: &[Value]| object(&service, &json!({"metadata": {"name": "a", "managedFields": entries}}));
 
         let one = with(&[&others[..], std::slice::from_ref(&ours)].concat());
-        assert_eq!(
-            &*share(&one, "web", Part::Object).unwrap().unwrap().fields,
-            r#"{"f:a":{}}"#
-        );
-        assert_eq!(
-            &*share(&one, "web", Part::Status).unwrap().unwrap().fields,
-            r#"{"f:status":{}}"#
-        );
+        assert_eq!(&*share(&one, "web", Part::Object).unwrap().unwrap().fields, r#"{"f:a":{}}"#);
+        assert_eq!(&*share(&one, "web", Part::Status).unwrap().unwrap().fields, r#"{"f:status":{}}"#);
         assert_eq!(share(&with(&others), "web", Part::Object).unwrap(), None);
         let error = share(&with(&[ours.clone(), ours]), "web", Part::Object).unwrap_err();
         let text = "a has 2 entries in managedFields for web with operation Apply; one is right";

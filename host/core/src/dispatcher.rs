@@ -81,11 +81,7 @@ async fn drain(mut executions: JoinSet<()>, limit: Duration) -> Drained {
         return Drained { aborted: 0 };
     }
     let aborted = executions.len();
-    tracing::warn!(
-        aborted,
-        ?limit,
-        "executions take too long to end and are aborted"
-    );
+    tracing::warn!(aborted, ?limit, "executions take too long to end and are aborted");
     executions.shutdown().await;
     Drained { aborted }
 }
@@ -118,10 +114,7 @@ mod tests {
 
     impl Log {
         fn new() -> Self {
-            Self {
-                start: Instant::now(),
-                lines: Arc::default(),
-            }
+            Self { start: Instant::now(), lines: Arc::default() }
         }
 
         fn write(&self, what: &str) {
@@ -135,10 +128,7 @@ mod tests {
     }
 
     fn queue_of(letters: &str) -> Queue {
-        let queue = Queue::new(Policy {
-            max_interval: None,
-            ..Policy::default()
-        });
+        let queue = Queue::new(Policy { max_interval: None, ..Policy::default() });
         for letter in letters.chars() {
             change(&queue, letter);
         }
@@ -147,11 +137,7 @@ mod tests {
     }
 
     fn change(queue: &Queue, letter: char) {
-        queue.event(
-            &key(letter),
-            Event::PrimaryChanged { deleting: false },
-            Instant::now(),
-        );
+        queue.event(&key(letter), Event::PrimaryChanged { deleting: false }, Instant::now());
     }
 
     fn key(letter: char) -> ObjectRef {
@@ -163,10 +149,7 @@ mod tests {
     }
 
     fn of(concurrency: usize) -> Bounds {
-        Bounds {
-            concurrency,
-            drain: Duration::from_secs(30),
-        }
+        Bounds { concurrency, drain: Duration::from_secs(30) }
     }
 
     /// Returns an execution that takes one second.
@@ -187,28 +170,15 @@ mod tests {
     async fn so_many_run_at_once_in_the_order_in_which_they_became_due() {
         let (queue, log) = (queue_of("cab"), Log::new());
         let stop = sleep(Duration::from_millis(2500));
-        assert_eq!(
-            run(&queue, Handle::current(), bounds(2), stop, one_second(&log)).await,
-            Drained { aborted: 0 }
-        );
-        assert_eq!(
-            log.read(),
-            ["0 +c", "0 +a", "1000 -c", "1000 -a", "1000 +b", "2000 -b"]
-        );
+        assert_eq!(run(&queue, Handle::current(), bounds(2), stop, one_second(&log)).await, Drained { aborted: 0 });
+        assert_eq!(log.read(), ["0 +c", "0 +a", "1000 -c", "1000 -a", "1000 +b", "2000 -b"]);
         assert_eq!(log.start.elapsed(), Duration::from_millis(2500));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_bound_of_zero_is_one() {
         let (queue, log) = (queue_of("ab"), Log::new());
-        run(
-            &queue,
-            Handle::current(),
-            bounds(0),
-            sleep(Duration::from_secs(3)),
-            one_second(&log),
-        )
-        .await;
+        run(&queue, Handle::current(), bounds(0), sleep(Duration::from_secs(3)), one_second(&log)).await;
         assert_eq!(log.read(), ["0 +a", "1000 -a", "1000 +b", "2000 -b"]);
     }
 
@@ -236,25 +206,16 @@ mod tests {
             }
             sleep(Duration::from_secs(5)).await;
         };
-        run(
-            &queue,
-            Handle::current(),
-            bounds(8),
-            events,
-            one_second(&log),
-        )
-        .await;
+        run(&queue, Handle::current(), bounds(8), events, one_second(&log)).await;
         assert_eq!(log.read(), ["0 +a", "1000 -a", "1000 +a", "2000 -a"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn stopping_takes_no_more_and_waits_for_those_under_way() {
+        // LC-21
         let (queue, log) = (queue_of("abc"), Log::new());
         let stop = sleep(Duration::from_millis(500));
-        assert_eq!(
-            run(&queue, Handle::current(), bounds(2), stop, one_second(&log)).await,
-            Drained { aborted: 0 }
-        );
+        assert_eq!(run(&queue, Handle::current(), bounds(2), stop, one_second(&log)).await, Drained { aborted: 0 });
         assert_eq!(log.read(), ["0 +a", "0 +b", "1000 -a", "1000 -b"]);
         assert_eq!(log.start.elapsed(), Duration::from_secs(1));
     }
@@ -267,17 +228,7 @@ mod tests {
             queue.close();
         };
         let ends = async {
-            tokio::join!(
-                run(
-                    &queue,
-                    Handle::current(),
-                    bounds(2),
-                    std::future::pending(),
-                    one_second(&log)
-                ),
-                close
-            )
-            .0
+            tokio::join!(run(&queue, Handle::current(), bounds(2), std::future::pending(), one_second(&log)), close).0
         };
         assert_eq!(ends.await, Drained { aborted: 0 });
         assert_eq!(log.start.elapsed(), Duration::from_secs(1));
@@ -285,6 +236,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_takes_too_long_is_aborted_and_its_key_is_free() {
+        // LC-21
         let (queue, start) = (queue_of("ab"), Instant::now());
         let execute = |ticket: Ticket| async move {
             let long = if &*ticket.key().name == "a" { 3600 } else { 20 };
@@ -292,20 +244,11 @@ mod tests {
             ticket.finish(Finished::DONE, Instant::now());
         };
         let stop = sleep(Duration::from_secs(1));
-        assert_eq!(
-            run(&queue, Handle::current(), bounds(2), stop, execute).await,
-            Drained { aborted: 1 }
-        );
+        assert_eq!(run(&queue, Handle::current(), bounds(2), stop, execute).await, Drained { aborted: 1 });
         assert_eq!(start.elapsed(), Duration::from_secs(31));
         let states = queue.states(Instant::now(), None, usize::MAX);
-        let states: BTreeMap<_, _> = states
-            .iter()
-            .map(|state| (state.key.to_string(), state))
-            .collect();
-        assert_eq!(
-            (states["a"].in_flight, states["a"].mark),
-            (false, Mark::Present)
-        );
+        let states: BTreeMap<_, _> = states.iter().map(|state| (state.key.to_string(), state)).collect();
+        assert_eq!((states["a"].in_flight, states["a"].mark), (false, Mark::Present));
         assert_eq!(states["a"].retry.map(|retry| retry.attempt), Some(1));
         assert_eq!((states["b"].in_flight, states["b"].retry), (false, None));
     }
@@ -326,14 +269,7 @@ mod tests {
                 }
             }
         };
-        run(
-            &queue,
-            Handle::current(),
-            bounds(1),
-            sleep(Duration::from_secs(10)),
-            execute,
-        )
-        .await;
+        run(&queue, Handle::current(), bounds(1), sleep(Duration::from_secs(10)), execute).await;
         assert_eq!(log.read(), ["0 +a 0", "0 +b 0", "2000 +a 1", "4000 +a 2"]);
     }
 
@@ -350,13 +286,7 @@ mod tests {
                 ticket.finish(Finished::Failed(Failure::Handled), Instant::now());
             }
         };
-        let dispatcher = run(
-            &queue,
-            Handle::current(),
-            bounds(1),
-            std::future::pending(),
-            execute,
-        );
+        let dispatcher = run(&queue, Handle::current(), bounds(1), std::future::pending(), execute);
         assert!(timeout(Duration::from_secs(1), dispatcher).await.is_err());
         assert!(dead.await.is_err());
         assert_eq!(start.elapsed(), Duration::from_secs(1));

@@ -65,19 +65,13 @@ impl Filter {
         if user.deleted.is_some() {
             return Err(Error::Deletions);
         }
-        Ok(Self {
-            built_in: built_in.map(BuiltIn::Primary).unwrap_or_default(),
-            user,
-        })
+        Ok(Self { built_in: built_in.map(BuiltIn::Primary).unwrap_or_default(), user })
     }
 
     /// Returns the filter of a secondary source: all that the user lets through (`IS-1`). The default lets everything
     /// through.
     pub fn secondary(user: UserFilter) -> Self {
-        Self {
-            built_in: BuiltIn::Nothing,
-            user,
-        }
+        Self { built_in: BuiltIn::Nothing, user }
     }
 
     /// Whether the change matters.
@@ -91,7 +85,7 @@ impl Filter {
 }
 
 /// Whether a change of a primary matters by the built-in rules: every addition (`CF-1`) and deletion (`CF-4`), and
-/// updates as `CF-2` says.
+/// updates that concern the generation, the mark for deletion or the finalizer (`CF-2`).
 pub fn accepts(change: &Change, filter: &PrimaryFilter) -> bool {
     match change {
         Change::Added(_) | Change::Deleted { .. } => true,
@@ -100,16 +94,11 @@ pub fn accepts(change: &Change, filter: &PrimaryFilter) -> bool {
 }
 
 fn accepts_update(old: &Header, new: &Header, filter: &PrimaryFilter) -> bool {
-    let PrimaryFilter {
-        generation_aware,
-        finalizer,
-    } = filter;
+    let PrimaryFilter { generation_aware, finalizer } = filter;
     // A list can show an object deleted and made again as an update; its generation then tells nothing.
     let made_again = old.uid != new.uid;
     // (a)
-    let unprotected = finalizer
-        .as_ref()
-        .is_some_and(|name| !(old.has_finalizer(name) && new.has_finalizer(name)));
+    let unprotected = finalizer.as_ref().is_some_and(|name| !(old.has_finalizer(name) && new.has_finalizer(name)));
     // (b); kinds without generations have none to compare (CF-7).
     let changed = !generation_aware || old.generation.is_none() || old.generation < new.generation;
     // (c)
@@ -124,10 +113,7 @@ impl UserFilter {
             Change::Updated { .. } => &self.updated,
             Change::Deleted { .. } => &self.deleted,
         };
-        [specific, &self.any]
-            .into_iter()
-            .flatten()
-            .all(|question| question(change))
+        [specific, &self.any].into_iter().flatten().all(|question| question(change))
     }
 }
 
@@ -150,19 +136,11 @@ mod tests {
 
     fn object(metadata: &str) -> Object {
         let json = format!(r#"{{"metadata":{{"name":"a",{metadata}}}}}"#);
-        Object::parse(
-            &json,
-            &Gvk::parse("x.dev/v1", "X").unwrap(),
-            &Managers::default(),
-        )
-        .unwrap()
+        Object::parse(&json, &Gvk::parse("x.dev/v1", "X").unwrap(), &Managers::default()).unwrap()
     }
 
     fn updated(old: &str, new: &str) -> Change {
-        Change::Updated {
-            old: object(old),
-            new: object(new),
-        }
+        Change::Updated { old: object(old), new: object(new) }
     }
 
     const PLAIN: &str = r#""generation":1"#;
@@ -171,10 +149,7 @@ mod tests {
     const MARKED: &str = r#""generation":1,"deletionTimestamp":"t""#;
 
     fn built_in(generation_aware: bool, finalizer: Option<&str>) -> PrimaryFilter {
-        PrimaryFilter {
-            generation_aware,
-            finalizer: finalizer.map(Arc::from),
-        }
+        PrimaryFilter { generation_aware, finalizer: finalizer.map(Arc::from) }
     }
 
     #[test]
@@ -188,11 +163,7 @@ mod tests {
             (None, PLAIN, PROTECTED, false),
         ] {
             let case = format!("{finalizer:?}: {old} to {new}");
-            assert_eq!(
-                accepts(&updated(old, new), &built_in(true, finalizer)),
-                accepted,
-                "{case}"
-            );
+            assert_eq!(accepts(&updated(old, new), &built_in(true, finalizer)), accepted, "{case}");
         }
     }
 
@@ -208,38 +179,20 @@ mod tests {
             ("a kind without", true, none, none, true),
             ("the first", true, none, PLAIN, true),
             ("a newer one", true, &*generation(9), &*generation(10), true),
-            (
-                "an older one",
-                true,
-                &*generation(10),
-                &*generation(9),
-                false,
-            ),
+            ("an older one", true, &*generation(10), &*generation(9), false),
             ("marked", true, PLAIN, MARKED, true),
             ("marked before", true, MARKED, MARKED, false),
             ("made again", true, made_again[0], made_again[1], true),
         ] {
-            assert_eq!(
-                accepts(&updated(old, new), &built_in(aware, None)),
-                accepted,
-                "{case}"
-            );
+            assert_eq!(accepts(&updated(old, new), &built_in(aware, None)), accepted, "{case}");
         }
     }
 
     /// An addition, an update that changes only a label, one that changes the generation, and a deletion.
     fn changes() -> [Change; 4] {
-        let deleted = Change::Deleted {
-            last: object(PLAIN),
-            unknown: true,
-        };
+        let deleted = Change::Deleted { last: object(PLAIN), unknown: true };
         let generation = updated(PLAIN, r#""generation":2"#);
-        [
-            Change::Added(object(PLAIN)),
-            updated(PLAIN, LABELLED),
-            generation,
-            deleted,
-        ]
+        [Change::Added(object(PLAIN)), updated(PLAIN, LABELLED), generation, deleted]
     }
 
     fn no() -> Question {
@@ -248,58 +201,20 @@ mod tests {
 
     #[test]
     fn the_users_questions_are_asked_besides_the_built_in_rules() {
-        // CF-1 … CF-5
+        // CF-1, CF-2, CF-3, CF-4, CF-5
         let all = UserFilter::default;
         for (case, rules, user, accepted) in [
             ("built in", true, all(), [true, false, true, true]),
             ("not built in", false, all(), [true, true, true, true]),
-            (
-                "additions",
-                true,
-                UserFilter {
-                    added: Some(no()),
-                    ..all()
-                },
-                [false, false, true, true],
-            ),
-            (
-                "updates",
-                true,
-                UserFilter {
-                    updated: Some(no()),
-                    ..all()
-                },
-                [true, false, false, true],
-            ),
-            (
-                "any",
-                true,
-                UserFilter {
-                    any: Some(no()),
-                    ..all()
-                },
-                [false, false, false, false],
-            ),
+            ("additions", true, UserFilter { added: Some(no()), ..all() }, [false, false, true, true]),
+            ("updates", true, UserFilter { updated: Some(no()), ..all() }, [true, false, false, true]),
+            ("any", true, UserFilter { any: Some(no()), ..all() }, [false, false, false, false]),
         ] {
             let filter = Filter::primary(rules.then(|| built_in(true, None)), user).unwrap();
-            assert_eq!(
-                changes().map(|change| filter.accepts(&change)),
-                accepted,
-                "{case}"
-            );
+            assert_eq!(changes().map(|change| filter.accepts(&change)), accepted, "{case}");
         }
-        let refused = Filter::primary(
-            None,
-            UserFilter {
-                deleted: Some(no()),
-                ..all()
-            },
-        )
-        .unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "deletions of primaries cannot be filtered"
-        );
+        let refused = Filter::primary(None, UserFilter { deleted: Some(no()), ..all() }).unwrap_err();
+        assert_eq!(refused.to_string(), "deletions of primaries cannot be filtered");
     }
 
     #[test]
@@ -308,45 +223,13 @@ mod tests {
         let all = UserFilter::default;
         for (case, user, accepted) in [
             ("default", all(), [true, true, true, true]),
-            (
-                "additions",
-                UserFilter {
-                    added: Some(no()),
-                    ..all()
-                },
-                [false, true, true, true],
-            ),
-            (
-                "updates",
-                UserFilter {
-                    updated: Some(no()),
-                    ..all()
-                },
-                [true, false, false, true],
-            ),
-            (
-                "deletions",
-                UserFilter {
-                    deleted: Some(no()),
-                    ..all()
-                },
-                [true, true, true, false],
-            ),
-            (
-                "any",
-                UserFilter {
-                    any: Some(no()),
-                    ..all()
-                },
-                [false, false, false, false],
-            ),
+            ("additions", UserFilter { added: Some(no()), ..all() }, [false, true, true, true]),
+            ("updates", UserFilter { updated: Some(no()), ..all() }, [true, false, false, true]),
+            ("deletions", UserFilter { deleted: Some(no()), ..all() }, [true, true, true, false]),
+            ("any", UserFilter { any: Some(no()), ..all() }, [false, false, false, false]),
         ] {
             let filter = Filter::secondary(user);
-            assert_eq!(
-                changes().map(|change| filter.accepts(&change)),
-                accepted,
-                "{case}"
-            );
+            assert_eq!(changes().map(|change| filter.accepts(&change)), accepted, "{case}");
         }
     }
 }

@@ -38,10 +38,7 @@ pub trait Guest: Send + Sync + 'static {
 
 /// Which interfaces a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "one fact per optional interface"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "one fact per optional interface")]
 pub struct Exports {
     /// `reconciler`
     pub reconciler: bool,
@@ -70,16 +67,9 @@ pub trait Session: Send + Sync {
         failed: &'a FailureInfo,
     ) -> BoxFuture<'a, Result<ErrorControl, Failure>>;
     /// Returns the object that a dependent should be.
-    fn desired<'a>(
-        &'a self,
-        name: &'a str,
-        primary: &'a str,
-    ) -> BoxFuture<'a, Result<String, Failure>>;
+    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>>;
     /// Says whether a dependent is as desired, in the component's own way.
-    fn matches<'a>(
-        &'a self,
-        question: MatchQuestion<'a>,
-    ) -> BoxFuture<'a, Result<MatchResult, Failure>>;
+    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>>;
     /// Says whether a condition is met for a dependent.
     fn is_met<'a>(
         &'a self,
@@ -266,18 +256,11 @@ pub trait Run: Send + Sync + 'static {
     /// Writes, and returns the object as it is then.
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>>;
     /// Deletes.
-    fn remove(
-        &self,
-        target: ObjectTarget,
-        deletion: Deletion,
-    ) -> BoxFuture<'_, Result<(), CallError>>;
+    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>>;
     /// Adds a finalizer to the primary (none = the controller's), and returns the primary as it is then.
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
     /// Removes a finalizer from the primary (none = the controller's), and returns the primary as it is then.
-    fn remove_finalizer(
-        &self,
-        finalizer: Option<String>,
-    ) -> BoxFuture<'_, Result<String, CallError>>;
+    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
     /// Compares without writing.
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError>;
     /// Runs a workflow or a dependent by hand.
@@ -287,12 +270,7 @@ pub trait Run: Send + Sync + 'static {
     /// Returns a value kept for the run or the primary.
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String>;
     /// Sets or removes (none) a value kept for the run or the primary.
-    fn set_memo(
-        &self,
-        lifetime: Lifetime,
-        key: &str,
-        value: Option<String>,
-    ) -> Result<(), CallError>;
+    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError>;
     /// Records a Kubernetes Event about the primary. Never waits, never fails (`ER-6`).
     fn publish(&self, event: Event);
 }
@@ -426,7 +404,7 @@ pub struct WriteOptions {
 /// How a write is treated (`RO-3`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteMode {
-    /// As `RO-4` says.
+    /// As is usual for the verb (`RO-4`).
     #[default]
     Usual,
     /// Not written if it matches; the event of the write causes no run.
@@ -441,7 +419,7 @@ pub enum WriteMode {
     Plain,
 }
 
-/// How objects are compared (section 15 of the semantics).
+/// How objects are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Comparison {
     /// As fits the verb (`RO-6`).
@@ -617,10 +595,7 @@ pub enum CallReason {
 impl Failure {
     /// Returns a failure. Whoever the message is from, it is kept as one line of bounded length.
     pub fn new(cause: Cause, message: impl AsRef<str>) -> Self {
-        Self {
-            cause,
-            message: text::said(message.as_ref()).into_owned(),
-        }
+        Self { cause, message: text::said(message.as_ref()).into_owned() }
     }
 
     /// Returns a failure of the daemon's own making.
@@ -632,20 +607,13 @@ impl Failure {
 impl From<String> for NodeFailure {
     /// Returns a failure that the API server had no part in.
     fn from(message: String) -> Self {
-        Self {
-            message,
-            refused: None,
-        }
+        Self { message, refused: None }
     }
 }
 
 impl CallError {
     /// Returns a refusal that the API server had no part in.
     pub fn new(reason: CallReason, message: impl AsRef<str>) -> Self {
-        Self {
-            reason,
-            code: 0,
-            message: text::said(message.as_ref()).into_owned(),
-        }
+        Self { reason, code: 0, message: text::said(message.as_ref()).into_owned() }
     }
 }

@@ -63,24 +63,14 @@ pub enum Sign {
 impl Health {
     /// Returns what is known at the start: nothing bad.
     pub fn new(now: Instant) -> Self {
-        Self {
-            heard: now,
-            asked: now,
-            down: false,
-            why: None,
-            writes: Writes::default(),
-        }
+        Self { heard: now, asked: now, down: false, why: None, writes: Writes::default() }
     }
 
     /// Takes in a sign of life.
     pub fn heard(&mut self, now: Instant) -> Sign {
         self.heard = now;
         self.why = None;
-        if std::mem::take(&mut self.down) {
-            Sign::Back
-        } else {
-            Sign::Usual
-        }
+        if std::mem::take(&mut self.down) { Sign::Back } else { Sign::Usual }
     }
 
     /// Takes in that a request failed because the API server was away, too busy, or failed itself.
@@ -90,9 +80,7 @@ impl Health {
 
     /// Takes in that a write begins, and returns its number.
     pub fn begin_write(&mut self, now: Instant) -> u64 {
-        let Writes {
-            waiting, number, ..
-        } = &mut self.writes;
+        let Writes { waiting, number, .. } = &mut self.writes;
         *number += 1;
         waiting.insert(*number, now);
         *number
@@ -109,15 +97,8 @@ impl Health {
                 writes.failures = None;
             }
             Some(Err(why)) => {
-                let first = writes
-                    .failures
-                    .as_ref()
-                    .map_or(now, |failures| failures.first);
-                writes.failures = Some(Failures {
-                    first,
-                    last: now,
-                    why: why.to_owned(),
-                });
+                let first = writes.failures.as_ref().map_or(now, |failures| failures.first);
+                writes.failures = Some(Failures { first, last: now, why: why.to_owned() });
             }
         }
     }
@@ -147,17 +128,9 @@ impl Health {
         let quiet = now.saturating_duration_since(self.heard);
         if quiet > PATIENCE {
             let why = self.why.as_deref().unwrap_or("requests are not answered");
-            return Some(format!(
-                "nothing heard of it for {} s: {why}",
-                quiet.as_secs()
-            ));
+            return Some(format!("nothing heard of it for {} s: {why}", quiet.as_secs()));
         }
-        let Writes {
-            waiting,
-            answered,
-            failures,
-            ..
-        } = &self.writes;
+        let Writes { waiting, answered, failures, .. } = &self.writes;
         if let Some(Failures { first, last, why }) = failures {
             let lasts = now.saturating_duration_since(*first);
             if lasts > PATIENCE && now.saturating_duration_since(*last) < MEMORY {
@@ -167,8 +140,7 @@ impl Health {
         let oldest = waiting.values().next()?;
         let waits = now.saturating_duration_since(*oldest);
         let overtaken = answered.is_some_and(|answered| answered > *oldest);
-        (waits > PATIENCE && !overtaken)
-            .then(|| format!("writes are not answered for {} s", waits.as_secs()))
+        (waits > PATIENCE && !overtaken).then(|| format!("writes are not answered for {} s", waits.as_secs()))
     }
 }
 
@@ -198,22 +170,12 @@ mod tests {
         let start = Instant::now();
         let mut health = Health::new(start);
         health.failed("refused");
-        assert_eq!(
-            health.heard(at(start, 6)),
-            Sign::Usual,
-            "a failure alone is no silence"
-        );
+        assert_eq!(health.heard(at(start, 6)), Sign::Usual, "a failure alone is no silence");
         health.asking(at(start, 7));
-        assert_eq!(
-            [health.silent("refused"), health.silent("refused")],
-            [true, false]
-        );
+        assert_eq!([health.silent("refused"), health.silent("refused")], [true, false]);
         assert_eq!(health.heard(at(start, 8)), Sign::Back);
         assert_eq!(health.heard(at(start, 9)), Sign::Usual);
-        assert!(
-            !health.silent("too late"),
-            "there was a sign since it was asked"
-        );
+        assert!(!health.silent("too late"), "there was a sign since it was asked");
     }
 
     #[test]
@@ -249,11 +211,7 @@ mod tests {
         assert_eq!(write(24, Err("HTTP 503")), None);
         write(35, Err("HTTP 503"));
         health.heard(at(start, 70));
-        assert_eq!(
-            health.trouble(at(start, 70)),
-            None,
-            "nobody writes any more"
-        );
+        assert_eq!(health.trouble(at(start, 70)), None, "nobody writes any more");
     }
 
     #[test]

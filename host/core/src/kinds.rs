@@ -22,11 +22,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
 
 /// Returns how tables and settings name a kind: `Kind.group`, or `Kind` in the core group.
 pub fn kind_name(gvk: &Gvk) -> String {
-    if gvk.group.is_empty() {
-        gvk.kind.to_string()
-    } else {
-        format!("{}.{}", gvk.kind, gvk.group)
-    }
+    if gvk.group.is_empty() { gvk.kind.to_string() } else { format!("{}.{}", gvk.kind, gvk.group) }
 }
 
 /// Whether a kind is one of Kubernetes itself, as far as the group says.

@@ -201,7 +201,7 @@ pub struct Controller {
     pub label_selector: Option<Arc<str>>,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`); default true.
     pub generation_aware: bool,
-    /// The finalizer that is used if something needs cleanup; none = the default of `LC-3`, made from group and plural.
+    /// The finalizer that is used if something needs cleanup; none = one made of group and plural (`LC-3`).
     pub finalizer: Option<Arc<str>>,
     /// Finalizers that versions before this one have put on primaries, and that each loses at its next run.
     pub former_finalizers: BTreeSet<Arc<str>>,
@@ -306,11 +306,11 @@ pub enum Mapper {
 /// Keys of annotations or labels that name a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappingKeys {
-    /// Holds the name; default `io.javaoperatorsdk/primary-name`.
+    /// Holds the name; default `capstan.dev/primary-name`.
     pub name: Arc<str>,
-    /// Holds the namespace; none = the secondary's own; default `io.javaoperatorsdk/primary-namespace`.
+    /// Holds the namespace; none = the secondary's own; default `capstan.dev/primary-namespace`.
     pub namespace: Option<Arc<str>>,
-    /// Holds the kind as `group/version/Kind`; not looked at if absent; default `io.javaoperatorsdk/primary-type`.
+    /// Holds the kind as `group/version/Kind`; not looked at if absent; default `capstan.dev/primary-type`.
     pub kind: Option<Arc<str>>,
     /// Whether an object in one namespace may name a primary in another; default false.
     pub across_namespaces: bool,
@@ -342,7 +342,7 @@ pub struct Dependent {
     pub create_only: bool,
     /// Take over an object that exists already and is no other primary's; default false.
     pub adopt: bool,
-    /// Whether it is written and compared by server-side apply; none = as `KD-5` says.
+    /// Whether it is written and compared by server-side apply; none = it is, unless it is a ConfigMap or Secret (`KD-5`).
     pub server_side_apply: Option<bool>,
     /// How it is compared.
     pub matching: Matching,
@@ -474,10 +474,7 @@ impl Operator {
             (field, &mut controller.concurrency)
         });
         let mut capped = Vec::new();
-        for (field, wanted) in plugins
-            .chain(controllers)
-            .filter(|(_, wanted)| **wanted > most)
-        {
+        for (field, wanted) in plugins.chain(controllers).filter(|(_, wanted)| **wanted > most) {
             capped.push(format!(
                 "operator {operator}: {field} is {wanted}, and this daemon permits {most} (--plugin-concurrency): {most} it is"
             ));
@@ -508,11 +505,7 @@ impl Default for Limits {
 impl Warm {
     /// Returns what is usual for instances that may have so many bytes of memory.
     pub fn within(limit: u64) -> Self {
-        Self {
-            runs: 1000,
-            memory: limit / 4 * 3,
-            idle: Duration::from_mins(5),
-        }
+        Self { runs: 1000, memory: limit / 4 * 3, idle: Duration::from_mins(5) }
     }
 }
 
@@ -531,29 +524,22 @@ impl Default for Retry {
 impl Default for RateLimit {
     /// More than any primary needs, and little enough that one which never comes to rest harms nobody.
     fn default() -> Self {
-        Self {
-            max_reconciliations: 100,
-            within: Duration::from_secs(3),
-        }
+        Self { max_reconciliations: 100, within: Duration::from_secs(3) }
     }
 }
 
 impl Default for Manage {
     fn default() -> Self {
-        Self {
-            create: true,
-            update: true,
-            delete: true,
-        }
+        Self { create: true, update: true, delete: true }
     }
 }
 
 impl Default for MappingKeys {
     fn default() -> Self {
         Self {
-            name: "io.javaoperatorsdk/primary-name".into(),
-            namespace: Some("io.javaoperatorsdk/primary-namespace".into()),
-            kind: Some("io.javaoperatorsdk/primary-type".into()),
+            name: "capstan.dev/primary-name".into(),
+            namespace: Some("capstan.dev/primary-namespace".into()),
+            kind: Some("capstan.dev/primary-type".into()),
             across_namespaces: false,
         }
     }
@@ -601,10 +587,7 @@ impl Dependent {
 impl Controller {
     /// Returns all dependents with their names, those of standalone workflows too.
     pub fn dependents(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
-        let standalone = self
-            .standalone
-            .values()
-            .flat_map(|workflow| &workflow.dependents);
+        let standalone = self.standalone.values().flat_map(|workflow| &workflow.dependents);
         self.workflow.dependents.iter().chain(standalone)
     }
 
@@ -616,9 +599,6 @@ impl Controller {
 
     /// Whether the controller writes objects of a kind by itself: its primaries and dependents.
     pub fn writes(&self, gvk: &Gvk) -> bool {
-        self.primary == *gvk
-            || self
-                .dependents()
-                .any(|(_, dependent)| dependent.gvk == *gvk)
+        self.primary == *gvk || self.dependents().any(|(_, dependent)| dependent.gvk == *gvk)
     }
 }

@@ -18,11 +18,7 @@ pub struct Mapper {
 impl Mapper {
     /// Returns the mapper to primaries of `kind`, which live as `scope` says.
     pub fn new(kind: Gvk, scope: Scope, declared: Declared) -> Self {
-        Self {
-            kind,
-            scope,
-            declared,
-        }
+        Self { kind, scope, declared }
     }
 
     /// Returns the primaries that a secondary belongs to; none is allowed (`IM-3`). Only annotations and labels need
@@ -30,23 +26,13 @@ impl Mapper {
     pub fn primaries(&self, secondary: &Object) -> BTreeSet<ObjectRef> {
         match &self.declared {
             Declared::OwnerReference => {
-                let owners = secondary
-                    .header()
-                    .owners
-                    .iter()
-                    .filter(|owner| self.is_primary(owner));
-                owners
-                    .filter_map(|owner| self.key(&owner.name, None, secondary))
-                    .collect()
+                let owners = secondary.header().owners.iter().filter(|owner| self.is_primary(owner));
+                owners.filter_map(|owner| self.key(&owner.name, None, secondary)).collect()
             }
-            Declared::Annotations(keys) => self
-                .tagged(keys, &secondary.tags().annotations, secondary)
-                .into_iter()
-                .collect(),
-            Declared::Labels(keys) => self
-                .tagged(keys, &secondary.tags().labels, secondary)
-                .into_iter()
-                .collect(),
+            Declared::Annotations(keys) => {
+                self.tagged(keys, &secondary.tags().annotations, secondary).into_iter().collect()
+            }
+            Declared::Labels(keys) => self.tagged(keys, &secondary.tags().labels, secondary).into_iter().collect(),
         }
     }
 
@@ -57,19 +43,11 @@ impl Mapper {
                 let header = secondary.header();
                 let reachable = match self.scope {
                     Scope::Cluster => primary.namespace.is_none(),
-                    Scope::Namespaced => {
-                        primary.namespace.is_some() && primary.namespace == header.key.namespace
-                    }
+                    Scope::Namespaced => primary.namespace.is_some() && primary.namespace == header.key.namespace,
                 };
-                reachable
-                    && header
-                        .owners
-                        .iter()
-                        .any(|owner| *owner.name == *primary.name && self.is_primary(owner))
+                reachable && header.owners.iter().any(|owner| *owner.name == *primary.name && self.is_primary(owner))
             }
-            Declared::Annotations(_) | Declared::Labels(_) => {
-                self.primaries(secondary).contains(primary)
-            }
+            Declared::Annotations(_) | Declared::Labels(_) => self.primaries(secondary).contains(primary),
         }
     }
 
@@ -97,18 +75,8 @@ impl Mapper {
 
     /// `IM-2`: a type that is absent counts as the right one. Whoever may write a secondary in one namespace has no say over
     /// the primaries of another, unless the manifest says so.
-    fn tagged(
-        &self,
-        keys: &MappingKeys,
-        tags: &BTreeMap<Text<'_>, Text<'_>>,
-        secondary: &Object,
-    ) -> Option<ObjectRef> {
-        let MappingKeys {
-            name,
-            namespace,
-            kind,
-            across_namespaces,
-        } = keys;
+    fn tagged(&self, keys: &MappingKeys, tags: &BTreeMap<Text<'_>, Text<'_>>, secondary: &Object) -> Option<ObjectRef> {
+        let MappingKeys { name, namespace, kind, across_namespaces } = keys;
         let read = |key: &Arc<str>| tags.get(&**key).map(|text| &*text.0);
         let kind = kind.as_ref().and_then(read);
         if kind.is_some_and(|kind| !self.is_type(kind)) {
@@ -127,14 +95,8 @@ impl Mapper {
     /// `ID-2`: `group/version/Kind`; for core kinds `version/Kind` or `/version/Kind`.
     fn is_type(&self, text: &str) -> bool {
         let Gvk { group, kind, .. } = &self.kind;
-        let text = if group.is_empty() {
-            text.strip_prefix('/').unwrap_or(text)
-        } else {
-            text
-        };
-        text.strip_suffix(&**kind)
-            .and_then(|rest| rest.strip_suffix('/'))
-            == Some(&*self.kind.api_version())
+        let text = if group.is_empty() { text.strip_prefix('/').unwrap_or(text) } else { text };
+        text.strip_suffix(&**kind).and_then(|rest| rest.strip_suffix('/')) == Some(&*self.kind.api_version())
     }
 
     /// Returns the key of a primary. Without a namespace of its own it is in the secondary's; a namespaced primary of a
@@ -150,10 +112,7 @@ impl Mapper {
                 None => secondary.key().namespace.clone()?,
             }),
         };
-        Some(ObjectRef {
-            namespace,
-            name: name.into(),
-        })
+        Some(ObjectRef { namespace, name: name.into() })
     }
 }
 
@@ -164,12 +123,7 @@ mod tests {
 
     fn secondary(metadata: &str) -> Object {
         let json = format!(r#"{{"metadata":{{"name":"s",{metadata}}}}}"#);
-        Object::parse(
-            &json,
-            &Gvk::parse("v1", "ConfigMap").unwrap(),
-            &Managers::default(),
-        )
-        .unwrap()
+        Object::parse(&json, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap()
     }
 
     fn page(scope: Scope, declared: Declared) -> Mapper {
@@ -179,16 +133,8 @@ mod tests {
     /// Returns the keys of the primaries as text, having checked that `maps` agrees.
     fn primaries(mapper: &Mapper, secondary: &Object) -> Vec<String> {
         let primaries = mapper.primaries(secondary);
-        for key in [
-            ObjectRef::namespaced("n", "p"),
-            ObjectRef::namespaced("m", "p"),
-            ObjectRef::cluster("p"),
-        ] {
-            assert_eq!(
-                mapper.maps(secondary, &key),
-                primaries.contains(&key),
-                "{key}"
-            );
+        for key in [ObjectRef::namespaced("n", "p"), ObjectRef::namespaced("m", "p"), ObjectRef::cluster("p")] {
+            assert_eq!(mapper.maps(secondary, &key), primaries.contains(&key), "{key}");
         }
         primaries.iter().map(ToString::to_string).collect()
     }
@@ -198,62 +144,43 @@ mod tests {
             format!(r#"{{"apiVersion":"{version}","kind":"{kind}","name":"{name}","uid":"u"}}"#)
         };
         let owners = owners.iter().map(owner).collect::<Vec<_>>().join(",");
-        secondary(&format!(
-            r#""namespace":"{namespace}","ownerReferences":[{owners}]"#
-        ))
+        secondary(&format!(r#""namespace":"{namespace}","ownerReferences":[{owners}]"#))
     }
 
     #[test]
     fn owner_references_count_by_kind_and_group() {
-        // IM-1
+        // IM-1, IM-3
         let mapper = page(Scope::Namespaced, Declared::OwnerReference);
         let page = ("x.dev/v1", "Page", "p");
         for (case, owners, expected) in [
             ("no owner", vec![], vec![]),
             ("the primary", vec![page], vec!["n/p"]),
-            (
-                "another version",
-                vec![("x.dev/v1beta1", "Page", "p")],
-                vec!["n/p"],
-            ),
+            ("another version", vec![("x.dev/v1beta1", "Page", "p")], vec!["n/p"]),
             ("another group", vec![("y.dev/v1", "Page", "p")], vec![]),
             ("the core group", vec![("v1", "Page", "p")], vec![]),
             ("another kind", vec![("x.dev/v1", "Site", "p")], vec![]),
-            (
-                "two",
-                vec![("x.dev/v1", "Page", "q"), page, ("v1", "Pod", "z")],
-                vec!["n/p", "n/q"],
-            ),
+            ("two", vec![("x.dev/v1", "Page", "q"), page, ("v1", "Pod", "z")], vec!["n/p", "n/q"]),
         ] {
             assert_eq!(primaries(&mapper, &owned("n", &owners)), expected, "{case}");
         }
-        assert_eq!(
-            primaries(&mapper, &owned("", &[page])),
-            Vec::<String>::new()
-        );
+        assert_eq!(primaries(&mapper, &owned("", &[page])), Vec::<String>::new());
     }
 
     #[test]
     fn owners_may_be_cluster_scoped_or_of_the_core_group() {
-        // IM-1
+        // ID-3, IM-1
         let cluster = page(Scope::Cluster, Declared::OwnerReference);
-        assert_eq!(
-            primaries(&cluster, &owned("n", &[("x.dev/v1", "Page", "p")])),
-            ["p"]
-        );
+        assert_eq!(primaries(&cluster, &owned("n", &[("x.dev/v1", "Page", "p")])), ["p"]);
         let pod = Gvk::parse("v1", "Pod").unwrap();
         let pods = Mapper::new(pod, Scope::Namespaced, Declared::OwnerReference);
-        assert_eq!(
-            primaries(&pods, &owned("n", &[("v1", "Pod", "p")])),
-            ["n/p"]
-        );
+        assert_eq!(primaries(&pods, &owned("n", &[("v1", "Pod", "p")])), ["n/p"]);
     }
 
-    const NAME: &str = r#""io.javaoperatorsdk/primary-name":"p""#;
-    const NAMESPACE: &str = r#""io.javaoperatorsdk/primary-namespace":"m""#;
+    const NAME: &str = r#""capstan.dev/primary-name":"p""#;
+    const NAMESPACE: &str = r#""capstan.dev/primary-namespace":"m""#;
 
     fn typed(text: &str) -> String {
-        format!(r#"{NAME},"io.javaoperatorsdk/primary-type":"{text}""#)
+        format!(r#"{NAME},"capstan.dev/primary-type":"{text}""#)
     }
 
     /// Checks who is found by these tags, among namespaced and among cluster-scoped primaries.
@@ -263,22 +190,10 @@ mod tests {
         for (scope, expected) in [(Scope::Namespaced, namespaced), (Scope::Cluster, cluster)] {
             let expected = Vec::from_iter(expected);
             let by_annotations = page(scope, Declared::Annotations(keys.clone()));
-            assert_eq!(
-                primaries(&by_annotations, &annotated),
-                expected,
-                "{tags}, {scope:?}"
-            );
+            assert_eq!(primaries(&by_annotations, &annotated), expected, "{tags}, {scope:?}");
             let by_labels = page(scope, Declared::Labels(keys.clone()));
-            assert_eq!(
-                primaries(&by_labels, &labelled),
-                expected,
-                "{tags}, {scope:?}"
-            );
-            assert_eq!(
-                primaries(&by_labels, &annotated),
-                Vec::<String>::new(),
-                "{tags}"
-            );
+            assert_eq!(primaries(&by_labels, &labelled), expected, "{tags}, {scope:?}");
+            assert_eq!(primaries(&by_labels, &annotated), Vec::<String>::new(), "{tags}");
         }
     }
 
@@ -288,20 +203,14 @@ mod tests {
         let keys = MappingKeys::default();
         check(&keys, "", None, None);
         check(&keys, NAMESPACE, None, None);
-        check(&keys, r#""io.javaoperatorsdk/primary-name":"""#, None, None);
+        check(&keys, r#""capstan.dev/primary-name":"""#, None, None);
         check(&keys, NAME, Some("n/p"), Some("p"));
         let both = format!("{NAME},{NAMESPACE}");
         // Nobody in one namespace has a say over another, unless the manifest says so.
         check(&keys, &both, None, Some("p"));
-        let across = MappingKeys {
-            across_namespaces: true,
-            ..keys.clone()
-        };
+        let across = MappingKeys { across_namespaces: true, ..keys.clone() };
         check(&across, &both, Some("m/p"), Some("p"));
-        let own = MappingKeys {
-            namespace: None,
-            ..keys
-        };
+        let own = MappingKeys { namespace: None, ..keys };
         check(&own, &both, Some("n/p"), Some("p"));
     }
 
@@ -338,8 +247,6 @@ mod tests {
         let [one, other] = ["p", "q"].map(|name| owned("n", &[("x.dev/v1", "Page", name)]));
         let owners = page(Scope::Namespaced, Declared::OwnerReference);
         assert!(owners.same(&one, &one) && !owners.same(&one, &other));
-        assert!(
-            !page(Scope::Namespaced, Declared::Labels(MappingKeys::default())).same(&one, &one)
-        );
+        assert!(!page(Scope::Namespaced, Declared::Labels(MappingKeys::default())).same(&one, &one));
     }
 }

@@ -156,18 +156,12 @@ pub enum Error {
 impl ObjectRef {
     /// Returns the key of an object in a namespace.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: Some(namespace.into()),
-            name: name.into(),
-        }
+        Self { namespace: Some(namespace.into()), name: name.into() }
     }
 
     /// Returns the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
-        Self {
-            namespace: None,
-            name: name.into(),
-        }
+        Self { namespace: None, name: name.into() }
     }
 }
 
@@ -182,11 +176,7 @@ impl fmt::Display for ObjectRef {
 }
 
 /// Fields of metadata that are the API server's.
-pub const OF_SERVER: [&str; 3] = [
-    "managedFields",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-];
+pub const OF_SERVER: [&str; 3] = ["managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// Takes out of metadata what only the API server may say, so that a document that was read can be sent.
 pub fn clean_metadata(metadata: &mut Map<String, Value>) {
@@ -207,10 +197,7 @@ pub fn is_path_segment(text: &str) -> bool {
 impl Owner {
     /// Whether the owner is of this kind; versions do not count (`IM-1`).
     pub fn is_of(&self, gvk: &Gvk) -> bool {
-        let group = self
-            .api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group);
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
         *self.kind == *gvk.kind && *group == *gvk.group
     }
 }
@@ -219,10 +206,7 @@ impl Owner {
 
 impl From<(Option<String>, String)> for ObjectRef {
     fn from((namespace, name): (Option<String>, String)) -> Self {
-        Self {
-            namespace: namespace.map(Into::into),
-            name: name.into(),
-        }
+        Self { namespace: namespace.map(Into::into), name: name.into() }
     }
 }
 
@@ -263,17 +247,10 @@ impl Gvk {
     /// ```
     pub fn parse(api_version: &str, kind: &str) -> Result<Self, Error> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        if version.is_empty()
-            || version.contains('/')
-            || (group.is_empty() && api_version.contains('/'))
-        {
+        if version.is_empty() || version.contains('/') || (group.is_empty() && api_version.contains('/')) {
             return Err(Error::ApiVersion(api_version.to_owned()));
         }
-        Ok(Self {
-            group: group.into(),
-            version: version.into(),
-            kind: kind.into(),
-        })
+        Ok(Self { group: group.into(), version: version.into(), kind: kind.into() })
     }
 
     /// Returns group and version as objects state them: `v1`, `apps/v1`.
@@ -301,9 +278,7 @@ impl Version {
     /// # Errors
     /// [`Error::Version`] for anything but a decimal number.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        text.parse()
-            .map(Self)
-            .map_err(|_| Error::Version(text.to_owned()))
+        text.parse().map(Self).map_err(|_| Error::Version(text.to_owned()))
     }
 }
 
@@ -377,19 +352,13 @@ impl Object {
                 text
             }
         };
-        Ok(Self(Arc::new(Inner {
-            header,
-            json: json.into_boxed_str(),
-        })))
+        Ok(Self(Arc::new(Inner { header, json: json.into_boxed_str() })))
     }
 
     /// Returns the name of an object that may be unreadable otherwise; none if not even that can be read.
     pub fn name_of(json: &str) -> Option<ObjectRef> {
         let Named { metadata } = serde_json::from_str(json).ok()?;
-        Some(ObjectRef {
-            namespace: metadata.namespace.map(Into::into),
-            name: metadata.name.into(),
-        })
+        Some(ObjectRef { namespace: metadata.namespace.map(Into::into), name: metadata.name.into() })
     }
 
     /// Returns the JSON text, without managedFields.
@@ -428,9 +397,7 @@ impl Object {
             #[serde(borrow, default)]
             metadata: Tags<'a>,
         }
-        serde_json::from_str::<Body<'_>>(&self.0.json)
-            .unwrap_or_default()
-            .metadata
+        serde_json::from_str::<Body<'_>>(&self.0.json).unwrap_or_default().metadata
     }
 
     /// Whether an owner reference on the object `key` leads to this one, which is of kind `gvk`. From another namespace it
@@ -441,9 +408,7 @@ impl Object {
             let text = reference.get(field).and_then(Value::as_str);
             text.unwrap_or_default()
         };
-        let group = text("apiVersion")
-            .split_once('/')
-            .map_or("", |(group, _)| group);
+        let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
         let reachable = header.key.namespace.is_none() || header.key.namespace == key.namespace;
         reachable
             && *text("uid") == *header.uid
@@ -461,12 +426,7 @@ impl Object {
 impl Header {
     /// Returns how many bytes its lists take, about.
     pub fn size(&self) -> usize {
-        let Self {
-            finalizers,
-            owners,
-            shares,
-            ..
-        } = self;
+        let Self { finalizers, owners, shares, .. } = self;
         let finalizers = finalizers.iter().map(|text| 48 + text.len());
         let shares = shares.iter().map(|share| 160 + share.fields.len());
         finalizers.sum::<usize>() + 256 * owners.len() + shares.sum::<usize>()
@@ -510,9 +470,7 @@ impl Change {
     /// Returns the object as it is, or was last seen.
     pub fn object(&self) -> &Object {
         match self {
-            Self::Added(object)
-            | Self::Updated { new: object, .. }
-            | Self::Deleted { last: object, .. } => object,
+            Self::Added(object) | Self::Updated { new: object, .. } | Self::Deleted { last: object, .. } => object,
         }
     }
 
@@ -601,45 +559,24 @@ struct ShareView<'a> {
 impl View<'_> {
     fn header(&self, managers: &Managers) -> Result<Header, Error> {
         let meta = &self.metadata;
-        let name = meta
-            .name
-            .as_ref()
-            .filter(|name| !name.0.is_empty())
-            .ok_or(Error::Nameless)?;
+        let name = meta.name.as_ref().filter(|name| !name.0.is_empty()).ok_or(Error::Nameless)?;
         let namespace = meta.namespace.as_ref().filter(|text| !text.0.is_empty());
         let version = match &meta.resource_version {
             Some(text) if !text.0.is_empty() => Version::parse(&text.0)?,
             _ => Version::default(),
         };
-        let owners = meta
-            .owner_references
-            .iter()
-            .flatten()
-            .map(OwnerView::owner)
-            .collect();
+        let owners = meta.owner_references.iter().flatten().map(OwnerView::owner).collect();
         let shares = match meta.managed_fields {
             Some(raw) => shares(raw, managers)?,
             None => Box::default(),
         };
         Ok(Header {
-            key: ObjectRef {
-                namespace: namespace.map(|text| (&*text.0).into()),
-                name: (&*name.0).into(),
-            },
-            uid: meta
-                .uid
-                .as_ref()
-                .map(|text| (&*text.0).into())
-                .unwrap_or_default(),
+            key: ObjectRef { namespace: namespace.map(|text| (&*text.0).into()), name: (&*name.0).into() },
+            uid: meta.uid.as_ref().map(|text| (&*text.0).into()).unwrap_or_default(),
             version,
             generation: meta.generation,
             deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta
-                .finalizers
-                .iter()
-                .flatten()
-                .map(|text| (&*text.0).into())
-                .collect(),
+            finalizers: meta.finalizers.iter().flatten().map(|text| (&*text.0).into()).collect(),
             owners,
             shares,
         })
@@ -664,10 +601,7 @@ fn shares(raw: &RawValue, managers: &Managers) -> Result<Box<[Share]>, Error> {
         managers.contains(&manager).then(|| Share {
             manager: (&*manager).into(),
             applied: entry.operation.is_some_and(|text| text.0 == "Apply"),
-            subresource: entry
-                .subresource
-                .filter(|t| !t.0.is_empty())
-                .map(|text| (&*text.0).into()),
+            subresource: entry.subresource.filter(|t| !t.0.is_empty()).map(|text| (&*text.0).into()),
             fields: entry.fields_v1.map_or("{}", RawValue::get).into(),
         })
     });
@@ -680,21 +614,11 @@ fn cut<'a>(json: &'a str, value: &str) -> (&'a str, &'a str) {
     let start = value.as_ptr().addr() - json.as_ptr().addr();
     let (before, rest) = json.split_at(start);
     let after = rest.get(value.len()..).unwrap_or_default();
-    let before = before
-        .trim_end()
-        .strip_suffix(':')
-        .unwrap_or(before)
-        .trim_end();
-    let before = before
-        .strip_suffix("\"managedFields\"")
-        .unwrap_or(before)
-        .trim_end();
+    let before = before.trim_end().strip_suffix(':').unwrap_or(before).trim_end();
+    let before = before.strip_suffix("\"managedFields\"").unwrap_or(before).trim_end();
     match before.strip_suffix(',') {
         Some(before) => (before, after),
-        None => (
-            before,
-            after.trim_start().strip_prefix(',').unwrap_or(after),
-        ),
+        None => (before, after.trim_start().strip_prefix(',').unwrap_or(after)),
     }
 }
 
@@ -712,15 +636,10 @@ mod tests {
         let foreign = r#"{"manager":"kubectl","operation":"Update","fieldsV1":{"f:x":{}}}"#;
         for (before, after) in [
             (
-                format!(
-                    r#"{{"metadata":{{"name":"a","managedFields":[{ours},{foreign}]}},"data":{{}}}}"#
-                ),
+                format!(r#"{{"metadata":{{"name":"a","managedFields":[{ours},{foreign}]}},"data":{{}}}}"#),
                 r#"{"metadata":{"name":"a"},"data":{}}"#,
             ),
-            (
-                format!(r#"{{"metadata":{{"managedFields":[{ours}],"name":"a"}}}}"#),
-                r#"{"metadata":{"name":"a"}}"#,
-            ),
+            (format!(r#"{{"metadata":{{"managedFields":[{ours}],"name":"a"}}}}"#), r#"{"metadata":{"name":"a"}}"#),
             (
                 format!(r#"{{"metadata":{{"name":"a", "managedFields" : [{ours}] , "uid":"u"}}}}"#),
                 r#"{"metadata":{"name":"a" , "uid":"u"}}"#,
@@ -728,10 +647,7 @@ mod tests {
         ] {
             let with_type = before.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1);
             let object = Object::parse(&with_type, &config_map(), &Managers::new(["web"])).unwrap();
-            assert_eq!(
-                object.json(),
-                after.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1)
-            );
+            assert_eq!(object.json(), after.replacen('{', r#"{"apiVersion":"v1","kind":"ConfigMap","#, 1));
             let shares = object.header().shares.iter();
             let shares: Vec<_> = shares.map(|share| &*share.fields).collect();
             assert_eq!(shares, [r#"{"f:data":{}}"#]);
@@ -740,16 +656,8 @@ mod tests {
 
     #[test]
     fn an_item_of_a_list_gets_its_kind() {
-        let object = Object::parse(
-            r#"{"metadata":{"name":"a"}}"#,
-            &config_map(),
-            &Managers::default(),
-        )
-        .unwrap();
-        assert_eq!(
-            object.json(),
-            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#
-        );
+        let object = Object::parse(r#"{"metadata":{"name":"a"}}"#, &config_map(), &Managers::default()).unwrap();
+        assert_eq!(object.json(), r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#);
     }
 
     #[test]
@@ -761,10 +669,7 @@ mod tests {
         let object = Object::parse(json, &config_map(), &Managers::default()).unwrap();
         let header = object.header();
         assert_eq!(header.key, ObjectRef::namespaced("n", "a"));
-        assert_eq!(
-            (header.version, header.generation, header.deleting),
-            (Version(42), Some(3), true)
-        );
+        assert_eq!((header.version, header.generation, header.deleting), (Version(42), Some(3), true));
         assert!(header.has_finalizer("x.dev/f") && !header.has_finalizer("y"));
         assert_eq!(&*header.owners[0].uid, "u-2");
         assert_eq!(object.tags().labels["app"].0, "a");
@@ -779,17 +684,9 @@ mod tests {
                 "not a Kubernetes object: invalid length 0, expected struct View with 3 elements at line 1 column 2",
             ),
             (r#"{"metadata":{}}"#, "an object without metadata.name"),
-            (
-                r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#,
-                "resourceVersion \"x\" is not a decimal number",
-            ),
+            (r#"{"metadata":{"name":"a","resourceVersion":"x"}}"#, "resourceVersion \"x\" is not a decimal number"),
         ] {
-            assert_eq!(
-                Object::parse(json, &config_map(), &Managers::default())
-                    .unwrap_err()
-                    .to_string(),
-                text
-            );
+            assert_eq!(Object::parse(json, &config_map(), &Managers::default()).unwrap_err().to_string(), text);
         }
     }
 

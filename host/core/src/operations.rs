@@ -12,8 +12,8 @@ use crate::cluster::{self, Cluster, Deletion, Reason, Target, Verb, Write};
 use crate::dependent::managed_fields::Part;
 use crate::dependent::{self, diff, managed_fields, ownership};
 use crate::guest::{
-    CallError, CallReason, CompareQuestion, Comparison, MatchResult, ObjectTarget, WriteMode,
-    WriteOptions, WriteRequest, WriteVerb,
+    CallError, CallReason, CompareQuestion, Comparison, MatchResult, ObjectTarget, WriteMode, WriteOptions,
+    WriteRequest, WriteVerb,
 };
 use crate::manifest::{self, GenericMatching, Permission};
 use crate::object::{Gvk, Object, ObjectRef, Scope};
@@ -72,11 +72,7 @@ enum Body {
 ///
 /// # Errors
 /// As [`CallReason`] says.
-pub async fn write(
-    desk: &Desk<'_>,
-    primary: &Object,
-    request: WriteRequest,
-) -> Result<String, CallError> {
+pub async fn write(desk: &Desk<'_>, primary: &Object, request: WriteRequest) -> Result<String, CallError> {
     let mut request = read(request, &mut desk.budget.lock())?;
     check_target(desk, &request.target)?;
     check_permission(desk, &mut request, primary)?;
@@ -93,26 +89,18 @@ pub async fn write(
     }
     let ours = matches!(request.verb, Body::Apply(_)) && is_ours(desk, &request.target, primary);
     let Some(write) = compose(desk, &request, actual.as_ref().map(|(_, tree)| tree), ours)? else {
-        let unchanged =
-            |(cached, tree): &Actual| unchanged(desk, primary, &request, cached.as_ref(), tree);
+        let unchanged = |(cached, tree): &Actual| unchanged(desk, primary, &request, cached.as_ref(), tree);
         return Ok(actual.as_ref().map_or_else(String::new, unchanged));
     };
-    let filtered = matches!(
-        request.mode,
-        WriteMode::MatchAndFilter | WriteMode::Optimistic | WriteMode::ForceFilter
-    );
+    let filtered = matches!(request.mode, WriteMode::MatchAndFilter | WriteMode::Optimistic | WriteMode::ForceFilter);
     let key = &request.target.key;
     let window = source
         .filter(|source| filtered && desk.filters(source, key, primary))
         .map(|source| source.begin(key.clone(), |notices| (desk.tell)(notices)));
     let answer = desk.cluster.write(write).await;
     let answer = answer.map_err(|error| refused(discreet(desk, primary, &request, error)))?;
-    let answer = answer.ok_or_else(|| {
-        CallError::new(
-            CallReason::Other,
-            "the API server answered without an object",
-        )
-    })?;
+    let answer =
+        answer.ok_or_else(|| CallError::new(CallReason::Other, "the API server answered without an object"))?;
     match (window, source) {
         (Some(window), _) => window.wrote(answer.clone()),
         (None, Some(source)) => source.put(answer.clone()),
@@ -131,13 +119,7 @@ pub async fn write(
 
 /// Returns the answer to a write that would change nothing: the object that it was compared with, as far as the component
 /// may see it.
-fn unchanged(
-    desk: &Desk<'_>,
-    primary: &Object,
-    request: &Request,
-    cached: Option<&Object>,
-    tree: &Value,
-) -> String {
+fn unchanged(desk: &Desk<'_>, primary: &Object, request: &Request, cached: Option<&Object>, tree: &Value) -> String {
     let gvk = &request.target.gvk;
     match cached {
         Some(object) if desk.may_see(primary, gvk, object) => object.json().to_owned(),
@@ -157,8 +139,7 @@ fn name_only(gvk: &Gvk, object: &Object) -> String {
         "resourceVersion": header.version.to_string(),
         "generation": header.generation,
     });
-    let mut named =
-        json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata });
+    let mut named = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata });
     if let Some(Value::Object(metadata)) = named.get_mut("metadata") {
         metadata.retain(|_, value| !value.is_null());
     }
@@ -169,24 +150,12 @@ fn name_only(gvk: &Gvk, object: &Object) -> String {
 ///
 /// # Errors
 /// As [`CallReason`] says; an object that is gone is none.
-pub async fn remove(
-    desk: &Desk<'_>,
-    target: ObjectTarget,
-    deletion: Deletion,
-) -> Result<(), CallError> {
+pub async fn remove(desk: &Desk<'_>, target: ObjectTarget, deletion: Deletion) -> Result<(), CallError> {
     let target = Target::object(target.gvk, target.key);
     check_target(desk, &target)?;
-    desk.permissions
-        .permit(Permission::Delete, &target.gvk, &target.key)?;
+    desk.permissions.permit(Permission::Delete, &target.gvk, &target.key)?;
     let gvk = target.gvk.clone();
-    let left = desk
-        .cluster
-        .write(Write {
-            target,
-            verb: Verb::Delete(deletion),
-        })
-        .await
-        .map_err(refused)?;
+    let left = desk.cluster.write(Write { target, verb: Verb::Delete(deletion) }).await.map_err(refused)?;
     if let Some(left) = left {
         for source in sources(desk, &gvk) {
             source.put(left.clone());
@@ -200,58 +169,30 @@ pub async fn remove(
 /// # Errors
 /// `invalid` if one is not JSON; `missing` for [`Comparison::Applied`] if the object is in no cache, so that nobody
 /// knows what is ours.
-pub fn compare(
-    desk: &Desk<'_>,
-    primary: &Object,
-    question: &CompareQuestion,
-) -> Result<MatchResult, CallError> {
-    let CompareQuestion {
-        by,
-        actual,
-        desired,
-        ignore,
-    } = question;
+pub fn compare(desk: &Desk<'_>, primary: &Object, question: &CompareQuestion) -> Result<MatchResult, CallError> {
+    let CompareQuestion { by, actual, desired, ignore } = question;
     let budget = &mut *desk.budget.lock();
-    let (actual, desired) = (
-        parsed(actual, "actual", budget)?,
-        parsed(desired, "desired", budget)?,
-    );
-    let ignored = GenericMatching {
-        ignore: ignore.iter().map(|p| p.as_str().into()).collect(),
-        ..Default::default()
-    };
+    let (actual, desired) = (parsed(actual, "actual", budget)?, parsed(desired, "desired", budget)?);
+    let ignored = GenericMatching { ignore: ignore.iter().map(|p| p.as_str().into()).collect(), ..Default::default() };
     match by {
-        Comparison::ByVerb => Err(CallError::new(
-            CallReason::Invalid,
-            "by-verb needs a write; name a comparison",
-        )),
+        Comparison::ByVerb => Err(CallError::new(CallReason::Invalid, "by-verb needs a write; name a comparison")),
         Comparison::Generic => Ok(diff::compare(&actual, &desired, &ignored, budget)),
         Comparison::StatusOnly => Ok(diff::compare_status(&actual, &desired, ignore, budget)),
         Comparison::Equality => Ok(diff::compare_all(&actual, &desired, ignore, budget)),
         Comparison::Applied => {
             let target = named(&desired)?;
-            let cached = cached(desk, primary, &target)
-                .filter(|object| desk.may_see(primary, &target.gvk, object));
+            let cached = cached(desk, primary, &target).filter(|object| desk.may_see(primary, &target.gvk, object));
             let cached = cached.ok_or_else(|| {
-                let message = format!(
-                    "{} {} is in no cache: nobody knows which fields are ours",
-                    target.gvk, target.key
-                );
+                let message =
+                    format!("{} {} is in no cache: nobody knows which fields are ours", target.gvk, target.key);
                 CallError::new(CallReason::Missing, message)
             })?;
             let part = Part::Object;
             let share = dependent::share(&cached, desk.manager, part)
                 .map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
             let fields = share.map(|share| &*share.fields);
-            let question = managed_fields::Comparison {
-                fields,
-                actual: &actual,
-                desired: &desired,
-                part,
-                ignore,
-            };
-            managed_fields::compare(&question, budget)
-                .map_err(|e| CallError::new(CallReason::Other, e.to_string()))
+            let question = managed_fields::Comparison { fields, actual: &actual, desired: &desired, part, ignore };
+            managed_fields::compare(&question, budget).map_err(|e| CallError::new(CallReason::Other, e.to_string()))
         }
     }
 }
@@ -281,13 +222,7 @@ fn part(subresource: Option<&str>) -> Option<Part> {
 }
 
 /// The same, for another body of the object.
-fn is_applied_in(
-    desk: &Desk<'_>,
-    owned: &Object,
-    actual: &Value,
-    desired: &Value,
-    subresource: Option<&str>,
-) -> bool {
+fn is_applied_in(desk: &Desk<'_>, owned: &Object, actual: &Value, desired: &Value, subresource: Option<&str>) -> bool {
     let Some(part) = part(subresource) else {
         return false;
     };
@@ -296,32 +231,18 @@ fn is_applied_in(
     };
     let fields = share.map(|share| &*share.fields);
     let ignore: &[&str] = &[];
-    let question = managed_fields::Comparison {
-        fields,
-        actual,
-        desired,
-        part,
-        ignore,
-    };
+    let question = managed_fields::Comparison { fields, actual, desired, part, ignore };
     let verdict = managed_fields::compare(&question, &mut desk.budget.lock());
     matches!(verdict, Ok(MatchResult::Matches))
 }
 
 /// Returns an error without what the API server says of an object that the component may not see: it quotes what it refuses, of a
 /// patched object also what was there before.
-fn discreet(
-    desk: &Desk<'_>,
-    primary: &Object,
-    request: &Request,
-    error: cluster::Error,
-) -> cluster::Error {
+fn discreet(desk: &Desk<'_>, primary: &Object, request: &Request, error: cluster::Error) -> cluster::Error {
     let Target { gvk, key, .. } = &request.target;
     let quotes = error.code == 422 || matches!(error.reason, Reason::Rejected | Reason::Invalid);
     let own = matches!(request.verb, Body::Create(_)) || error.code == 0;
-    let target = ObjectTarget {
-        gvk: gvk.clone(),
-        key: key.clone(),
-    };
+    let target = ObjectTarget { gvk: gvk.clone(), key: key.clone() };
     let sees = || match cached(desk, primary, &target) {
         Some(object) => desk.may_see(primary, gvk, &object),
         None => desk.permissions.may_read(gvk, key.namespace.as_deref()),
@@ -350,11 +271,7 @@ pub fn refused(error: cluster::Error) -> CallError {
         Reason::Unusable => CallReason::Other,
         Reason::Invalid => CallReason::Invalid,
     };
-    CallError {
-        reason,
-        code: error.code,
-        message: error.message,
-    }
+    CallError { reason, code: error.code, message: error.message }
 }
 
 // === reading a request ===
@@ -362,21 +279,13 @@ pub fn refused(error: cluster::Error) -> CallError {
 fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request, CallError> {
     let WriteRequest { verb, options } = request;
     let (target, verb) = match verb {
-        WriteVerb::Create(text) => {
-            document(&text, budget).map(|(target, tree)| (target, Body::Create(tree)))?
-        }
-        WriteVerb::Apply(text) => {
-            document(&text, budget).map(|(target, tree)| (target, Body::Apply(tree)))?
-        }
+        WriteVerb::Create(text) => document(&text, budget).map(|(target, tree)| (target, Body::Create(tree)))?,
+        WriteVerb::Apply(text) => document(&text, budget).map(|(target, tree)| (target, Body::Apply(tree)))?,
         WriteVerb::ForceApply(text) => {
             document(&text, budget).map(|(target, tree)| (target, Body::ForceApply(tree)))?
         }
-        WriteVerb::Update(text) => {
-            document(&text, budget).map(|(target, tree)| (target, Body::Update(tree)))?
-        }
-        WriteVerb::Edit(text) => {
-            document(&text, budget).map(|(target, tree)| (target, Body::Edit(tree)))?
-        }
+        WriteVerb::Update(text) => document(&text, budget).map(|(target, tree)| (target, Body::Update(tree)))?,
+        WriteVerb::Edit(text) => document(&text, budget).map(|(target, tree)| (target, Body::Edit(tree)))?,
         WriteVerb::JsonPatch(target, text) => {
             let patch = Patch::read(&text, budget).map_err(|e| invalid(e.to_string()))?;
             (target, Body::JsonPatch(patch))
@@ -388,25 +297,12 @@ fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request, CallError
         }
     };
     let subresource = options.subresource.as_deref().map(Into::into);
-    let target = Target {
-        gvk: target.gvk,
-        key: target.key,
-        subresource,
-    };
+    let target = Target { gvk: target.gvk, key: target.key, subresource };
     let (mode, compare) = treatment(&verb, &target, &options)?;
     if mode == WriteMode::Optimistic && !verb.carries_version() {
-        return Err(invalid(
-            "mode optimistic needs a resourceVersion in the document, or a test of it in the patch",
-        ));
+        return Err(invalid("mode optimistic needs a resourceVersion in the document, or a test of it in the patch"));
     }
-    Ok(Request {
-        target,
-        verb,
-        mode,
-        compare,
-        options,
-        only_if_new: false,
-    })
+    Ok(Request { target, verb, mode, compare, options, only_if_new: false })
 }
 
 /// `RO-4`, `RO-6`: mode and comparison, as asked for or as is usual for the verb.
@@ -426,29 +322,16 @@ fn treatment(
         (mode, _) => mode,
     };
     let compared = matches!(options.mode, WriteMode::Usual | WriteMode::MatchAndFilter) && !create;
-    let compare = options
-        .compare_by
-        .or(compared.then_some(Comparison::ByVerb));
+    let compare = options.compare_by.or(compared.then_some(Comparison::ByVerb));
     let status = target.subresource.as_deref() == Some("status");
     let by_verb = match verb {
         Body::Update(_) if status => Comparison::StatusOnly,
         Body::Apply(_) | Body::ForceApply(_) => Comparison::Applied,
         Body::Update(_) => Comparison::Generic,
         // Patches are compared by what they would lead to.
-        Body::Create(_) | Body::Edit(_) | Body::JsonPatch(_) | Body::MergePatch(_) => {
-            Comparison::Equality
-        }
+        Body::Create(_) | Body::Edit(_) | Body::JsonPatch(_) | Body::MergePatch(_) => Comparison::Equality,
     };
-    Ok((
-        mode,
-        compare.map(|by| {
-            if by == Comparison::ByVerb {
-                by_verb
-            } else {
-                by
-            }
-        }),
-    ))
+    Ok((mode, compare.map(|by| if by == Comparison::ByVerb { by_verb } else { by })))
 }
 
 fn document(text: &str, budget: &mut Budget) -> Result<(ObjectTarget, Value), CallError> {
@@ -458,29 +341,20 @@ fn document(text: &str, budget: &mut Budget) -> Result<(ObjectTarget, Value), Ca
 
 /// Returns the object that a document is about.
 fn named(tree: &Value) -> Result<ObjectTarget, CallError> {
-    let text = |pointer: &str| {
-        tree.pointer(pointer)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-    };
-    let needed =
-        |pointer: &str| text(pointer).ok_or_else(|| invalid(format!("the object lacks {pointer}")));
-    let gvk =
-        Gvk::parse(needed("/apiVersion")?, needed("/kind")?).map_err(|e| invalid(e.to_string()))?;
-    let key = ObjectRef {
-        namespace: text("/metadata/namespace").map(Into::into),
-        name: needed("/metadata/name")?.into(),
-    };
+    let text = |pointer: &str| tree.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let needed = |pointer: &str| text(pointer).ok_or_else(|| invalid(format!("the object lacks {pointer}")));
+    let gvk = Gvk::parse(needed("/apiVersion")?, needed("/kind")?).map_err(|e| invalid(e.to_string()))?;
+    let key =
+        ObjectRef { namespace: text("/metadata/namespace").map(Into::into), name: needed("/metadata/name")?.into() };
     Ok(ObjectTarget { gvk, key })
 }
 
 fn parsed(text: &str, what: &str, budget: &mut Budget) -> Result<Value, CallError> {
     budget.read(text).map_err(|error| match error {
         budget::Error::Json(error) => invalid(format!("{what} is not JSON: {error}")),
-        budget::Error::Exceeded(error) => CallError::new(
-            CallReason::Exhausted,
-            format!("{what} is too large: {error}"),
-        ),
+        budget::Error::Exceeded(error) => {
+            CallError::new(CallReason::Exhausted, format!("{what} is too large: {error}"))
+        }
     })
 }
 
@@ -493,14 +367,8 @@ fn check_target(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
         return Err(invalid(format!("{what} {text:?} is not one")));
     }
     match (desk.cluster.scope(&target.gvk), &target.key.namespace) {
-        (Some(Scope::Namespaced), None) => Err(invalid(format!(
-            "{} lives in a namespace: name it",
-            target.gvk
-        ))),
-        (Some(Scope::Cluster), Some(_)) => Err(invalid(format!(
-            "{} lives in no namespace: leave it out",
-            target.gvk
-        ))),
+        (Some(Scope::Namespaced), None) => Err(invalid(format!("{} lives in a namespace: name it", target.gvk))),
+        (Some(Scope::Cluster), Some(_)) => Err(invalid(format!("{} lives in no namespace: leave it out", target.gvk))),
         _ => Ok(()),
     }
 }
@@ -511,17 +379,9 @@ fn check_target(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
 const DOORS: [&str; 6] = ["attach", "exec", "log", "portforward", "proxy", "token"];
 
 /// Whether the component may send this, as far as the document says: by its grants, and by what becomes of the object.
-fn check_permission(
-    desk: &Desk<'_>,
-    request: &mut Request,
-    primary: &Object,
-) -> Result<(), CallError> {
+fn check_permission(desk: &Desk<'_>, request: &mut Request, primary: &Object) -> Result<(), CallError> {
     let Request { target, verb, .. } = &mut *request;
-    let Target {
-        gvk,
-        key,
-        subresource,
-    } = &*target;
+    let Target { gvk, key, subresource } = &*target;
     desk.permissions.permit(verb.permission(), gvk, key)?;
     // These are doors to somewhere else, or hand out what opens some, and nothing of the object.
     if let Some(name) = subresource.as_deref()
@@ -544,28 +404,12 @@ fn check_permission(
 
 /// Returns what a write does to owner references and finalizers, as far as the document says, and takes out of it what only the
 /// API server may say.
-fn effect(
-    desk: &Desk<'_>,
-    target: &Target,
-    verb: &mut Body,
-    primary: &Object,
-) -> Result<Effect, CallError> {
-    let Target {
-        gvk,
-        key,
-        subresource,
-    } = target;
-    let writer = ties::Writer {
-        primary,
-        primary_gvk: &desk.primaries.spec().gvk,
-        finalizer: desk.finalizer,
-    };
+fn effect(desk: &Desk<'_>, target: &Target, verb: &mut Body, primary: &Object) -> Result<Effect, CallError> {
+    let Target { gvk, key, subresource } = target;
+    let writer = ties::Writer { primary, primary_gvk: &desk.primaries.spec().gvk, finalizer: desk.finalizer };
     // Not what the component says that it is like.
     let known = || {
-        let target = ObjectTarget {
-            gvk: gvk.clone(),
-            key: key.clone(),
-        };
+        let target = ObjectTarget { gvk: gvk.clone(), key: key.clone() };
         let known = cached(desk, primary, &target);
         known.and_then(|object| object.tree(&mut desk.budget.lock()).ok())
     };
@@ -593,12 +437,7 @@ fn effect(
             };
             let known = known();
             // What was looked at is what is replaced.
-            if manner == Manner::Whole
-                && desk
-                    .permissions
-                    .permit(Permission::Delete, gvk, key)
-                    .is_err()
-            {
+            if manner == Manner::Whole && desk.permissions.permit(Permission::Delete, gvk, key).is_err() {
                 only_upon(tree, known.as_ref());
             }
             of_document(tree, known.as_ref(), manner)
@@ -625,18 +464,13 @@ fn only_upon(document: &mut Value, known: Option<&Value>) {
 fn permit_effect(desk: &Desk<'_>, target: &Target, effect: Effect) -> Result<(), CallError> {
     let what = match effect {
         Effect::Harmless => return Ok(()),
-        Effect::HarmlessIfNew => {
-            "it may be there already, and would go with the primary".to_owned()
-        }
+        Effect::HarmlessIfNew => "it may be there already, and would go with the primary".to_owned(),
         Effect::Foreign(what) => what,
     };
     let Target { gvk, key, .. } = target;
     let permitted = desk.permissions.permit(Permission::Delete, gvk, key);
     permitted.map_err(|denied| CallError {
-        message: format!(
-            "{gvk} {key}: {what}, which takes `delete`: {}",
-            denied.message
-        ),
+        message: format!("{gvk} {key}: {what}, which takes `delete`: {}", denied.message),
         ..denied
     })
 }
@@ -685,12 +519,10 @@ impl Body {
             | Self::ForceApply(tree)
             | Self::Update(tree)
             | Self::Edit(tree)
-            | Self::MergePatch(tree) => tree
-                .pointer("/metadata/resourceVersion")
-                .is_some_and(Value::is_string),
-            Self::JsonPatch(patch) => patch.0.iter().any(
-                |step| matches!(step, Operation::Test { path, .. } if *path == version_path()),
-            ),
+            | Self::MergePatch(tree) => tree.pointer("/metadata/resourceVersion").is_some_and(Value::is_string),
+            Self::JsonPatch(patch) => {
+                patch.0.iter().any(|step| matches!(step, Operation::Test { path, .. } if *path == version_path()))
+            }
         }
     }
 }
@@ -711,31 +543,16 @@ fn sources<'a>(desk: &Desk<'a>, gvk: &Gvk) -> Vec<&'a Arc<Source>> {
 }
 
 /// `RO-2`: the source that a write concerns; none in mode `plain`.
-fn source<'a>(
-    desk: &Desk<'a>,
-    request: &Request,
-    primary: &Object,
-) -> Result<Option<&'a Arc<Source>>, CallError> {
+fn source<'a>(desk: &Desk<'a>, request: &Request, primary: &Object) -> Result<Option<&'a Arc<Source>>, CallError> {
     // What another subresource answers is of another kind, and nothing for the caches.
-    let other = request
-        .target
-        .subresource
-        .as_deref()
-        .is_some_and(|name| name != "status");
+    let other = request.target.subresource.as_deref().is_some_and(|name| name != "status");
     if request.mode == WriteMode::Plain || other {
         return Ok(None);
     }
     if let Some(name) = &request.options.source {
-        let found = desk
-            .secondaries
-            .get(&**name)
-            .filter(|source| source.spec().gvk == request.target.gvk);
-        let missing = || {
-            CallError::new(
-                CallReason::Missing,
-                format!("no source {name:?} watches {}", request.target.gvk),
-            )
-        };
+        let found = desk.secondaries.get(&**name).filter(|source| source.spec().gvk == request.target.gvk);
+        let missing =
+            || CallError::new(CallReason::Missing, format!("no source {name:?} watches {}", request.target.gvk));
         return found.map(Some).ok_or_else(missing);
     }
     let key = &request.target.key;
@@ -746,49 +563,34 @@ fn source<'a>(
     }
     match found.as_slice() {
         [] => {
-            let message = format!(
-                "no source watches {}; mode plain writes it all the same",
-                request.target.gvk
-            );
+            let message = format!("no source watches {}; mode plain writes it all the same", request.target.gvk);
             Err(CallError::new(CallReason::Missing, message))
         }
         [source] => Ok(Some(source)),
         // The primary of the run is a primary, whatever else watches the kind.
-        [first, ..] if Arc::ptr_eq(first, desk.primaries) && key == primary.key() => {
-            Ok(Some(first))
+        [first, ..] if Arc::ptr_eq(first, desk.primaries) && key == primary.key() => Ok(Some(first)),
+        several => {
+            Ok(several.iter().find(|source| source.get(&request.target.key).is_some()).or(several.first()).copied())
         }
-        several => Ok(several
-            .iter()
-            .find(|source| source.get(&request.target.key).is_some())
-            .or(several.first())
-            .copied()),
     }
 }
 
 fn cached(desk: &Desk<'_>, primary: &Object, target: &ObjectTarget) -> Option<Object> {
-    let found = sources(desk, &target.gvk)
-        .into_iter()
-        .filter_map(|source| source.get(&target.key));
+    let found = sources(desk, &target.gvk).into_iter().filter_map(|source| source.get(&target.key));
     let is_primary = target.gvk == desk.primaries.spec().gvk && target.key == *primary.key();
-    found
-        .max_by_key(Object::version)
-        .or_else(|| is_primary.then(|| primary.clone()))
+    found.max_by_key(Object::version).or_else(|| is_primary.then(|| primary.clone()))
 }
 
 /// The object to compare with: given, or cached.
 type Actual = (Option<Object>, Value);
 
-fn actual(
-    request: &Request,
-    source: Option<&Arc<Source>>,
-    budget: &mut Budget,
-) -> Result<Option<Actual>, CallError> {
+fn actual(request: &Request, source: Option<&Arc<Source>>, budget: &mut Budget) -> Result<Option<Actual>, CallError> {
     let cached = source.and_then(|source| source.get(&request.target.key));
     let tree = match (&request.options.actual, &cached) {
         (Some(text), _) => parsed(text, "actual", budget)?,
-        (None, Some(object)) => object
-            .tree(budget)
-            .map_err(|e| CallError::new(CallReason::Exhausted, e.to_string()))?,
+        (None, Some(object)) => {
+            object.tree(budget).map_err(|e| CallError::new(CallReason::Exhausted, e.to_string()))?
+        }
         (None, None) => return Ok(None),
     };
     Ok(Some((cached, tree)))
@@ -796,18 +598,10 @@ fn actual(
 
 // === comparing and composing ===
 
-fn matches(
-    desk: &Desk<'_>,
-    request: &Request,
-    by: Comparison,
-    cached: Option<&Object>,
-    actual: &Value,
-) -> bool {
+fn matches(desk: &Desk<'_>, request: &Request, by: Comparison, cached: Option<&Object>, actual: &Value) -> bool {
     let led_to = match &request.verb {
         Body::Create(_) => return false,
-        Body::Apply(tree) | Body::ForceApply(tree) | Body::Update(tree) | Body::Edit(tree) => {
-            Cow::Borrowed(tree)
-        }
+        Body::Apply(tree) | Body::ForceApply(tree) | Body::Update(tree) | Body::Edit(tree) => Cow::Borrowed(tree),
         // What can't be carried out here within bounds is left to the API server, which has its own.
         Body::JsonPatch(patch) => match patch.apply(actual.clone(), &mut desk.budget.lock()) {
             Ok(tree) => Cow::Owned(tree),
@@ -825,8 +619,7 @@ fn matches(
     let verdict = match by {
         Comparison::Applied => {
             let subresource = request.target.subresource.as_deref();
-            return cached
-                .is_some_and(|object| is_applied_in(desk, object, actual, desired, subresource));
+            return cached.is_some_and(|object| is_applied_in(desk, object, actual, desired, subresource));
         }
         Comparison::StatusOnly => {
             let ignore: &[&str] = &[];
@@ -853,53 +646,28 @@ fn is_ours(desk: &Desk<'_>, target: &Target, primary: &Object) -> bool {
             // Several shares of ours are an error elsewhere; here they say that it was applied, too.
             let share = || dependent::share(&object, desk.manager, Part::Object);
             let applied = || !matches!(share(), Ok(None));
-            ownership::is_for(&object, &primary.header().uid)
-                || (source.relates(&object, primary.key()) && applied())
+            ownership::is_for(&object, &primary.header().uid) || (source.relates(&object, primary.key()) && applied())
         })
     })
 }
 
 /// Returns what is sent; none for an edit that changes nothing. What is `ours` is applied by force.
-fn compose(
-    desk: &Desk<'_>,
-    request: &Request,
-    actual: Option<&Value>,
-    ours: bool,
-) -> Result<Option<Write>, CallError> {
+fn compose(desk: &Desk<'_>, request: &Request, actual: Option<&Value>, ours: bool) -> Result<Option<Write>, CallError> {
     let manager = Arc::clone(desk.manager);
     let verb = match &request.verb {
-        Body::Create(tree) => Verb::Create {
-            body: tree.to_string(),
-            manager,
-        },
-        Body::Apply(tree) | Body::ForceApply(tree) if request.only_if_new => Verb::Apply {
-            body: dependent::with_first_version(tree),
-            manager,
-            force: false,
-        },
-        Body::Apply(tree) | Body::ForceApply(tree) => Verb::Apply {
-            body: tree.to_string(),
-            manager,
-            force: ours || matches!(request.verb, Body::ForceApply(_)),
-        },
-        Body::Update(tree) => Verb::Replace {
-            body: tree.to_string(),
-            manager,
-        },
-        Body::MergePatch(tree) => Verb::MergePatch {
-            body: tree.to_string(),
-            manager,
-        },
-        Body::JsonPatch(patch) => Verb::JsonPatch {
-            patch: patch.clone(),
-            manager,
-        },
+        Body::Create(tree) => Verb::Create { body: tree.to_string(), manager },
+        Body::Apply(tree) | Body::ForceApply(tree) if request.only_if_new => {
+            Verb::Apply { body: dependent::with_first_version(tree), manager, force: false }
+        }
+        Body::Apply(tree) | Body::ForceApply(tree) => {
+            Verb::Apply { body: tree.to_string(), manager, force: ours || matches!(request.verb, Body::ForceApply(_)) }
+        }
+        Body::Update(tree) => Verb::Replace { body: tree.to_string(), manager },
+        Body::MergePatch(tree) => Verb::MergePatch { body: tree.to_string(), manager },
+        Body::JsonPatch(patch) => Verb::JsonPatch { patch: patch.clone(), manager },
         Body::Edit(tree) => {
             let missing = || {
-                CallError::new(
-                    CallReason::Missing,
-                    format!("{} is in no cache: nothing to edit", request.target.key),
-                )
+                CallError::new(CallReason::Missing, format!("{} is in no cache: nothing to edit", request.target.key))
             };
             let actual = actual.ok_or_else(missing)?;
             let mut patch = patch::diff(actual, tree, &mut desk.budget.lock())
@@ -916,20 +684,14 @@ fn compose(
             Verb::JsonPatch { patch, manager }
         }
     };
-    Ok(Some(Write {
-        target: request.target.clone(),
-        verb,
-    }))
+    Ok(Some(Write { target: request.target.clone(), verb }))
 }
 
 /// Lets a patch fail unless the object is in the version that the document names.
 fn pin(patch: &mut Patch, document: &Value) {
     let path = version_path();
     patch.0.retain(|step| step.path() != &path);
-    let value = document
-        .pointer("/metadata/resourceVersion")
-        .cloned()
-        .unwrap_or_default();
+    let value = document.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
     patch.0.insert(0, Operation::Test { path, value });
 }
 

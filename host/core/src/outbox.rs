@@ -19,16 +19,10 @@ const BYTES: usize = 256 << 10;
 const OVERHEAD: usize = 64;
 
 /// As client-go has it: of one object 25 messages at once, then one in five minutes.
-const PER_OBJECT: Rate = Rate {
-    interval: Duration::from_mins(5),
-    burst: 25,
-};
+const PER_OBJECT: Rate = Rate { interval: Duration::from_mins(5), burst: 25 };
 
 /// Of one sender, for whatever objects.
-const PER_SENDER: Rate = Rate {
-    interval: Duration::from_millis(20),
-    burst: 1000,
-};
+const PER_SENDER: Rate = Rate { interval: Duration::from_millis(20), burst: 1000 };
 
 /// Objects whose rate is remembered.
 const OBJECTS: usize = 4096;
@@ -87,10 +81,7 @@ pub enum Posted {
 
 impl<T> Default for Outbox<T> {
     fn default() -> Self {
-        Self {
-            senders: BTreeMap::new(),
-            last: None,
-        }
+        Self { senders: BTreeMap::new(), last: None }
     }
 }
 
@@ -114,10 +105,7 @@ impl<T> Default for Sender<T> {
 impl<T> Outbox<T> {
     /// Takes a message, or drops one.
     pub fn post(&mut self, sender: &Arc<str>, message: Message<T>, now: Instant) -> Posted {
-        self.senders
-            .entry(Arc::clone(sender))
-            .or_default()
-            .post(message, now)
+        self.senders.entry(Arc::clone(sender)).or_default().post(message, now)
     }
 
     /// Takes in that a message was dropped before it was posted. Returns how many were, if that is to be told now.
@@ -137,10 +125,7 @@ impl<T> Outbox<T> {
         let ready = |sender: &Sender<T>| sender.earliest().is_some_and(|at| at <= now);
         let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
         let after = self.senders.range::<Arc<str>, _>((after, Bound::Unbounded));
-        let turn = after
-            .chain(&self.senders)
-            .find(|(_, sender)| ready(sender))
-            .map(|(name, _)| Arc::clone(name));
+        let turn = after.chain(&self.senders).find(|(_, sender)| ready(sender)).map(|(name, _)| Arc::clone(name));
         let Some(name) = turn else {
             return Err(self.senders.values().filter_map(Sender::earliest).min());
         };
@@ -199,9 +184,7 @@ impl<T> Sender<T> {
         }
         let bucket = self.objects.entry(object.to_owned()).or_default();
         let by_object = bucket.take_within(PER_OBJECT, PER_OBJECT.interval, now)?;
-        let by_sender = self
-            .rate
-            .take_within(PER_SENDER, Duration::from_secs(10), now)?;
+        let by_sender = self.rate.take_within(PER_SENDER, Duration::from_secs(10), now)?;
         Some(by_object.max(by_sender))
     }
 
@@ -227,13 +210,7 @@ mod tests {
     use super::*;
 
     fn message(id: &str, object: &str, size: usize) -> Message<&'static str> {
-        Message {
-            id: id.to_owned(),
-            object: object.to_owned(),
-            size,
-            times: 1,
-            content: "",
-        }
+        Message { id: id.to_owned(), object: object.to_owned(), size, times: 1, content: "" }
     }
 
     /// Returns what is sent now: sender, id and how often.
@@ -330,9 +307,6 @@ mod tests {
         let (mut outbox, now) = (Outbox::<()>::default(), Instant::now());
         let sender = "s".into();
         let mut told = |seconds| outbox.dropped(&sender, now + Duration::from_secs(seconds));
-        assert_eq!(
-            [told(0), told(1), told(59), told(60), told(61)],
-            [Some(1), None, None, Some(3), None]
-        );
+        assert_eq!([told(0), told(1), told(59), told(60), told(61)], [Some(1), None, None, Some(3), None]);
     }
 }

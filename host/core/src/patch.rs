@@ -135,10 +135,7 @@ impl Path {
     }
 
     /// Returns the map or list that the last step leads out of, and that step.
-    fn parent<'v, 's>(
-        &'s self,
-        document: &'v mut Value,
-    ) -> Result<(&'v mut Value, &'s str), Error> {
+    fn parent<'v, 's>(&'s self, document: &'v mut Value) -> Result<(&'v mut Value, &'s str), Error> {
         let missing = || Error::Missing(self.clone());
         let (last, way) = self.0.split_last().ok_or_else(missing)?;
         let parent = way.iter().try_fold(document, |value, step| match value {
@@ -174,16 +171,13 @@ impl From<Path> for String {
 impl fmt::Display for Path {
     /// Writes it as a JSON pointer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
+        self.0.iter().try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
     }
 }
 
 fn unescape(step: &str) -> Option<String> {
     let mut rest = step.split('~').skip(1);
-    rest.all(|rest| rest.starts_with(['0', '1']))
-        .then(|| step.replace("~1", "/").replace("~0", "~"))
+    rest.all(|rest| rest.starts_with(['0', '1'])).then(|| step.replace("~1", "/").replace("~0", "~"))
 }
 
 /// Whether a patch has few enough steps.
@@ -262,9 +256,7 @@ impl Patch {
                     add(&mut document, path, value, budget)?;
                 }
                 Operation::Copy { from, path } => {
-                    let value = from
-                        .find(&document)
-                        .ok_or_else(|| Error::Missing(from.clone()))?;
+                    let value = from.find(&document).ok_or_else(|| Error::Missing(from.clone()))?;
                     let size = Size::of(value, budget)?;
                     copied += size.weight;
                     if copied > COPIES {
@@ -308,9 +300,7 @@ fn remove(document: &mut Value, path: &Path, budget: &mut Budget) -> Result<Valu
         (Value::Object(map), name) => map.remove(name),
         (Value::Array(list), step) => {
             budget.text(list.len())?;
-            index(step)
-                .filter(|at| *at < list.len())
-                .map(|at| list.remove(at))
+            index(step).filter(|at| *at < list.len()).map(|at| list.remove(at))
         }
         (_, _) => None,
     };
@@ -343,16 +333,10 @@ impl Size {
     fn of(value: &Value, budget: &mut Budget) -> Result<Self, Exceeded> {
         budget.step(1)?;
         match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(Self {
-                levels: 0,
-                weight: 8,
-            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(Self { levels: 0, weight: 8 }),
             Value::String(text) => {
                 budget.text(text.len())?;
-                Ok(Self {
-                    levels: 0,
-                    weight: text.len(),
-                })
+                Ok(Self { levels: 0, weight: text.len() })
             }
             Value::Array(list) => Self::around(list.iter().map(|part| (32, part)), 128, budget),
             Value::Object(map) => {
@@ -370,10 +354,7 @@ impl Size {
     ) -> Result<Self, Exceeded> {
         parts.try_fold(Self { levels: 1, weight }, |all, (name, part)| {
             let part = Self::of(part, budget)?;
-            Ok(Self {
-                levels: all.levels.max(part.levels + 1),
-                weight: all.weight + part.weight + name,
-            })
+            Ok(Self { levels: all.levels.max(part.levels + 1), weight: all.weight + part.weight + name })
         })
     }
 
@@ -427,13 +408,7 @@ pub fn merge(document: &mut Value, patch: &Value, budget: &mut Budget) -> Result
 /// # Errors
 /// [`Exceeded`] if it costs too much.
 pub fn diff(before: &Value, after: &Value, budget: &mut Budget) -> Result<Patch, Exceeded> {
-    let mut walk = Walk {
-        way: Vec::new(),
-        way_bytes: 0,
-        found: Vec::new(),
-        bytes: 0,
-        budget,
-    };
+    let mut walk = Walk { way: Vec::new(), way_bytes: 0, found: Vec::new(), bytes: 0, budget };
     walk.compare(before, after)?;
     Ok(Patch(walk.found))
 }
@@ -475,20 +450,14 @@ impl Walk<'_> {
             (before, after) if before == after => Size::of(after, self.budget)?.weight,
             (_, after) => {
                 let size = Size::of(after, self.budget)?.weight;
-                self.note(size, |path| Operation::Replace {
-                    path,
-                    value: after.clone(),
-                });
+                self.note(size, |path| Operation::Replace { path, value: after.clone() });
                 size
             }
         };
         if self.is_long(bytes, size) {
             self.found.truncate(found);
             self.bytes = bytes;
-            self.note(size, |path| Operation::Replace {
-                path,
-                value: after.clone(),
-            });
+            self.note(size, |path| Operation::Replace { path, value: after.clone() });
         }
         Ok(size)
     }
@@ -532,10 +501,7 @@ impl Walk<'_> {
             (Some(before), Some(after)) => self.compare(before, after),
             (None, Some(after)) => {
                 let size = Size::of(after, self.budget)?.weight;
-                self.note(size, |path| Operation::Add {
-                    path,
-                    value: after.clone(),
-                });
+                self.note(size, |path| Operation::Add { path, value: after.clone() });
                 Ok(size)
             }
             (Some(_), None) => {
@@ -614,9 +580,7 @@ mod tests {
     fn a_difference_of_many_fields_below_a_long_name_repeats_that_name_few_times() {
         let long = "k".repeat(LONG);
         let many = |value: u32| {
-            let fields: Map<String, Value> = (0..5_000)
-                .map(|n| (format!("f{n}"), json!(value)))
-                .collect();
+            let fields: Map<String, Value> = (0..5_000).map(|n| (format!("f{n}"), json!(value))).collect();
             json!({ "spec": { &*long: fields } })
         };
         let (before, after) = (many(1), many(2));
@@ -629,36 +593,22 @@ mod tests {
         };
         walk.compare(&before, &after).unwrap();
         assert_eq!(walk.found.len(), 1);
-        assert!(
-            walk.found.capacity() < 100,
-            "{} were there at once",
-            walk.found.capacity()
-        );
+        assert!(walk.found.capacity() < 100, "{} were there at once", walk.found.capacity());
     }
 
     #[test]
     fn a_patch_that_would_grow_without_bound_is_refused_while_it_is_small() {
         let copy = |from: &str, path: String| json!({"op": "copy", "from": from, "path": path});
         // Each step copies a chain onto its own end, or a map into itself.
-        let deep: Vec<_> = (0..30)
-            .map(|n| copy("/c", format!("/c{}", "/c".repeat(1 << n.min(12)))))
-            .collect();
+        let deep: Vec<_> = (0..30).map(|n| copy("/c", format!("/c{}", "/c".repeat(1 << n.min(12))))).collect();
         let wide: Vec<_> = (0..40).map(|n| copy("/c", format!("/c/{n}"))).collect();
         let list: Vec<_> = (0..40).map(|_| copy("/l", "/l/-".to_owned())).collect();
         let many = vec![json!({"op": "test", "path": "", "value": 1}); OPERATIONS + 1];
-        for (about, patch) in [
-            ("deep", deep),
-            ("wide", wide),
-            ("list", list),
-            ("many", many),
-        ] {
+        for (about, patch) in [("deep", deep), ("wide", wide), ("list", list), ("many", many)] {
             let document = json!({"c": {"c": {}}, "l": [[], []]});
             let said = apply(document, &Value::Array(patch)).unwrap_err();
             let said = said.trim_start_matches("not a JSON patch: ");
-            assert!(
-                said.starts_with("it ") || said.starts_with("there is no"),
-                "{about}: {said}"
-            );
+            assert!(said.starts_with("it ") || said.starts_with("there is no"), "{about}: {said}");
         }
         let deep = (0..LEVELS - 2).fold(json!(1), |inner, _| json!([inner]));
         let patch = json!([{"op": "move", "from": "/v", "path": "/a/b/c"}]);
@@ -668,23 +618,14 @@ mod tests {
         let mut budget = Budget::of(RUN);
         let patch = Patch::read(&Value::Array(front).to_string(), &mut budget).unwrap();
         let done = patch.apply(json!({"l": vec![0; 500_000]}), &mut budget);
-        assert!(
-            matches!(done, Err(Error::Exceeded(Exceeded::Steps(RUN)))),
-            "{budget:?}"
-        );
+        assert!(matches!(done, Err(Error::Exceeded(Exceeded::Steps(RUN)))), "{budget:?}");
     }
 
     #[test]
     fn what_a_patch_makes_can_be_read_again_however_deep_it_is() {
-        for (levels, expected) in [
-            (LEVELS - 1, Ok(())),
-            (LEVELS, Err("it is more than 127 levels deep".to_owned())),
-        ] {
+        for (levels, expected) in [(LEVELS - 1, Ok(())), (LEVELS, Err("it is more than 127 levels deep".to_owned()))] {
             let deep = (0..levels).fold(json!(1), |inner, _| json!([inner]));
-            let patch = Patch(vec![Operation::Add {
-                path: Path::of(["a"]),
-                value: deep,
-            }]);
+            let patch = Patch(vec![Operation::Add { path: Path::of(["a"]), value: deep }]);
             let patched = patch.apply(json!({}), &mut Budget::of_run());
             let read = patched.map(|patched| {
                 Budget::of_run().read(&patched.to_string()).unwrap();
@@ -698,19 +639,13 @@ mod tests {
         let mut document = json!({"a": {"b": 1, "c": 2}, "d": [1]});
         let patch = json!({"a": {"b": null, "e": {"f": null, "g": 1}}, "d": {"h": 1}});
         merge(&mut document, &patch, &mut Budget::of_run()).unwrap();
-        assert_eq!(
-            document,
-            json!({"a": {"c": 2, "e": {"g": 1}}, "d": {"h": 1}})
-        );
+        assert_eq!(document, json!({"a": {"c": 2, "e": {"g": 1}}, "d": {"h": 1}}));
     }
 
     #[test]
     fn a_difference_is_told_field_by_field_unless_the_whole_is_shorter() {
         let mut budget = Budget::of_run();
-        let (before, after) = (
-            json!({"a": 1, "l": [1, 2, 3], "o": 1}),
-            json!({"a": 2, "l": [1, 4], "n": {}}),
-        );
+        let (before, after) = (json!({"a": 1, "l": [1, 2, 3], "o": 1}), json!({"a": 2, "l": [1, 4], "n": {}}));
         let text = r#"[{"op":"replace","path":"/a","value":2},{"op":"replace","path":"/l/1","value":4},{"op":"remove","path":"/l/2"},{"op":"add","path":"/n","value":{}},{"op":"remove","path":"/o"}]"#;
         assert_eq!(diff(&before, &after, &mut budget).unwrap().text(), text);
 

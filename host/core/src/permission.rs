@@ -82,10 +82,7 @@ impl Permissions {
             plugin: Arc::clone(&controller.plugin),
             grants: granted.kubernetes.clone(),
             namespaces: Some(controller.namespaces.clone()),
-            declared: kinds
-                .filter(|gvk| controller.writes(gvk))
-                .cloned()
-                .collect(),
+            declared: kinds.filter(|gvk| controller.writes(gvk)).cloned().collect(),
             primary: Some(controller.primary.clone()),
             home,
         }
@@ -99,9 +96,7 @@ impl Permissions {
         self.in_reach(gvk, key)?;
         match self.reach(verb, gvk, key.namespace.as_deref()) {
             Reach::Here => Ok(()),
-            reach @ (Reach::Elsewhere | Reach::Nowhere) => {
-                Err(self.denied(reach, verb, gvk, key.namespace.as_deref()))
-            }
+            reach @ (Reach::Elsewhere | Reach::Nowhere) => Err(self.denied(reach, verb, gvk, key.namespace.as_deref())),
         }
     }
 
@@ -162,13 +157,7 @@ impl Permissions {
         }
     }
 
-    fn denied(
-        &self,
-        reach: Reach,
-        verb: Permission,
-        gvk: &Gvk,
-        namespace: Option<&str>,
-    ) -> CallError {
+    fn denied(&self, reach: Reach, verb: Permission, gvk: &Gvk, namespace: Option<&str>) -> CallError {
         let (verb, plugin) = (verb.word(), &self.plugin);
         let field = format!("spec.plugins.{plugin}.capabilities.kubernetes");
         let message = match (reach, namespace) {
@@ -200,18 +189,14 @@ mod tests {
              plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grants}] }} }} }}, \
              controllers: {{ c: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}, {controller} }} }} }} }}"
         );
-        let operators =
-            parse(&text, Path::new("o.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+        let operators = parse(&text, Path::new("o.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
         let operator = &operators[0];
         let (controller, plugin) = (&operator.controllers["c"], &operator.plugins["p"]);
         Permissions::new(controller, &plugin.capabilities, home)
     }
 
     fn open() -> Home {
-        Home {
-            own: "home".into(),
-            closed: None,
-        }
+        Home { own: "home".into(), closed: None }
     }
 
     /// Reads `Kind namespace/name` or `Kind name`; of the core group, but for a page.
@@ -240,10 +225,8 @@ mod tests {
     ];
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_grant_holds_where_the_controller_watches_unless_it_names_other_namespaces() {
-        let maps =
-            |more: &str| format!("{{ apiVersion: v1, kind: ConfigMap, verbs: [apply]{more} }}");
+        let maps = |more: &str| format!("{{ apiVersion: v1, kind: ConfigMap, verbs: [apply]{more} }}");
         let nodes = |more: &str| format!("{{ apiVersion: v1, kind: Node, verbs: [apply]{more} }}");
         let dependent = "workflow: { dependents: { n: { apiVersion: v1, kind: Node } } }";
         let page = "{ apiVersion: a.dev/v1, kind: Page, verbs: [apply] }";
@@ -256,62 +239,17 @@ mod tests {
             (maps(""), "namespaces: [a, b]", "ConfigMap c/x", false),
             (maps(""), "namespaces: own", "ConfigMap home/x", true),
             (maps(""), "namespaces: own", "ConfigMap a/x", false),
-            (
-                maps(", namespaces: [c]"),
-                "namespaces: [a]",
-                "ConfigMap c/x",
-                true,
-            ),
-            (
-                maps(", namespaces: [c]"),
-                "namespaces: [a]",
-                "ConfigMap a/x",
-                false,
-            ),
-            (
-                maps(", namespaces: [c]"),
-                "namespaces: all",
-                "ConfigMap a/x",
-                false,
-            ),
-            (
-                maps(", namespaces: all"),
-                "namespaces: [a]",
-                "ConfigMap z/x",
-                true,
-            ),
-            (
-                maps(", namespaces: own"),
-                "namespaces: [a]",
-                "ConfigMap home/x",
-                true,
-            ),
-            (
-                maps(", namespaces: own"),
-                "namespaces: [a]",
-                "ConfigMap a/x",
-                false,
-            ),
-            (
-                format!("{}, {}", maps(""), maps(", namespaces: [c]")),
-                "namespaces: [a]",
-                "ConfigMap c/x",
-                true,
-            ),
+            (maps(", namespaces: [c]"), "namespaces: [a]", "ConfigMap c/x", true),
+            (maps(", namespaces: [c]"), "namespaces: [a]", "ConfigMap a/x", false),
+            (maps(", namespaces: [c]"), "namespaces: all", "ConfigMap a/x", false),
+            (maps(", namespaces: all"), "namespaces: [a]", "ConfigMap z/x", true),
+            (maps(", namespaces: own"), "namespaces: [a]", "ConfigMap home/x", true),
+            (maps(", namespaces: own"), "namespaces: [a]", "ConfigMap a/x", false),
+            (format!("{}, {}", maps(""), maps(", namespaces: [c]")), "namespaces: [a]", "ConfigMap c/x", true),
             // What lives in no namespace.
             (nodes(""), "namespaces: all", "Node x", false),
-            (
-                nodes(", namespaces: [a]"),
-                "namespaces: all",
-                "Node x",
-                false,
-            ),
-            (
-                nodes(", namespaces: all"),
-                "namespaces: [a]",
-                "Node x",
-                true,
-            ),
+            (nodes(", namespaces: [a]"), "namespaces: all", "Node x", false),
+            (nodes(", namespaces: all"), "namespaces: [a]", "Node x", true),
             (nodes(""), dependent, "Node x", true),
             (page.to_owned(), "namespaces: [a]", "Page x", true),
             // A namespace that is left out makes nothing of another kind of it.
@@ -323,10 +261,7 @@ mod tests {
             for verb in VERBS {
                 let permitted = permissions.permit(verb, &gvk, &key).is_ok();
                 let expected = expected && verb == Permission::Apply;
-                assert_eq!(
-                    permitted, expected,
-                    "{verb:?} {text} by [{grants}] in {controller}"
-                );
+                assert_eq!(permitted, expected, "{verb:?} {text} by [{grants}] in {controller}");
             }
         }
     }
@@ -367,10 +302,7 @@ mod tests {
                 gvk.api_version()
             )
         });
-        let closed = Home {
-            own: "home".into(),
-            closed: Some("home".into()),
-        };
+        let closed = Home { own: "home".into(), closed: Some("home".into()) };
         for (text, expected) in [
             ("ConfigMap home/x", false),
             ("Secret home/sh.helm.release.v1.capstan.v1", false),
@@ -397,16 +329,8 @@ mod tests {
 
     #[test]
     fn kinds_of_kubernetes_are_not_watched_in_the_daemons_namespace() {
-        let closed = Home {
-            own: "home".into(),
-            closed: Some("home".into()),
-        };
-        for (kind, unwatched) in [
-            ("ConfigMap", true),
-            ("Deployment", true),
-            ("RoleBinding", true),
-            ("Page", false),
-        ] {
+        let closed = Home { own: "home".into(), closed: Some("home".into()) };
+        for (kind, unwatched) in [("ConfigMap", true), ("Deployment", true), ("RoleBinding", true), ("Page", false)] {
             let (gvk, _) = target(&format!("{kind} x"));
             assert_eq!(closed.unwatched(&gvk).is_some(), unwatched, "{kind}");
             assert_eq!(open().unwatched(&gvk), None);

@@ -264,10 +264,7 @@ pub struct Ticket {
 impl Queue {
     /// Returns an empty queue that only remembers events until it is started (`EP-3`).
     pub fn new(policy: Policy) -> Self {
-        Self(Arc::new(Shared {
-            state: Mutex::new(State::new(policy)),
-            changed: Notify::new(),
-        }))
+        Self(Arc::new(Shared { state: Mutex::new(State::new(policy)), changed: Notify::new() }))
     }
 
     /// Takes in that something happened to a key, and returns what became of it.
@@ -282,7 +279,7 @@ impl Queue {
     }
 
     /// Hands out no more keys until [`Queue::start`]; executions under way go on, but their outcome is ignored and their
-    /// keys run again then (`LC-22`; the fix of quirk 1 is that they can).
+    /// keys run again then (`LC-22`).
     pub fn stop(&self) {
         self.change(State::stop);
     }
@@ -310,8 +307,8 @@ impl Queue {
         self.change(|state| state.resume(now));
     }
 
-    /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`, the
-    /// fix of quirk 13). No cleanup takes place. An execution under way ends without effect on the queue.
+    /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`).
+    /// No cleanup takes place. An execution under way ends without effect on the queue.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
         self.change(|state| state.retain(keep));
     }
@@ -326,11 +323,7 @@ impl Queue {
                 Turn::Run(run) => {
                     // Another waiter may have looked before this one changed what is earliest.
                     changed.notify_one();
-                    return Some(Ticket {
-                        run,
-                        queue: self.clone(),
-                        open: true,
-                    });
+                    return Some(Ticket { run, queue: self.clone(), open: true });
                 }
                 Turn::Closed => {
                     changed.notify_one();
@@ -423,13 +416,8 @@ impl Ticket {
 
     fn settle(&mut self, finished: Finished, now: Instant) -> What {
         self.open = false;
-        let settled = self
-            .queue
-            .change(|state| state.finish(&self.run.key, finished, now));
-        #[expect(
-            clippy::expect_used,
-            reason = "tickets are made by taking, and are settled by finish or else by drop"
-        )]
+        let settled = self.queue.change(|state| state.finish(&self.run.key, finished, now));
+        #[expect(clippy::expect_used, reason = "tickets are made by taking, and are settled by finish or else by drop")]
         settled.expect("a ticket's key is in flight")
     }
 }
@@ -455,7 +443,7 @@ impl Drop for Ticket {
 // === impl vocabulary ===
 
 impl Default for Policy {
-    /// Retries as of `RT-1`, no rate limit, ten hours (`IV-1`), no shortest time.
+    /// The usual five retries (`RT-1`), no rate limit, ten hours (`IV-1`), no shortest time.
     fn default() -> Self {
         Self {
             retry: Some(Retry::default()),
@@ -469,25 +457,14 @@ impl Default for Policy {
 
 impl Finished {
     /// Done, with nothing special.
-    pub const DONE: Self = Self::Done {
-        finalizer_removed: false,
-        again: None,
-    };
+    pub const DONE: Self = Self::Done { finalizer_removed: false, again: None };
 
     /// Returns the same, but that the key does not run again before this time because it asks to.
     fn no_sooner_than(self, least: Duration) -> Self {
         let later = |again: Option<Duration>| again.map(|again| again.max(least));
         match self {
-            Self::Done {
-                finalizer_removed,
-                again,
-            } => Self::Done {
-                finalizer_removed,
-                again: later(again),
-            },
-            Self::NoRetry { again } => Self::NoRetry {
-                again: later(again),
-            },
+            Self::Done { finalizer_removed, again } => Self::Done { finalizer_removed, again: later(again) },
+            Self::NoRetry { again } => Self::NoRetry { again: later(again) },
             Self::Failed(_) | Self::Gone => self,
         }
     }
@@ -496,9 +473,7 @@ impl Finished {
     fn was_answered(self) -> bool {
         match self {
             Self::Done { .. } | Self::NoRetry { .. } | Self::Failed(Failure::Conflict) => true,
-            Self::Failed(Failure::Unhandled | Failure::Handled | Failure::Outage) | Self::Gone => {
-                false
-            }
+            Self::Failed(Failure::Unhandled | Failure::Handled | Failure::Outage) | Self::Gone => false,
         }
     }
 }
@@ -508,9 +483,7 @@ impl Next {
     pub fn after(self) -> Option<Duration> {
         match self {
             Self::AtOnce | Self::AtStart => Some(Duration::ZERO),
-            Self::Retry(after) | Self::Resume(after) | Self::Again(after) | Self::Outage(after) => {
-                Some(after)
-            }
+            Self::Retry(after) | Self::Resume(after) | Self::Again(after) | Self::Outage(after) => Some(after),
             Self::Exhausted(after) | Self::Idle(after) => after,
             Self::AwaitDeletion | Self::Dropped => None,
         }
@@ -573,15 +546,9 @@ mod tests {
             queue.event(&key("a"), Event::Related, Instant::now());
         };
         let ticket = tokio::join!(queue.next(), event).0.unwrap();
-        assert_eq!(
-            (ticket.key(), start.elapsed()),
-            (&key("a"), Duration::from_millis(300))
-        );
+        assert_eq!((ticket.key(), start.elapsed()), (&key("a"), Duration::from_millis(300)));
         let ticket = queue.next().await.unwrap();
-        assert_eq!(
-            (ticket.key(), start.elapsed()),
-            (&key("b"), Duration::from_secs(5))
-        );
+        assert_eq!((ticket.key(), start.elapsed()), (&key("b"), Duration::from_secs(5)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -606,20 +573,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_new_policy_counts_from_the_next_decision_on() {
         let (queue, start) = (running(), Instant::now());
-        let interval = |seconds| Policy {
-            max_interval: Some(Duration::from_secs(seconds)),
-            ..Policy::default()
-        };
+        let interval = |seconds| Policy { max_interval: Some(Duration::from_secs(seconds)), ..Policy::default() };
         queue.event(&key("a"), CHANGED, Instant::now());
         queue.set_policy(interval(60));
         take(&queue).finish(Finished::DONE, Instant::now());
         queue.set_policy(interval(5));
         let run = queue.next().await.unwrap();
-        assert_eq!(
-            start.elapsed(),
-            Duration::from_mins(1),
-            "a timer that is set stays"
-        );
+        assert_eq!(start.elapsed(), Duration::from_mins(1), "a timer that is set stays");
         run.finish(Finished::DONE, Instant::now());
         let _run = queue.next().await.unwrap();
         assert_eq!(start.elapsed(), Duration::from_secs(65));
@@ -635,10 +595,7 @@ mod tests {
             queue.start(Instant::now());
         };
         let ticket = tokio::join!(queue.next(), begin).0.unwrap();
-        assert_eq!(
-            (ticket.key(), start.elapsed()),
-            (&key("a"), Duration::from_secs(3))
-        );
+        assert_eq!((ticket.key(), start.elapsed()), (&key("a"), Duration::from_secs(3)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -646,12 +603,7 @@ mod tests {
         // LC-22
         let (queue, start) = (running(), Instant::now());
         queue.event(&key("a"), CHANGED, Instant::now());
-        take(&queue).finish(
-            Finished::NoRetry {
-                again: Some(Duration::from_secs(2)),
-            },
-            Instant::now(),
-        );
+        take(&queue).finish(Finished::NoRetry { again: Some(Duration::from_secs(2)) }, Instant::now());
         let pause = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             queue.stop();
@@ -669,9 +621,7 @@ mod tests {
         let waiters: Vec<_> = (0..5)
             .map(|_| {
                 let queue = queue.clone();
-                tokio::spawn(
-                    async move { queue.next().await.map(|ticket| ticket.key().to_string()) },
-                )
+                tokio::spawn(async move { queue.next().await.map(|ticket| ticket.key().to_string()) })
             })
             .collect();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -713,13 +663,7 @@ mod tests {
         assert!(task.await.is_err());
         let ticket = queue.next().await.unwrap();
         assert_eq!(start.elapsed(), Duration::from_secs(2));
-        assert_eq!(
-            ticket.retry(),
-            Some(RetryInfo {
-                attempt: 1,
-                last: false
-            })
-        );
+        assert_eq!(ticket.retry(), Some(RetryInfo { attempt: 1, last: false }));
     }
 
     #[tokio::test(start_paused = true)]
@@ -730,15 +674,8 @@ mod tests {
         assert!(!ticket.next_imminent());
         queue.event(&key("a"), Event::Related, Instant::now());
         assert!(ticket.next_imminent());
-        assert_eq!(
-            ticket.finish(Finished::DONE, Instant::now()).next,
-            Next::AtOnce
-        );
-        let counts = Counts {
-            keys: 1,
-            due: 1,
-            in_flight: 0,
-        };
+        assert_eq!(ticket.finish(Finished::DONE, Instant::now()).next, Next::AtOnce);
+        let counts = Counts { keys: 1, due: 1, in_flight: 0 };
         assert_eq!(queue.counts(Instant::now()), counts);
     }
 
@@ -769,12 +706,7 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
             };
-            assert!(
-                tokio::time::timeout(Duration::from_secs(20), all)
-                    .await
-                    .is_ok(),
-                "round {round}"
-            );
+            assert!(tokio::time::timeout(Duration::from_secs(20), all).await.is_ok(), "round {round}");
         }
         queue.close();
         for taker in takers {

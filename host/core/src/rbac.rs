@@ -10,9 +10,7 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 
 use crate::kinds::{self, kind_name};
-use crate::manifest::{
-    Controller, Dependent, Grant, Namespaces, OnRename, Operator, Permission, Workflow,
-};
+use crate::manifest::{Controller, Dependent, Grant, Namespaces, OnRename, Operator, Permission, Workflow};
 use crate::object::{Gvk, Scope};
 
 /// Where a rule holds.
@@ -77,7 +75,7 @@ struct Table {
     primary: Primary,
     events: Vec<Verb>,
     dependent: Manners,
-    /// How the templates of the chart know `KD-5`.
+    /// How the templates of the chart know which kinds are not applied (`KD-5`).
     #[cfg_attr(not(test), expect(dead_code, reason = "a dependent knows itself here"))]
     written: BTreeSet<String>,
     capabilities: Capabilities,
@@ -150,11 +148,7 @@ pub struct Rights {
 /// Returns the rules that these operators need in a daemon in the namespace `own`.
 pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     let own: Arc<str> = own.into();
-    let tally = || Tally {
-        kinds,
-        own: Arc::clone(&own),
-        found: BTreeMap::new(),
-    };
+    let tally = || Tally { kinds, own: Arc::clone(&own), found: BTreeMap::new() };
     let (mut daemon, mut shared) = (tally(), tally());
     let mut accounts = BTreeMap::new();
     for operator in operators {
@@ -179,12 +173,7 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     }
     daemon.watch_with(shared);
     let accounts = accounts.into_iter();
-    Rights {
-        daemon: daemon.rules(),
-        accounts: accounts
-            .map(|(account, tally)| (account, tally.rules()))
-            .collect(),
-    }
+    Rights { daemon: daemon.rules(), accounts: accounts.map(|(account, tally)| (account, tally.rules())).collect() }
 }
 
 /// Returns all kinds that operators name, as [`kind_name`] names them.
@@ -193,9 +182,7 @@ pub fn kind_names(operators: &[Operator]) -> BTreeSet<String> {
     let declared = controllers.flat_map(|controller| {
         let sources = controller.sources.values().map(|source| &source.gvk);
         let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
-        std::iter::once(&controller.primary)
-            .chain(sources)
-            .chain(dependents)
+        std::iter::once(&controller.primary).chain(sources).chain(dependents)
     });
     let plugins = operators.iter().flat_map(|o| o.plugins.values());
     let grants = plugins.flat_map(|plugin| &plugin.capabilities.kubernetes);
@@ -217,11 +204,7 @@ struct Tally<'a> {
 
 impl Tally<'_> {
     fn controller(&mut self, controller: &Controller) {
-        let Controller {
-            primary,
-            namespaces,
-            ..
-        } = controller;
+        let Controller { primary, namespaces, .. } = controller;
         self.permit(primary, None, namespaces, &TABLE.watched);
         self.permit(primary, None, namespaces, &TABLE.primary.object);
         self.permit(primary, Some("status"), namespaces, &TABLE.primary.status);
@@ -237,17 +220,9 @@ impl Tally<'_> {
     }
 
     fn events(&mut self, controller: &Controller) {
-        let event = Gvk {
-            group: "".into(),
-            version: "v1".into(),
-            kind: "Event".into(),
-        };
+        let event = Gvk { group: "".into(), version: "v1".into(), kind: "Event".into() };
         let aside = Namespaces::Listed(BTreeSet::from([DEFAULT.into()]));
-        let namespaces = if self.is_cluster_scoped(&controller.primary) {
-            &aside
-        } else {
-            &controller.namespaces
-        };
+        let namespaces = if self.is_cluster_scoped(&controller.primary) { &aside } else { &controller.namespaces };
         self.permit(&event, None, namespaces, &TABLE.events);
     }
 
@@ -255,26 +230,15 @@ impl Tally<'_> {
         let unwanted = unwanted(workflow);
         for (name, dependent) in &workflow.dependents {
             let Dependent { gvk, manage, .. } = dependent;
-            let source = dependent
-                .source
-                .as_ref()
-                .and_then(|source| controller.sources.get(source));
+            let source = dependent.source.as_ref().and_then(|source| controller.sources.get(source));
             // What a dependent's own source watches is where the dependent may be.
-            let namespaces = source
-                .and_then(|source| source.namespaces.as_ref())
-                .unwrap_or(&controller.namespaces);
+            let namespaces = source.and_then(|source| source.namespaces.as_ref()).unwrap_or(&controller.namespaces);
             self.permit(gvk, None, namespaces, &TABLE.watched);
-            let needs = if dependent.applied() {
-                &TABLE.dependent.applied
-            } else {
-                &TABLE.dependent.written
-            };
+            let needs = if dependent.applied() { &TABLE.dependent.applied } else { &TABLE.dependent.written };
             let deleted = match called {
                 Called::ByName => true,
                 Called::ByDaemon => {
-                    !dependent.garbage_collected
-                        || unwanted.contains(name)
-                        || dependent.on_rename == OnRename::Delete
+                    !dependent.garbage_collected || unwanted.contains(name) || dependent.on_rename == OnRename::Delete
                 }
             };
             for (wanted, verbs) in [
@@ -294,8 +258,7 @@ impl Tally<'_> {
     fn capability(&mut self, grant: &Grant, controller: &Controller) {
         let Grant { gvk, verbs, .. } = grant;
         let said = grant.namespaces.as_ref();
-        if self.is_cluster_scoped(gvk) && said != Some(&Namespaces::All) && !controller.writes(gvk)
-        {
+        if self.is_cluster_scoped(gvk) && said != Some(&Namespaces::All) && !controller.writes(gvk) {
             return;
         }
         let namespaces = said.unwrap_or(&controller.namespaces);
@@ -318,13 +281,7 @@ impl Tally<'_> {
         }
     }
 
-    fn permit(
-        &mut self,
-        gvk: &Gvk,
-        subresource: Option<&str>,
-        namespaces: &Namespaces,
-        verbs: &[Verb],
-    ) {
+    fn permit(&mut self, gvk: &Gvk, subresource: Option<&str>, namespaces: &Namespaces, verbs: &[Verb]) {
         let plural = self.plural(gvk);
         let resource = match subresource {
             Some(subresource) => format!("{plural}/{subresource}"),
@@ -363,8 +320,7 @@ impl Tally<'_> {
     }
 
     fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
-        self.kinds.cluster_scoped.contains(&kind_name(gvk))
-            || kinds::scope(gvk) == Some(Scope::Cluster)
+        self.kinds.cluster_scoped.contains(&kind_name(gvk)) || kinds::scope(gvk) == Some(Scope::Cluster)
     }
 
     /// Returns what was found, without what is allowed in the whole cluster already.
@@ -407,8 +363,7 @@ fn unwanted(workflow: &Workflow) -> BTreeSet<&Arc<str>> {
     for _ in &workflow.dependents {
         for (name, dependent) in &workflow.dependents {
             let conditions = &dependent.conditions;
-            let conditional =
-                conditions.activation.is_some() || conditions.reconcile_precondition.is_some();
+            let conditional = conditions.activation.is_some() || conditions.reconcile_precondition.is_some();
             if conditional || dependent.depends_on.iter().any(|on| found.contains(on)) {
                 found.insert(name);
             }
@@ -479,18 +434,9 @@ mod tests {
                 Reach::Cluster => "*",
                 Reach::Namespace(name) => name,
             };
-            for Rule {
-                group,
-                resource,
-                verbs,
-            } in rules
-            {
+            for Rule { group, resource, verbs } in rules {
                 let verbs: Vec<_> = verbs.iter().map(|verb| verb.name()).collect();
-                let group = if group.is_empty() {
-                    String::new()
-                } else {
-                    format!(".{group}")
-                };
+                let group = if group.is_empty() { String::new() } else { format!(".{group}") };
                 writeln!(text, "{place} {resource}{group}: {}", verbs.join(" ")).unwrap();
             }
         }
@@ -525,10 +471,7 @@ mod tests {
         };
         let places = |namespaces: &str| -> BTreeSet<String> {
             let lines = shown(namespaces);
-            lines
-                .lines()
-                .map(|line| line.split(' ').next().unwrap().to_owned())
-                .collect()
+            lines.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
         };
         assert_eq!(places("all"), ["*".to_owned()].into());
         assert_eq!(places("own"), ["home".to_owned()].into());
@@ -547,33 +490,15 @@ mod tests {
         // KD-5, DR-1, KD-6
         for (fields, expected) in [
             ("kind: Pod", "* pods: list watch create patch"),
-            (
-                "kind: Pod, manage: [create]",
-                "* pods: list watch create patch",
-            ),
+            ("kind: Pod, manage: [create]", "* pods: list watch create patch"),
             ("kind: Pod, manage: [update]", "* pods: list watch patch"),
-            (
-                "kind: Pod, manage: [create], createOnly: true",
-                "* pods: list watch create patch",
-            ),
-            (
-                "kind: Pod, ssa: false, manage: [create], adopt: true",
-                "* pods: list watch create update",
-            ),
-            ("kind: Pod, ssa: false", "* pods: list watch create update"),
-            (
-                "kind: Pod, ssa: false, createOnly: true",
-                "* pods: list watch create update",
-            ),
+            ("kind: Pod, manage: [create], createOnly: true", "* pods: list watch create patch"),
+            ("kind: Pod, serverSideApply: false, manage: [create], adopt: true", "* pods: list watch create update"),
+            ("kind: Pod, serverSideApply: false", "* pods: list watch create update"),
+            ("kind: Pod, serverSideApply: false, createOnly: true", "* pods: list watch create update"),
             ("kind: Secret", "* secrets: list watch create update"),
-            (
-                "kind: ConfigMap, ssa: true",
-                "* configmaps: list watch create patch",
-            ),
-            (
-                "kind: ConfigMap, readOnly: true",
-                "* configmaps: list watch",
-            ),
+            ("kind: ConfigMap, serverSideApply: true", "* configmaps: list watch create patch"),
+            ("kind: ConfigMap, readOnly: true", "* configmaps: list watch"),
             (
                 "kind: ConfigMap, manage: [delete], garbageCollected: false, source: s",
                 "* configmaps: list watch delete",
@@ -608,19 +533,13 @@ mod tests {
 * deployments.apps: list watch create patch
 * cronjobs.batch: list watch create patch delete
 * jobs.batch: list watch create patch delete";
-        assert_eq!(
-            beside("", &format!("workflow: {{ dependents: {{ {chain} }} }}")),
-            expected
-        );
+        assert_eq!(beside("", &format!("workflow: {{ dependents: {{ {chain} }} }}")), expected);
     }
 
     #[test]
     fn a_standalone_dependent_may_be_removed_by_name() {
         let fields = "standalone: { s: { dependents: { a: { apiVersion: v1, kind: Pod }, b: { apiVersion: v1, kind: Service, manage: [create] } } } }";
-        assert_eq!(
-            beside("", fields),
-            "* pods: list watch create patch delete\n* services: list watch create patch"
-        );
+        assert_eq!(beside("", fields), "* pods: list watch create patch delete\n* services: list watch create patch");
     }
 
     #[test]
@@ -641,26 +560,16 @@ mod tests {
             ("patch", "own pods: patch"),
             ("delete", "own pods: delete"),
         ] {
-            let plugin = format!(
-                "capabilities: {{ kubernetes: [{{ apiVersion: v1, kind: Pod, verbs: [{verb}] }}] }}"
-            );
-            assert_eq!(
-                beside(&plugin, "namespaces: own").replace("home", "own"),
-                expected
-            );
+            let plugin = format!("capabilities: {{ kubernetes: [{{ apiVersion: v1, kind: Pod, verbs: [{verb}] }}] }}");
+            assert_eq!(beside(&plugin, "namespaces: own").replace("home", "own"), expected);
         }
     }
 
     #[test]
     fn kinds_without_a_namespace_are_for_the_whole_cluster_and_their_events_in_default() {
-        let operators = operators(
-            "",
-            "namespaces: [a], sources: { n: { informer: { apiVersion: v1, kind: Node } } }",
-        );
-        let kinds = Kinds {
-            cluster_scoped: ["Page.a.dev".to_owned()].into(),
-            ..Kinds::default()
-        };
+        // ER-3
+        let operators = operators("", "namespaces: [a], sources: { n: { informer: { apiVersion: v1, kind: Node } } }");
+        let kinds = Kinds { cluster_scoped: ["Page.a.dev".to_owned()].into(), ..Kinds::default() };
         let expected = "\
 * nodes: list watch
 * pages.a.dev: get list watch patch
@@ -672,10 +581,8 @@ default events: get create patch
 
     #[test]
     fn plurals_and_subresources_are_as_the_user_says() {
-        let operators = operators(
-            "capabilities: { kubernetes: [{ apiVersion: apps/v1, kind: Deployment, verbs: [patch] }] }",
-            "",
-        );
+        let operators =
+            operators("capabilities: { kubernetes: [{ apiVersion: apps/v1, kind: Deployment, verbs: [patch] }] }", "");
         let kinds = Kinds {
             plurals: [("Page.a.dev".to_owned(), "paginae".to_owned())].into(),
             subresources: [("Deployment.apps".to_owned(), ["scale".to_owned()].into())].into(),
@@ -689,25 +596,13 @@ default events: get create patch
 * deployments/scale.apps: patch
 ";
         assert_eq!(shown(&rules(&operators, "home", &kinds)), expected);
-        assert_eq!(
-            kind_names(&operators),
-            ["Deployment.apps".to_owned(), "Page.a.dev".to_owned()].into()
-        );
+        assert_eq!(kind_names(&operators), ["Deployment.apps".to_owned(), "Page.a.dev".to_owned()].into());
     }
 
     #[test]
     fn plurals_are_guessed_as_kubectl_does() {
         let kinds = ["Pod", "Ingress", "NetworkPolicy", "Endpoints", "Gateway"];
-        assert_eq!(
-            kinds.map(guess),
-            [
-                "pods",
-                "ingresses",
-                "networkpolicies",
-                "endpoints",
-                "gatewaies"
-            ]
-        );
+        assert_eq!(kinds.map(guess), ["pods", "ingresses", "networkpolicies", "endpoints", "gatewaies"]);
     }
 
     #[test]
@@ -716,8 +611,7 @@ default events: get create patch
         sorted.sort();
         assert_eq!((&TABLE.order, TABLE.order.len()), (&sorted, 7));
         for kind in ["ConfigMap", "Secret", "Pod", "Service"] {
-            let fields =
-                format!("workflow: {{ dependents: {{ d: {{ apiVersion: v1, kind: {kind} }} }} }}");
+            let fields = format!("workflow: {{ dependents: {{ d: {{ apiVersion: v1, kind: {kind} }} }} }}");
             let operators = operators("", &fields);
             let controller = operators[0].controllers.values().next().unwrap();
             let (_, dependent) = controller.dependents().next().unwrap();

@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::budget::{Budget, Exceeded};
 use crate::cluster::{self, Cluster, Reason};
 use crate::guest::{
-    CallReason, Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin,
-    Guest, NextStep, NodeFailure, RetryInfo, RunInfo, Session, UpdateControl,
+    CallReason, Cause, DeleteControl, ErrorControl, Event, Failure, FailureInfo, FailureOrigin, Guest, NextStep,
+    NodeFailure, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest;
 use crate::object::{Object, Version};
@@ -55,7 +55,7 @@ pub struct Controller {
     pub workflow: Flow,
     /// Workflows that run when called by name.
     pub standalone: BTreeMap<Arc<str>, Flow>,
-    /// The finalizer, from the manifest or by `LC-3`.
+    /// The finalizer, from the manifest or made of the kind's full name (`LC-3`).
     pub finalizer: Arc<str>,
     /// The plugin.
     pub guest: Arc<dyn Guest>,
@@ -111,7 +111,7 @@ enum Settled {
     Gone,
 }
 
-/// Runs one execution (`architecture.md`, data path).
+/// Runs one execution, from reading the primary to how it ended.
 pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
     // EP-14: the object may be newer than the event; gone means done.
     let Some(primary) = controller.primaries.get(ticket.key()) else {
@@ -134,19 +134,14 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
             }
             Err(error) => Ended::not_removed(&error),
         },
-        Decision::AddFinalizer => match controller
-            .add_finalizer(&primary, &controller.finalizer)
-            .await
-        {
+        Decision::AddFinalizer => match controller.add_finalizer(&primary, &controller.finalizer).await {
             Ok(_) => Ended::DONE,
             Err(error) => Ended::failed(format!("adding the finalizer: {error}"), sort(&error)),
         },
         Decision::Reconcile if !left.is_empty() => {
             match controller.remove_finalizers(&primary, &left).await {
                 // Who is going by now has a run of its own.
-                Ok(Some(primary)) if !primary.header().deleting => {
-                    run(controller, primary, ticket, decision).await
-                }
+                Ok(Some(primary)) if !primary.header().deleting => run(controller, primary, ticket, decision).await,
                 Ok(_) => Ended::DONE,
                 Err(error) => Ended::not_removed(&error),
             }
@@ -156,12 +151,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
 }
 
 /// Has the guest do it.
-async fn run(
-    controller: Arc<Controller>,
-    primary: Object,
-    ticket: &Ticket,
-    decision: Decision,
-) -> Ended {
+async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, decision: Decision) -> Ended {
     let info = run_info(&controller, ticket);
     let run = Context::new(Arc::clone(&controller), primary, info);
     let session = controller.guest.open(run.shared());
@@ -189,17 +179,10 @@ async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateCont
             .await
             .map_err(|failed| Failed::of_workflow(failed, run.sort()))?;
     }
-    let control = session
-        .reconcile(run.primary.json())
-        .await
-        .map_err(|failure| Failed::of_guest(failure, run.sort()))?;
-    let planned = outcome::writes(
-        &control.update,
-        &run.primary,
-        &controller.manner(),
-        &mut run.budget.lock(),
-    )
-    .map_err(|failure| Failed::of_guest(failure, queue::Failure::Unhandled))?;
+    let control =
+        session.reconcile(run.primary.json()).await.map_err(|failure| Failed::of_guest(failure, run.sort()))?;
+    let planned = outcome::writes(&control.update, &run.primary, &controller.manner(), &mut run.budget.lock())
+        .map_err(|failure| Failed::of_guest(failure, queue::Failure::Unhandled))?;
     let mut written = None;
     for mut write in planned {
         if let Some(version) = written {
@@ -213,12 +196,7 @@ async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateCont
 
 /// Asks the guest what a failed run leaves behind (EC rules). In an outage it may say what the status is, but not that the run
 /// is over: once the API server does its work again, the primary runs again, and so no failure is the last one.
-async fn handle(
-    run: &Arc<Context>,
-    session: &dyn Session,
-    failed: Failed,
-    ticket: &Ticket,
-) -> Ended {
+async fn handle(run: &Arc<Context>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
     let controller = &run.controller;
     if !controller.guest.exports().error_handler {
         return Ended::failed(failed.message, failed.sort);
@@ -254,9 +232,7 @@ async fn handle(
         NextStep::Retry => Ended::handled(failed.message),
         // EC-5: no retry means dealt with, as a success.
         NextStep::Stop => Ended::well(Finished::NoRetry { again: None }),
-        NextStep::Reschedule(after) => Ended::well(Finished::NoRetry {
-            again: outcome::reschedule(Some(after)),
-        }),
+        NextStep::Reschedule(after) => Ended::well(Finished::NoRetry { again: outcome::reschedule(Some(after)) }),
     }
 }
 
@@ -264,12 +240,7 @@ async fn handle(
 async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
     let controller = &run.controller;
     let update = crate::guest::PrimaryUpdate::Status(status);
-    let planned = match outcome::writes(
-        &update,
-        &run.primary,
-        &controller.manner(),
-        &mut run.budget.lock(),
-    ) {
+    let planned = match outcome::writes(&update, &run.primary, &controller.manner(), &mut run.budget.lock()) {
         Ok(planned) => planned,
         Err(failure) => {
             tracing::error!(error = %failure.message, "the error handler's status can't be written");
@@ -297,8 +268,7 @@ async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
         match visit::managed(run, session, Mode::Cleanup).await {
             Ok(result) => {
                 complete = result.complete;
-                failed = visit::Failed::of(&result)
-                    .map(|failed| Failed::of_workflow(failed, run.sort()));
+                failed = visit::Failed::of(&result).map(|failed| Failed::of_workflow(failed, run.sort()));
             }
             Err(failed) => {
                 let Failed { message, sort, .. } = Failed::of_workflow(failed, run.sort());
@@ -306,18 +276,12 @@ async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
             }
         }
     }
-    let control = if cleaner {
-        session.cleanup(run.primary.json()).await
-    } else {
-        Ok(DeleteControl::RemoveFinalizer)
-    };
+    let control = if cleaner { session.cleanup(run.primary.json()).await } else { Ok(DeleteControl::RemoveFinalizer) };
     match control {
         Err(failure) => Ended::failed(failure.message, run.sort()),
         Ok(DeleteControl::KeepFinalizer(after)) => Ended::again(outcome::reschedule(after)),
         // WF-9: nobody is left who would look at the result.
-        Ok(DeleteControl::RemoveFinalizer) if let Some(failed) = failed => {
-            Ended::failed(failed.message, failed.sort)
-        }
+        Ok(DeleteControl::RemoveFinalizer) if let Some(failed) = failed => Ended::failed(failed.message, failed.sort),
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
         Ok(DeleteControl::RemoveFinalizer) => {
             let mut names = controller.finalizers().left(run.primary.header());
@@ -375,10 +339,7 @@ impl Controller {
 
     /// Returns the finalizers that it heeds.
     pub fn finalizers(&self) -> Finalizers<'_> {
-        Finalizers {
-            own: self.used_finalizer(),
-            former: &self.spec.former_finalizers,
-        }
+        Finalizers { own: self.used_finalizer(), former: &self.spec.former_finalizers }
     }
 
     /// Returns the hash of a document that the guest or the daemon made, for verdicts on it.
@@ -397,11 +358,7 @@ impl Controller {
     }
 
     /// Returns what writes over this line to the API server need to know.
-    pub(crate) fn desk<'a>(
-        &'a self,
-        cluster: &'a dyn Cluster,
-        budget: &'a Mutex<Budget>,
-    ) -> Desk<'a> {
+    pub(crate) fn desk<'a>(&'a self, cluster: &'a dyn Cluster, budget: &'a Mutex<Budget>) -> Desk<'a> {
         Desk {
             cluster,
             primaries: &self.primaries,
@@ -424,12 +381,7 @@ impl Controller {
     ) -> Result<Option<Version>, cluster::Error> {
         let outcome::Planned { write, applied } = planned;
         let key = write.target.key.clone();
-        let slot: Arc<str> = if write.target.subresource.is_some() {
-            "(status)"
-        } else {
-            "(object)"
-        }
-        .into();
+        let slot: Arc<str> = if write.target.subresource.is_some() { "(status)" } else { "(object)" }.into();
         let document = self.hash(&write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
             let known = Verdict::of(document, &now);
@@ -458,26 +410,14 @@ impl Controller {
     }
 
     /// Adds a finalizer to a primary and returns the primary as it is then (`FI-1`, `FI-2`).
-    pub(crate) async fn add_finalizer(
-        &self,
-        primary: &Object,
-        finalizer: &str,
-    ) -> Result<Object, cluster::Error> {
+    pub(crate) async fn add_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Object, cluster::Error> {
         // Only our own is applied: an apply of another would drop what this manager has applied before.
         let apply = if self.spec.server_side_apply && *finalizer == *self.finalizer {
             finalizer::Apply::Yes
         } else {
             finalizer::Apply::No
         };
-        let plan = |now: &Object| {
-            finalizer::add(
-                now,
-                &self.spec.primary,
-                finalizer,
-                &self.spec.field_manager,
-                apply,
-            )
-        };
+        let plan = |now: &Object| finalizer::add(now, &self.spec.primary, finalizer, &self.spec.field_manager, apply);
         Ok(match self.until_no_conflict(primary, plan).await? {
             Settled::Read(now) | Settled::Wrote(now) => {
                 self.primaries.put(now.clone());
@@ -493,17 +433,8 @@ impl Controller {
         primary: &Object,
         finalizers: &[&str],
     ) -> Result<Option<Object>, cluster::Error> {
-        let window = self
-            .primaries
-            .begin(primary.key().clone(), |notices| (self.tell)(notices));
-        let plan = |now: &Object| {
-            finalizer::remove(
-                now,
-                &self.spec.primary,
-                finalizers,
-                &self.spec.field_manager,
-            )
-        };
+        let window = self.primaries.begin(primary.key().clone(), |notices| (self.tell)(notices));
+        let plan = |now: &Object| finalizer::remove(now, &self.spec.primary, finalizers, &self.spec.field_manager);
         let Some(now) = self.newest_with(primary, finalizers).await? else {
             return Ok(None);
         };
@@ -523,21 +454,10 @@ impl Controller {
 
     /// Returns the newest version of a primary; from the API server, if the caches show none of the finalizers (`FI-3`).
     /// None if it is gone.
-    async fn newest_with(
-        &self,
-        primary: &Object,
-        finalizers: &[&str],
-    ) -> Result<Option<Object>, cluster::Error> {
+    async fn newest_with(&self, primary: &Object, finalizers: &[&str]) -> Result<Option<Object>, cluster::Error> {
         let same = |object: &Object| object.header().uid == primary.header().uid;
-        let cached = self
-            .primaries
-            .get(primary.key())
-            .filter(same)
-            .unwrap_or_else(|| primary.clone());
-        if finalizers
-            .iter()
-            .any(|name| cached.header().has_finalizer(name))
-        {
+        let cached = self.primaries.get(primary.key()).filter(same).unwrap_or_else(|| primary.clone());
+        if finalizers.iter().any(|name| cached.header().has_finalizer(name)) {
             return Ok(Some(cached));
         }
         let live = self.cluster.get(&self.spec.primary, primary.key()).await?;
@@ -579,44 +499,26 @@ impl Ended {
     const DONE: Self = Self::well(Finished::DONE);
 
     /// Done, and only the deletion event is awaited.
-    const FINALIZER_REMOVED: Self = Self::well(Finished::Done {
-        finalizer_removed: true,
-        again: None,
-    });
+    const FINALIZER_REMOVED: Self = Self::well(Finished::Done { finalizer_removed: true, again: None });
 
     fn not_removed(error: &cluster::Error) -> Self {
         Self::failed(format!("removing the finalizer: {error}"), sort(error))
     }
 
     const fn well(finished: Finished) -> Self {
-        Self {
-            finished,
-            error: None,
-            exceeded: None,
-        }
+        Self { finished, error: None, exceeded: None }
     }
 
     fn again(again: Option<Duration>) -> Self {
-        Self::well(Finished::Done {
-            finalizer_removed: false,
-            again,
-        })
+        Self::well(Finished::Done { finalizer_removed: false, again })
     }
 
     fn failed(error: String, sort: queue::Failure) -> Self {
-        Self {
-            finished: Finished::Failed(sort),
-            error: Some(text::kept(error)),
-            exceeded: None,
-        }
+        Self { finished: Finished::Failed(sort), error: Some(text::kept(error)), exceeded: None }
     }
 
     fn handled(error: String) -> Self {
-        Self {
-            finished: Finished::Failed(queue::Failure::Handled),
-            error: Some(text::kept(error)),
-            exceeded: None,
-        }
+        Self { finished: Finished::Failed(queue::Failure::Handled), error: Some(text::kept(error)), exceeded: None }
     }
 }
 
@@ -631,13 +533,7 @@ impl Failed {
             Cause::OutOfMemory => FailureOrigin::OutOfMemory,
             Cause::Other => FailureOrigin::Other,
         };
-        Self {
-            origin,
-            message: failure.message,
-            refused: None,
-            dependents: Vec::new(),
-            sort,
-        }
+        Self { origin, message: failure.message, refused: None, dependents: Vec::new(), sort }
     }
 
     fn of_write(error: &cluster::Error) -> Self {
@@ -653,10 +549,7 @@ impl Failed {
     fn of_workflow(failed: visit::Failed, sort: queue::Failure) -> Self {
         let sort = failed.sort(sort);
         let visit::Failed { dependents } = failed;
-        let list = dependents
-            .iter()
-            .map(|(name, failure)| format!("{name}: {}", failure.message))
-            .collect::<Vec<_>>();
+        let list = dependents.iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>();
         let message = format!("the workflow failed: {}", list.join("; "));
         let message = text::kept(message);
         Self {

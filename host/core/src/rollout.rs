@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::manifest::{
-    self, Capabilities, Controller, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin,
-    ServiceAccount, Source,
+    self, Capabilities, Controller, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin, ServiceAccount,
+    Source,
 };
 use crate::object::Gvk;
 
@@ -94,15 +94,8 @@ pub fn ungranted(
     capabilities: &Capabilities,
 ) -> BTreeSet<Permission> {
     let new: BTreeSet<Permission> = now.difference(before).copied().collect();
-    let granted = capabilities
-        .kubernetes
-        .iter()
-        .flat_map(|grant| &grant.verbs);
-    if granted.copied().any(|verb| new.contains(&verb)) {
-        BTreeSet::new()
-    } else {
-        new
-    }
+    let granted = capabilities.kubernetes.iter().flat_map(|grant| &grant.verbs);
+    if granted.copied().any(|verb| new.contains(&verb)) { BTreeSet::new() } else { new }
 }
 
 // === impl Wanted ===
@@ -128,11 +121,7 @@ impl Wanted {
                 waiting.extend(wanted.heed(&[file]).err().map(|why| (file, why)));
             }
         }
-        waiting.extend(
-            broken
-                .into_iter()
-                .filter_map(|file| Some((file, file.content.clone().err()?))),
-        );
+        waiting.extend(broken.into_iter().filter_map(|file| Some((file, file.content.clone().err()?))));
         // A name that one file gives up may be what another waits for.
         loop {
             let still = waiting.len();
@@ -147,27 +136,17 @@ impl Wanted {
                 break;
             }
         }
-        wanted.problems = waiting
-            .into_iter()
-            .map(|(file, why)| (file.path.clone(), why))
-            .collect();
+        wanted.problems = waiting.into_iter().map(|(file, why)| (file.path.clone(), why)).collect();
         wanted
     }
 
     /// Replaces what files said.
     fn heed(&mut self, files: &[&File]) -> Result<(), String> {
-        let is_one =
-            |operator: &&Operator| files.iter().any(|file| file.path == operator.origin.file());
+        let is_one = |operator: &&Operator| files.iter().any(|file| file.path == operator.origin.file());
         let others = self.operators.iter().filter(|operator| !is_one(operator));
         let mut operators: Vec<Operator> = others.cloned().collect();
         for file in files {
-            operators.extend(
-                file.content
-                    .as_ref()
-                    .map_err(String::clone)?
-                    .iter()
-                    .cloned(),
-            );
+            operators.extend(file.content.as_ref().map_err(String::clone)?.iter().cloned());
         }
         manifest::check_together(&operators).map_err(|errors| errors.to_string())?;
         self.operators = operators;
@@ -181,23 +160,13 @@ impl Version<'_> {
     /// Returns what follows once this is in place of another: nothing if no run could notice it. Whoever is new in what is watched
     /// is told of by the sources.
     pub fn follows(self, before: Version<'_>) -> OnSwap {
-        if self.is_as(before) {
-            OnSwap::Nothing
-        } else {
-            self.plugin.on_swap
-        }
+        if self.is_as(before) { OnSwap::Nothing } else { self.plugin.on_swap }
     }
 
     /// Whether a run does the same in both.
     pub fn is_as(self, before: Version<'_>) -> bool {
-        let spec = Controller {
-            namespaces: before.spec.namespaces.clone(),
-            ..self.spec.clone()
-        };
-        let plugin = Plugin {
-            on_swap: before.plugin.on_swap,
-            ..self.plugin.clone()
-        };
+        let spec = Controller { namespaces: before.spec.namespaces.clone(), ..self.spec.clone() };
+        let plugin = Plugin { on_swap: before.plugin.on_swap, ..self.plugin.clone() };
         spec == *before.spec && plugin == *before.plugin && self.component == before.component
     }
 }
@@ -211,11 +180,7 @@ impl Shape<'_> {
         let namespaces = after.namespaces;
         if before == after {
             Step::InPlace
-        } else if (Watched {
-            namespaces,
-            ..before
-        }) == after
-        {
+        } else if (Watched { namespaces, ..before }) == after {
             Step::Elsewhere
         } else {
             Step::Rewatch
@@ -264,17 +229,11 @@ mod tests {
     fn file(path: &str, name: &str, controller: &str) -> File {
         let path = PathBuf::from(path);
         let content = manifest::parse(&text(name, controller, ""), &path);
-        File {
-            content: content.map_err(|errors| errors.to_string()),
-            path,
-        }
+        File { content: content.map_err(|errors| errors.to_string()), path }
     }
 
     fn broken(path: &str) -> File {
-        File {
-            path: path.into(),
-            content: Err("it is broken".to_owned()),
-        }
+        File { path: path.into(), content: Err("it is broken".to_owned()) }
     }
 
     /// Writes operators as `file operator/controller`, and problems as `file: first words`.
@@ -295,94 +254,52 @@ mod tests {
     fn files_that_go_along_are_all_heeded() {
         let wanted = Wanted::after(&[], &[file("a", "one", "web"), file("b", "two", "db")]);
         assert_eq!(told(&wanted), ["a one/web", "b two/db"]);
-        let wanted = Wanted::after(
-            &wanted.operators,
-            &[file("b", "two", "db2"), file("c", "three", "web")],
-        );
-        assert_eq!(
-            told(&wanted),
-            ["b two/db2", "c three/web"],
-            "a is gone, so its names are free"
-        );
+        let wanted = Wanted::after(&wanted.operators, &[file("b", "two", "db2"), file("c", "three", "web")]);
+        assert_eq!(told(&wanted), ["b two/db2", "c three/web"], "a is gone, so its names are free");
     }
 
     #[test]
     fn what_a_broken_file_said_last_goes_on() {
         let before = Wanted::after(&[], &[file("a", "one", "web"), file("b", "two", "db")]);
-        let wanted = Wanted::after(
-            &before.operators,
-            &[broken("a"), file("b", "two", "db2"), broken("c")],
-        );
-        assert_eq!(
-            told(&wanted),
-            [
-                "a one/web",
-                "b two/db2",
-                "a: it is broken",
-                "c: it is broken"
-            ]
-        );
+        let wanted = Wanted::after(&before.operators, &[broken("a"), file("b", "two", "db2"), broken("c")]);
+        assert_eq!(told(&wanted), ["a one/web", "b two/db2", "a: it is broken", "c: it is broken"]);
     }
 
     #[test]
     fn who_has_a_name_keeps_it() {
         // Also where the newcomer's file comes first.
         let before = Wanted::after(&[], &[file("b", "two", "web")]);
-        let wanted = Wanted::after(
-            &before.operators,
-            &[file("a", "one", "web"), file("b", "two", "web")],
-        );
+        let wanted = Wanted::after(&before.operators, &[file("a", "one", "web"), file("b", "two", "web")]);
         assert_eq!(
             told(&wanted),
-            [
-                "b two/web",
-                "a:7:5: spec.controllers.web: found a second controller `web`"
-            ]
-            .map(|line| line.replace("a:7", "a: a:7"))
+            ["b two/web", "a:7:5: spec.controllers.web: found a second controller `web`"]
+                .map(|line| line.replace("a:7", "a: a:7"))
         );
     }
 
     #[test]
     fn a_name_may_move_from_one_file_to_another() {
         let before = Wanted::after(&[], &[file("a", "one", "db"), file("b", "two", "web")]);
-        let wanted = Wanted::after(
-            &before.operators,
-            &[file("a", "one", "web"), file("b", "two", "db2")],
-        );
+        let wanted = Wanted::after(&before.operators, &[file("a", "one", "web"), file("b", "two", "db2")]);
         assert_eq!(told(&wanted), ["a one/web", "b two/db2"]);
     }
 
     #[test]
     fn two_files_may_exchange_their_names_even_beside_a_broken_one() {
         let before = Wanted::after(&[], &[file("a", "one", "db"), file("b", "two", "web")]);
-        let wanted = Wanted::after(
-            &before.operators,
-            &[file("a", "two", "web"), file("b", "one", "db"), broken("c")],
-        );
+        let wanted = Wanted::after(&before.operators, &[file("a", "two", "web"), file("b", "one", "db"), broken("c")]);
         assert_eq!(told(&wanted), ["a two/web", "b one/db", "c: it is broken"]);
     }
 
     /// Whether two versions of a controller watch the same.
     fn step(before: &str, after: &str) -> Step {
         let read = |fields: &str| {
-            let fields = if fields.is_empty() {
-                String::new()
-            } else {
-                format!(", {fields}")
-            };
+            let fields = if fields.is_empty() { String::new() } else { format!(", {fields}") };
             let operators = manifest::parse(&text("one", "web", &fields), Path::new("a"));
-            operators
-                .unwrap()
-                .remove(0)
-                .controllers
-                .remove("web")
-                .unwrap()
+            operators.unwrap().remove(0).controllers.remove("web").unwrap()
         };
         let (before, after) = (read(before), read(after));
-        let shape = |spec| Shape {
-            spec,
-            finalizer: true,
-        };
+        let shape = |spec| Shape { spec, finalizer: true };
         assert_eq!(shape(&before).step(shape(&before)), Step::InPlace);
         shape(&before).step(shape(&after))
     }
@@ -390,37 +307,21 @@ mod tests {
     #[test]
     fn only_what_is_watched_makes_a_controller_watch_anew() {
         const CM: &str = "apiVersion: v1, kind: ConfigMap";
-        let dependent =
-            |fields: &str| format!("workflow: {{ dependents: {{ cm: {{ {CM}{fields} }} }} }}");
+        let dependent = |fields: &str| format!("workflow: {{ dependents: {{ cm: {{ {CM}{fields} }} }} }}");
         let in_place = [
             ("", "retry: none".to_owned()),
             ("", "concurrency: 2".to_owned()),
             ("", "minRescheduleInterval: 1s, rateLimit: none".to_owned()),
-            (
-                "rateLimit: { maxReconciliations: 2 }",
-                "maxReconciliationInterval: 1m".to_owned(),
-            ),
-            (
-                "",
-                "fieldManager: web-other, serverSideApply: false".to_owned(),
-            ),
+            ("rateLimit: { maxReconciliations: 2 }", "maxReconciliationInterval: 1m".to_owned()),
+            ("", "fieldManager: web-other, serverSideApply: false".to_owned()),
             (&dependent(""), dependent(", onRename: delete")),
-            (
-                &dependent(""),
-                dependent(", match: { export: same }, manage: [create], createOnly: true"),
-            ),
-            (
-                &dependent(""),
-                dependent(", readyPostcondition: gone, config: { a: 1 }"),
-            ),
+            (&dependent(""), dependent(", match: { export: same }, manage: [create], createOnly: true")),
+            (&dependent(""), dependent(", readyPostcondition: gone, config: { a: 1 }")),
         ];
         for (before, after) in in_place {
             assert_eq!(step(before, &after), Step::InPlace, "{before} -> {after}");
         }
-        for (before, after) in [
-            ("", "namespaces: [a]"),
-            ("namespaces: [a, b]", "namespaces: all"),
-        ] {
+        for (before, after) in [("", "namespaces: [a]"), ("namespaces: [a, b]", "namespaces: all")] {
             assert_eq!(step(before, after), Step::Elsewhere, "{before} -> {after}");
         }
         let rewatch = [
@@ -458,11 +359,7 @@ mod tests {
             ("", OnSwap::Nothing, "2", OnSwap::Nothing),
         ] {
             let (before, after) = (read("", OnSwap::Nothing), read(fields, on_swap));
-            let version = |(spec, plugin), component| Version {
-                spec,
-                plugin,
-                component,
-            };
+            let version = |(spec, plugin), component| Version { spec, plugin, component };
             let [before, after] = [&before, &after].map(|(spec, plugin)| (spec, plugin));
             let follows = version(after, component).follows(version(before, "1"));
             assert_eq!(follows, wanted, "{fields} {on_swap:?} {component}");
@@ -475,16 +372,10 @@ mod tests {
         let before = operators.unwrap().remove(0).controllers.remove("web");
         let before = before.unwrap();
         let after = Controller {
-            service_account: Some(ServiceAccount {
-                name: "web".into(),
-                namespace: None,
-            }),
+            service_account: Some(ServiceAccount { name: "web".into(), namespace: None }),
             ..before.clone()
         };
-        let shape = |spec| Shape {
-            spec,
-            finalizer: true,
-        };
+        let shape = |spec| Shape { spec, finalizer: true };
         assert_eq!(shape(&before).step(shape(&after)), Step::Rewatch);
     }
 
@@ -503,12 +394,7 @@ mod tests {
             [&[], &[Apply], &[], &[Apply]],
             [&[Apply], &[Apply], &[], &[]],
             [&[], &[Apply, Create], &[Apply], &[]],
-            [
-                &[Apply],
-                &[Apply, Create, Delete],
-                &[Apply],
-                &[Create, Delete],
-            ],
+            [&[Apply], &[Apply, Create, Delete], &[Apply], &[Create, Delete]],
         ];
         for [before, now, permitted, expected] in table {
             let set = |verbs: &[Permission]| verbs.iter().copied().collect::<BTreeSet<_>>();

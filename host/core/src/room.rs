@@ -41,9 +41,7 @@ struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It would not fit if there were nobody else.
-    #[error(
-        "{bytes} bytes are more than the {total} that the daemon has for all plugins (--plugin-memory)"
-    )]
+    #[error("{bytes} bytes are more than the {total} that the daemon has for all plugins (--plugin-memory)")]
     TooMuch {
         /// What was wanted.
         bytes: u64,
@@ -76,11 +74,7 @@ impl Room {
 
     /// Returns what an instance of a plugin holds: nothing yet.
     pub fn holding(&self, plugin: &Arc<str>) -> Holding {
-        Holding {
-            room: self.clone(),
-            plugin: Arc::clone(plugin),
-            bytes: 0,
-        }
+        Holding { room: self.clone(), plugin: Arc::clone(plugin), bytes: 0 }
     }
 }
 
@@ -119,13 +113,7 @@ impl Holding {
             let tell = Box::new(move || tell.send(()).is_ok());
             let number = state.wait(&self.plugin, bytes, tell);
             let Self { room, plugin, .. } = &*self;
-            Ask {
-                room: room.clone(),
-                plugin: Arc::clone(plugin),
-                bytes,
-                number,
-                got,
-            }
+            Ask { room: room.clone(), plugin: Arc::clone(plugin), bytes, number, got }
         };
         // Whether it came in time or at the last moment.
         let in_time = timeout_at(deadline, &mut ask.got).await;
@@ -164,12 +152,7 @@ impl Holding {
     fn used_up(&self, bytes: u64) -> Error {
         let state = self.room.0.lock();
         let (holder, most) = state.most().unwrap_or_default();
-        Error::UsedUp {
-            bytes,
-            total: state.total(),
-            holder,
-            most,
-        }
+        Error::UsedUp { bytes, total: state.total(), holder, most }
     }
 }
 
@@ -246,10 +229,7 @@ mod tests {
     async fn what_could_never_be_is_refused_at_once() {
         let mut holding = Room::new(100).holding(&"a".into());
         assert_eq!(holding.grow(60, soon()).await, Ok(()));
-        let refused = Error::TooMuch {
-            bytes: 41,
-            total: 100,
-        };
+        let refused = Error::TooMuch { bytes: 41, total: 100 };
         assert_eq!(holding.grow(41, soon()).now_or_never(), Some(Err(refused)));
     }
 

@@ -159,18 +159,8 @@ struct Move<K> {
 impl Source {
     /// Returns a source that watches nothing yet.
     pub fn new(spec: Spec) -> Self {
-        let indexes = spec
-            .indexes
-            .keys()
-            .map(|name| (name.clone(), Lookup::default()))
-            .collect();
-        Self {
-            spec,
-            state: RwLock::new(State {
-                indexes,
-                ..State::default()
-            }),
-        }
+        let indexes = spec.indexes.keys().map(|name| (name.clone(), Lookup::default())).collect();
+        Self { spec, state: RwLock::new(State { indexes, ..State::default() }) }
     }
 
     /// Returns what the source is for.
@@ -199,9 +189,7 @@ impl Source {
     pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Notice> {
         let by_key = |objects: Vec<Object>| -> BTreeMap<_, _> {
             let objects = objects.into_iter();
-            objects
-                .map(|object| (object.key().clone(), object))
-                .collect()
+            objects.map(|object| (object.key().clone(), object)).collect()
         };
         // An answer to an own write is read, but no news of it has come yet: its window decides what that is worth.
         let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
@@ -235,10 +223,7 @@ impl Source {
                 self.put(last);
             }
         }
-        let told: Vec<_> = news
-            .into_iter()
-            .flat_map(|change| self.on(change))
-            .collect();
+        let told: Vec<_> = news.into_iter().flat_map(|change| self.on(change)).collect();
         told.into_iter().chain(self.passed(namespace)).collect()
     }
 
@@ -262,11 +247,7 @@ impl Source {
             state.forget_unwatched();
             cache
         };
-        cache
-            .list()
-            .iter()
-            .map(|object| object.key().clone())
-            .collect()
+        cache.list().iter().map(|object| object.key().clone()).collect()
     }
 
     /// Whether an object of this name would be seen.
@@ -324,12 +305,8 @@ impl Source {
             let Some(cache) = state.places.get(&place).cloned() else {
                 return Vec::new();
             };
-            let fresh: Vec<_> = state
-                .overlay
-                .iter()
-                .filter(|own| is_in(&state.places, own.key(), &place))
-                .cloned()
-                .collect();
+            let fresh: Vec<_> =
+                state.overlay.iter().filter(|own| is_in(&state.places, own.key(), &place)).cloned().collect();
             (cache, fresh)
         };
         let synced = cache.version();
@@ -343,26 +320,11 @@ impl Source {
         let (ghosts, released) = {
             let mut state = self.state.write();
             let ghosts = state.drop_overtaken(ghosts);
-            let State {
-                windows, places, ..
-            } = &mut *state;
-            (
-                ghosts,
-                windows.listed(synced, |key| is_in(places, key, &place)),
-            )
+            let State { windows, places, .. } = &mut *state;
+            (ghosts, windows.listed(synced, |key| is_in(places, key, &place)))
         };
-        let gone = ghosts.into_iter().flat_map(|last| {
-            self.notices_of(Change::Deleted {
-                last,
-                unknown: true,
-            })
-        });
-        gone.chain(
-            released
-                .into_iter()
-                .flat_map(|released| self.released(released)),
-        )
-        .collect()
+        let gone = ghosts.into_iter().flat_map(|last| self.notices_of(Change::Deleted { last, unknown: true }));
+        gone.chain(released.into_iter().flat_map(|released| self.released(released))).collect()
     }
 
     /// Says that the cache of a namespace, or of all (none), has seen everything up to its version: an own write up to there
@@ -371,12 +333,7 @@ impl Source {
         let place = namespace.map(Arc::from);
         let released = {
             let mut state = self.state.write();
-            let State {
-                places,
-                overlay,
-                windows,
-                ..
-            } = &mut *state;
+            let State { places, overlay, windows, .. } = &mut *state;
             let Some(synced) = places.get(&place).map(Cache::version) else {
                 return Vec::new();
             };
@@ -392,21 +349,15 @@ impl Source {
         let primaries = match &self.spec.role {
             Role::Primary => Move::nowhere(),
             Role::Secondary(mapper) => match change {
-                Change::Updated { old, new } if mapper.same(old, new) => Move {
-                    before: None,
-                    after: mapper.primaries(new),
-                },
+                Change::Updated { old, new } if mapper.same(old, new) => {
+                    Move { before: None, after: mapper.primaries(new) }
+                }
                 Change::Added(_) | Change::Updated { .. } | Change::Deleted { .. } => {
                     Move::of(change, |object| mapper.primaries(object))
                 }
             },
         };
-        let keys = self
-            .spec
-            .indexes
-            .values()
-            .map(|pointer| Move::of(change, |object| pointer.keys(object)))
-            .collect();
+        let keys = self.spec.indexes.values().map(|pointer| Move::of(change, |object| pointer.keys(object))).collect();
         Facts { primaries, keys }
     }
 
@@ -436,15 +387,9 @@ impl Source {
         match &self.spec.role {
             Role::Primary => {
                 let key = change.object().key().clone();
-                let notice = |what| Notice {
-                    primary: key.clone(),
-                    what,
-                };
+                let notice = |what| Notice { primary: key.clone(), what };
                 // What the daemon knows of a primary belongs to its uid.
-                let before = change.made_again().map(|last| What::Deleted {
-                    last: last.clone(),
-                    unknown: true,
-                });
+                let before = change.made_again().map(|last| What::Deleted { last: last.clone(), unknown: true });
                 let before: Vec<_> = before.into_iter().map(notice).collect();
                 let now = notice(What::of(change));
                 before.into_iter().chain([now]).collect()
@@ -452,10 +397,7 @@ impl Source {
             Role::Secondary(_) => {
                 let related = |primary| Notice {
                     primary,
-                    what: What::Related {
-                        source: Arc::clone(&self.spec.name),
-                        object: change.object().key().clone(),
-                    },
+                    what: What::Related { source: Arc::clone(&self.spec.name), object: change.object().key().clone() },
                 };
                 primaries.into_iter().map(related).collect()
             }
@@ -485,17 +427,12 @@ impl Source {
         };
         let read: Vec<_> = match namespace {
             None => places.iter().collect(),
-            Some(namespace) => watcher(&places, &ObjectRef::namespaced(namespace, ""))
-                .into_iter()
-                .collect(),
+            Some(namespace) => watcher(&places, &ObjectRef::namespaced(namespace, "")).into_iter().collect(),
         };
         let merged = read.into_iter().flat_map(|(place, cache)| {
             let (cached, synced) = cache.snapshot(namespace);
-            let wanted =
-                |key: &ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
-            let own = own
-                .iter()
-                .filter(|own| wanted(own.key()) && is_in(&places, own.key(), place));
+            let wanted = |key: &ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
+            let own = own.iter().filter(|own| wanted(own.key()) && is_in(&places, own.key(), place));
             overlay::merge(own, cached, synced)
         });
         merged.collect()
@@ -511,9 +448,7 @@ impl Source {
                 Vec::from_iter(watcher.map(|(_, cache)| cache))
             }
         };
-        let objects = caches
-            .into_iter()
-            .flat_map(|cache| cache.snapshot(namespace).0);
+        let objects = caches.into_iter().flat_map(|cache| cache.snapshot(namespace).0);
         objects.collect()
     }
 
@@ -523,10 +458,7 @@ impl Source {
     /// [`Error::NoIndex`] if no such index was declared.
     pub fn by_index(&self, index: &str, key: &str) -> Result<Vec<Object>, Error> {
         let Some(pointer) = self.spec.indexes.get(index) else {
-            return Err(Error::NoIndex {
-                source_name: self.spec.name.clone(),
-                index: index.to_owned(),
-            });
+            return Err(Error::NoIndex { source_name: self.spec.name.clone(), index: index.to_owned() });
         };
         let candidates = |state: &State| match state.indexes.get(index) {
             Some(lookup) => lookup.get(&key.into()).cloned().collect(),
@@ -550,8 +482,7 @@ impl Source {
     /// Returns how many objects carry a finalizer.
     pub fn carrying(&self, finalizer: &str) -> usize {
         let all = self.list(None).into_iter();
-        all.filter(|object| object.header().has_finalizer(finalizer))
-            .count()
+        all.filter(|object| object.header().has_finalizer(finalizer)).count()
     }
 
     /// Whether an object of this source belongs to a primary.
@@ -572,17 +503,9 @@ impl Source {
     ) -> Vec<Object> {
         let (mut keys, places, own) = {
             let state = self.state.read();
-            (
-                candidates(&state),
-                state.places.clone(),
-                state.overlay.clone(),
-            )
+            (candidates(&state), state.places.clone(), state.overlay.clone())
         };
-        keys.extend(
-            own.iter()
-                .filter(|own| wanted(own))
-                .map(|own| own.key().clone()),
-        );
+        keys.extend(own.iter().filter(|own| wanted(own)).map(|own| own.key().clone()));
         let newest = keys.iter().filter_map(|key| {
             let (cached, synced) = watcher(&places, key)?.1.look(key);
             overlay::newest(own.get(key), cached, synced)
@@ -602,11 +525,7 @@ impl Source {
             let synced = state.cache(&key).map(Cache::version).unwrap_or_default();
             state.windows.open(&key, synced);
         }
-        OwnWrite {
-            source: self,
-            key,
-            tell: Some(tell),
-        }
+        OwnWrite { source: self, key, tell: Some(tell) }
     }
 
     /// Keeps what a write was answered with, so that it is read at once; its events are not filtered (`OV-1`, `RO-3`).
@@ -630,16 +549,12 @@ impl Source {
             state.put(answer);
             state.windows.close(key)
         };
-        released
-            .map(|released| self.released(released))
-            .unwrap_or_default()
+        released.map(|released| self.released(released)).unwrap_or_default()
     }
 
     fn failed(&self, key: &ObjectRef) -> Vec<Notice> {
         let released = self.state.write().windows.close(key);
-        released
-            .map(|released| self.released(released))
-            .unwrap_or_default()
+        released.map(|released| self.released(released)).unwrap_or_default()
     }
 }
 
@@ -694,11 +609,7 @@ impl State {
         let Some((place, _)) = watcher(&self.places, &key) else {
             return Verdict::Held;
         };
-        let listing = if self.listing.contains(place) {
-            Listing::Running
-        } else {
-            Listing::Idle
-        };
+        let listing = if self.listing.contains(place) { Listing::Running } else { Listing::Idle };
         self.look_up(&key, facts);
         self.overlay.saw(&change);
         self.windows.admit(change, listing)
@@ -725,12 +636,9 @@ impl State {
     /// Drops answers that the cache has overtaken. Returns those that it lacks (true), having forgotten what is held
     /// about them (`OV-5`).
     fn drop_overtaken(&mut self, overtaken: Vec<(bool, Object)>) -> Vec<Object> {
-        let dropped = overtaken
-            .into_iter()
-            .filter(|(_, own)| self.overlay.remove(own));
-        let ghosts: BTreeMap<ObjectRef, Object> = dropped
-            .filter_map(|(ghost, own)| ghost.then(|| (own.key().clone(), own)))
-            .collect();
+        let dropped = overtaken.into_iter().filter(|(_, own)| self.overlay.remove(own));
+        let ghosts: BTreeMap<ObjectRef, Object> =
+            dropped.filter_map(|(ghost, own)| ghost.then(|| (own.key().clone(), own))).collect();
         if !ghosts.is_empty() {
             self.windows.discard(|key| ghosts.contains_key(key));
         }
@@ -738,14 +646,7 @@ impl State {
     }
 
     fn forget_unwatched(&mut self) {
-        let Self {
-            places,
-            overlay,
-            windows,
-            related,
-            indexes,
-            ..
-        } = self;
+        let Self { places, overlay, windows, related, indexes, .. } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();
         overlay.retain(|own| watched(own.key()));
         windows.discard(|key| !watched(key));
@@ -758,9 +659,7 @@ impl State {
 
 /// Returns the cache that has an object, if anything has: that of its namespace, or else of all.
 fn watcher<'a>(places: &'a Places, key: &ObjectRef) -> Option<(&'a Place, &'a Cache)> {
-    places
-        .get_key_value(&key.namespace)
-        .or_else(|| places.get_key_value(&None))
+    places.get_key_value(&key.namespace).or_else(|| places.get_key_value(&None))
 }
 
 fn is_in(places: &Places, key: &ObjectRef, place: &Place) -> bool {
@@ -771,26 +670,14 @@ fn is_in(places: &Places, key: &ObjectRef, place: &Place) -> bool {
 
 impl<K: Ord + Clone> Move<K> {
     fn nowhere() -> Self {
-        Self {
-            before: None,
-            after: BTreeSet::new(),
-        }
+        Self { before: None, after: BTreeSet::new() }
     }
 
     fn of(change: &Change, keys: impl Fn(&Object) -> BTreeSet<K>) -> Self {
         match change {
-            Change::Added(new) => Self {
-                before: Some(BTreeSet::new()),
-                after: keys(new),
-            },
-            Change::Updated { old, new } => Self {
-                before: Some(keys(old)),
-                after: keys(new),
-            },
-            Change::Deleted { last, .. } => Self {
-                before: Some(keys(last)),
-                after: BTreeSet::new(),
-            },
+            Change::Added(new) => Self { before: Some(BTreeSet::new()), after: keys(new) },
+            Change::Updated { old, new } => Self { before: Some(keys(old)), after: keys(new) },
+            Change::Deleted { last, .. } => Self { before: Some(keys(last)), after: BTreeSet::new() },
         }
     }
 
@@ -810,9 +697,9 @@ impl<K: Ord + Clone> Move<K> {
 impl What {
     fn of(change: Change) -> Self {
         match change {
-            Change::Added(object) | Change::Updated { new: object, .. } => Self::Changed {
-                deleting: object.header().deleting,
-            },
+            Change::Added(object) | Change::Updated { new: object, .. } => {
+                Self::Changed { deleting: object.header().deleting }
+            }
             Change::Deleted { last, unknown } => Self::Deleted { last, unknown },
         }
     }
@@ -854,19 +741,14 @@ mod tests {
 
     /// An object in the namespace `n`.
     fn object(name: &str, version: u64, more: &str) -> Object {
-        parse(
-            &format!(r#""namespace":"n","name":"{name}","resourceVersion":"{version}"{more}"#),
-            "",
-        )
+        parse(&format!(r#""namespace":"n","name":"{name}","resourceVersion":"{version}"{more}"#), "")
     }
 
     fn owned(name: &str, version: u64, owner: &str) -> Object {
         object(
             name,
             version,
-            &format!(
-                r#","ownerReferences":[{{"apiVersion":"x.dev/v1","kind":"Page","name":"{owner}","uid":"u"}}]"#
-            ),
+            &format!(r#","ownerReferences":[{{"apiVersion":"x.dev/v1","kind":"Page","name":"{owner}","uid":"u"}}]"#),
         )
     }
 
@@ -875,17 +757,9 @@ mod tests {
     }
 
     fn source(role: Role, filter: Filter, indexes: &[(&str, &str)]) -> Source {
-        let indexes = indexes
-            .iter()
-            .map(|(name, pointer)| ((*name).into(), Pointer::parse(pointer).unwrap()))
-            .collect();
-        Source::new(Spec {
-            name: "test".into(),
-            gvk: gvk("Page"),
-            role,
-            filter,
-            indexes,
-        })
+        let indexes =
+            indexes.iter().map(|(name, pointer)| ((*name).into(), Pointer::parse(pointer).unwrap())).collect();
+        Source::new(Spec { name: "test".into(), gvk: gvk("Page"), role, filter, indexes })
     }
 
     fn secondaries() -> Source {
@@ -894,15 +768,8 @@ mod tests {
     }
 
     fn primaries() -> Source {
-        let filter = PrimaryFilter {
-            generation_aware: true,
-            finalizer: None,
-        };
-        source(
-            Role::Primary,
-            Filter::primary(Some(filter), UserFilter::default()).unwrap(),
-            &[],
-        )
+        let filter = PrimaryFilter { generation_aware: true, finalizer: None };
+        source(Role::Primary, Filter::primary(Some(filter), UserFilter::default()).unwrap(), &[])
     }
 
     /// An informer of one place, which calls a source as the real one does.
@@ -916,21 +783,11 @@ mod tests {
         fn new(source: &'a Source, place: Option<&'a str>) -> Self {
             let writer = Writer::default();
             assert_eq!(source.attach(place, writer.cache()), []);
-            Self {
-                source,
-                place,
-                writer,
-            }
+            Self { source, place, writer }
         }
 
         fn event(&mut self, event: Event) -> Vec<String> {
-            told(
-                &self
-                    .writer
-                    .apply(event)
-                    .map(|change| self.source.on(change))
-                    .unwrap_or_default(),
-            )
+            told(&self.writer.apply(event).map(|change| self.source.on(change)).unwrap_or_default())
         }
 
         fn applied(&mut self, object: Object) -> Vec<String> {
@@ -942,12 +799,7 @@ mod tests {
             self.writer.start_list();
             let mut notices = Vec::new();
             for object in objects {
-                notices.extend(
-                    self.writer
-                        .list_item(object)
-                        .map(|change| self.source.on(change))
-                        .unwrap_or_default(),
-                );
+                notices.extend(self.writer.list_item(object).map(|change| self.source.on(change)).unwrap_or_default());
             }
             let gone = self.writer.finish_list(Version(version));
             notices.extend(gone.into_iter().flat_map(|change| self.source.on(change)));
@@ -962,25 +814,15 @@ mod tests {
             What::Changed { deleting: false } => "changed".to_owned(),
             What::Changed { deleting: true } => "deleting".to_owned(),
             What::Deleted { last, unknown } => {
-                format!(
-                    "deleted@{}{}",
-                    last.version(),
-                    if *unknown { "?" } else { "" }
-                )
+                format!("deleted@{}{}", last.version(), if *unknown { "?" } else { "" })
             }
             What::Related { .. } => "related".to_owned(),
         };
-        notices
-            .iter()
-            .map(|notice| format!("{} {}", notice.primary, what(&notice.what)))
-            .collect()
+        notices.iter().map(|notice| format!("{} {}", notice.primary, what(&notice.what))).collect()
     }
 
     fn names(objects: &[Object]) -> Vec<String> {
-        objects
-            .iter()
-            .map(|object| format!("{}@{}", object.key(), object.version()))
-            .collect()
+        objects.iter().map(|object| format!("{}@{}", object.key(), object.version())).collect()
     }
 
     const NOBODY: [String; 0] = [];
@@ -1031,23 +873,17 @@ mod tests {
         assert_eq!(news, ["n/q related", "n/p related"]);
         assert_eq!(names(&source.related(&key("p"))), ["n/s@4", "n/t@5"]);
         let place = None;
-        let mut informer = Informer {
-            source: &source,
-            place,
-            writer,
-        };
+        let mut informer = Informer { source: &source, place, writer };
         assert_eq!(informer.applied(owned("s", 4, "p")), NOBODY);
         assert_eq!(informer.applied(owned("t", 5, "p")), NOBODY);
         assert_eq!(informer.applied(owned("s", 6, "p")), ["n/p related"]);
-        let again = told(
-            &Source::heir(source.spec().clone(), &source).attach(None, informer.writer.cache()),
-        );
+        let again = told(&Source::heir(source.spec().clone(), &source).attach(None, informer.writer.cache()));
         assert_eq!(again, NOBODY, "nothing has changed");
     }
 
     #[test]
     fn what_an_own_write_was_answered_with_is_news_to_whoever_looks_elsewhere() {
-        // NS-2, UC-5, FW-1: found by seed 813 of the simulation
+        // NS-2, UC-5, FW-1
         let page = |version, generation| {
             let more = format!(r#","generation":{generation}"#);
             object("a", version, &more)
@@ -1063,11 +899,7 @@ mod tests {
         // Somebody changed it meanwhile: that is in the answer, and has not been told.
         source.put(page(3, 2));
         let after = newer(page(3, 2));
-        assert_eq!(
-            told(&source.attach(None, after.cache())),
-            ["n/a changed"],
-            "an answer that is only read"
-        );
+        assert_eq!(told(&source.attach(None, after.cache())), ["n/a changed"], "an answer that is only read");
         source.detach(Some("n"));
         source.begin(key("a"), |_| ()).wrote(page(4, 3));
         let last = newer(page(4, 3));
@@ -1091,9 +923,7 @@ mod tests {
         let [listed, forbidden, unwatched] = ["m", "l", "unwatched"].map(elsewhere);
         let doubt = |within| source.known(within).err().map(|doubt| doubt.to_string());
         let says = |place: &str, why: &str| {
-            Some(format!(
-                "source test does not know all of x.dev/v1 Page in {place} yet: {why}"
-            ))
+            Some(format!("source test does not know all of x.dev/v1 Page in {place} yet: {why}"))
         };
         let listing = || says("m", "its first list is not complete");
         for (within, expected) in [
@@ -1111,10 +941,7 @@ mod tests {
             assert_eq!(doubt(within), expected, "{within:?}");
         }
         let text = format!(r#","annotations":{{"a":"{}"}}"#, "x".repeat(4000));
-        assert_eq!(
-            writer.apply(Event::Applied(object("large", 2, &text))),
-            None
-        );
+        assert_eq!(writer.apply(Event::Applied(object("large", 2, &text))), None);
         let full = says("n", "its cache is full, and leaves objects out");
         assert_eq!(doubt(Within::Object(&large)), full);
         assert_eq!(doubt(Within::Object(&there)), None, "it is shown");
@@ -1137,10 +964,7 @@ mod tests {
         let mut other = Writer::default();
         let b = parse(r#""namespace":"m","name":"b","resourceVersion":"2""#, "");
         other.apply(Event::Applied(b));
-        assert_eq!(
-            told(&source.attach(Some("m"), other.cache())),
-            ["m/b changed"]
-        );
+        assert_eq!(told(&source.attach(Some("m"), other.cache())), ["m/b changed"]);
     }
 
     #[test]
@@ -1163,8 +987,7 @@ mod tests {
 
     #[test]
     fn a_primary_that_was_made_again_unseen_is_told_as_gone_and_as_new() {
-        let page =
-            |version, uid: &str| object("a", version, &format!(r#","generation":1,"uid":"{uid}""#));
+        let page = |version, uid: &str| object("a", version, &format!(r#","generation":1,"uid":"{uid}""#));
         let (seen, held) = (primaries(), primaries());
         let mut informer = Informer::new(&seen, None);
         informer.applied(page(1, "u-1"));
@@ -1174,10 +997,7 @@ mod tests {
         let (mut informer, own) = (Informer::new(&held, None), Told::default());
         informer.applied(page(1, "u-1"));
         let write = held.begin(key("a"), own.teller());
-        assert_eq!(
-            informer.event(Event::Deleted(page(2, "u-1"))),
-            ["n/a deleted@2"]
-        );
+        assert_eq!(informer.event(Event::Deleted(page(2, "u-1"))), ["n/a deleted@2"]);
         assert_eq!(informer.applied(page(3, "u-2")), NOBODY);
         drop(write);
         assert_eq!(own.take(), ["n/a changed"]);
@@ -1195,22 +1015,10 @@ mod tests {
         let source = primaries();
         let mut informer = Informer::new(&source, None);
         let script = [
-            (
-                Event::Applied(object("a", 1, r#","generation":1"#)),
-                vec!["n/a changed"],
-            ),
-            (
-                Event::Applied(object("a", 2, r#","generation":1,"labels":{"x":"y"}"#)),
-                vec![],
-            ),
-            (
-                Event::Applied(object("a", 3, r#","generation":2"#)),
-                vec!["n/a changed"],
-            ),
-            (
-                Event::Applied(object("a", 4, r#","generation":2,"deletionTimestamp":"t""#)),
-                vec!["n/a deleting"],
-            ),
+            (Event::Applied(object("a", 1, r#","generation":1"#)), vec!["n/a changed"]),
+            (Event::Applied(object("a", 2, r#","generation":1,"labels":{"x":"y"}"#)), vec![]),
+            (Event::Applied(object("a", 3, r#","generation":2"#)), vec!["n/a changed"]),
+            (Event::Applied(object("a", 4, r#","generation":2,"deletionTimestamp":"t""#)), vec!["n/a deleting"]),
             (Event::Deleted(object("a", 5, "")), vec!["n/a deleted@5"]),
         ];
         for (event, expected) in script {
@@ -1225,10 +1033,7 @@ mod tests {
     fn an_answer_of_a_run_to_its_primary_is_told_unless_generations_say_that_nothing_has_changed() {
         // UC-5
         for (generation_aware, expected) in [(true, vec![]), (false, vec!["n/a changed"])] {
-            let filter = PrimaryFilter {
-                generation_aware,
-                finalizer: None,
-            };
+            let filter = PrimaryFilter { generation_aware, finalizer: None };
             let filter = Filter::primary(Some(filter), UserFilter::default()).unwrap();
             let source = source(Role::Primary, filter, &[]);
             let mut informer = Informer::new(&source, None);
@@ -1242,23 +1047,17 @@ mod tests {
 
     #[test]
     fn primaries_of_the_old_and_the_new_version_are_told() {
-        // IM-4a, IM-5, IM-6
+        // IM-4, IM-5, IM-6
         let source = secondaries();
         let mut informer = Informer::new(&source, None);
         assert_eq!(informer.applied(owned("s", 1, "p")), ["n/p related"]);
         assert_eq!(informer.applied(owned("r", 2, "p")), ["n/p related"]);
         assert_eq!(informer.applied(object("alone", 3, "")), NOBODY);
         assert_eq!(names(&source.related(&key("p"))), ["n/r@2", "n/s@1"]);
-        assert_eq!(
-            informer.applied(owned("s", 4, "q")),
-            ["n/p related", "n/q related"]
-        );
+        assert_eq!(informer.applied(owned("s", 4, "q")), ["n/p related", "n/q related"]);
         assert_eq!(names(&source.related(&key("p"))), ["n/r@2"]);
         assert_eq!(names(&source.related(&key("q"))), ["n/s@4"]);
-        assert_eq!(
-            informer.event(Event::Deleted(owned("s", 5, "q"))),
-            ["n/q related"]
-        );
+        assert_eq!(informer.event(Event::Deleted(owned("s", 5, "q"))), ["n/q related"]);
         assert_eq!(source.related(&key("q")), []);
     }
 
@@ -1267,10 +1066,7 @@ mod tests {
         // IS-2, IS-3
         let no: crate::filter::Question = Arc::new(|_| false);
         let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
-        let filter = Filter::secondary(UserFilter {
-            any: Some(no),
-            ..UserFilter::default()
-        });
+        let filter = Filter::secondary(UserFilter { any: Some(no), ..UserFilter::default() });
         let source = source(Role::Secondary(mapper), filter, &[]);
         let mut informer = Informer::new(&source, None);
         assert_eq!(informer.applied(owned("s", 1, "p")), NOBODY);
@@ -1293,15 +1089,12 @@ mod tests {
 
     #[test]
     fn joining_a_filled_cache_counts_everything_as_added() {
-        // PO-3, IM-4a
+        // PO-3, IM-4
         let mut writer = Writer::default();
         writer.apply(Event::Applied(owned("s", 1, "p")));
         writer.apply(Event::Applied(owned("t", 2, "q")));
         let source = secondaries();
-        assert_eq!(
-            told(&source.attach(None, writer.cache())),
-            ["n/p related", "n/q related"]
-        );
+        assert_eq!(told(&source.attach(None, writer.cache())), ["n/p related", "n/q related"]);
         assert_eq!(names(&source.related(&key("q"))), ["n/t@2"]);
         assert!(!source.is_synced());
         writer.start_list();
@@ -1337,18 +1130,12 @@ mod tests {
         assert_eq!(source.get(&ObjectRef::cluster("s")), None);
         assert!(source.watches(&key("x")) && !source.watches(&ObjectRef::cluster("x")));
         // OV-1
-        source.put(parse(
-            r#""namespace":"m","name":"s","resourceVersion":"9""#,
-            "",
-        ));
+        source.put(parse(r#""namespace":"m","name":"s","resourceVersion":"9""#, ""));
         assert!(source.state.read().overlay.is_empty());
         let told_late = Told::default();
         source
             .begin(ObjectRef::namespaced("m", "s"), told_late.teller())
-            .wrote(parse(
-                r#""namespace":"m","name":"s","resourceVersion":"9""#,
-                "",
-            ));
+            .wrote(parse(r#""namespace":"m","name":"s","resourceVersion":"9""#, ""));
         assert!(source.state.read().windows.is_empty());
     }
 
@@ -1356,19 +1143,12 @@ mod tests {
     fn a_namespace_that_is_no_longer_watched_leaves_nothing_behind() {
         // NS-2, NS-3, OV-5
         let source = source(
-            Role::Secondary(Mapper::new(
-                gvk("Page"),
-                Scope::Namespaced,
-                Declared::OwnerReference,
-            )),
+            Role::Secondary(Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference)),
             Filter::default(),
             &[("by-name", "/metadata/name")],
         );
         let mut kept = Informer::new(&source, Some("m"));
-        kept.applied(parse(
-            r#""namespace":"m","name":"s","resourceVersion":"1""#,
-            "",
-        ));
+        kept.applied(parse(r#""namespace":"m","name":"s","resourceVersion":"1""#, ""));
         let mut left = Informer::new(&source, Some("n"));
         left.applied(owned("s", 1, "p"));
         source.put(owned("s", 5, "p"));
@@ -1425,10 +1205,7 @@ mod tests {
         informer.list([owned("b", 1, "p")], 10);
         source.begin(key("a"), |_| ()).wrote(owned("a", 11, "p"));
         source.begin(key("c"), |_| ()).wrote(owned("c", 12, "q"));
-        assert_eq!(
-            names(&source.list(Some("n"))),
-            ["n/a@11", "n/b@1", "n/c@12"]
-        );
+        assert_eq!(names(&source.list(Some("n"))), ["n/a@11", "n/b@1", "n/c@12"]);
         assert_eq!(names(&source.list(None)), ["n/a@11", "n/b@1", "n/c@12"]);
         assert_eq!(names(&source.related(&key("p"))), ["n/a@11", "n/b@1"]);
         // A write that takes an object from one primary to another.
@@ -1445,23 +1222,9 @@ mod tests {
         informer.applied(object("a", 1, r#","generation":1"#));
         let told_late = Told::default();
         let write = source.begin(key("a"), told_late.teller());
-        assert_eq!(
-            informer.applied(object("a", 2, r#","generation":2"#)),
-            NOBODY
-        );
-        assert_eq!(
-            informer.applied(object(
-                "a",
-                3,
-                r#","generation":2,"labels":{"own":"write"}"#
-            )),
-            NOBODY
-        );
-        write.wrote(object(
-            "a",
-            3,
-            r#","generation":2,"labels":{"own":"write"}"#,
-        ));
+        assert_eq!(informer.applied(object("a", 2, r#","generation":2"#)), NOBODY);
+        assert_eq!(informer.applied(object("a", 3, r#","generation":2,"labels":{"own":"write"}"#)), NOBODY);
+        write.wrote(object("a", 3, r#","generation":2,"labels":{"own":"write"}"#));
         assert_eq!(told_late.take(), ["n/a changed"]);
     }
 
@@ -1485,10 +1248,7 @@ mod tests {
         let mut informer = Informer::new(&source, None);
         informer.applied(owned("s", 1, "p"));
         source.begin(key("s"), |_| ()).wrote(owned("s", 2, "q"));
-        assert_eq!(
-            informer.list([owned("s", 3, "r")], 3),
-            ["n/p related", "n/q related", "n/r related"]
-        );
+        assert_eq!(informer.list([owned("s", 3, "r")], 3), ["n/p related", "n/q related", "n/r related"]);
         assert_eq!(names(&source.related(&key("r"))), ["n/s@3"]);
         assert_eq!(source.related(&key("q")), []);
     }
@@ -1509,23 +1269,15 @@ mod tests {
 
     #[test]
     fn what_own_writes_made_and_somebody_deleted_unseen_is_told_as_deleted() {
-        // OV-5, and semantics §27: ghost removal
+        // OV-5
         let source = primaries();
         let mut informer = Informer::new(&source, None);
         informer.list([object("kept", 1, "")], 1);
-        source
-            .begin(key("ghost"), |_| ())
-            .wrote(object("ghost", 2, ""));
+        source.begin(key("ghost"), |_| ()).wrote(object("ghost", 2, ""));
         source.put(object("kept", 3, ""));
         source.put(object("later", 9, ""));
-        assert_eq!(
-            names(&source.list(None)),
-            ["n/ghost@2", "n/kept@3", "n/later@9"]
-        );
-        assert_eq!(
-            informer.list([object("kept", 1, "")], 5),
-            ["n/ghost deleted@2?"]
-        );
+        assert_eq!(names(&source.list(None)), ["n/ghost@2", "n/kept@3", "n/later@9"]);
+        assert_eq!(informer.list([object("kept", 1, "")], 5), ["n/ghost deleted@2?"]);
         assert_eq!(names(&source.list(None)), ["n/kept@1", "n/later@9"]);
         assert!(source.state.read().windows.is_empty());
     }
@@ -1579,11 +1331,7 @@ mod tests {
         let _other = Informer::new(&source, Some("m"));
         source.begin(key("a"), |_| ()).wrote(object("a", 2, ""));
         source.before_list(Some("m"));
-        assert_eq!(
-            informer.applied(object("a", 2, "")),
-            NOBODY,
-            "not tagged: only m is being listed"
-        );
+        assert_eq!(informer.applied(object("a", 2, "")), NOBODY, "not tagged: only m is being listed");
         source.put(object("b", 7, ""));
         assert_eq!(source.after_list(Some("m")), []);
         assert_eq!(names(&source.list(Some("n"))), ["n/a@2", "n/b@7"]);
@@ -1604,9 +1352,7 @@ mod tests {
     fn an_answer_about_another_object_awaits_no_echo() {
         let source = secondaries();
         let mut informer = Informer::new(&source, None);
-        source
-            .begin(key("asked"), |_| ())
-            .wrote(owned("answered", 2, "p"));
+        source.begin(key("asked"), |_| ()).wrote(owned("answered", 2, "p"));
         assert!(source.state.read().windows.is_empty());
         assert_eq!(informer.applied(owned("answered", 2, "p")), ["n/p related"]);
     }
@@ -1615,28 +1361,17 @@ mod tests {
     fn an_index_answers_as_own_writes_left_things() {
         // IX-1, IX-2
         let configured = |name: &str, version: u64, config: &str| {
-            let metadata =
-                format!(r#""namespace":"n","name":"{name}","resourceVersion":"{version}""#);
+            let metadata = format!(r#""namespace":"n","name":"{name}","resourceVersion":"{version}""#);
             parse(&metadata, &format!(r#","spec":{{"config":{config}}}"#))
         };
-        let source = source(
-            Role::Primary,
-            Filter::default(),
-            &[("by-config", "/spec/config")],
-        );
+        let source = source(Role::Primary, Filter::default(), &[("by-config", "/spec/config")]);
         let mut informer = Informer::new(&source, None);
         informer.applied(configured("a", 1, r#""x""#));
         informer.applied(configured("b", 2, r#"["x","y"]"#));
         informer.applied(configured("c", 3, r#""x""#));
         informer.event(Event::Deleted(configured("c", 4, r#""x""#)));
         let by = |key: &str| names(&source.by_index("by-config", key).unwrap());
-        assert_eq!(
-            (by("x"), by("y")),
-            (
-                vec!["n/a@1".to_owned(), "n/b@2".to_owned()],
-                vec!["n/b@2".to_owned()]
-            )
-        );
+        assert_eq!((by("x"), by("y")), (vec!["n/a@1".to_owned(), "n/b@2".to_owned()], vec!["n/b@2".to_owned()]));
         source.put(configured("a", 5, r#""y""#));
         source.put(configured("d", 6, r#""x""#));
         assert_eq!(by("x"), ["n/b@2", "n/d@6"]);
@@ -1656,19 +1391,13 @@ mod tests {
         let mapper = Mapper::new(
             gvk("Page"),
             Scope::Namespaced,
-            Declared::Annotations(MappingKeys {
-                across_namespaces: true,
-                ..MappingKeys::default()
-            }),
+            Declared::Annotations(MappingKeys { across_namespaces: true, ..MappingKeys::default() }),
         );
         let source = source(Role::Secondary(mapper), Filter::default(), &[]);
         let mut informer = Informer::new(&source, None);
-        let tags = r#","annotations":{"io.javaoperatorsdk/primary-name":"p","io.javaoperatorsdk/primary-namespace":"m"}"#;
+        let tags = r#","annotations":{"capstan.dev/primary-name":"p","capstan.dev/primary-namespace":"m"}"#;
         assert_eq!(informer.applied(object("s", 1, tags)), ["m/p related"]);
-        assert_eq!(
-            names(&source.related(&ObjectRef::namespaced("m", "p"))),
-            ["n/s@1"]
-        );
+        assert_eq!(names(&source.related(&ObjectRef::namespaced("m", "p"))), ["n/s@1"]);
         assert_eq!(informer.applied(object("s", 2, "")), ["m/p related"]);
         assert_eq!(source.related(&ObjectRef::namespaced("m", "p")), []);
     }
@@ -1676,20 +1405,9 @@ mod tests {
     #[test]
     fn lists_of_several_sources_become_one() {
         // CX-1
-        let lists = || {
-            [
-                vec![object("b", 1, ""), object("c", 5, "")],
-                vec![object("a", 3, ""), object("c", 7, "")],
-            ]
-        };
-        assert_eq!(
-            names(&union(lists(), Duplicates::Keep)),
-            ["n/a@3", "n/b@1", "n/c@7", "n/c@5"]
-        );
-        assert_eq!(
-            names(&union(lists(), Duplicates::NewestOnly)),
-            ["n/a@3", "n/b@1", "n/c@7"]
-        );
+        let lists = || [vec![object("b", 1, ""), object("c", 5, "")], vec![object("a", 3, ""), object("c", 7, "")]];
+        assert_eq!(names(&union(lists(), Duplicates::Keep)), ["n/a@3", "n/b@1", "n/c@7", "n/c@5"]);
+        assert_eq!(names(&union(lists(), Duplicates::NewestOnly)), ["n/a@3", "n/b@1", "n/c@7"]);
         assert_eq!(union([], Duplicates::Keep), []);
     }
 
@@ -1757,11 +1475,7 @@ mod tests {
                     if let Some(last) = self.server.remove(SECONDARIES[object]) {
                         self.version += 1;
                         let owner = last.header().owners[0].name.clone();
-                        self.late.push_back(Event::Deleted(owned(
-                            SECONDARIES[object],
-                            self.version,
-                            &owner,
-                        )));
+                        self.late.push_back(Event::Deleted(owned(SECONDARIES[object], self.version, &owner)));
                     }
                 }
                 Step::Deliver => {

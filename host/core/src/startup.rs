@@ -81,6 +81,7 @@ mod tests {
 
     #[test]
     fn a_controller_starts_as_its_manifest_says_once_it_knows_what_it_needs_or_the_time_is_up() {
+        // IE-1
         use Needed::{Always, IfActive};
         use OnStartError::{Fail, GoOn, Wait};
         let lacking = || Fill::Lacking("forbidden".into());

@@ -91,11 +91,7 @@ pub struct Line<W> {
 impl<W: Write> Line<W> {
     /// Writes at most `limit` bytes to `out`.
     pub fn new(out: W, limit: usize) -> Self {
-        Self {
-            out,
-            left: limit,
-            omitted: 0,
-        }
+        Self { out, left: limit, omitted: 0 }
     }
 
     /// Says how much was left out, if anything was.
@@ -188,10 +184,7 @@ mod tests {
             ("as it is: äöü 日本 🙂\t{}", "as it is: äöü 日本 🙂\t{}"),
             ("a\nERROR b", r"a\nERROR b"),
             ("a\r\nb", r"a\r\nb"),
-            (
-                "\u{1b}[31mred\u{1b}]0;title\u{7}",
-                r"\u{1b}[31mred\u{1b}]0;title\u{7}",
-            ),
+            ("\u{1b}[31mred\u{1b}]0;title\u{7}", r"\u{1b}[31mred\u{1b}]0;title\u{7}"),
             ("\u{9b}31m", r"\u{9b}31m"),
             ("\u{85}next", r"\u{85}next"),
             ("user\u{202e}txt.exe", r"user\u{202e}txt.exe"),
@@ -213,14 +206,7 @@ mod tests {
         let cut = said(&long);
         assert!(cut.len() <= LONGEST);
         let kept = cut.chars().filter(|&c| c == 'ä').count();
-        assert_eq!(
-            cut,
-            format!(
-                "{}… ({} bytes left out)",
-                "ä".repeat(kept),
-                8_000_000 - 2 * kept
-            )
-        );
+        assert_eq!(cut, format!("{}… ({} bytes left out)", "ä".repeat(kept), 8_000_000 - 2 * kept));
         assert_eq!(said(&cut), cut, "what was cut once is not cut again");
         assert_eq!(said(&"a".repeat(LONGEST)).len(), LONGEST);
     }

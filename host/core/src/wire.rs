@@ -77,11 +77,7 @@ impl<'de> Visitor<'de> for Pairs {
 }
 
 fn bounded<E: Error>(length: usize, expected: &dyn serde::de::Expected) -> Result<(), E> {
-    if length < FEW {
-        Ok(())
-    } else {
-        Err(E::invalid_length(length + 1, expected))
-    }
+    if length < FEW { Ok(()) } else { Err(E::invalid_length(length + 1, expected)) }
 }
 
 #[cfg(test)]
@@ -91,8 +87,7 @@ mod tests {
     use super::*;
 
     fn list(length: usize) -> Result<usize, serde::de::value::Error> {
-        let bytes =
-            SeqDeserializer::<_, serde::de::value::Error>::new(std::iter::repeat_n(7_u8, length));
+        let bytes = SeqDeserializer::<_, serde::de::value::Error>::new(std::iter::repeat_n(7_u8, length));
         few::<_, u8>(bytes).map(|list| list.len())
     }
 

@@ -134,9 +134,7 @@ mod tests {
     use futures::channel::oneshot;
 
     use super::*;
-    use crate::manifest::{
-        Conditions, Dependent, Manage, MappingKeys, Matching, OnRename, Workflow,
-    };
+    use crate::manifest::{Conditions, Dependent, Manage, MappingKeys, Matching, OnRename, Workflow};
     use crate::object::Gvk;
 
     /// Returns a workflow of dependents with what they depend on, separated by blanks.
@@ -157,14 +155,8 @@ mod tests {
             conditions: Conditions::default(),
             config: serde_json::Value::Null,
         };
-        let dependents = declared
-            .iter()
-            .map(|(name, depends_on)| ((*name).into(), dependent(depends_on)))
-            .collect();
-        Workflow {
-            dependents,
-            ..Workflow::default()
-        }
+        let dependents = declared.iter().map(|(name, depends_on)| ((*name).into(), dependent(depends_on))).collect();
+        Workflow { dependents, ..Workflow::default() }
     }
 
     pub(super) fn graph(declared: &[(&str, &str)]) -> Graph {
@@ -172,11 +164,7 @@ mod tests {
     }
 
     pub(super) fn ready(ready: bool) -> Outcome {
-        Outcome::Reconciled {
-            done: vec![("x".to_owned(), Operation::Created)],
-            conditions: Vec::new(),
-            ready,
-        }
+        Outcome::Reconciled { done: vec![("x".to_owned(), Operation::Created)], conditions: Vec::new(), ready }
     }
 
     #[tokio::test]
@@ -202,14 +190,7 @@ mod tests {
         .await;
         assert_eq!(begun.into_inner(), ["a", "b", "d", "c"]);
         assert!(result.complete);
-        assert_eq!(
-            result
-                .nodes
-                .iter()
-                .map(|node| &*node.name)
-                .collect::<Vec<_>>(),
-            ["a", "b", "c", "d"]
-        );
+        assert_eq!(result.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
     }
 
     #[tokio::test]
@@ -219,13 +200,7 @@ mod tests {
         let begun = RefCell::new(Vec::new());
         let (result, _) = run(&graph, Mode::Cleanup, |step| {
             begun.borrow_mut().push((step.name.to_string(), step.task));
-            async {
-                Outcome::Deleted {
-                    done: Vec::new(),
-                    conditions: Vec::new(),
-                    gone: true,
-                }
-            }
+            async { Outcome::Deleted { done: Vec::new(), conditions: Vec::new(), gone: true } }
         })
         .await;
         let expected = ["d", "c", "b", "a"].map(|name| (name.to_owned(), Task::Cleanup));
@@ -236,12 +211,6 @@ mod tests {
     #[tokio::test]
     async fn a_workflow_of_nothing_is_complete() {
         let (result, _) = run(&graph(&[]), Mode::Reconcile, |_| async { ready(true) }).await;
-        assert_eq!(
-            result,
-            WorkflowResult {
-                nodes: Vec::new(),
-                complete: true
-            }
-        );
+        assert_eq!(result, WorkflowResult { nodes: Vec::new(), complete: true });
     }
 }

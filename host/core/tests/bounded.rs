@@ -12,22 +12,10 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("budget.rs", "the place itself"),
             ("object.rs", "reads a header and passes over the rest"),
-            (
-                "dependent/managed_fields.rs",
-                "reads a set of fields, and pays for it",
-            ),
-            (
-                "cache/index.rs",
-                "passes over what is no key, and makes no tree",
-            ),
-            (
-                "reconciler/mask.rs",
-                "goes through a text that is paid for, and makes no tree",
-            ),
-            (
-                "dependent/ownership.rs",
-                "reads a mark of some KiB at most, and makes no tree",
-            ),
+            ("dependent/managed_fields.rs", "reads a set of fields, and pays for it"),
+            ("cache/index.rs", "passes over what is no key, and makes no tree"),
+            ("reconciler/mask.rs", "goes through a text that is paid for, and makes no tree"),
+            ("dependent/ownership.rs", "reads a mark of some KiB at most, and makes no tree"),
             // Texts of the manifest, which is bounded as a whole.
             ("manifest/tree.rs", "a manifest"),
             ("manifest/raw.rs", "a manifest"),
@@ -48,11 +36,7 @@ fn documents_are_made_and_changed_within_a_budget() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut problems = Vec::new();
     for file in files(&src) {
-        let name = file
-            .strip_prefix(&src)
-            .expect("a file below src")
-            .to_string_lossy()
-            .into_owned();
+        let name = file.strip_prefix(&src).expect("a file below src").to_string_lossy().into_owned();
         let text = fs::read_to_string(&file).expect("a source file");
         problems.extend(check(&name, &text));
     }
@@ -61,7 +45,8 @@ fn documents_are_made_and_changed_within_a_budget() {
 
 #[test]
 fn another_way_of_making_a_document_is_found() {
-    let code = "fn f() {\n    let tree: Value = serde_json::from_str(text)?;\n}\n#[cfg(test)]\nmod tests { from_str() }";
+    let code =
+        "fn f() {\n    let tree: Value = serde_json::from_str(text)?;\n}\n#[cfg(test)]\nmod tests { from_str() }";
     let problem = "reconciler.rs:2: from_str: take a budget (`budget.read`)";
     assert_eq!(check("reconciler.rs", code), [problem]);
     assert_eq!(check("budget.rs", code), [""; 0]);
@@ -75,9 +60,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
         let line = line.split("//").next().unwrap_or(line);
         for (call, allowed) in CALLS {
             if line.contains(call) && !allowed.iter().any(|(file, _)| *file == name) {
-                problems.push(format!(
-                    "{name}:{number}: {call}: take a budget (`budget.read`)"
-                ));
+                problems.push(format!("{name}:{number}: {call}: take a budget (`budget.read`)"));
             }
         }
     }

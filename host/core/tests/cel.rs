@@ -1,10 +1,7 @@
 //! CEL expressions: ours say what the crate `cel` says, and none costs more than it may, whatever the documents are.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "of most types, only the name is compared"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "of most types, only the name is compared")]
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,12 +59,8 @@ fn convert(json: &Json) -> Theirs {
         Json::String(text) => Theirs::String(Arc::new(text.clone())),
         Json::Array(items) => Theirs::List(Arc::new(items.iter().map(convert).collect())),
         Json::Object(fields) => {
-            let fields = fields
-                .iter()
-                .map(|(name, value)| (Arc::new(name.clone()).into(), convert(value)));
-            Theirs::Map(TheirMap {
-                map: Arc::new(fields.collect::<HashMap<_, _>>()),
-            })
+            let fields = fields.iter().map(|(name, value)| (Arc::new(name.clone()).into(), convert(value)));
+            Theirs::Map(TheirMap { map: Arc::new(fields.collect::<HashMap<_, _>>()) })
         }
     }
 }
@@ -139,19 +132,14 @@ fn expression() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned);
     leaf.prop_recursive(3, 12, 3, |inner| {
         // Not `+`: the crate adds anything to an empty list.
-        let binary = prop::sample::select(vec![
-            "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "in", "&&", "||",
-        ]);
+        let binary = prop::sample::select(vec!["-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "in", "&&", "||"]);
         let fold = prop::sample::select(vec!["all", "exists", "exists_one", "map", "filter"]);
-        let one = prop::sample::select(vec![
-            "size", "string", "int", "double", "uint", "type", "-", "!", "bool",
-        ]);
+        let one = prop::sample::select(vec!["size", "string", "int", "double", "uint", "type", "-", "!", "bool"]);
         prop_oneof![
             (inner.clone(), binary, inner.clone()).prop_map(|(a, op, b)| format!("({a} {op} {b})")),
             (one, inner.clone()).prop_map(|(f, a)| format!("{f}({a})")),
             (inner.clone(), fold, inner.clone()).prop_map(|(a, f, b)| format!("({a}).{f}(x, {b})")),
-            (inner.clone(), inner.clone(), inner.clone())
-                .prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
+            (inner.clone(), inner.clone(), inner.clone()).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("[{a}, {b}]")),
             (inner.clone(), inner).prop_map(|(a, b)| format!("({a})[{b}]")),
         ]
@@ -179,21 +167,12 @@ fn no_expression_costs_more_than_it_may() {
     });
     for (text, costs_too_much) in [
         ("d.hosts.all(h, d.hosts.exists_one(x, x == h))", true),
-        (
-            "d.hosts.all(h, d.hosts.exists_one(x, x == h)) || true",
-            true,
-        ),
-        (
-            "true || d.hosts.all(h, d.hosts.exists_one(x, x == h))",
-            false,
-        ),
+        ("d.hosts.all(h, d.hosts.exists_one(x, x == h)) || true", true),
+        ("true || d.hosts.all(h, d.hosts.exists_one(x, x == h))", false),
         ("d.hosts.exists(h, d.hosts.exists(x, x == h + 'q'))", true),
         ("d.hosts.all(h, !('q' in d.hosts))", true),
         ("d.hosts.all(h, d.hosts == d.hosts)", true),
-        (
-            "d.hosts.map(h, d.hosts).map(l, size(l)).size() == 6000",
-            false,
-        ),
+        ("d.hosts.map(h, d.hosts).map(l, size(l)).size() == 6000", false),
         ("d.hosts.map(h, d.hosts + d.hosts).size() == 1", true),
         ("d.hosts.all(h, !d.text.contains(h + 'q'))", true),
         ("d.hosts.map(h, d.text + h).size() == 1", true),
@@ -201,10 +180,7 @@ fn no_expression_costs_more_than_it_may() {
         ("d.text.matches(d.words)", true),
         ("d.text.matches('^[a-z]+$')", false),
         ("d.hosts.all(h, h.matches('^[a-z]+-[0-9]+$'))", true),
-        (
-            "d.hosts.filter(h, h.startsWith('host-1')).size() > 10",
-            false,
-        ),
+        ("d.hosts.filter(h, h.startsWith('host-1')).size() > 10", false),
     ] {
         let program = Program::compile(text).expect(text);
         let mut budget = Budget::of(OPERATION / 10);

@@ -48,52 +48,16 @@ fn modules_use_rows_above_their_own_only() {
 #[test]
 fn what_breaks_the_rows_is_found_with_file_and_line() {
     let table: [(&str, &str, &[&str]); 10] = [
-        (
-            "queue.rs",
-            "use crate::object::Gvk;\nuse crate::manifest::Retry;\nuse crate::queue::Event;",
-            &[],
-        ),
-        (
-            "object.rs",
-            "\nuse crate::queue::Queue;",
-            &["object.rs:2: object (row 2) uses queue (row 6)"],
-        ),
-        (
-            "cache/index.rs",
-            "fn f(_: &crate::filter::F) {}",
-            &["cache/index.rs:1: cache (row 6) uses filter (row 6)"],
-        ),
-        (
-            "queue.rs",
-            "use super::source;",
-            &["queue.rs:1: queue (row 6) uses source (row 7)"],
-        ),
-        (
-            "queue/state.rs",
-            "use super::super::source::S;",
-            &["queue/state.rs:1: queue (row 6) uses source (row 7)"],
-        ),
-        (
-            "queue.rs",
-            "//! See [`crate::source`].\n/// And [`crate::reconciler`].",
-            &[],
-        ),
-        (
-            "queue.rs",
-            "use crate::{object, source};",
-            &["queue.rs:1: one `use crate::…` for each module, please"],
-        ),
-        (
-            "queue.rs",
-            "use crate::Queue;",
-            &["queue.rs:1: Queue is in no row"],
-        ),
+        ("queue.rs", "use crate::object::Gvk;\nuse crate::manifest::Retry;\nuse crate::queue::Event;", &[]),
+        ("object.rs", "\nuse crate::queue::Queue;", &["object.rs:2: object (row 2) uses queue (row 6)"]),
+        ("cache/index.rs", "fn f(_: &crate::filter::F) {}", &["cache/index.rs:1: cache (row 6) uses filter (row 6)"]),
+        ("queue.rs", "use super::source;", &["queue.rs:1: queue (row 6) uses source (row 7)"]),
+        ("queue/state.rs", "use super::super::source::S;", &["queue/state.rs:1: queue (row 6) uses source (row 7)"]),
+        ("queue.rs", "//! See [`crate::source`].\n/// And [`crate::reconciler`].", &[]),
+        ("queue.rs", "use crate::{object, source};", &["queue.rs:1: one `use crate::…` for each module, please"]),
+        ("queue.rs", "use crate::Queue;", &["queue.rs:1: Queue is in no row"]),
         ("plan.rs", "", &["plan.rs:1: plan is in no row"]),
-        (
-            "reconciler/outcome.rs",
-            "use crate::object::A; use crate::operations::B;",
-            &[],
-        ),
+        ("reconciler/outcome.rs", "use crate::object::A; use crate::operations::B;", &[]),
     ];
     for (file, text, problems) in table {
         assert_eq!(check(file, text), problems, "{file}: {text}");
@@ -102,11 +66,7 @@ fn what_breaks_the_rows_is_found_with_file_and_line() {
 
 /// Returns what is wrong with a file, given by its path below `src`.
 fn check(file: &str, text: &str) -> Vec<String> {
-    let module = file
-        .split('/')
-        .next()
-        .unwrap_or(file)
-        .trim_end_matches(".rs");
+    let module = file.split('/').next().unwrap_or(file).trim_end_matches(".rs");
     let Some(own) = row(module) else {
         return vec![format!("{file}:1: {module} is in no row")];
     };
@@ -141,9 +101,7 @@ fn name(text: &str) -> &str {
 
 /// Returns the number of a module's row, counted from one.
 fn row(module: &str) -> Option<usize> {
-    ROWS.iter()
-        .position(|row| row.contains(&module))
-        .map(|row| row + 1)
+    ROWS.iter().position(|row| row.contains(&module)).map(|row| row + 1)
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

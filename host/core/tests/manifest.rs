@@ -1,10 +1,5 @@
 //! Holds the reader of manifests to a folder of examples, the JSON schema to the reader, and the documentation to the schema.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test may fail loudly"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,16 +20,10 @@ const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manifest.md"
 
 /// Returns the YAML files of a folder with their texts, in the order of their names.
 fn examples(folder: &str) -> Vec<(PathBuf, String)> {
-    let files = fs::read_dir(Path::new(FOLDER).join(folder))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let yaml: BTreeSet<PathBuf> = files
-        .filter(|file| file.extension().is_some_and(|end| end == "yaml"))
-        .collect();
+    let files = fs::read_dir(Path::new(FOLDER).join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let yaml: BTreeSet<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "yaml")).collect();
     assert!(!yaml.is_empty(), "no examples in {folder}");
-    yaml.into_iter()
-        .map(|file| (file.clone(), fs::read_to_string(file).unwrap()))
-        .collect()
+    yaml.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect()
 }
 
 /// Compares with the text in a file, which `BLESS=1` writes.
@@ -43,14 +32,7 @@ fn golden(file: &Path, found: &str) -> Result<(), String> {
         fs::write(file, found).unwrap();
     }
     let expected = fs::read_to_string(file).unwrap_or_default();
-    if expected == found {
-        Ok(())
-    } else {
-        Err(format!(
-            "--- {}\n{expected}\n--- found\n{found}",
-            file.display()
-        ))
-    }
+    if expected == found { Ok(()) } else { Err(format!("--- {}\n{expected}\n--- found\n{found}", file.display())) }
 }
 
 #[test]
@@ -68,14 +50,7 @@ fn what_a_plugin_may_have_at_once_is_capped_and_told() {
         ]
     );
     let of = |name: &str| operator.plugins[name].limits.concurrency;
-    assert_eq!(
-        [
-            of("large"),
-            of("usual"),
-            operator.controllers["pages"].concurrency
-        ],
-        [32, 8, 32]
-    );
+    assert_eq!([of("large"), of("usual"), operator.controllers["pages"].concurrency], [32, 8, 32]);
     assert!(operator.cap_concurrency(32).is_empty());
 }
 
@@ -85,12 +60,11 @@ fn name(file: &Path) -> &Path {
 
 #[test]
 fn what_is_wrong_is_told_as_the_examples_show() {
-    let results = examples("bad")
-        .into_iter()
-        .map(|(file, text)| match parse(&text, name(&file)) {
-            Ok(_) => Err(format!("{} is accepted", file.display())),
-            Err(errors) => golden(&file.with_extension("txt"), &format!("{errors}\n")),
-        });
+    // DR-6, ES-1, KD-10: `bad/references.yaml`
+    let results = examples("bad").into_iter().map(|(file, text)| match parse(&text, name(&file)) {
+        Ok(_) => Err(format!("{} is accepted", file.display())),
+        Err(errors) => golden(&file.with_extension("txt"), &format!("{errors}\n")),
+    });
     let wrong: Vec<String> = results.filter_map(Result::err).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -100,39 +74,30 @@ fn every_example_of_an_error_shows_the_line_that_it_names() {
     for (file, text) in examples("bad") {
         for problem in parse(&text, name(&file)).unwrap_err().problems() {
             let line = text.lines().nth(problem.line - 1).unwrap();
-            assert!(
-                problem.snippet.as_ref().unwrap().contains(line.trim_end()),
-                "{problem}"
-            );
-            assert!(
-                (1..=line.chars().count() + 1).contains(&problem.column),
-                "{problem}"
-            );
+            assert!(problem.snippet.as_ref().unwrap().contains(line.trim_end()), "{problem}");
+            assert!((1..=line.chars().count() + 1).contains(&problem.column), "{problem}");
         }
     }
 }
 
 #[test]
 fn what_is_right_is_read_as_the_examples_show() {
+    // LC-4: `good/minimal.yaml`
     for (file, text) in examples("good") {
-        let operators = parse(&text, Path::new("folder/operator.yaml"))
-            .unwrap_or_else(|errors| panic!("{errors}"));
+        let operators = parse(&text, Path::new("folder/operator.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
         // An origin is a place, and of no interest here.
         let mut shown = String::new();
         for operator in &operators {
             let (plugins, controllers) = (&operator.plugins, &operator.controllers);
             writeln!(shown, "{}\n{plugins:#?}\n{controllers:#?}", operator.name).unwrap();
         }
-        golden(&file.with_extension("txt"), &shown)
-            .unwrap_or_else(|difference| panic!("{difference}"));
+        golden(&file.with_extension("txt"), &shown).unwrap_or_else(|difference| panic!("{difference}"));
     }
 }
 
 #[test]
 fn what_is_nested_too_deep_is_refused() {
-    let nested = |open: &str, close: &str, times: usize| {
-        format!("a: {}{}", open.repeat(times), close.repeat(times))
-    };
+    let nested = |open: &str, close: &str, times: usize| format!("a: {}{}", open.repeat(times), close.repeat(times));
     let lines: Vec<String> = (0..500).map(|depth| " ".repeat(depth) + "a:").collect();
     let texts = [
         nested("[", "]", 100),
@@ -143,11 +108,7 @@ fn what_is_nested_too_deep_is_refused() {
     ];
     for text in texts {
         let errors = parse(&text, Path::new("deep.yaml")).unwrap_err();
-        assert!(
-            errors.to_string().contains("not YAML"),
-            "{}",
-            errors.problems()[0].message
-        );
+        assert!(errors.to_string().contains("not YAML"), "{}", errors.problems()[0].message);
     }
 }
 
@@ -188,8 +149,7 @@ const BEYOND_A_SCHEMA: [&str; 9] = [
 
 /// Returns the documents of a text, as `kubectl` would read them.
 fn documents(text: &str) -> Vec<Value> {
-    let options =
-        serde_yaml::options! { strict_booleans: true, leading_zero_numbers_as_strings: true };
+    let options = serde_yaml::options! { strict_booleans: true, leading_zero_numbers_as_strings: true };
     serde_yaml::from_str_multiple_with_options::<Value, Vec<_>>(text, options).unwrap()
 }
 
@@ -198,8 +158,7 @@ fn the_schema_accepts_all_that_is_right() {
     let schema = schema();
     for (file, text) in examples("good") {
         for document in documents(&text) {
-            json_schema::validate(&schema, &document)
-                .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            json_schema::validate(&schema, &document).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         }
     }
 }
@@ -212,17 +171,12 @@ fn the_schema_refuses_all_that_a_schema_can_find() {
         let Ok(documents) = serde_yaml::from_str_multiple::<Value, Vec<_>>(&text) else {
             continue;
         };
-        let right = documents
-            .iter()
-            .all(|document| json_schema::validate(&schema, document).is_ok());
+        let right = documents.iter().all(|document| json_schema::validate(&schema, document).is_ok());
         if right && !documents.is_empty() {
             accepted.insert(file.file_stem().unwrap().to_str().unwrap().to_owned());
         }
     }
-    assert_eq!(
-        accepted,
-        BEYOND_A_SCHEMA.into_iter().map(str::to_owned).collect()
-    );
+    assert_eq!(accepted, BEYOND_A_SCHEMA.into_iter().map(str::to_owned).collect());
 }
 
 /// Writes the defaults of a schema into a value, where it has none.
@@ -230,13 +184,9 @@ fn fill(root: &Value, schema: &Value, value: &mut Value) {
     let schema = json_schema::resolve(root, schema);
     for alternatives in ["anyOf", "oneOf"] {
         for alternative in schema[alternatives].as_array().into_iter().flatten() {
-            let fits = json_schema::resolve(root, alternative)["properties"]
-                .as_object()
-                .is_none_or(|properties| {
-                    value
-                        .as_object()
-                        .is_some_and(|value| value.keys().all(|name| properties.contains_key(name)))
-                });
+            let fits = json_schema::resolve(root, alternative)["properties"].as_object().is_none_or(|properties| {
+                value.as_object().is_some_and(|value| value.keys().all(|name| properties.contains_key(name)))
+            });
             if fits {
                 fill(root, alternative, value);
             }
@@ -250,9 +200,7 @@ fn fill(root: &Value, schema: &Value, value: &mut Value) {
         }
     }
     for (name, value) in fields {
-        let field = schema["properties"]
-            .get(name)
-            .unwrap_or(&schema["additionalProperties"]);
+        let field = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
         fill(root, field, value);
     }
 }
@@ -264,13 +212,8 @@ fn the_defaults_of_the_schema_mean_what_their_absence_means() {
     let [bare] = documents(&text).try_into().unwrap();
     let mut filled = bare.clone();
     fill(&schema, &schema, &mut filled);
-    assert!(
-        filled.to_string().len() > 2 * bare.to_string().len(),
-        "nothing was filled in: {filled}"
-    );
-    let read = |text: &str| {
-        parse(text, Path::new("bare.yaml")).unwrap_or_else(|errors| panic!("{errors}"))
-    };
+    assert!(filled.to_string().len() > 2 * bare.to_string().len(), "nothing was filled in: {filled}");
+    let read = |text: &str| parse(text, Path::new("bare.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(read(&filled.to_string()), read(&text));
 }
 
@@ -279,13 +222,8 @@ fn the_defaults_of_the_schema_mean_what_their_absence_means() {
 #[test]
 fn the_example_of_the_documentation_is_right() {
     let docs = fs::read_to_string(DOCS).unwrap();
-    let example = docs
-        .split("```yaml\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next())
-        .unwrap();
-    let operators =
-        parse(example, Path::new("docs/manifest.md")).unwrap_or_else(|errors| panic!("{errors}"));
+    let example = docs.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let operators = parse(example, Path::new("docs/manifest.md")).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(operators.len(), 1);
     json_schema::validate(&schema(), &documents(example).remove(0)).unwrap();
 }
@@ -296,9 +234,6 @@ fn the_documentation_has_every_field_of_the_schema_and_no_other() {
     let (before, rest) = docs.split_once("<!-- fields").unwrap();
     let (marker, rest) = rest.split_once("-->\n").unwrap();
     let (_, after) = rest.split_once("<!-- end of fields -->").unwrap();
-    let right = format!(
-        "{before}<!-- fields{marker}-->\n\n{}<!-- end of fields -->{after}",
-        tables::tables(&schema())
-    );
+    let right = format!("{before}<!-- fields{marker}-->\n\n{}<!-- end of fields -->{after}", tables::tables(&schema()));
     golden(Path::new(DOCS), &right).unwrap_or_else(|difference| panic!("{difference}"));
 }

@@ -50,32 +50,17 @@ impl Case {
     fn object(&self) -> Object {
         let text = |field: &str| self.actual[field].as_str().unwrap().to_owned();
         let gvk = Gvk::parse(&text("apiVersion"), &text("kind")).unwrap();
-        Object::parse(
-            &self.actual.to_string(),
-            &gvk,
-            &Managers::new([&*self.manager]),
-        )
-        .unwrap()
+        Object::parse(&self.actual.to_string(), &gvk, &Managers::new([&*self.manager])).unwrap()
     }
 
     fn verdict(&self, desired: &Value) -> MatchResult {
-        compare_applied(
-            &self.object(),
-            desired,
-            &self.manager,
-            self.part(),
-            &mut Budget::of_run(),
-        )
-        .unwrap()
+        compare_applied(&self.object(), desired, &self.manager, self.part(), &mut Budget::of_run()).unwrap()
     }
 }
 
 fn cases() -> Vec<(PathBuf, Case)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/applied");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let read = |file: PathBuf| {
         let case = serde_yaml::from_str(&std::fs::read_to_string(&file).unwrap());
@@ -115,10 +100,7 @@ fn bless(file: &Path, found: &str) {
 #[test]
 fn changing_any_wanted_value_of_a_match_makes_a_difference() {
     let mut changed = 0;
-    for (file, case) in cases()
-        .into_iter()
-        .filter(|(_, case)| case.differs.is_none())
-    {
+    for (file, case) in cases().into_iter().filter(|(_, case)| case.differs.is_none()) {
         for pointer in leaves(&case) {
             let mut desired = case.desired.clone();
             let value = desired.pointer_mut(&pointer).unwrap();
@@ -139,10 +121,7 @@ fn changing_any_wanted_value_of_a_match_makes_a_difference() {
 
 #[test]
 fn no_longer_wanting_a_value_of_a_match_makes_a_difference() {
-    for (file, case) in cases()
-        .into_iter()
-        .filter(|(_, case)| case.differs.is_none())
-    {
+    for (file, case) in cases().into_iter().filter(|(_, case)| case.differs.is_none()) {
         for pointer in leaves(&case) {
             let (parent, name) = pointer.rsplit_once('/').unwrap();
             let mut desired = case.desired.clone();
@@ -155,12 +134,7 @@ fn no_longer_wanting_a_value_of_a_match_makes_a_difference() {
                 }
             }
             let verdict = case.verdict(&desired);
-            assert_ne!(
-                verdict,
-                MatchResult::Matches,
-                "{}: without {pointer}",
-                file.display()
-            );
+            assert_ne!(verdict, MatchResult::Matches, "{}: without {pointer}", file.display());
         }
     }
 }
@@ -173,13 +147,7 @@ fn leaves(case: &Case) -> Vec<String> {
     let counts = |pointer: &String| match case.part() {
         Part::Status => pointer.starts_with("/status/"),
         Part::Object if pointer.starts_with("/status/") => recorded.contains("f:status"),
-        Part::Object => ![
-            "/apiVersion",
-            "/kind",
-            "/metadata/name",
-            "/metadata/namespace",
-        ]
-        .contains(&&**pointer),
+        Part::Object => !["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"].contains(&&**pointer),
     };
     leaves.retain(counts);
     leaves
@@ -189,11 +157,7 @@ fn collect(value: &Value, pointer: String, into: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                collect(
-                    value,
-                    format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")),
-                    into,
-                );
+                collect(value, format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")), into);
             }
         }
         Value::Array(items) => {

@@ -41,39 +41,24 @@ fn whole() -> impl Strategy<Value = Applied> {
     let value = scalar().prop_recursive(2, 12, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map("[a-d]", inner, 0..4)
-                .prop_map(|map| Value::Object(map.into_iter().collect())),
+            prop::collection::btree_map("[a-d]", inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     });
-    value.prop_map(|value| Applied {
-        desired: value.clone(),
-        actual: value,
-        fields: json!({}),
-    })
+    value.prop_map(|value| Applied { desired: value.clone(), actual: value, fields: json!({}) })
 }
 
 /// A set of texts, some of them ours.
 fn set() -> impl Strategy<Value = Applied> {
     let members = prop::collection::btree_map("[a-f]", any::<bool>(), 1..6);
     members.prop_map(|members| {
-        let ours: Vec<&str> = members
-            .iter()
-            .filter(|(_, ours)| **ours)
-            .map(|(name, _)| name.as_str())
-            .collect();
-        let recorded = ours
-            .iter()
-            .map(|name| (format!("v:{}", json!(name)), json!({})));
+        let ours: Vec<&str> = members.iter().filter(|(_, ours)| **ours).map(|(name, _)| name.as_str()).collect();
+        let recorded = ours.iter().map(|name| (format!("v:{}", json!(name)), json!({})));
         let mut fields: Map<String, Value> = recorded.collect();
         if fields.is_empty() {
             fields.insert(".".to_owned(), json!({}));
         }
         let all: Vec<&str> = members.keys().map(String::as_str).collect();
-        Applied {
-            desired: json!(ours),
-            actual: json!(all),
-            fields: Value::Object(fields),
-        }
+        Applied { desired: json!(ours), actual: json!(all), fields: Value::Object(fields) }
     })
 }
 
@@ -89,11 +74,7 @@ fn granular(inner: impl Strategy<Value = Applied> + 'static) -> impl Strategy<Va
             desired.insert(name.clone(), value.desired);
             actual.insert(name, value.actual);
         }
-        Applied {
-            desired: desired.into(),
-            actual: actual.into(),
-            fields: fields.into(),
-        }
+        Applied { desired: desired.into(), actual: actual.into(), fields: fields.into() }
     })
 }
 
@@ -122,21 +103,16 @@ fn keyed(inner: impl Strategy<Value = Applied> + 'static) -> impl Strategy<Value
         if fields.is_empty() {
             fields.insert(".".to_owned(), json!({}));
         }
-        Applied {
-            desired: desired.into(),
-            actual: actual.into(),
-            fields: fields.into(),
-        }
+        Applied { desired: desired.into(), actual: actual.into(), fields: fields.into() }
     })
 }
 
 fn applied() -> impl Strategy<Value = Applied> {
     let value = prop_oneof![whole(), set()].boxed();
-    let value = value.prop_recursive(4, 40, 4, |inner| {
-        prop_oneof![granular(inner.clone()), keyed(inner)]
-    });
+    let value = value.prop_recursive(4, 40, 4, |inner| prop_oneof![granular(inner.clone()), keyed(inner)]);
     granular(value).prop_map(|Applied { desired, actual, fields }| {
-        let object = |spec| json!({"apiVersion": "sample.dev/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec});
+        let object =
+            |spec| json!({"apiVersion": "sample.dev/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec});
         Applied { desired: object(desired), actual: object(actual), fields: json!({"f:spec": fields}) }
     })
 }
@@ -145,17 +121,9 @@ impl Applied {
     fn verdict(&self) -> MatchResult {
         let fields = self.fields.to_string();
         let ignore: &[&str] = &[];
-        let Self {
-            desired, actual, ..
-        } = self;
+        let Self { desired, actual, .. } = self;
         compare(
-            &Comparison {
-                fields: Some(&fields),
-                actual,
-                desired,
-                part: Part::Object,
-                ignore,
-            },
+            &Comparison { fields: Some(&fields), actual, desired, part: Part::Object, ignore },
             &mut Budget::of_run(),
         )
         .unwrap()
@@ -165,14 +133,11 @@ impl Applied {
 /// Returns pointers to all scalars of the wanted `spec`.
 fn leaves(value: &Value, pointer: String, into: &mut Vec<String>) {
     match value {
-        Value::Object(fields) => fields
-            .iter()
-            .for_each(|(name, value)| leaves(value, format!("{pointer}/{name}"), into)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| leaves(value, format!("{pointer}/{name}"), into));
+        }
         Value::Array(items) => {
-            items
-                .iter()
-                .enumerate()
-                .for_each(|(index, value)| leaves(value, format!("{pointer}/{index}"), into));
+            items.iter().enumerate().for_each(|(index, value)| leaves(value, format!("{pointer}/{index}"), into));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => into.push(pointer),
     }

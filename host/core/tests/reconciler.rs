@@ -61,45 +61,27 @@ impl Server {
         tree["apiVersion"] = gvk.api_version().into();
         tree["kind"] = (*gvk.kind).into();
         tree["metadata"]["resourceVersion"] = version.to_string().into();
-        tree["metadata"]
-            .as_object_mut()
-            .unwrap()
-            .entry("uid")
-            .or_insert_with(|| json!("u-1"));
+        tree["metadata"].as_object_mut().unwrap().entry("uid").or_insert_with(|| json!("u-1"));
         let object = Object::parse(&tree.to_string(), gvk, &Managers::default()).unwrap();
-        self.objects
-            .lock()
-            .insert((gvk.clone(), object.key().clone()), tree);
+        self.objects.lock().insert((gvk.clone(), object.key().clone()), tree);
         object
     }
 
     fn carry_out(&self, write: Write) -> Result<Option<Object>, Error> {
         let Write { target, verb } = write;
-        let what = target
-            .subresource
-            .as_deref()
-            .map(|s| format!("/{s}"))
-            .unwrap_or_default();
+        let what = target.subresource.as_deref().map(|s| format!("/{s}")).unwrap_or_default();
         let name = format!("{} {}{what}", target.gvk.kind, target.key.name);
         if let Some(failure) = self.failures.lock().pop() {
-            self.writes
-                .lock()
-                .push(format!("{} {name} failed", verb.rbac()));
+            self.writes.lock().push(format!("{} {name} failed", verb.rbac()));
             return Err(failure);
         }
         self.writes.lock().push(format!("{} {name}", verb.rbac()));
-        let old = self
-            .objects
-            .lock()
-            .get(&(target.gvk.clone(), target.key.clone()))
-            .cloned();
+        let old = self.objects.lock().get(&(target.gvk.clone(), target.key.clone())).cloned();
         let held = |body: &str| holds(&serde_json::from_str(body).unwrap(), old.as_ref());
         let tree = match verb {
             Verb::Create { .. } if old.is_some() => return Err(conflict("it exists")),
             Verb::Apply { ref body, .. } if !held(body) => return Err(conflict("another one")),
-            Verb::Create { body, .. } | Verb::Replace { body, .. } => {
-                serde_json::from_str(&body).unwrap()
-            }
+            Verb::Create { body, .. } | Verb::Replace { body, .. } => serde_json::from_str(&body).unwrap(),
             Verb::Apply { body, .. } | Verb::MergePatch { body, .. } => {
                 let mut tree = old.unwrap_or_else(|| json!({}));
                 json_patch::merge(&mut tree, &serde_json::from_str(&body).unwrap());
@@ -107,11 +89,8 @@ impl Server {
             }
             Verb::JsonPatch { patch, .. } => {
                 let mut tree = old.unwrap();
-                json_patch::patch(
-                    &mut tree,
-                    &serde_json::from_str::<json_patch::Patch>(&patch.text()).unwrap(),
-                )
-                .map_err(|e| conflict(&e.to_string()))?;
+                json_patch::patch(&mut tree, &serde_json::from_str::<json_patch::Patch>(&patch.text()).unwrap())
+                    .map_err(|e| conflict(&e.to_string()))?;
                 tree
             }
             Verb::Delete(_) => {
@@ -150,21 +129,9 @@ impl Cluster for Server {
         async move { self.carry_out(write) }.boxed()
     }
 
-    fn get<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
-        let tree = self
-            .objects
-            .lock()
-            .get(&(gvk.clone(), key.clone()))
-            .cloned();
-        async move {
-            Ok(tree
-                .map(|tree| Object::parse(&tree.to_string(), gvk, &Managers::default()).unwrap()))
-        }
-        .boxed()
+    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        let tree = self.objects.lock().get(&(gvk.clone(), key.clone())).cloned();
+        async move { Ok(tree.map(|tree| Object::parse(&tree.to_string(), gvk, &Managers::default()).unwrap())) }.boxed()
     }
 
     fn scope(&self, _: &Gvk) -> Option<Scope> {
@@ -197,15 +164,8 @@ type Ask = Arc<dyn Fn(Arc<dyn Run>) -> BoxFuture<'static, Vec<String>> + Send + 
 impl Default for Script {
     fn default() -> Self {
         Self {
-            exports: Exports {
-                reconciler: true,
-                dependent: true,
-                ..Exports::default()
-            },
-            reconcile: Ok(UpdateControl {
-                update: PrimaryUpdate::Nothing,
-                reschedule: None,
-            }),
+            exports: Exports { reconciler: true, dependent: true, ..Exports::default() },
+            reconcile: Ok(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None }),
             cleanup: Ok(DeleteControl::RemoveFinalizer),
             handle_error: ErrorControl::Unhandled,
             desired: Ok(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } })),
@@ -219,10 +179,7 @@ impl Default for Script {
 
 impl Guest for Script {
     fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
-        Box::new(Self {
-            run: Some(run),
-            ..self.clone()
-        })
+        Box::new(Self { run: Some(run), ..self.clone() })
     }
 
     fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
@@ -255,9 +212,7 @@ impl Session for Script {
             }
             if let (Some(request), Some(run)) = (&self.asks, &self.run) {
                 let asked = timeout(Duration::from_secs(1), run.write(request.clone())).await;
-                let asked = asked.unwrap_or_else(|_| {
-                    Err(CallError::new(CallReason::Other, "the call took too long"))
-                });
+                let asked = asked.unwrap_or_else(|_| Err(CallError::new(CallReason::Other, "the call took too long")));
                 asked.map_err(|error| Failure::new(Cause::Returned, error.message))?;
             }
             answer.await
@@ -269,22 +224,10 @@ impl Session for Script {
         self.call("cleanup".to_owned(), self.cleanup.clone())
     }
 
-    fn handle_error<'a>(
-        &'a self,
-        _: &'a str,
-        failed: &'a FailureInfo,
-    ) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
-        let FailureInfo {
-            origin,
-            message,
-            refused,
-            dependents,
-            retry,
-        } = failed;
-        let dependents: Vec<_> = dependents
-            .iter()
-            .map(|(name, failure)| (name, &failure.message, failure.refused))
-            .collect();
+    fn handle_error<'a>(&'a self, _: &'a str, failed: &'a FailureInfo) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
+        let FailureInfo { origin, message, refused, dependents, retry } = failed;
+        let dependents: Vec<_> =
+            dependents.iter().map(|(name, failure)| (name, &failure.message, failure.refused)).collect();
         let what = format!(
             "handle-error {origin:?} {message:?} {refused:?} {dependents:?} attempt {} last {}",
             retry.attempt, retry.last
@@ -293,48 +236,25 @@ impl Session for Script {
     }
 
     /// Answers under the name that the primary's spec has for the dependent, or for all, if it has one.
-    fn desired<'a>(
-        &'a self,
-        name: &'a str,
-        primary: &'a str,
-    ) -> BoxFuture<'a, Result<String, Failure>> {
+    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>> {
         let primary: Value = serde_json::from_str(primary).unwrap();
         let names = &primary["spec"];
-        let called = [&names["names"][name], &names["name"]]
-            .into_iter()
-            .find(|called| called.is_string());
+        let called = [&names["names"][name], &names["name"]].into_iter().find(|called| called.is_string());
         let answer = self.desired.clone().map(|mut tree| {
             if let Some(called) = called {
                 tree["metadata"]["name"] = called.clone();
             }
             tree.to_string()
         });
-        self.call(
-            format!("desired {name}"),
-            answer.map_err(|message| Failure::new(Cause::Returned, message)),
-        )
+        self.call(format!("desired {name}"), answer.map_err(|message| Failure::new(Cause::Returned, message)))
     }
 
-    fn matches<'a>(
-        &'a self,
-        question: MatchQuestion<'a>,
-    ) -> BoxFuture<'a, Result<MatchResult, Failure>> {
+    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>> {
         self.call(format!("match {}", question.name), Ok(MatchResult::Matches))
     }
 
-    fn is_met<'a>(
-        &'a self,
-        name: &'a str,
-        _: &'a str,
-        _: &'a str,
-    ) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
-        self.call(
-            format!("is-met {name}"),
-            Ok(ConditionResult {
-                met: true,
-                detail: None,
-            }),
-        )
+    fn is_met<'a>(&'a self, name: &'a str, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
+        self.call(format!("is-met {name}"), Ok(ConditionResult { met: true, detail: None }))
     }
 }
 
@@ -361,14 +281,9 @@ impl Bench {
     fn granted(script: Script, grants: &str, fields: &str) -> Self {
         let text = format!(
             "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grants}] }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: sample.dev/finalizer\n{}",
-            fields
-                .lines()
-                .map(|line| format!("      {line}\n"))
-                .collect::<String>()
+            fields.lines().map(|line| format!("      {line}\n")).collect::<String>()
         );
-        let operator = manifest::parse(&text, Path::new("a.yaml"))
-            .unwrap()
-            .remove(0);
+        let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
         let spec = operator.controllers["pages"].clone();
         let (mut pages, mut maps) = (Writer::default(), Writer::default());
         for writer in [&mut pages, &mut maps] {
@@ -376,13 +291,8 @@ impl Bench {
             writer.finish_list(capstan_core::object::Version(0));
         }
         let source = |gvk: Gvk, role, writer: &Writer| {
-            let source = Source::new(Spec {
-                name: "s".into(),
-                gvk,
-                role,
-                filter: Filter::default(),
-                indexes: BTreeMap::new(),
-            });
+            let source =
+                Source::new(Spec { name: "s".into(), gvk, role, filter: Filter::default(), indexes: BTreeMap::new() });
             source.attach(None, writer.cache());
             Arc::new(source)
         };
@@ -391,17 +301,9 @@ impl Bench {
             _ => Mapping::OwnerReference,
         };
         let mapper = Mapper::new(spec.primary.clone(), Scope::Namespaced, mapping);
-        let maps_source = source(
-            Gvk::parse("v1", "ConfigMap").unwrap(),
-            Role::Secondary(mapper),
-            &maps,
-        );
+        let maps_source = source(Gvk::parse("v1", "ConfigMap").unwrap(), Role::Secondary(mapper), &maps);
         let server = Arc::new(Server::default());
-        let queue = Queue::new(Policy {
-            retry: spec.retry.clone(),
-            max_interval: None,
-            ..Policy::default()
-        });
+        let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, ..Policy::default() });
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
         let told = Arc::<Mutex<Vec<Notice>>>::default();
@@ -409,19 +311,12 @@ impl Bench {
             operator: Arc::clone(&operator.name),
             limits: operator.plugins["p"].limits.clone(),
             primaries: source(spec.primary.clone(), Role::Primary, &pages),
-            secondaries: spec
-                .dependents()
-                .map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source)))
-                .collect(),
+            secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
             workflow: Flow::new(&spec.workflow).unwrap(),
             standalone: BTreeMap::new(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
-            permissions: Permissions::new(
-                &spec,
-                &operator.plugins["p"].capabilities,
-                Home::default(),
-            ),
+            permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
             tell: {
                 let told = Arc::clone(&told);
@@ -434,15 +329,7 @@ impl Bench {
             events: Box::new(|_, _| {}),
             spec,
         };
-        Self {
-            controller: Arc::new(controller),
-            server,
-            calls,
-            queue,
-            told,
-            pages,
-            maps,
-        }
+        Self { controller: Arc::new(controller), server, calls, queue, told, pages, maps }
     }
 
     /// Puts a page on the server and into the cache.
@@ -452,8 +339,7 @@ impl Bench {
 
     /// The same with this spec.
     fn page_of(&mut self, metadata: Value, spec: Value) {
-        let mut tree =
-            json!({ "metadata": { "name": "a", "namespace": "n", "generation": 1 }, "spec": spec });
+        let mut tree = json!({ "metadata": { "name": "a", "namespace": "n", "generation": 1 }, "spec": spec });
         json_patch::merge(&mut tree, &json!({ "metadata": metadata }));
         let page = self.server.put(&self.controller.spec.primary, tree);
         self.pages.apply(Watch::Applied(page));
@@ -468,29 +354,18 @@ impl Bench {
 
     /// Returns the data of a config map on the server.
     fn data(&self, name: &str) -> Value {
-        let key = (
-            Gvk::parse("v1", "ConfigMap").unwrap(),
-            ObjectRef::namespaced("n", name),
-        );
+        let key = (Gvk::parse("v1", "ConfigMap").unwrap(), ObjectRef::namespaced("n", name));
         self.server.objects.lock()[&key]["data"].clone()
     }
 
     /// Runs the page once, and returns how that ended, what was called, and what was written.
     async fn run(&self) -> (Finished, Vec<String>, Vec<String>) {
         let key = ObjectRef::namespaced("n", "a");
-        self.queue.event(
-            &key,
-            queue::Event::PrimaryChanged { deleting: false },
-            Instant::now(),
-        );
+        self.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
         let ticket = self.queue.next().await.unwrap();
         let ended = execute(Arc::clone(&self.controller), &ticket).await;
         ticket.finish(ended.finished, Instant::now());
-        (
-            ended.finished,
-            std::mem::take(&mut self.calls.lock()),
-            std::mem::take(&mut self.server.writes.lock()),
-        )
+        (ended.finished, std::mem::take(&mut self.calls.lock()), std::mem::take(&mut self.server.writes.lock()))
     }
 }
 
@@ -499,10 +374,7 @@ const EXPLICIT: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: Co
 const DONE: Finished = Finished::DONE;
 
 fn status(text: &str) -> Result<UpdateControl, Failure> {
-    Ok(UpdateControl {
-        update: PrimaryUpdate::Status(text.to_owned()),
-        reschedule: None,
-    })
+    Ok(UpdateControl { update: PrimaryUpdate::Status(text.to_owned()), reschedule: None })
 }
 
 fn returned<T>(message: &str) -> Result<T, Failure> {
@@ -522,34 +394,34 @@ async fn a_primary_that_is_gone_needs_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn the_workflow_runs_before_the_reconciler_and_a_second_run_writes_nothing() {
-    let mut bench = Bench::new(
-        Script {
-            reconcile: status(r#"{"status":{"ok":true}}"#),
-            ..Script::default()
-        },
-        WORKFLOW,
-    );
+    let mut bench =
+        Bench::new(Script { reconcile: status(r#"{"status":{"ok":true}}"#), ..Script::default() }, WORKFLOW);
     bench.page(json!({}));
     let calls = strings(&["desired cm", "reconcile"]);
-    assert_eq!(
-        bench.run().await,
-        (
-            DONE,
-            calls.clone(),
-            strings(&["create ConfigMap a", "patch Page a/status"])
-        )
-    );
+    assert_eq!(bench.run().await, (DONE, calls.clone(), strings(&["create ConfigMap a", "patch Page a/status"])));
     assert_eq!(bench.run().await, (DONE, calls, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_desired_state_is_asked_for_once_however_often_a_run_needs_it() {
+    // CX-3: the condition can be met only if it is known which object is meant
+    const READY: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, \
+         readyPostcondition: { cel: dependent.data.x == \"y\" } } } }";
+    let mut bench = Bench::new(Script::default(), READY);
+    bench.page(json!({ "uid": "page" }));
+    let calls = strings(&["desired cm", "reconcile"]);
+    assert_eq!(bench.run().await, (DONE, calls, strings(&["create ConfigMap a"])));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_exists_already_is_ours_only_by_uid() {
     const APPLIED: &str =
-        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
-    const ADOPTED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true, adopt: true } } }";
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true } } }";
+    const ADOPTED: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, adopt: true } } }";
     let owned = |uid: &str| json!({ "ownerReferences": [{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": uid }] });
     // Neither tells whose it is: a mapping by name, and the cache.
-    let mapped = json!({ "annotations": { "io.javaoperatorsdk/primary-name": "a" } });
+    let mapped = json!({ "annotations": { "capstan.dev/primary-name": "a" } });
     let written: &[&str] = &["patch ConfigMap a", "patch ConfigMap a"];
     let refused: &[&str] = &["patch ConfigMap a"];
     for (fields, metadata, writes) in [
@@ -566,9 +438,7 @@ async fn what_exists_already_is_ours_only_by_uid() {
             bench.page(json!({ "uid": "page" }));
             let mut map = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "map" } });
             json_patch::merge(&mut map, &json!({ "metadata": metadata }));
-            let map = bench
-                .server
-                .put(&Gvk::parse("v1", "ConfigMap").unwrap(), map);
+            let map = bench.server.put(&Gvk::parse("v1", "ConfigMap").unwrap(), map);
             let known = seen && metadata == owned("page");
             if seen {
                 bench.maps.apply(Watch::Applied(map));
@@ -585,10 +455,9 @@ async fn what_exists_already_is_ours_only_by_uid() {
 #[tokio::test(start_paused = true)]
 async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
     const APPLIED: &str =
-        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true } } }";
     let kind = Gvk::parse("v1", "ConfigMap").unwrap();
-    let owner =
-        json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);
+    let owner = json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);
     let ours = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "old", "ownerReferences": owner } });
     let mut theirs = ours.clone();
     theirs["metadata"]["uid"] = "new".into();
@@ -605,14 +474,8 @@ async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
         bench.page(json!({ "uid": "page" }));
         let seen = bench.server.put(&kind, ours.clone());
         bench.maps.apply(Watch::Applied(seen));
-        bench
-            .server
-            .objects
-            .lock()
-            .remove(&(kind.clone(), ObjectRef::namespaced("n", "a")));
-        let left = there
-            .as_ref()
-            .map(|tree| bench.server.put(&kind, tree.clone()));
+        bench.server.objects.lock().remove(&(kind.clone(), ObjectRef::namespaced("n", "a")));
+        let left = there.as_ref().map(|tree| bench.server.put(&kind, tree.clone()));
         assert_eq!(bench.run().await.2, strings(writes), "{left:?}");
         assert_eq!(bench.data("a")["x"] == "y", writes.len() == 2, "{left:?}");
     }
@@ -620,13 +483,10 @@ async fn what_took_the_place_of_ours_behind_the_caches_is_not_written() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_comes_first_if_something_needs_cleanup() {
-    // DI-4
+    // DI-2, DI-4
     let mut bench = Bench::new(Script::default(), EXPLICIT);
     bench.page(json!({}));
-    assert_eq!(
-        bench.run().await,
-        (DONE, vec![], strings(&["patch Page a"]))
-    );
+    assert_eq!(bench.run().await, (DONE, vec![], strings(&["patch Page a"])));
     // Its answer is in the overlay: the next run sees it, whether or not the event has come.
     assert_eq!(bench.run().await.1, strings(&["desired cm", "reconcile"]));
 }
@@ -634,33 +494,13 @@ async fn a_finalizer_comes_first_if_something_needs_cleanup() {
 #[tokio::test(start_paused = true)]
 async fn cleanup_deletes_what_is_not_garbage_collected_and_lets_the_primary_go() {
     // DC-5
-    let exports = Exports {
-        reconciler: true,
-        cleaner: true,
-        dependent: true,
-        ..Exports::default()
-    };
-    let mut bench = Bench::new(
-        Script {
-            exports,
-            ..Script::default()
-        },
-        EXPLICIT,
-    );
+    let exports = Exports { reconciler: true, cleaner: true, dependent: true, ..Exports::default() };
+    let mut bench = Bench::new(Script { exports, ..Script::default() }, EXPLICIT);
     bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     let (finished, calls, writes) = bench.run().await;
-    assert_eq!(
-        finished,
-        Finished::Done {
-            finalizer_removed: true,
-            again: None
-        }
-    );
+    assert_eq!(finished, Finished::Done { finalizer_removed: true, again: None });
     // Nothing that could be the dependent exists, so its desired state is not asked for.
-    assert_eq!(
-        (calls, writes),
-        (strings(&["cleanup"]), strings(&["patch Page a"]))
-    );
+    assert_eq!((calls, writes), (strings(&["cleanup"]), strings(&["patch Page a"])));
 }
 
 #[tokio::test(start_paused = true)]
@@ -671,17 +511,8 @@ async fn a_dependent_elsewhere_is_found_by_name_and_namespace() {
             "workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, mapping: {{ acrossNamespaces: true }}, name: {{ cel: '\"a\"' }}{namespace} }} }} }}"
         );
         let desired = Ok(json!({ "metadata": { "name": "a", "namespace": "m" } }));
-        let exports = Exports {
-            reconciler: true,
-            error_handler: true,
-            dependent: true,
-            ..Exports::default()
-        };
-        let script = Script {
-            exports,
-            desired,
-            ..Script::default()
-        };
+        let exports = Exports { reconciler: true, error_handler: true, dependent: true, ..Exports::default() };
+        let script = Script { exports, desired, ..Script::default() };
         let mut bench = Bench::new(script, &fields);
         bench.page(json!({ "finalizers": ["sample.dev/finalizer"] }));
         bench
@@ -691,18 +522,13 @@ async fn a_dependent_elsewhere_is_found_by_name_and_namespace() {
     // After a restart.
     Arc::get_mut(&mut there.controller).unwrap().memory = Arc::default();
     there.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
-    assert_eq!(
-        there.run().await.2,
-        strings(&["delete ConfigMap a", "patch Page a"])
-    );
+    assert_eq!(there.run().await.2, strings(&["delete ConfigMap a", "patch Page a"]));
     // What the manifest says of it and what the component answers must be the same.
     for other in ["", ", namespace: { cel: '\"o\"' }"] {
         let bench = bench(other);
         let (finished, calls, writes) = bench.run().await;
         assert_eq!((finished, writes), (UNHANDLED, vec![]), "{other}");
-        let told = calls
-            .iter()
-            .any(|call| call.contains("let `name` and `namespace` say the same"));
+        let told = calls.iter().any(|call| call.contains("let `name` and `namespace` say the same"));
         assert!(told, "{calls:?}");
     }
 }
@@ -719,11 +545,7 @@ async fn what_was_made_under_former_names_goes_with_the_primary() {
     let mut leaving = metadata;
     leaving["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     bench.page_of(leaving, json!({ "name": "third" }));
-    let writes = [
-        "delete ConfigMap first",
-        "delete ConfigMap second",
-        "patch Page a",
-    ];
+    let writes = ["delete ConfigMap first", "delete ConfigMap second", "patch Page a"];
     assert_eq!(bench.run().await.2, writes);
 }
 
@@ -732,28 +554,12 @@ async fn a_former_object_goes_once_the_new_one_is_ready_if_the_manifest_says_so(
     let foreign: [(&str, Value, Option<&str>); 5] = [
         ("by-hand", json!(null), Some("page")),
         ("sibling", json!({ "dependent": "other" }), Some("page")),
-        (
-            "of-another-operator",
-            json!({ "operator": "b" }),
-            Some("page"),
-        ),
-        (
-            "of-another-controller",
-            json!({ "controller": "c" }),
-            Some("page"),
-        ),
-        (
-            "of-another-page",
-            json!({ "primary": { "uid": "old" } }),
-            Some("page"),
-        ),
+        ("of-another-operator", json!({ "operator": "b" }), Some("page")),
+        ("of-another-controller", json!({ "controller": "c" }), Some("page")),
+        ("of-another-page", json!({ "primary": { "uid": "old" } }), Some("page")),
     ];
     let delete = strings(&["delete ConfigMap first"]);
-    for (rename, last) in [
-        ("", vec![]),
-        (", onRename: keep", vec![]),
-        (", onRename: delete", delete),
-    ] {
+    for (rename, last) in [("", vec![]), (", onRename: keep", vec![]), (", onRename: delete", delete)] {
         let fields = format!(
             "workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, readyPostcondition: {{ cel: primary.spec.ready }}{rename} }} }} }}"
         );
@@ -763,11 +569,8 @@ async fn a_former_object_goes_once_the_new_one_is_ready_if_the_manifest_says_so(
             let mut mark = json!({ "operator": "a", "controller": "pages", "dependent": "cm",
                 "primary": { "apiVersion": "sample.dev/v1", "kind": "Page", "namespace": "n", "name": "a", "uid": "page" } });
             json_patch::merge(&mut mark, differs);
-            let annotations = if differs.is_null() {
-                json!({})
-            } else {
-                json!({ "capstan.dev/made-for": mark.to_string() })
-            };
+            let annotations =
+                if differs.is_null() { json!({}) } else { json!({ "capstan.dev/made-for": mark.to_string() }) };
             let owners = json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": owner }]);
             let tree = json!({ "metadata": { "name": name, "namespace": "n", "uid": name, "annotations": annotations, "ownerReferences": owners } });
             let object = bench.server.put(&kind, tree);
@@ -778,10 +581,7 @@ async fn a_former_object_goes_once_the_new_one_is_ready_if_the_manifest_says_so(
             ("second", false, strings(&["create ConfigMap second"])),
             ("second", true, last),
         ] {
-            bench.page_of(
-                json!({ "uid": "page" }),
-                json!({ "name": name, "ready": ready }),
-            );
+            bench.page_of(json!({ "uid": "page" }), json!({ "name": name, "ready": ready }));
             assert_eq!(bench.run().await.2, writes, "{rename} {name} {ready}");
         }
     }
@@ -794,34 +594,15 @@ async fn dependents_that_exchange_their_names_delete_nothing() {
             "workflow: {{ dependents: {{ one: {{ apiVersion: v1, kind: ConfigMap, onRename: delete }}, two: {{ apiVersion: v1, kind: ConfigMap, onRename: {rename}, activation: {{ cel: primary.spec.on }} }} }} }}"
         );
         let mut bench = Bench::new(Script::default(), &fields);
-        bench.page_of(
-            json!({ "uid": "page" }),
-            json!({ "on": true, "names": { "one": "x", "two": "y" } }),
-        );
-        assert_eq!(
-            bench.run().await.2,
-            strings(&["create ConfigMap x", "create ConfigMap y"])
-        );
+        bench.page_of(json!({ "uid": "page" }), json!({ "on": true, "names": { "one": "x", "two": "y" } }));
+        assert_eq!(bench.run().await.2, strings(&["create ConfigMap x", "create ConfigMap y"]));
         let exchanged = json!({ "one": "y", "two": "x" });
-        bench.page_of(
-            json!({ "uid": "page" }),
-            json!({ "on": true, "names": exchanged }),
-        );
-        assert!(
-            bench
-                .run()
-                .await
-                .2
-                .iter()
-                .all(|write| write.starts_with("update"))
-        );
+        bench.page_of(json!({ "uid": "page" }), json!({ "on": true, "names": exchanged }));
+        assert!(bench.run().await.2.iter().all(|write| write.starts_with("update")));
         if restarted {
             // Nothing is remembered any more, and the other one is not visited: what it means is asked for.
             Arc::get_mut(&mut bench.controller).unwrap().memory = Arc::default();
-            bench.page_of(
-                json!({ "uid": "page" }),
-                json!({ "on": false, "names": exchanged }),
-            );
+            bench.page_of(json!({ "uid": "page" }), json!({ "on": false, "names": exchanged }));
             let (_, calls, writes) = bench.run().await;
             assert_eq!(writes, strings(&[]));
             assert!(calls.contains(&"desired two".to_owned()), "{calls:?}");
@@ -832,214 +613,102 @@ async fn dependents_that_exchange_their_names_delete_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_guest_can_keep_the_finalizer_and_come_back() {
     // DC-2
-    let exports = Exports {
-        reconciler: true,
-        cleaner: true,
-        ..Exports::default()
-    };
+    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
     let cleanup = Ok(DeleteControl::KeepFinalizer(Some(Duration::from_secs(3))));
-    let mut bench = Bench::new(
-        Script {
-            exports,
-            cleanup,
-            ..Script::default()
-        },
-        "",
-    );
+    let mut bench = Bench::new(Script { exports, cleanup, ..Script::default() }, "");
     bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
-    let again = Finished::Done {
-        finalizer_removed: false,
-        again: Some(Duration::from_secs(3)),
-    };
+    let again = Finished::Done { finalizer_removed: false, again: Some(Duration::from_secs(3)) };
     assert_eq!(bench.run().await, (again, strings(&["cleanup"]), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_that_fails_keeps_the_finalizer_and_is_a_failure_like_others() {
+    // DC-4
+    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
+    let mut bench = Bench::new(Script { exports, cleanup: returned("not yet"), ..Script::default() }, "");
+    bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    assert_eq!(bench.run().await, (UNHANDLED, strings(&["cleanup"]), vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_on_removing_the_finalizer_is_resolved_by_reading_again() {
     // FI-4
-    let exports = Exports {
-        reconciler: true,
-        cleaner: true,
-        ..Exports::default()
-    };
-    let mut bench = Bench::new(
-        Script {
-            exports,
-            ..Script::default()
-        },
-        "",
+    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
+    let mut bench = Bench::new(Script { exports, ..Script::default() }, "");
+    bench.page(
+        json!({ "finalizers": ["o.dev/f", "sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }),
     );
-    bench.page(json!({ "finalizers": ["o.dev/f", "sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     bench.server.failures.lock().push(conflict("too old"));
     let (finished, _, writes) = bench.run().await;
-    assert_eq!(
-        finished,
-        Finished::Done {
-            finalizer_removed: true,
-            again: None
-        }
-    );
+    assert_eq!(finished, Finished::Done { finalizer_removed: true, again: None });
     assert_eq!(writes, strings(&["patch Page a failed", "patch Page a"]));
-    let key = (
-        bench.controller.spec.primary.clone(),
-        ObjectRef::namespaced("n", "a"),
-    );
-    assert_eq!(
-        bench.server.objects.lock()[&key]["metadata"]["finalizers"],
-        json!(["o.dev/f"])
-    );
+    let key = (bench.controller.spec.primary.clone(), ObjectRef::namespaced("n", "a"));
+    assert_eq!(bench.server.objects.lock()[&key]["metadata"]["finalizers"], json!(["o.dev/f"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn ten_conflicts_are_a_failure() {
     // FI-4
-    let exports = Exports {
-        reconciler: true,
-        cleaner: true,
-        ..Exports::default()
-    };
-    let mut bench = Bench::new(
-        Script {
-            exports,
-            ..Script::default()
-        },
-        "",
-    );
+    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
+    let mut bench = Bench::new(Script { exports, ..Script::default() }, "");
     bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
-    bench
-        .server
-        .failures
-        .lock()
-        .extend((0..10).map(|_| conflict("too old")));
+    bench.server.failures.lock().extend((0..10).map(|_| conflict("too old")));
     let (finished, _, writes) = bench.run().await;
-    assert_eq!(
-        (finished, writes.len()),
-        (Finished::Failed(queue::Failure::Conflict), 10)
-    );
+    assert_eq!((finished, writes.len()), (Finished::Failed(queue::Failure::Conflict), 10));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_workflow_keeps_the_reconciler_from_running_and_is_told_to_the_error_handler() {
     // WF-9, EC-1, EC-2
-    let exports = Exports {
-        reconciler: true,
-        dependent: true,
-        error_handler: true,
-        ..Exports::default()
-    };
-    let mut bench = Bench::new(
-        Script {
-            exports,
-            desired: Err("no disk".to_owned()),
-            ..Script::default()
-        },
-        WORKFLOW,
-    );
+    let exports = Exports { reconciler: true, dependent: true, error_handler: true, ..Exports::default() };
+    let mut bench = Bench::new(Script { exports, desired: Err("no disk".to_owned()), ..Script::default() }, WORKFLOW);
     bench.page(json!({}));
     let told = "handle-error Workflow \"the workflow failed: cm: no disk\" None [(\"cm\", \"no disk\", None)] attempt 0 last false";
     let failed = Finished::Failed(queue::Failure::Unhandled);
-    assert_eq!(
-        bench.run().await,
-        (failed, strings(&["desired cm", told]), vec![])
-    );
+    assert_eq!(bench.run().await, (failed, strings(&["desired cm", told]), vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_can_be_left_to_the_reconciler() {
     // WF-9
-    let lenient =
-        "workflow: { errors: reconciler, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
-    let mut bench = Bench::new(
-        Script {
-            desired: Err("no disk".to_owned()),
-            ..Script::default()
-        },
-        lenient,
-    );
+    let lenient = "workflow: { errors: reconciler, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
+    let mut bench = Bench::new(Script { desired: Err("no disk".to_owned()), ..Script::default() }, lenient);
     bench.page(json!({}));
-    assert_eq!(
-        bench.run().await,
-        (DONE, strings(&["desired cm", "reconcile"]), vec![])
-    );
+    assert_eq!(bench.run().await, (DONE, strings(&["desired cm", "reconcile"]), vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_error_handler_can_write_a_status_and_end_the_retries() {
     // EC-3, EC-5
-    let exports = Exports {
-        reconciler: true,
-        error_handler: true,
-        ..Exports::default()
-    };
-    let handle_error = ErrorControl::Handled {
-        status: Some(r#"{"status":{"error":"x"}}"#.to_owned()),
-        next: NextStep::Stop,
-    };
-    let mut bench = Bench::new(
-        Script {
-            exports,
-            reconcile: returned("broken"),
-            handle_error,
-            ..Script::default()
-        },
-        "",
-    );
+    let exports = Exports { reconciler: true, error_handler: true, ..Exports::default() };
+    let handle_error =
+        ErrorControl::Handled { status: Some(r#"{"status":{"error":"x"}}"#.to_owned()), next: NextStep::Stop };
+    let mut bench =
+        Bench::new(Script { exports, reconcile: returned("broken"), handle_error, ..Script::default() }, "");
     bench.page(json!({}));
     let (finished, _, writes) = bench.run().await;
-    assert_eq!(
-        (finished, writes),
-        (
-            Finished::NoRetry { again: None },
-            strings(&["patch Page a/status"])
-        )
-    );
+    assert_eq!((finished, writes), (Finished::NoRetry { again: None }, strings(&["patch Page a/status"])));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_the_error_status_does_not_replace_the_first() {
     // EC-4
-    let exports = Exports {
-        reconciler: true,
-        error_handler: true,
-        ..Exports::default()
-    };
-    let handle_error = ErrorControl::Handled {
-        status: Some(r#"{"status":{}}"#.to_owned()),
-        next: NextStep::Retry,
-    };
-    let mut bench = Bench::new(
-        Script {
-            exports,
-            reconcile: returned("broken"),
-            handle_error,
-            ..Script::default()
-        },
-        "",
-    );
+    let exports = Exports { reconciler: true, error_handler: true, ..Exports::default() };
+    let handle_error = ErrorControl::Handled { status: Some(r#"{"status":{}}"#.to_owned()), next: NextStep::Retry };
+    let mut bench =
+        Bench::new(Script { exports, reconcile: returned("broken"), handle_error, ..Script::default() }, "");
     bench.page(json!({}));
     bench.server.failures.lock().push(conflict("too old"));
-    assert_eq!(
-        bench.run().await.0,
-        Finished::Failed(queue::Failure::Handled)
-    );
+    assert_eq!(bench.run().await.0, Finished::Failed(queue::Failure::Handled));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_on_the_status_is_a_failure_that_is_logged_quietly() {
     // EP-36
-    let mut bench = Bench::new(
-        Script {
-            reconcile: status(r#"{"status":{"ok":true}}"#),
-            ..Script::default()
-        },
-        "",
-    );
+    let mut bench = Bench::new(Script { reconcile: status(r#"{"status":{"ok":true}}"#), ..Script::default() }, "");
     bench.page(json!({}));
     bench.server.failures.lock().push(conflict("too old"));
-    assert_eq!(
-        bench.run().await.0,
-        Finished::Failed(queue::Failure::Conflict)
-    );
+    assert_eq!(bench.run().await.0, Finished::Failed(queue::Failure::Conflict));
 }
 
 #[tokio::test(start_paused = true)]
@@ -1048,10 +717,8 @@ async fn a_foreign_object_of_the_same_name_is_not_taken_for_the_dependent() {
     let mut bench = Bench::new(Script::default(), WORKFLOW);
     bench.page(json!({}));
     let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
-    let foreign = bench.server.put(
-        &gvk,
-        json!({ "metadata": { "name": "a", "namespace": "n", "uid": "f" }, "data": {} }),
-    );
+    let foreign =
+        bench.server.put(&gvk, json!({ "metadata": { "name": "a", "namespace": "n", "uid": "f" }, "data": {} }));
     bench.maps.apply(Watch::Applied(foreign));
     assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
 }
@@ -1063,10 +730,7 @@ fn config_map() -> Gvk {
 }
 
 fn target(namespace: &str, name: &str) -> ObjectTarget {
-    ObjectTarget {
-        gvk: config_map(),
-        key: ObjectRef::namespaced(namespace, name),
-    }
+    ObjectTarget { gvk: config_map(), key: ObjectRef::namespaced(namespace, name) }
 }
 
 fn document(namespace: &str, name: &str, metadata: Value) -> String {
@@ -1077,10 +741,7 @@ fn document(namespace: &str, name: &str, metadata: Value) -> String {
 }
 
 fn plain(verb: WriteVerb) -> WriteRequest {
-    let options = WriteOptions {
-        mode: WriteMode::Plain,
-        ..WriteOptions::default()
-    };
+    let options = WriteOptions { mode: WriteMode::Plain, ..WriteOptions::default() };
     WriteRequest { verb, options }
 }
 
@@ -1093,51 +754,32 @@ async fn written(run: &Arc<dyn Run>, verb: WriteVerb) -> String {
 }
 
 /// Runs a page once whose component asks; somebody's config maps `a/safe` and `n/safe` are there.
-async fn asked<F>(
-    grants: &str,
-    fields: &str,
-    ask: fn(Arc<dyn Run>) -> F,
-) -> (Vec<String>, Vec<String>)
+async fn asked<F>(grants: &str, fields: &str, ask: fn(Arc<dyn Run>) -> F) -> (Vec<String>, Vec<String>)
 where
     F: Future<Output = Vec<String>> + Send + 'static,
 {
-    let script = Script {
-        ask: Some(Arc::new(move |run| ask(run).boxed())),
-        ..Script::default()
-    };
+    let script = Script { ask: Some(Arc::new(move |run| ask(run).boxed())), ..Script::default() };
     let mut bench = Bench::granted(script, grants, fields);
     bench.page(json!({ "uid": "u-page" }));
     for namespace in ["m", "n"] {
-        let metadata =
-            json!({ "namespace": namespace, "name": "safe", "finalizers": ["other.dev/f"] });
-        let map = bench.server.put(
-            &config_map(),
-            json!({ "metadata": metadata, "data": { "k": "v" } }),
-        );
+        let metadata = json!({ "namespace": namespace, "name": "safe", "finalizers": ["other.dev/f"] });
+        let map = bench.server.put(&config_map(), json!({ "metadata": metadata, "data": { "k": "v" } }));
         bench.maps.apply(Watch::Applied(map));
     }
     let (_, calls, writes) = bench.run().await;
     let answers = calls.into_iter().filter(|call| call != "reconcile");
-    (
-        answers
-            .filter(|call| !call.starts_with("desired"))
-            .collect(),
-        writes,
-    )
+    (answers.filter(|call| !call.starts_with("desired")).collect(), writes)
 }
 
-const EXPLICITLY: &str = "namespaces: [n]\nworkflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
+const EXPLICITLY: &str =
+    "namespaces: [n]\nworkflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
 
 #[tokio::test(start_paused = true)]
 async fn a_dependents_source_shows_nothing_of_others() {
     async fn ask(run: Arc<dyn Run>) -> Vec<String> {
         let mut answers = Vec::new();
         for place in [Place::Source("cm".to_owned()), Place::Kind(config_map())] {
-            for selection in [
-                Selection::Everywhere,
-                Selection::Namespaced("n".to_owned()),
-                Selection::Related,
-            ] {
+            for selection in [Selection::Everywhere, Selection::Namespaced("n".to_owned()), Selection::Related] {
                 let query = Query {
                     place: place.clone(),
                     selection,
@@ -1170,6 +812,31 @@ async fn a_dependents_source_shows_nothing_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn several_secondaries_are_an_error_where_one_is_asked_for() {
+    // IM-7
+    fn ask(run: &dyn Run) -> Vec<String> {
+        let answer = match run.find_one(Place::Kind(config_map())) {
+            Ok(found) => found.map_or("none", |_| "found").to_owned(),
+            Err(error) => format!("{:?}", error.reason),
+        };
+        vec![answer]
+    }
+    for (names, expected) in [(vec![], "none"), (vec!["x"], "found"), (vec!["x", "y"], "Ambiguous")] {
+        let script = Script { ask: Some(Arc::new(|run| async move { ask(&*run) }.boxed())), ..Script::default() };
+        let mut bench = Bench::new(script, EXPLICITLY);
+        bench.page(json!({ "uid": "u-page" }));
+        for name in names {
+            let owner = json!({ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "u-page" });
+            let metadata = json!({ "namespace": "n", "name": name, "ownerReferences": [owner] });
+            let map = bench.server.put(&config_map(), json!({ "metadata": metadata }));
+            let change = bench.maps.apply(Watch::Applied(map)).unwrap();
+            bench.controller.secondaries["cm"].on(change);
+        }
+        assert_eq!(bench.run().await.1, ["reconcile", expected]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
     async fn ask(run: Arc<dyn Run>) -> Vec<String> {
         let nothing = || "{}".to_owned();
@@ -1179,24 +846,14 @@ async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
             written(&run, WriteVerb::MergePatch(target("m", "safe"), nothing())).await,
             written(&run, WriteVerb::MergePatch(target("n", "safe"), nothing())).await,
             written(&run, WriteVerb::JsonPatch(target("n", "safe"), finalizers)).await,
-            written(
-                &run,
-                WriteVerb::Create(document("n", "new", json!({ "ownerReferences": [gone] }))),
-            )
-            .await,
-            written(
-                &run,
-                WriteVerb::Create(document("n", "new", json!({ "managedFields": [{}] }))),
-            )
-            .await,
+            written(&run, WriteVerb::Create(document("n", "new", json!({ "ownerReferences": [gone] })))).await,
+            written(&run, WriteVerb::Create(document("n", "new", json!({ "managedFields": [{}] })))).await,
         ]
     }
     let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [create, patch] }";
     let (answers, writes) = asked(grants, EXPLICITLY, ask).await;
     let field = "spec.plugins.p.capabilities.kubernetes";
-    let delete = format!(
-        "takes `delete`: the manifest does not permit `delete` on v1 ConfigMap; add it to {field}"
-    );
+    let delete = format!("takes `delete`: the manifest does not permit `delete` on v1 ConfigMap; add it to {field}");
     assert_eq!(
         answers,
         [
@@ -1215,20 +872,15 @@ async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_others_takes_patch_and_delete() {
     async fn ask(run: Arc<dyn Run>) -> Vec<String> {
-        let told = |done: Result<String, CallError>| {
-            done.map_or_else(|e| format!("{:?}", e.reason), |_| "done".to_owned())
-        };
+        let told =
+            |done: Result<String, CallError>| done.map_or_else(|e| format!("{:?}", e.reason), |_| "done".to_owned());
         vec![
             told(run.add_finalizer(None).await),
-            told(
-                run.add_finalizer(Some("sample.dev/finalizer".to_owned()))
-                    .await,
-            ),
+            told(run.add_finalizer(Some("sample.dev/finalizer".to_owned())).await),
             told(run.add_finalizer(Some("other.dev/f".to_owned())).await),
         ]
     }
-    let grant =
-        |verbs: &str| format!("{{ apiVersion: sample.dev/v1, kind: Page, verbs: [{verbs}] }}");
+    let grant = |verbs: &str| format!("{{ apiVersion: sample.dev/v1, kind: Page, verbs: [{verbs}] }}");
     for (grants, expected) in [
         (String::new(), "Denied"),
         (grant("patch"), "Denied"),
@@ -1256,10 +908,7 @@ async fn several_shares_of_our_manager_are_an_error_wherever_one_is_asked_for() 
             Err(error) => format!("{:?}: {}", error.reason, error.message),
         }]
     }
-    let script = Script {
-        ask: Some(Arc::new(|run| async move { ask(&*run) }.boxed())),
-        ..Script::default()
-    };
+    let script = Script { ask: Some(Arc::new(|run| async move { ask(&*run) }.boxed())), ..Script::default() };
     let get = "{ apiVersion: v1, kind: ConfigMap, verbs: [get] }";
     let mut bench = Bench::granted(script, get, EXPLICITLY);
     bench.page(json!({ "uid": "u-page" }));
@@ -1271,8 +920,7 @@ async fn several_shares_of_our_manager_are_an_error_wherever_one_is_asked_for() 
     let two = Object::parse(&two.to_string(), &config_map(), &Managers::all()).unwrap();
     bench.maps.apply(Watch::Applied(two));
     let (_, calls, _) = bench.run().await;
-    let said =
-        "Other: n/two has 2 entries in managedFields for pages with operation Apply; one is right";
+    let said = "Other: n/two has 2 entries in managedFields for pages with operation Apply; one is right";
     assert_eq!(calls, ["reconcile", said]);
 }
 
@@ -1283,17 +931,9 @@ async fn an_answer_that_gives_the_primary_an_owner_or_takes_one_is_a_failure() {
     for (manner, metadata, fails) in [
         ("", json!({ "ownerReferences": [gone] }), true),
         ("", json!({ "finalizers": ["third.dev/f"] }), true),
-        (
-            "",
-            json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"] }),
-            false,
-        ),
+        ("", json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"] }), false),
         ("", json!({ "labels": { "a": "b" } }), false),
-        (
-            "serverSideApply: false",
-            json!({ "labels": { "a": "b" } }),
-            true,
-        ),
+        ("serverSideApply: false", json!({ "labels": { "a": "b" } }), true),
         (
             "serverSideApply: false",
             json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"], "labels": { "a": "b" } }),
@@ -1302,20 +942,13 @@ async fn an_answer_that_gives_the_primary_an_owner_or_takes_one_is_a_failure() {
     ] {
         let object = json!({ "metadata": metadata, "spec": {} }).to_string();
         let script = Script {
-            reconcile: Ok(UpdateControl {
-                update: PrimaryUpdate::Object(object),
-                reschedule: None,
-            }),
+            reconcile: Ok(UpdateControl { update: PrimaryUpdate::Object(object), reschedule: None }),
             ..Script::default()
         };
         let mut bench = Bench::new(script, manner);
         bench.page(json!({ "ownerReferences": [other], "finalizers": ["other.dev/f"] }));
         let (finished, _, writes) = bench.run().await;
-        assert_eq!(
-            (finished != DONE, writes.is_empty()),
-            (fails, fails),
-            "{manner} {metadata}"
-        );
+        assert_eq!((finished != DONE, writes.is_empty()), (fails, fails), "{manner} {metadata}");
     }
 }
 
@@ -1328,34 +961,18 @@ fn creates() -> Option<WriteRequest> {
     let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "n" } });
     Some(WriteRequest {
         verb: WriteVerb::Create(object.to_string()),
-        options: WriteOptions {
-            mode: WriteMode::Plain,
-            ..WriteOptions::default()
-        },
+        options: WriteOptions { mode: WriteMode::Plain, ..WriteOptions::default() },
     })
 }
 
 #[tokio::test(start_paused = true)]
 async fn whatever_of_the_daemons_writes_an_outage_stops_the_run_waits_for_its_end() {
-    let cleaner = Exports {
-        reconciler: true,
-        cleaner: true,
-        dependent: true,
-        ..Exports::default()
-    };
+    let cleaner = Exports { reconciler: true, cleaner: true, dependent: true, ..Exports::default() };
     let finalizer = json!({ "finalizers": ["sample.dev/finalizer"] });
     let deleting = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
     let table = [
         ("the finalizer is added", cleaner, json!({}), ""),
-        (
-            "a dependent",
-            Exports {
-                cleaner: false,
-                ..cleaner
-            },
-            json!({}),
-            WORKFLOW,
-        ),
+        ("a dependent", Exports { cleaner: false, ..cleaner }, json!({}), WORKFLOW),
         ("the status", cleaner, finalizer, ""),
         ("the finalizer is removed", cleaner, deleting.clone(), ""),
     ];
@@ -1368,14 +985,7 @@ async fn whatever_of_the_daemons_writes_an_outage_stops_the_run_waits_for_its_en
             (unavailable(Reason::Unusable, 200), UNHANDLED),
         ] {
             let reconcile = status(r#"{"status":{"ok":true}}"#);
-            let mut bench = Bench::new(
-                Script {
-                    exports,
-                    reconcile,
-                    ..Script::default()
-                },
-                fields,
-            );
+            let mut bench = Bench::new(Script { exports, reconcile, ..Script::default() }, fields);
             bench.page(metadata.clone());
             bench.server.failures.lock().push(error.clone());
             assert_eq!(bench.run().await.0, wanted, "{what}: {error:?}");
@@ -1385,10 +995,7 @@ async fn whatever_of_the_daemons_writes_an_outage_stops_the_run_waits_for_its_en
 
 #[tokio::test(start_paused = true)]
 async fn a_component_that_fails_because_of_an_outage_has_not_failed_by_itself() {
-    let script = || Script {
-        asks: creates(),
-        ..Script::default()
-    };
+    let script = || Script { asks: creates(), ..Script::default() };
     for (error, wanted) in [
         (unavailable(Reason::Unreachable, 503), OUTAGE),
         (unavailable(Reason::Busy, 429), OUTAGE),
@@ -1405,39 +1012,19 @@ async fn a_component_that_fails_because_of_an_outage_has_not_failed_by_itself() 
     bench.server.hangs.store(true, Ordering::Relaxed);
     assert_eq!(bench.run().await.0, OUTAGE);
     bench.server.hangs.store(false, Ordering::Relaxed);
-    assert_eq!(
-        bench.run().await.0,
-        DONE,
-        "an outage before means nothing to the next run"
-    );
+    assert_eq!(bench.run().await.0, DONE, "an outage before means nothing to the next run");
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_an_outage_an_error_handler_is_never_told_of_a_last_attempt_and_can_t_end_the_retries() {
-    let exports = Exports {
-        reconciler: true,
-        error_handler: true,
-        ..Exports::default()
-    };
-    let handle_error = ErrorControl::Handled {
-        status: None,
-        next: NextStep::Stop,
-    };
+    let exports = Exports { reconciler: true, error_handler: true, ..Exports::default() };
+    let handle_error = ErrorControl::Handled { status: None, next: NextStep::Stop };
     let mut bench = Bench::new(
-        Script {
-            exports,
-            handle_error,
-            reconcile: status(r#"{"status":{"ok":true}}"#),
-            ..Script::default()
-        },
+        Script { exports, handle_error, reconcile: status(r#"{"status":{"ok":true}}"#), ..Script::default() },
         "retry: none\n",
     );
     bench.page(json!({}));
-    bench
-        .server
-        .failures
-        .lock()
-        .push(unavailable(Reason::Unreachable, 503));
+    bench.server.failures.lock().push(unavailable(Reason::Unreachable, 503));
     let (finished, calls, _) = bench.run().await;
     assert_eq!(finished, OUTAGE);
     let told = "handle-error Update \"HTTP 503\" Some(Unreachable) [] attempt 0 last false";
@@ -1449,16 +1036,13 @@ async fn what_was_only_read_is_no_own_write() {
     // FI-3, FW-1
     let ours = json!({ "finalizers": ["sample.dev/finalizer"] });
     for (cached, conflicts) in [(json!({}), 0), (ours, 1)] {
-        let ask: Ask = Arc::new(|run| {
-            async move { vec![run.remove_finalizer(None).await.is_ok().to_string()] }.boxed()
-        });
-        let script = Script {
-            ask: Some(ask),
-            ..Script::default()
-        };
+        let ask: Ask =
+            Arc::new(|run| async move { vec![run.remove_finalizer(None).await.is_ok().to_string()] }.boxed());
+        let script = Script { ask: Some(ask), ..Script::default() };
         let mut bench = Bench::new(script, "");
         bench.page(cached);
-        let edited = json!({ "metadata": { "name": "a", "namespace": "n", "generation": 2 }, "spec": { "by": "somebody" } });
+        let edited =
+            json!({ "metadata": { "name": "a", "namespace": "n", "generation": 2 }, "spec": { "by": "somebody" } });
         // The watch has not brought it yet.
         let edited = bench.server.put(&bench.controller.spec.primary, edited);
         let failures = (0..conflicts).map(|_| conflict("too old"));
@@ -1475,13 +1059,9 @@ async fn what_a_component_writes_of_another_primary_is_news_to_that_one() {
     // RO-2, RO-4
     let kind = Gvk::parse("sample.dev/v1", "Page").unwrap();
     let key = |name: &str| ObjectRef::namespaced("n", name);
-    let page =
-        r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"b","namespace":"n"}}"#;
+    let page = r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"b","namespace":"n"}}"#;
     let merge = |name| {
-        let target = ObjectTarget {
-            gvk: kind.clone(),
-            key: key(name),
-        };
+        let target = ObjectTarget { gvk: kind.clone(), key: key(name) };
         WriteVerb::MergePatch(target, r#"{"spec":{"by":"a"}}"#.to_owned())
     };
     for (verb, name, heard) in [
@@ -1492,10 +1072,7 @@ async fn what_a_component_writes_of_another_primary_is_news_to_that_one() {
         (merge("a"), "a", false),
     ] {
         let options = WriteOptions::default();
-        let script = Script {
-            asks: Some(WriteRequest { verb, options }),
-            ..Script::default()
-        };
+        let script = Script { asks: Some(WriteRequest { verb, options }), ..Script::default() };
         let grants = "{ apiVersion: sample.dev/v1, kind: Page, verbs: [create, apply, patch] }";
         let mut bench = Bench::granted(script, grants, "");
         bench.page(json!({}));
@@ -1504,10 +1081,7 @@ async fn what_a_component_writes_of_another_primary_is_news_to_that_one() {
         let written = bench.server.get(&kind, &key(name)).await.unwrap().unwrap();
         let read = bench.controller.primaries.get(&key(name));
         assert_eq!(read.as_ref(), Some(&written), "{name} is read at once");
-        let news = Notice {
-            primary: key(name),
-            what: What::Changed { deleting: false },
-        };
+        let news = Notice { primary: key(name), what: What::Changed { deleting: false } };
         let told = if heard { vec![news] } else { Vec::new() };
         assert_eq!(bench.watched(written), told, "{name}");
     }
@@ -1516,21 +1090,17 @@ async fn what_a_component_writes_of_another_primary_is_news_to_that_one() {
 #[tokio::test(start_paused = true)]
 async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
     // FW-5
-    let target = ObjectTarget {
-        gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(),
-        key: ObjectRef::namespaced("n", "a"),
-    };
+    let target =
+        ObjectTarget { gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(), key: ObjectRef::namespaced("n", "a") };
     let verb = WriteVerb::MergePatch(target, r#"{"spec":{"by":"a"}}"#.to_owned());
     let options = WriteOptions::default();
-    let script = Script {
-        asks: Some(WriteRequest { verb, options }),
-        ..Script::default()
-    };
+    let script = Script { asks: Some(WriteRequest { verb, options }), ..Script::default() };
     let grants = "{ apiVersion: sample.dev/v1, kind: Page, verbs: [patch] }";
     let mut bench = Bench::granted(script, grants, "");
     bench.page(json!({}));
     bench.server.hangs.store(true, Ordering::Relaxed);
-    let edited = json!({ "metadata": { "name": "a", "namespace": "n", "generation": 2 }, "spec": { "by": "somebody" } });
+    let edited =
+        json!({ "metadata": { "name": "a", "namespace": "n", "generation": 2 }, "spec": { "by": "somebody" } });
     let edited = bench.server.put(&bench.controller.spec.primary, edited);
     let meanwhile = async {
         sleep(Duration::from_millis(500)).await;
@@ -1546,70 +1116,17 @@ async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_a_version_before_goes_with_the_next_run() {
     const FORMERLY: &str = "finalizers: { formerly: [old.dev/f] }";
-    let exports = Exports {
-        reconciler: true,
-        dependent: true,
-        cleaner: true,
-        ..Exports::default()
-    };
+    let exports = Exports { reconciler: true, dependent: true, cleaner: true, ..Exports::default() };
     let going = "2026-01-01T00:00:00Z";
     let (old, other, own) = ("old.dev/f", "o.dev/f", "sample.dev/finalizer");
     let keep = Ok(DeleteControl::KeepFinalizer(None));
     for (what, cleaner, cleanup, carried, mark, called, left) in [
-        (
-            "it stays",
-            false,
-            None,
-            vec![old, other],
-            None,
-            "reconcile",
-            vec![other],
-        ),
-        (
-            "it has ours, too",
-            true,
-            None,
-            vec![old, own],
-            None,
-            "reconcile",
-            vec![own],
-        ),
-        (
-            "it is going",
-            true,
-            None,
-            vec![old, other],
-            Some(going),
-            "cleanup",
-            vec![other],
-        ),
-        (
-            "it has both",
-            true,
-            None,
-            vec![other, own, old],
-            Some(going),
-            "cleanup",
-            vec![other],
-        ),
-        (
-            "it is kept",
-            true,
-            Some(keep),
-            vec![old, own],
-            Some(going),
-            "cleanup",
-            vec![old, own],
-        ),
-        (
-            "nothing to clean up",
-            false,
-            None,
-            vec![other, old],
-            Some(going),
-            "",
-            vec![other],
-        ),
+        ("it stays", false, None, vec![old, other], None, "reconcile", vec![other]),
+        ("it has ours, too", true, None, vec![old, own], None, "reconcile", vec![own]),
+        ("it is going", true, None, vec![old, other], Some(going), "cleanup", vec![other]),
+        ("it has both", true, None, vec![other, own, old], Some(going), "cleanup", vec![other]),
+        ("it is kept", true, Some(keep), vec![old, own], Some(going), "cleanup", vec![old, own]),
+        ("nothing to clean up", false, None, vec![other, old], Some(going), "", vec![other]),
     ] {
         let mut script = Script::default();
         if cleaner {
@@ -1619,17 +1136,11 @@ async fn a_finalizer_of_a_version_before_goes_with_the_next_run() {
         let mut bench = Bench::new(script, FORMERLY);
         bench.page(json!({ "finalizers": carried, "deletionTimestamp": mark }));
         let (finished, calls, writes) = bench.run().await;
-        assert!(
-            matches!(finished, Finished::Done { .. }),
-            "{what}: {finished:?}"
-        );
+        assert!(matches!(finished, Finished::Done { .. }), "{what}: {finished:?}");
         assert_eq!(calls.join(" "), called, "{what}");
         let patches = usize::from(left.len() < carried.len());
         assert_eq!(writes.len(), patches, "{what}: {writes:?}");
-        let (kind, key) = (
-            &bench.controller.spec.primary,
-            ObjectRef::namespaced("n", "a"),
-        );
+        let (kind, key) = (&bench.controller.spec.primary, ObjectRef::namespaced("n", "a"));
         let page = bench.server.get(kind, &key).await.unwrap().unwrap();
         let names = page.header().finalizers.iter();
         let names: Vec<_> = names.map(|name| &**name).collect();
@@ -1654,10 +1165,7 @@ async fn what_a_source_does_not_know_yet_is_neither_made_nor_taken_for_gone() {
         .boxed()
     });
     let explicitly = "workflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
-    let script = Script {
-        ask: Some(ask),
-        ..Script::default()
-    };
+    let script = Script { ask: Some(ask), ..Script::default() };
     let mut asking = unlisted(script, explicitly);
     asking.page(json!({}));
     assert_eq!(asking.run().await.1, strings(&["reconcile", "Unreachable"]));
@@ -1681,8 +1189,7 @@ async fn what_a_source_does_not_know_yet_is_neither_made_nor_taken_for_gone() {
 async fn a_conflict_on_a_dependent_is_known_as_one_by_the_queue_and_the_error_handler() {
     // EP-36, EC-2
     const TWO: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap }, other: { apiVersion: v1, kind: ConfigMap } } }";
-    const ONCE: &str =
-        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, createOnly: true } } }";
+    const ONCE: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, createOnly: true } } }";
     let forbidden = || unavailable(Reason::Forbidden, 403);
     let unhandled = queue::Failure::Unhandled;
     for (fields, spec, failures, wanted, told) in [
@@ -1693,13 +1200,7 @@ async fn a_conflict_on_a_dependent_is_known_as_one_by_the_queue_and_the_error_ha
             queue::Failure::Conflict,
             "Some(Conflict) [(\"cm\", \"too old\", Some(Conflict))]",
         ),
-        (
-            WORKFLOW,
-            json!({}),
-            vec![forbidden()],
-            unhandled,
-            "None [(\"cm\", \"HTTP 403\", Some(Rejected))]",
-        ),
+        (WORKFLOW, json!({}), vec![forbidden()], unhandled, "None [(\"cm\", \"HTTP 403\", Some(Rejected))]"),
         (
             TWO,
             json!({ "names": { "other": "b" } }),
@@ -1708,24 +1209,10 @@ async fn a_conflict_on_a_dependent_is_known_as_one_by_the_queue_and_the_error_ha
             "None [(\"cm\", \"too old\", Some(Conflict)), (\"other\", \"HTTP 403\", Some(Rejected))]",
         ),
         // That it exists does not pass.
-        (
-            ONCE,
-            json!({}),
-            vec![conflict("it exists")],
-            unhandled,
-            "None [(\"cm\", \"it exists\", None)]",
-        ),
+        (ONCE, json!({}), vec![conflict("it exists")], unhandled, "None [(\"cm\", \"it exists\", None)]"),
     ] {
-        let exports = Exports {
-            reconciler: true,
-            dependent: true,
-            error_handler: true,
-            ..Exports::default()
-        };
-        let script = Script {
-            exports,
-            ..Script::default()
-        };
+        let exports = Exports { reconciler: true, dependent: true, error_handler: true, ..Exports::default() };
+        let script = Script { exports, ..Script::default() };
         let mut bench = Bench::new(script, fields);
         bench.page_of(json!({ "uid": "page" }), spec);
         if fields != ONCE {
@@ -1765,7 +1252,8 @@ async fn a_conflict_on_deleting_a_dependent_is_known_as_one() {
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_object_of_an_inactive_dependent_wakes_nobody() {
     // WF-4
-    const SWITCHED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.on } } } }";
+    const SWITCHED: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.on } } } }";
     let mut bench = Bench::new(Script::default(), SWITCHED);
     bench.controller.memory.begin(bench.controller.edition);
     let map = ObjectRef::namespaced("n", "a");

@@ -11,9 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_core::guest::Operation;
-use capstan_core::manifest::{
-    Conditions, Dependent, Manage, MappingKeys, Matching, OnRename, Workflow,
-};
+use capstan_core::manifest::{Conditions, Dependent, Manage, MappingKeys, Matching, OnRename, Workflow};
 use capstan_core::object::Gvk;
 use capstan_core::workflow::graph::Graph;
 use capstan_core::workflow::walk::Walk;
@@ -57,10 +55,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     let edges = prop::collection::vec(prop::bool::weighted(0.3), SIZE * SIZE);
     (names, edges, prop::collection::vec(fate(), SIZE)).prop_map(|(names, edges, fates)| {
         let parents = |later: usize| {
-            (0..later)
-                .filter(|earlier| edges[later * SIZE + earlier])
-                .map(|n| names[n].clone())
-                .collect()
+            (0..later).filter(|earlier| edges[later * SIZE + earlier]).map(|n| names[n].clone()).collect()
         };
         Plan {
             parents: (0..SIZE).map(|n| (names[n].clone(), parents(n))).collect(),
@@ -87,16 +82,8 @@ impl Plan {
             conditions: Conditions::default(),
             config: serde_json::Value::Null,
         };
-        let dependents = self
-            .parents
-            .iter()
-            .map(|(name, on)| (name.as_str().into(), dependent(on)))
-            .collect();
-        Graph::new(&Workflow {
-            dependents,
-            ..Workflow::default()
-        })
-        .unwrap()
+        let dependents = self.parents.iter().map(|(name, on)| (name.as_str().into(), dependent(on))).collect();
+        Graph::new(&Workflow { dependents, ..Workflow::default() }).unwrap()
     }
 
     fn ancestors(&self, name: &str) -> BTreeSet<String> {
@@ -111,27 +98,15 @@ impl Plan {
     }
 
     fn outcome(&self, step: &Step) -> Outcome {
-        let (done, conditions) = (
-            vec![(step.name.to_string(), Operation::Unchanged)],
-            Vec::new(),
-        );
+        let (done, conditions) = (vec![(step.name.to_string(), Operation::Unchanged)], Vec::new());
         match (step.task, self.fates[&*step.name]) {
-            (_, Fate::Failing) => Outcome::Failed {
-                failure: "boom".to_owned().into(),
-                conditions,
-            },
+            (_, Fate::Failing) => Outcome::Failed { failure: "boom".to_owned().into(), conditions },
             (Task::Reconcile, Fate::Unwanted) => Outcome::Unwanted { conditions },
             (Task::Reconcile, Fate::Inactive) => Outcome::Inactive { conditions },
-            (Task::Reconcile, fate) => Outcome::Reconciled {
-                done,
-                conditions,
-                ready: fate != Fate::Unready,
-            },
-            (Task::Delete(_) | Task::Cleanup, fate) => Outcome::Deleted {
-                done,
-                conditions,
-                gone: fate != Fate::Lingering,
-            },
+            (Task::Reconcile, fate) => Outcome::Reconciled { done, conditions, ready: fate != Fate::Unready },
+            (Task::Delete(_) | Task::Cleanup, fate) => {
+                Outcome::Deleted { done, conditions, gone: fate != Fate::Lingering }
+            }
         }
     }
 
@@ -164,15 +139,11 @@ enum Mark {
 }
 
 fn begin(marks: &[Mark], name: &str, wanted: impl Fn(Task) -> bool) -> Option<usize> {
-    marks
-        .iter()
-        .position(|mark| matches!(mark, Mark::Begin(found, task) if found == name && wanted(*task)))
+    marks.iter().position(|mark| matches!(mark, Mark::Begin(found, task) if found == name && wanted(*task)))
 }
 
 fn end(marks: &[Mark], name: &str, wanted: impl Fn(Task) -> bool) -> Option<usize> {
-    marks
-        .iter()
-        .position(|mark| matches!(mark, Mark::End(found, task) if found == name && wanted(*task)))
+    marks.iter().position(|mark| matches!(mark, Mark::End(found, task) if found == name && wanted(*task)))
 }
 
 fn reconciles(task: Task) -> bool {

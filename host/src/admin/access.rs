@@ -14,9 +14,7 @@ use capstan_core::text::said;
 use futures::future::BoxFuture;
 use k8s_openapi::Resource;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
-use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -39,10 +37,7 @@ const KEPT: usize = 256;
 const AT_ONCE: usize = 4;
 
 /// Questions at once and each second, about those that are known and about others, so that whoever tries tokens does not use up the API server's patience with the daemon.
-const QUESTIONS: Rate = Rate {
-    interval: Duration::from_millis(100),
-    burst: 40,
-};
+const QUESTIONS: Rate = Rate { interval: Duration::from_millis(100), burst: 40 };
 
 /// The longest answer to one of them, in bytes.
 const ANSWER: usize = 256 << 10;
@@ -96,18 +91,11 @@ struct Verdicts {
 impl Gate {
     /// Returns a gate that asks this cluster.
     pub fn new(client: kube::Client) -> Self {
-        Self::asking(Box::new(move |token, path| {
-            Box::pin(ask(client.clone(), token, path))
-        }))
+        Self::asking(Box::new(move |token, path| Box::pin(ask(client.clone(), token, path))))
     }
 
     fn asking(ask: Ask) -> Self {
-        Self {
-            ask,
-            verdicts: Mutex::default(),
-            known: Lane::default(),
-            others: Lane::default(),
-        }
+        Self { ask, verdicts: Mutex::default(), known: Lane::default(), others: Lane::default() }
     }
 
     /// Says whether a request may pass; if not, with which answer it ends.
@@ -129,25 +117,15 @@ impl Gate {
                 Err((StatusCode::UNAUTHORIZED, text.to_owned()))
             }
             Verdict::Forbidden(name) => {
-                let text =
-                    format!("{name} may not get {path}: no role permits that nonResourceURL\n");
+                let text = format!("{name} may not get {path}: no role permits that nonResourceURL\n");
                 Err((StatusCode::FORBIDDEN, text))
             }
         }
     }
 
-    async fn asked(
-        &self,
-        key: Key,
-        token: &str,
-        path: &str,
-    ) -> Result<Verdict, (StatusCode, String)> {
+    async fn asked(&self, key: Key, token: &str, path: &str) -> Result<Verdict, (StatusCode, String)> {
         let now = Instant::now();
-        let lane = if self.verdicts.lock().knows(&key, now) {
-            &self.known
-        } else {
-            &self.others
-        };
+        let lane = if self.verdicts.lock().knows(&key, now) { &self.known } else { &self.others };
         if !lane.rate.lock().take_now(1, QUESTIONS, now) {
             let text = "too many tokens are being tried\n".to_owned();
             return Err((StatusCode::TOO_MANY_REQUESTS, text));
@@ -158,9 +136,7 @@ impl Gate {
         };
         match timeout(PATIENCE, question).await {
             Ok(Ok(verdict)) => {
-                self.verdicts
-                    .lock()
-                    .put(key, verdict.clone(), Instant::now());
+                self.verdicts.lock().put(key, verdict.clone(), Instant::now());
                 Ok(verdict)
             }
             Ok(Err(error)) => {
@@ -177,11 +153,7 @@ impl Gate {
 }
 
 /// Lets a request pass, or answers it.
-pub async fn guard(
-    State(gate): State<Arc<Gate>>,
-    request: axum::extract::Request,
-    next: Next,
-) -> Response {
+pub async fn guard(State(gate): State<Arc<Gate>>, request: axum::extract::Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     match gate.check(request.headers(), &path).await {
         Ok(()) => next.run(request).await,
@@ -203,9 +175,7 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 fn key(token: &str, path: &str) -> Key {
     let digest = ring::digest::digest(&ring::digest::SHA256, format!("{path}\0{token}").as_bytes());
     let mut key = Key::default();
-    key.iter_mut()
-        .zip(digest.as_ref())
-        .for_each(|(to, from)| *to = *from);
+    key.iter_mut().zip(digest.as_ref()).for_each(|(to, from)| *to = *from);
     key
 }
 
@@ -213,10 +183,7 @@ fn key(token: &str, path: &str) -> Key {
 
 impl Default for Lane {
     fn default() -> Self {
-        Self {
-            rate: Mutex::default(),
-            places: Semaphore::new(AT_ONCE),
-        }
+        Self { rate: Mutex::default(), places: Semaphore::new(AT_ONCE) }
     }
 }
 
@@ -260,22 +227,10 @@ impl Verdicts {
 // === the API server ===
 
 async fn ask(client: kube::Client, token: String, path: String) -> Result<Verdict, String> {
-    let question = TokenReview {
-        spec: TokenReviewSpec {
-            token,
-            audiences: None,
-        },
-        ..TokenReview::default()
-    };
+    let question = TokenReview { spec: TokenReviewSpec { token, audiences: None }, ..TokenReview::default() };
     let status = review(&client, &question).await?.status;
     let owner = status.filter(|status| status.authenticated == Some(true));
-    let Some(UserInfo {
-        username,
-        groups,
-        uid,
-        extra,
-    }) = owner.and_then(|status| status.user)
-    else {
+    let Some(UserInfo { username, groups, uid, extra }) = owner.and_then(|status| status.user) else {
         return Ok(Verdict::Unknown);
     };
     let question = SubjectAccessReview {
@@ -284,10 +239,7 @@ async fn ask(client: kube::Client, token: String, path: String) -> Result<Verdic
             groups,
             uid,
             extra,
-            non_resource_attributes: Some(NonResourceAttributes {
-                path: Some(path),
-                verb: Some("get".to_owned()),
-            }),
+            non_resource_attributes: Some(NonResourceAttributes { path: Some(path), verb: Some("get".to_owned()) }),
             resource_attributes: None,
         },
         ..SubjectAccessReview::default()
@@ -364,9 +316,7 @@ mod tests {
         if !value.is_empty() {
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
         }
-        gate.check(&headers, path)
-            .await
-            .map_or_else(|(code, _)| code.as_u16(), |()| 200)
+        gate.check(&headers, path).await.map_or_else(|(code, _)| code.as_u16(), |()| 200)
     }
 
     #[tokio::test(start_paused = true)]
@@ -388,11 +338,7 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 4, "each token and path once");
         tokio::time::advance(FRESH).await;
         assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
-        assert_eq!(
-            asked.load(Ordering::Relaxed),
-            5,
-            "a verdict does not count for ever"
-        );
+        assert_eq!(asked.load(Ordering::Relaxed), 5, "a verdict does not count for ever");
     }
 
     #[tokio::test(start_paused = true)]
@@ -421,16 +367,8 @@ mod tests {
         let too_long = "POST /apis/authentication.k8s.io/v1/tokenreviews: the answer is longer than 262144 bytes";
         let no_right = "POST /apis/authentication.k8s.io/v1/tokenreviews: HTTP 403: no right to create tokenreviews";
         for (head, body, expected) in [
-            (
-                "201 Created",
-                known.to_string().into(),
-                Ok(Verdict::Permitted),
-            ),
-            (
-                "201 Created",
-                unknown.to_string().into(),
-                Ok(Verdict::Unknown),
-            ),
+            ("201 Created", known.to_string().into(), Ok(Verdict::Permitted)),
+            ("201 Created", unknown.to_string().into(), Ok(Verdict::Unknown)),
             ("201 Created", long.clone(), Err(too_long)),
             ("403 Forbidden", long, Err(too_long)),
             ("403 Forbidden", refused.to_string().into(), Err(no_right)),

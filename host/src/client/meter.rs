@@ -78,11 +78,7 @@ impl Cluster for Metered {
         .boxed()
     }
 
-    fn get<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
             self.turn().await;
             self.api.get(gvk, key).await
@@ -90,11 +86,7 @@ impl Cluster for Metered {
         .boxed()
     }
 
-    fn look<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+    fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
             self.turn().await;
             self.api.look(gvk, key).await

@@ -45,10 +45,7 @@ struct Waiting<'a> {
 
 impl Default for Pulse {
     fn default() -> Self {
-        Self {
-            health: Mutex::new(Health::new(Instant::now())),
-            back: watch::Sender::new(()),
-        }
+        Self { health: Mutex::new(Health::new(Instant::now())), back: watch::Sender::new(()) }
     }
 }
 
@@ -80,13 +77,10 @@ impl Pulse {
         lost: impl FnOnce() -> Error,
     ) -> Result<T, Error> {
         let began = Instant::now();
-        let mut waiting = Waiting {
-            pulse: self,
-            write: (kind == Kind::Write).then(|| self.health.lock().begin_write(began)),
-        };
+        let mut waiting =
+            Waiting { pulse: self, write: (kind == Kind::Write).then(|| self.health.lock().begin_write(began)) };
         let mut returns = self.returns();
-        let returned =
-            async { while returns.changed().await.is_ok() && began.elapsed() < YOUNG {} };
+        let returned = async { while returns.changed().await.is_ok() && began.elapsed() < YOUNG {} };
         let answer = tokio::select! {
             // An answer that is there is not lost.
             biased;
@@ -96,9 +90,7 @@ impl Pulse {
         let trouble = answer.as_ref().err().filter(|error| error.is_outage());
         if let Some(number) = waiting.write.take() {
             let ended = trouble.map_or(Ok(()), |error| Err(error.message.as_str()));
-            self.health
-                .lock()
-                .end_write(number, Some(ended), Instant::now());
+            self.health.lock().end_write(number, Some(ended), Instant::now());
         }
         match trouble {
             Some(error) => self.health.lock().failed(&error.message),

@@ -74,11 +74,7 @@ struct Record {
 /// Returns a recorder, and the writer to run as a task. `instance` is who reports (`ER-2`): the pod or host name.
 pub fn recorder(api: Arc<ApiServer>, instance: String) -> (Recorder, Writer) {
     let shared = Arc::<Shared>::default();
-    let writer = Writer {
-        api,
-        instance,
-        shared: Arc::clone(&shared),
-    };
+    let writer = Writer { api, instance, shared: Arc::clone(&shared) };
     (Recorder(shared), writer)
 }
 
@@ -174,38 +170,22 @@ impl Writer {
     }
 
     async fn write(&self, record: &Record, times: u64) -> Result<(), Error> {
-        let gvk = Gvk {
-            group: "".into(),
-            version: "v1".into(),
-            kind: "Event".into(),
-        };
+        let gvk = Gvk { group: "".into(), version: "v1".into(), kind: "Event".into() };
         let key = ObjectRef::namespaced(record.namespace(), &name(record));
-        let now = Timestamp::now()
-            .round(Unit::Second)
-            .unwrap_or_default()
-            .to_string();
+        let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let manager: Arc<str> = "capstan".into();
         let api = Access::new(Arc::clone(&self.api), record.who.clone());
         let verb = match api.get(&gvk, &key).await? {
-            None => Verb::Create {
-                body: body(record, times, &now, &self.instance).to_string(),
-                manager,
-            },
+            None => Verb::Create { body: body(record, times, &now, &self.instance).to_string(), manager },
             Some(old) => {
                 // ER-5: upon the version that was read.
-                let count = old
-                    .tree(&mut Budget::of_run())
-                    .ok()
-                    .and_then(|tree| tree.get("count")?.as_u64())
-                    .unwrap_or(1);
+                let count =
+                    old.tree(&mut Budget::of_run()).ok().and_then(|tree| tree.get("count")?.as_u64()).unwrap_or(1);
                 let patch = json!({
                     "metadata": { "resourceVersion": old.version().to_string() },
                     "count": count + times, "lastTimestamp": now, "message": record.event.message,
                 });
-                Verb::MergePatch {
-                    body: patch.to_string(),
-                    manager,
-                }
+                Verb::MergePatch { body: patch.to_string(), manager }
             }
         };
         let target = Target::object(gvk, key);
@@ -215,25 +195,14 @@ impl Writer {
 
 /// `ER-4`: the same event has the same name, across restarts and replicas.
 fn name(record: &Record) -> String {
-    let Record {
-        controller,
-        gvk,
-        about,
-        uid,
-        event,
-        ..
-    } = record;
+    let Record { controller, gvk, about, uid, event, .. } = record;
     let kind = if event.warning { "Warning" } else { "Normal" };
     let component = event.component.as_deref().unwrap_or(controller);
     let told_apart = event.key.as_deref().unwrap_or(&event.message);
     let parts = [&*gvk.kind, uid, kind, &event.reason, component, told_apart].join("\0");
     let digest = ring::digest::digest(&ring::digest::SHA256, parts.as_bytes());
     // The first half of the digest, as 32 digits.
-    let half = digest
-        .as_ref()
-        .iter()
-        .take(16)
-        .fold(0_u128, |n, byte| n << 8 | u128::from(*byte));
+    let half = digest.as_ref().iter().take(16).fold(0_u128, |n, byte| n << 8 | u128::from(*byte));
     let hex = format!("{half:032x}");
     let object: String = about.name.chars().take(NAME - 1 - hex.len()).collect();
     format!("{object}.{hex}")
@@ -241,23 +210,10 @@ fn name(record: &Record) -> String {
 
 /// `ER-2`: the Event as it is created. Who reports is the controller, whatever the component says: it can't pass for another.
 fn body(record: &Record, times: u64, now: &str, instance: &str) -> Value {
-    let Record {
-        controller,
-        gvk,
-        about,
-        uid,
-        version,
-        event,
-        ..
-    } = record;
+    let Record { controller, gvk, about, uid, version, event, .. } = record;
     let reporter = format!("capstan/{controller}");
     let mut annotations = event.annotations.clone();
-    annotations.extend(
-        event
-            .component
-            .clone()
-            .map(|component| (COMPONENT.to_owned(), component)),
-    );
+    annotations.extend(event.component.clone().map(|component| (COMPONENT.to_owned(), component)));
     json!({
         "apiVersion": "v1",
         "kind": "Event",
@@ -310,10 +266,7 @@ mod tests {
     #[test]
     fn events_with_the_same_key_have_the_same_name() {
         // ER-4
-        assert_eq!(
-            name(&record("a", "x", Some("k"))),
-            name(&record("a", "y", Some("k")))
-        );
+        assert_eq!(name(&record("a", "x", Some("k"))), name(&record("a", "y", Some("k"))));
         assert_ne!(name(&record("a", "x", None)), name(&record("a", "y", None)));
     }
 
@@ -329,10 +282,7 @@ mod tests {
         let body = body(&record, 3, "now", "pod");
         assert_eq!(body["reportingComponent"], "capstan/pages");
         assert_eq!(body["source"]["component"], "capstan/pages");
-        assert_eq!(
-            body["metadata"]["annotations"],
-            json!({ COMPONENT: "kubelet" })
-        );
+        assert_eq!(body["metadata"]["annotations"], json!({ COMPONENT: "kubelet" }));
         assert_eq!(body["count"], 3);
     }
 }

@@ -1,9 +1,7 @@
 //! Asks the API server what somebody may do.
 
 use http::Method;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 
 use super::{About, ApiServer, Identity, Kind, pulse};
 use capstan_core::cluster::Error;
@@ -17,18 +15,8 @@ impl ApiServer {
     ///
     /// # Errors
     /// As the request failed.
-    pub async fn may_list(
-        &self,
-        who: &Identity,
-        kind: &Kind,
-        namespace: Option<&str>,
-    ) -> Result<bool, Error> {
-        let about = About {
-            who,
-            verb: "review the right to list",
-            gvk: &kind.gvk,
-            key: None,
-        };
+    pub async fn may_list(&self, who: &Identity, kind: &Kind, namespace: Option<&str>) -> Result<bool, Error> {
+        let about = About { who, verb: "review the right to list", gvk: &kind.gvk, key: None };
         let attributes = ResourceAttributes {
             group: Some(kind.gvk.group.to_string()),
             resource: Some(kind.plural.to_string()),
@@ -48,8 +36,7 @@ impl ApiServer {
         // Nothing is stored for it.
         let answer = self.send(&about, Method::POST, PATH, body);
         let answer = self.whole(&about, pulse::Kind::Read, answer).await?;
-        let answer: SelfSubjectAccessReview =
-            serde_json::from_slice(&answer).map_err(|e| about.broken(&e))?;
+        let answer: SelfSubjectAccessReview = serde_json::from_slice(&answer).map_err(|e| about.broken(&e))?;
         let status = answer.status.unwrap_or_default();
         Ok(status.allowed && status.denied != Some(true))
     }

@@ -67,30 +67,19 @@ impl Plan {
         finalizer: &Arc<str>,
         home: &Home,
     ) -> Self {
-        let planner = Planner {
-            spec: &declared.spec,
-            kinds,
-            missing,
-            home,
-        };
+        let planner = Planner { spec: &declared.spec, kinds, missing, home };
         let used = declared.needs_finalizer().then(|| Arc::clone(finalizer));
         let primaries = planner.primaries(used);
         let mut secondaries = planner.declared();
         let (own, shared) = planner.dependents();
         secondaries.extend(own);
-        Self {
-            primaries,
-            secondaries,
-            shared,
-        }
+        Self { primaries, secondaries, shared }
     }
 
     /// Returns all that is watched, and whether each is needed.
     pub(super) fn scopes(&self) -> impl Iterator<Item = (&Scope, &Kind, Needed)> {
         let planned = std::iter::once(&self.primaries).chain(self.secondaries.values());
-        planned.flat_map(|Planned { scopes, needed, .. }| {
-            scopes.iter().map(|(scope, kind)| (scope, kind, *needed))
-        })
+        planned.flat_map(|Planned { scopes, needed, .. }| scopes.iter().map(|(scope, kind)| (scope, kind, *needed)))
     }
 
     /// Tells sources of kinds that are not served that nothing is known of these.
@@ -106,10 +95,7 @@ impl Plan {
 impl Planner<'_> {
     fn primaries(&self, finalizer: Option<Arc<str>>) -> Planned {
         let Self { spec, .. } = self;
-        let built_in = PrimaryFilter {
-            generation_aware: spec.generation_aware,
-            finalizer,
-        };
+        let built_in = PrimaryFilter { generation_aware: spec.generation_aware, finalizer };
         let source = Spec {
             name: "primaries".into(),
             gvk: spec.primary.clone(),
@@ -119,36 +105,15 @@ impl Planner<'_> {
             indexes: pointers(&spec.indexes),
         };
         let labels = spec.label_selector.as_ref();
-        self.plan(
-            &Watch {
-                gvk: &spec.primary,
-                namespaces: &spec.namespaces,
-                labels,
-                needed: Needed::Always,
-            },
-            source,
-        )
+        self.plan(&Watch { gvk: &spec.primary, namespaces: &spec.namespaces, labels, needed: Needed::Always }, source)
     }
 
     fn declared(&self) -> BTreeMap<Arc<str>, Planned> {
         let one = |(name, declared): (&Arc<str>, &manifest::Source)| {
-            let namespaces = declared
-                .namespaces
-                .as_ref()
-                .unwrap_or(&self.spec.namespaces);
+            let namespaces = declared.namespaces.as_ref().unwrap_or(&self.spec.namespaces);
             let labels = declared.label_selector.as_ref();
-            let watch = Watch {
-                gvk: &declared.gvk,
-                namespaces,
-                labels,
-                needed: Needed::Always,
-            };
-            let source = self.secondary(
-                name,
-                &declared.gvk,
-                declared.mapper.clone(),
-                &declared.indexes,
-            );
+            let watch = Watch { gvk: &declared.gvk, namespaces, labels, needed: Needed::Always };
+            let source = self.secondary(name, &declared.gvk, declared.mapper.clone(), &declared.indexes);
             (Arc::clone(name), self.plan(&watch, source))
         };
         self.spec.sources.iter().map(one).collect()
@@ -161,31 +126,16 @@ impl Planner<'_> {
         let mut known = Vec::<(&Gvk, manifest::Mapper, &Arc<str>)>::new();
         for (name, dependent) in self.spec.dependents() {
             let (gvk, mapper) = (&dependent.gvk, mapping(dependent));
-            let needed = if dependent.conditions.activation.is_some() {
-                Needed::IfActive
-            } else {
-                Needed::Always
-            };
-            let same = known
-                .iter()
-                .find(|(other, by, _)| *other == gvk && *by == mapper);
-            if let Some(holder) = dependent
-                .source
-                .as_ref()
-                .or(same.map(|(_, _, holder)| *holder))
-            {
+            let needed = if dependent.conditions.activation.is_some() { Needed::IfActive } else { Needed::Always };
+            let same = known.iter().find(|(other, by, _)| *other == gvk && *by == mapper);
+            if let Some(holder) = dependent.source.as_ref().or(same.map(|(_, _, holder)| *holder)) {
                 if let (Needed::Always, Some(planned)) = (needed, own.get_mut(holder)) {
                     planned.needed = needed;
                 }
                 shared.insert(Arc::clone(name), Arc::clone(holder));
                 continue;
             }
-            let watch = Watch {
-                gvk,
-                namespaces: &self.spec.namespaces,
-                labels: None,
-                needed,
-            };
+            let watch = Watch { gvk, namespaces: &self.spec.namespaces, labels: None, needed };
             let source = self.secondary(name, gvk, mapper.clone(), &BTreeMap::new());
             own.insert(Arc::clone(name), self.plan(&watch, source));
             known.push((gvk, mapper, name));
@@ -201,10 +151,7 @@ impl Planner<'_> {
         indexes: &BTreeMap<Arc<str>, Arc<str>>,
     ) -> Spec {
         let primary = &self.spec.primary;
-        let scope = self
-            .kinds
-            .get(primary)
-            .map_or(ObjectScope::Namespaced, |kind| kind.scope);
+        let scope = self.kinds.get(primary).map_or(ObjectScope::Namespaced, |kind| kind.scope);
         Spec {
             name: Arc::clone(name),
             gvk: gvk.clone(),
@@ -215,10 +162,7 @@ impl Planner<'_> {
     }
 
     fn plan(&self, watch: &Watch<'_>, spec: Spec) -> Planned {
-        let scopes = self
-            .kinds
-            .get(watch.gvk)
-            .map(|kind| watch.scopes(kind, self.home));
+        let scopes = self.kinds.get(watch.gvk).map(|kind| watch.scopes(kind, self.home));
         Planned {
             spec,
             scopes: scopes.unwrap_or_default(),
@@ -233,17 +177,8 @@ impl Watch<'_> {
         let closed = home.unwatched(self.gvk);
         let scope = |namespace: Option<&Arc<str>>| {
             let (gvk, labels) = (self.gvk.clone(), self.labels.cloned());
-            let except =
-                closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced);
-            (
-                Scope {
-                    gvk,
-                    namespace: namespace.cloned(),
-                    except: except.cloned(),
-                    labels,
-                },
-                kind.clone(),
-            )
+            let except = closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced);
+            (Scope { gvk, namespace: namespace.cloned(), except: except.cloned(), labels }, kind.clone())
         };
         let listed = |names: &mut dyn Iterator<Item = &Arc<str>>| {
             let open = names.filter(|name| Some(*name) != closed);
@@ -268,8 +203,6 @@ fn mapping(dependent: &Dependent) -> manifest::Mapper {
 }
 
 fn pointers(indexes: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Pointer> {
-    let parsed = indexes
-        .iter()
-        .filter_map(|(name, text)| Some((Arc::clone(name), Pointer::parse(text).ok()?)));
+    let parsed = indexes.iter().filter_map(|(name, text)| Some((Arc::clone(name), Pointer::parse(text).ok()?)));
     parsed.collect()
 }

@@ -54,10 +54,7 @@ impl Rights {
         };
         let mut reads: Vec<Read> = Vec::new();
         for (scope, kind, _) in plan.scopes() {
-            let read = Read {
-                kind: kind.clone(),
-                namespace: scope.namespace.clone(),
-            };
+            let read = Read { kind: kind.clone(), namespace: scope.namespace.clone() };
             if !reads.contains(&read) {
                 reads.push(read);
             }
@@ -179,15 +176,9 @@ mod tests {
     }
 
     fn read(namespace: Option<&str>) -> Read {
-        let kind = Kind {
-            gvk: Gvk::parse("v1", "Secret").unwrap(),
-            plural: "secrets".into(),
-            scope: Scope::Namespaced,
-        };
-        Read {
-            kind,
-            namespace: namespace.map(Arc::from),
-        }
+        let kind =
+            Kind { gvk: Gvk::parse("v1", "Secret").unwrap(), plural: "secrets".into(), scope: Scope::Namespaced };
+        Read { kind, namespace: namespace.map(Arc::from) }
     }
 
     /// Returns rights of which the API server says one after the other, and the last for ever.
@@ -218,16 +209,8 @@ mod tests {
             (Ok(None), minutes(60), Verdict::Granted),
             (Ok(Some("no".to_owned())), minutes(0), lost("no")),
             (Err(away()), minutes(4), Verdict::Kept),
-            (
-                Err(Error::new(Reason::Forbidden, 403, "never")),
-                minutes(0),
-                lost("never"),
-            ),
-            (
-                Err(away()),
-                minutes(5),
-                lost("what the operator may read could not be asked for 300 s: away"),
-            ),
+            (Err(Error::new(Reason::Forbidden, 403, "never")), minutes(0), lost("never")),
+            (Err(away()), minutes(5), lost("what the operator may read could not be asked for 300 s: away")),
         ];
         for (answer, age, expected) in table {
             assert_eq!(verdict(answer, age), expected);
@@ -237,10 +220,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_with_account_kind_and_place() {
         let told = [read(Some("a")), read(None)].map(|read| read.to_string());
-        assert_eq!(
-            told,
-            ["v1 Secret in namespace a", "v1 Secret in the whole cluster"]
-        );
+        assert_eq!(told, ["v1 Secret in namespace a", "v1 Secret in the whole cluster"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -248,15 +228,10 @@ mod tests {
         let missing = Mutex::new(Vec::new());
         let waiting = rights([Ok(false), Err(away()), Ok(true)]);
         waiting.granted(|why| missing.lock().push(why)).await;
-        assert_eq!(
-            *missing.lock(),
-            ["pages may not list v1 Secret in namespace a", "away"]
-        );
+        assert_eq!(*missing.lock(), ["pages may not list v1 Secret in namespace a", "away"]);
 
         let begun = Instant::now();
-        let why = rights([Ok(true), Err(away()), Ok(true), Ok(false)])
-            .lost()
-            .await;
+        let why = rights([Ok(true), Err(away()), Ok(true), Ok(false)]).lost().await;
         assert_eq!(why, "pages may not list v1 Secret in namespace a");
         assert!(begun.elapsed() <= 4 * AGAIN, "{:?}", begun.elapsed());
     }

@@ -42,18 +42,12 @@ struct Wanted<'a> {
 impl Sources {
     /// Returns the sources of a plan. With another controller before, they go on where its sources of the same kinds are: they are
     /// the same where it watches as before, if perhaps elsewhere.
-    pub(super) fn planned(
-        plan: &Plan,
-        finalizer: Arc<str>,
-        before: Option<(&Controller, Step)>,
-    ) -> Self {
-        let source =
-            |Planned { spec, .. }: &Planned, known: Option<&Arc<Source>>, step| match (known, step)
-            {
-                (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Arc::clone(known),
-                (Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),
-                (None, _) => Arc::new(Source::new(spec.clone())),
-            };
+    pub(super) fn planned(plan: &Plan, finalizer: Arc<str>, before: Option<(&Controller, Step)>) -> Self {
+        let source = |Planned { spec, .. }: &Planned, known: Option<&Arc<Source>>, step| match (known, step) {
+            (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Arc::clone(known),
+            (Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),
+            (None, _) => Arc::new(Source::new(spec.clone())),
+        };
         let step = before.map(|(_, step)| step);
         let controller = before.map(|(controller, _)| controller);
         let known = controller.map(|now| &now.primaries);
@@ -69,11 +63,7 @@ impl Sources {
                 secondaries.insert(Arc::clone(name), source);
             }
         }
-        Self {
-            primaries,
-            secondaries,
-            finalizer,
-        }
+        Self { primaries, secondaries, finalizer }
     }
 
     /// Returns those of a controller, for one that takes its place and watches the same.
@@ -88,15 +78,10 @@ impl Sources {
     /// Returns what is to be entered: secondaries first, so that a primary that is new finds them.
     fn wanted<'a>(&'a self, plan: &'a Plan) -> Vec<Wanted<'a>> {
         let secondaries = plan.secondaries.iter();
-        let secondaries =
-            secondaries.filter_map(|(name, planned)| Some((self.secondaries.get(name)?, planned)));
+        let secondaries = secondaries.filter_map(|(name, planned)| Some((self.secondaries.get(name)?, planned)));
         let all = secondaries.chain([(&self.primaries, &plan.primaries)]);
         let each = all.flat_map(|(source, Planned { scopes, .. })| {
-            let wanted = move |(scope, kind)| Wanted {
-                source,
-                scope,
-                kind,
-            };
+            let wanted = move |(scope, kind)| Wanted { source, scope, kind };
             scopes.iter().map(|(scope, kind)| (scope, kind)).map(wanted)
         });
         each.collect()
@@ -106,13 +91,7 @@ impl Sources {
 impl Joined {
     /// Enters the informers of a plan, and leaves those that it does not need any more. What is entered already stays; whoever
     /// is told hears of nothing but what is new there.
-    pub(super) fn become_as(
-        &mut self,
-        sources: &Sources,
-        plan: &Plan,
-        pool: &Pool,
-        listener: &Listener,
-    ) {
+    pub(super) fn become_as(&mut self, sources: &Sources, plan: &Plan, pool: &Pool, listener: &Listener) {
         let wanted = sources.wanted(plan);
         let Self(joined) = self;
         joined.retain(|place| wanted.iter().any(|wanted| wanted.is(place)));
@@ -120,15 +99,8 @@ impl Joined {
             if joined.iter().any(|place| wanted.is(place)) {
                 continue;
             }
-            let Wanted {
-                source,
-                scope,
-                kind,
-            } = *wanted;
-            let subscriber = Subscriber {
-                source: Arc::clone(source),
-                listener: Arc::clone(listener),
-            };
+            let Wanted { source, scope, kind } = *wanted;
+            let subscriber = Subscriber { source: Arc::clone(source), listener: Arc::clone(listener) };
             joined.push(Place {
                 source: Arc::clone(source),
                 scope: scope.clone(),
@@ -137,9 +109,7 @@ impl Joined {
         }
         for source in sources.secondaries.values().chain([&sources.primaries]) {
             for place in source.places().into_keys() {
-                let stays = |wanted: &Wanted<'_>| {
-                    Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place
-                };
+                let stays = |wanted: &Wanted<'_>| Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place;
                 if !wanted.iter().any(stays) {
                     source.detach(place.as_deref());
                 }

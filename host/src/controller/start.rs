@@ -88,9 +88,8 @@ pub(super) async fn prepare(
     if let Err(why) = patience.filled(&mut places).await {
         return handle.failed(why).await;
     }
-    let (filled, unfilled): (Vec<_>, Vec<_>) = places
-        .into_iter()
-        .partition(|(_, _, membership)| membership.cache.is_synced());
+    let (filled, unfilled): (Vec<_>, Vec<_>) =
+        places.into_iter().partition(|(_, _, membership)| membership.cache.is_synced());
     let needed = kinds_of(spec).into_iter();
     let kinds_missing = needed.filter(|(gvk, _)| missing.contains_key(gvk));
     let kinds_missing = kinds_missing.map(|(gvk, needed)| (gvk.to_string().into(), needed));
@@ -114,11 +113,7 @@ pub(super) async fn prepare(
 
 impl Patience<'_> {
     /// Asks for all kinds until it is decided that they are enough. Returns those that are served, and why others are not.
-    async fn kinds(
-        &self,
-        api: &ApiServer,
-        wait: impl Fn(String),
-    ) -> Result<(Kinds, BTreeMap<Gvk, String>), String> {
+    async fn kinds(&self, api: &ApiServer, wait: impl Fn(String)) -> Result<(Kinds, BTreeMap<Gvk, String>), String> {
         let wanted = kinds_of(self.spec);
         let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
         let mut returns = api.pulse().returns();
@@ -140,9 +135,7 @@ impl Patience<'_> {
                 .collect();
             // Without the primaries' kind there is nothing to start with.
             let policy = match self.policy {
-                OnStartError::GoOn if missing.contains_key(&self.spec.primary) => {
-                    OnStartError::Wait
-                }
+                OnStartError::GoOn if missing.contains_key(&self.spec.primary) => OnStartError::Wait,
                 OnStartError::Wait | OnStartError::GoOn | OnStartError::Fail => self.policy,
             };
             match self.decide(policy, seen) {
@@ -186,9 +179,7 @@ impl Patience<'_> {
                 Verdict::Fail(why) => return Err(why),
                 Verdict::Wait(_) => {}
             }
-            let changed = places
-                .iter_mut()
-                .map(|(.., membership)| membership.state.changed().boxed());
+            let changed = places.iter_mut().map(|(.., membership)| membership.state.changed().boxed());
             tokio::select! {
                 biased;
                 _ = select_all(changed) => {}
@@ -224,19 +215,14 @@ impl Rest {
 
     /// Says what is lacking of what is needed in any case; none if nothing is.
     pub(super) fn why(&self) -> Option<String> {
-        let needed = self
-            .names
-            .iter()
-            .filter(|(_, needed)| **needed == Needed::Always);
+        let needed = self.names.iter().filter(|(_, needed)| **needed == Needed::Always);
         let names: Vec<_> = needed.map(|(name, _)| &**name).collect();
         (!names.is_empty()).then(|| format!("runs without {}", names.join(", ")))
     }
 
     /// Waits until something of it is there; for ever, if there is nothing.
     pub(super) async fn come(&mut self, api: &ApiServer) -> Come {
-        let Self {
-            kinds, unfilled, ..
-        } = self;
+        let Self { kinds, unfilled, .. } = self;
         tokio::select! {
             biased;
             () = served(kinds, api) => Come::Kind,
@@ -289,9 +275,7 @@ async fn filled(places: &mut Vec<Membership>) -> Arc<str> {
 fn kinds_of(spec: &manifest::Controller) -> BTreeMap<Gvk, Needed> {
     let mut kinds = BTreeMap::new();
     for (_, dependent) in spec.dependents() {
-        let needed = kinds
-            .entry(dependent.gvk.clone())
-            .or_insert(Needed::IfActive);
+        let needed = kinds.entry(dependent.gvk.clone()).or_insert(Needed::IfActive);
         if dependent.conditions.activation.is_none() {
             *needed = Needed::Always;
         }
@@ -305,11 +289,7 @@ fn kinds_of(spec: &manifest::Controller) -> BTreeMap<Gvk, Needed> {
 
 /// Says what an error means for a kind: only an answer says that it is not served.
 fn asked(error: &Error) -> Fill {
-    if error.reason == Reason::UnknownKind {
-        Fill::Lacking(error.message.as_str().into())
-    } else {
-        Fill::UnderWay
-    }
+    if error.reason == Reason::UnknownKind { Fill::Lacking(error.message.as_str().into()) } else { Fill::UnderWay }
 }
 
 fn fill(membership: &Membership) -> Fill {

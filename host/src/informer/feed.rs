@@ -101,12 +101,7 @@ fn silence(chance: &Chance) -> Duration {
 impl Feed {
     pub(crate) fn new(api: Arc<ApiServer>, kind: Kind, scope: Scope) -> Self {
         let managers = api.managers();
-        Self {
-            api,
-            kind,
-            scope,
-            managers,
-        }
+        Self { api, kind, scope, managers }
     }
 
     /// Learns whose shares of objects are to be kept by now.
@@ -140,10 +135,7 @@ impl Feed {
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
             self.chance().jitter(WATCH).as_secs()
         );
-        let body = self
-            .api
-            .stream(&self.kind, "list and watch", &self.path(&query))
-            .await?;
+        let body = self.api.stream(&self.kind, "list and watch", &self.path(&query)).await?;
         let mut initial = true;
         let mut take = |item| match item {
             Item::Applied(object) if initial => sink(Item::Listed(object)),
@@ -172,10 +164,7 @@ impl Feed {
             if let Some(next) = &next {
                 query = format!("{query}&continue={}", escape(next));
             }
-            let body = self
-                .api
-                .stream(&self.kind, "list", &self.path(&query))
-                .await?;
+            let body = self.api.stream(&self.kind, "list", &self.path(&query)).await?;
             let page = tokio::time::timeout(PAGE_TIMEOUT, collect(body, PAGE_BYTES)).await;
             let bytes = match page {
                 Ok(Ok(bytes)) => bytes,
@@ -205,20 +194,12 @@ impl Feed {
     }
 
     /// Watches from a version on.
-    pub(crate) async fn watch(
-        &self,
-        from: Version,
-        sink: &mut impl FnMut(Item),
-    ) -> Result<End, Error> {
+    pub(crate) async fn watch(&self, from: Version, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
         let query = format!(
             "watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={}",
             self.chance().jitter(WATCH).as_secs()
         );
-        match self
-            .api
-            .stream(&self.kind, "watch", &self.path(&query))
-            .await
-        {
+        match self.api.stream(&self.kind, "watch", &self.path(&query)).await {
             Ok(body) => {
                 sink(Item::Connected);
                 self.read_events(body, sink).await
@@ -247,10 +228,7 @@ impl Feed {
         let mut searched = 0;
         let (mut returns, mut patience) = (self.api.pulse().returns(), silence(self.chance()));
         loop {
-            while let Some(found) = buffer
-                .get(searched..)
-                .and_then(|rest| memchr::memchr(b'\n', rest))
-            {
+            while let Some(found) = buffer.get(searched..).and_then(|rest| memchr::memchr(b'\n', rest)) {
                 let line = buffer.split_to(searched + found);
                 buffer.advance(1);
                 searched = 0;
@@ -299,30 +277,17 @@ impl Feed {
             }
             "DELETED" => sink(self.object(event.object.get(), true, Item::Deleted)),
             "BOOKMARK" => {
-                let mark: Mark<'_> =
-                    serde_json::from_str(event.object.get()).map_err(|e| self.unusable(&e))?;
-                let version = Version::parse(&mark.metadata.resource_version)
-                    .map_err(|e| self.unusable(&e))?;
-                let last = mark
-                    .metadata
-                    .annotations
-                    .is_some_and(|raw| raw.get().contains("k8s.io/initial-events-end"));
-                sink(if last {
-                    Item::Synced(version)
-                } else {
-                    Item::Bookmark(version)
-                });
+                let mark: Mark<'_> = serde_json::from_str(event.object.get()).map_err(|e| self.unusable(&e))?;
+                let version = Version::parse(&mark.metadata.resource_version).map_err(|e| self.unusable(&e))?;
+                let last = mark.metadata.annotations.is_some_and(|raw| raw.get().contains("k8s.io/initial-events-end"));
+                sink(if last { Item::Synced(version) } else { Item::Bookmark(version) });
             }
             "ERROR" => {
                 let status: Status = serde_json::from_str(event.object.get()).unwrap_or_default();
                 if status.code == 410 {
                     return Ok(Some(End::Expired));
                 }
-                let reason = if matches!(status.code, 401 | 403) {
-                    Reason::Forbidden
-                } else {
-                    Reason::Unreachable
-                };
+                let reason = if matches!(status.code, 401 | 403) { Reason::Forbidden } else { Reason::Unreachable };
                 let message = format!(
                     "watch {}: {} (HTTP {})",
                     self.kind.gvk,
@@ -339,11 +304,7 @@ impl Feed {
     fn object(&self, json: &str, gone: bool, item: impl FnOnce(Object) -> Item) -> Item {
         match Object::parse(json, &self.kind.gvk, &self.managers) {
             Ok(object) => item(object),
-            Err(error) => Item::Unreadable {
-                key: Object::name_of(json),
-                gone,
-                error,
-            },
+            Err(error) => Item::Unreadable { key: Object::name_of(json), gone, error },
         }
     }
 
@@ -431,12 +392,7 @@ pub(super) mod tests {
     use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
 
     pub(in super::super) fn scope() -> Scope {
-        Scope {
-            gvk: config_maps().gvk,
-            namespace: None,
-            except: None,
-            labels: None,
-        }
+        Scope { gvk: config_maps().gvk, namespace: None, except: None, labels: None }
     }
 
     async fn feed(body: usize) -> Feed {
@@ -445,9 +401,7 @@ pub(super) mod tests {
     }
 
     /// Returns a feed of an API server that answers as `answer` says, and the paths that it was asked for.
-    fn scripted_feed(
-        answer: impl FnMut(&str) -> Answer + Send + 'static,
-    ) -> (Feed, Arc<Mutex<Vec<String>>>) {
+    fn scripted_feed(answer: impl FnMut(&str) -> Answer + Send + 'static) -> (Feed, Arc<Mutex<Vec<String>>>) {
         let (client, asked) = scripted(answer);
         let api = Arc::new(ApiServer::new(client, Managers::default()));
         (Feed::new(api, config_maps(), scope()), asked)
@@ -455,10 +409,7 @@ pub(super) mod tests {
 
     /// Returns the event of an object, as a watch has it.
     pub(in super::super) fn event(kind: &str, name: &str, version: u64) -> String {
-        format!(
-            "{{\"type\":\"{kind}\",\"object\":{}}}\n",
-            map(name, version)
-        )
+        format!("{{\"type\":\"{kind}\",\"object\":{}}}\n", map(name, version))
     }
 
     /// Returns a config map as JSON.
@@ -485,10 +436,7 @@ pub(super) mod tests {
             let mut items = Vec::new();
             let ended = feed.watch(Version(1), &mut |item| items.push(item)).await;
             assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
-            assert!(
-                matches!(items.as_slice(), [Item::Connected, Item::Applied(_)]),
-                "{items:?}"
-            );
+            assert!(matches!(items.as_slice(), [Item::Connected, Item::Applied(_)]), "{items:?}");
         }
     }
 
@@ -606,8 +554,7 @@ pub(super) mod tests {
         let feed = feed(EVENT * 2).await;
         let error = feed.watch(Version(1), &mut |_| {}).await.unwrap_err();
         assert_eq!(error.reason, Reason::Unusable);
-        let text =
-            "watch v1 ConfigMap: what came can't be used: an event is longer than 16777216 bytes";
+        let text = "watch v1 ConfigMap: what came can't be used: an event is longer than 16777216 bytes";
         assert_eq!(error.message, text);
     }
 
@@ -616,10 +563,6 @@ pub(super) mod tests {
         let feed = feed(PAGE_BYTES + 1).await;
         let error = feed.list(&mut |_| {}).await.unwrap_err();
         assert_eq!(error.reason, Reason::Unusable);
-        assert!(
-            error
-                .message
-                .ends_with("one object makes a page of more than 67108864 bytes")
-        );
+        assert!(error.message.ends_with("one object makes a page of more than 67108864 bytes"));
     }
 }

@@ -84,15 +84,7 @@ impl Pool {
         (bound, room): (usize, Room),
         stop: CancellationToken,
     ) -> Self {
-        Self(Arc::new(Inner {
-            api,
-            metrics,
-            runtime: Handle::current(),
-            stop,
-            bound,
-            room,
-            running: Mutex::default(),
-        }))
+        Self(Arc::new(Inner { api, metrics, runtime: Handle::current(), stop, bound, room, running: Mutex::default() }))
     }
 
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
@@ -208,11 +200,7 @@ impl Running {
                 relist: Notify::new(),
                 metrics: inner.metrics.informers.of(&kind, namespace),
             };
-            Entry {
-                shared: Arc::new(shared),
-                members: 0,
-                stop: inner.stop.child_token(),
-            }
+            Entry { shared: Arc::new(shared), members: 0, stop: inner.stop.child_token() }
         })
     }
 }
@@ -278,35 +266,15 @@ pub(super) mod tests {
     }
 
     fn place() -> Place {
-        let runtime = runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let scope = Scope {
-            gvk: config_maps().gvk,
-            namespace: None,
-            except: None,
-            labels: None,
-        };
+        let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let scope = Scope { gvk: config_maps().gvk, namespace: None, except: None, labels: None };
         let api = runtime.block_on(answering("503 Service Unavailable", 0));
         let entered = runtime.enter();
-        let pool = Pool::new(
-            Arc::new(api),
-            Arc::default(),
-            (1 << 20, Room::default()),
-            CancellationToken::new(),
-        );
+        let pool = Pool::new(Arc::new(api), Arc::default(), (1 << 20, Room::default()), CancellationToken::new());
         drop(entered);
         let member = runtime.block_on(async { pool.keep(&scope, &config_maps()) });
         let shared = Arc::clone(&pool.0.running.lock().informers[&scope].shared);
-        Place {
-            pool,
-            scope,
-            shared,
-            member: Some(member),
-            runtime,
-        }
+        Place { pool, scope, shared, member: Some(member), runtime }
     }
 
     /// Returns a subscriber, and what it is told.
@@ -394,6 +362,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_object_that_a_list_shows_unreadable_is_not_told_as_deleted() {
+        // IE-2
         let Place { shared, .. } = &place();
         let json = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"7"}}"#;
         let broken = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"x"}}"#;
@@ -401,11 +370,8 @@ pub(super) mod tests {
         let (mut writer, (subscriber, told)) = (Writer::bounded(1 << 20), subscriber());
         subscriber.source.attach(None, writer.cache());
         shared.subscribers.write().push((1, subscriber));
-        let unreadable = |gone| Item::Unreadable {
-            key: Object::name_of(broken),
-            gone,
-            error: parse(broken).unwrap_err(),
-        };
+        let unreadable =
+            |gone| Item::Unreadable { key: Object::name_of(broken), gone, error: parse(broken).unwrap_err() };
         let taken = |writer: &mut Writer, item| {
             take(shared, writer, &mut false, item);
             std::mem::take(&mut *told.lock())
@@ -447,11 +413,7 @@ pub(super) mod tests {
                 tell.send(()).unwrap();
             });
             assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
-            assert_eq!(
-                shared.cache.len(),
-                0,
-                "whoever joins now is told of it later"
-            );
+            assert_eq!(shared.cache.len(), 0, "whoever joins now is told of it later");
             drop(joining);
             told.recv_timeout(SOON).unwrap();
         });

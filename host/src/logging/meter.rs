@@ -21,10 +21,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 /// How many like lines pass: 100 at once, and 10 a second from then on.
-const RATE: Rate = Rate {
-    interval: Duration::from_millis(100),
-    burst: 100,
-};
+const RATE: Rate = Rate { interval: Duration::from_millis(100), burst: 100 };
 
 /// The fields that say whom a line is about, the more important first. Those of a component's output are metered by its bytes.
 const OWNERS: [&str; 4] = ["controller", "plugin", "kind", "manifest"];
@@ -75,11 +72,7 @@ impl Meter {
         if lines.len() >= KEPT {
             lines.retain(|_, line| line.left_out > 0 || !line.bucket.is_full(now));
         }
-        let line = lines.entry(key).or_insert_with(|| Line {
-            bucket: Bucket::default(),
-            like: None,
-            left_out: 0,
-        });
+        let line = lines.entry(key).or_insert_with(|| Line { bucket: Bucket::default(), like: None, left_out: 0 });
         if line.bucket.take_now(1, RATE, now) {
             return true;
         }
@@ -129,18 +122,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
         }
         let mut look = Look::default();
         event.record(&mut look);
-        let owner = context.event_scope(event).and_then(|mut scope| {
-            scope.find_map(|span| {
-                span.extensions()
-                    .get()
-                    .map(|Owner(owner)| Arc::clone(owner))
-            })
-        });
+        let owner = context
+            .event_scope(event)
+            .and_then(|mut scope| scope.find_map(|span| span.extensions().get().map(|Owner(owner)| Arc::clone(owner))));
         let own = || look.owner.take().map(|(_, owner)| owner.into());
         let owner = owner.or_else(own).unwrap_or_default();
         let message = || look.message.take().unwrap_or_default();
-        self.0
-            .pass((about.callsite(), owner), message, Instant::now())
+        self.0.pass((about.callsite(), owner), message, Instant::now())
     }
 }
 
@@ -205,10 +193,7 @@ mod tests {
             let left_out = meter.left_out();
             assert_eq!(left_out, 100_000 - noisy as u64);
             let told = meter.take();
-            assert_eq!(
-                told,
-                [("noisy".into(), "the run failed".to_owned(), left_out)]
-            );
+            assert_eq!(told, [("noisy".into(), "the run failed".to_owned(), left_out)]);
             assert_eq!(meter.take(), []);
         });
     }

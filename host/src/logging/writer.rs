@@ -88,10 +88,7 @@ pub struct Line<'a> {
 impl Queue {
     /// Returns what takes the lines of a subscriber.
     pub fn lines(self: &Arc<Self>, form: Form) -> Lines {
-        Lines {
-            queue: Arc::clone(self),
-            form,
-        }
+        Lines { queue: Arc::clone(self), form }
     }
 
     /// Starts the thread that writes to standard error. Where the system has none for us there is nobody to tell.
@@ -146,8 +143,7 @@ impl Queue {
             if state.waiting.is_empty() {
                 self.emptied.notify_all();
             }
-            self.filled
-                .wait_while(&mut state, |state| state.waiting.is_empty());
+            self.filled.wait_while(&mut state, |state| state.waiting.is_empty());
             std::mem::swap(&mut lines, &mut state.waiting);
             state.of_guests = 0;
             state.writing = true;
@@ -168,21 +164,11 @@ impl<'a> MakeWriter<'a> for Lines {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line {
-            lines: self,
-            speaker: Speaker::Daemon,
-        }
+        Line { lines: self, speaker: Speaker::Daemon }
     }
 
     fn make_writer_for(&'a self, about: &Metadata<'_>) -> Self::Writer {
-        Line {
-            lines: self,
-            speaker: if about.target() == GUEST {
-                Speaker::Guest
-            } else {
-                Speaker::Daemon
-            },
-        }
+        Line { lines: self, speaker: if about.target() == GUEST { Speaker::Guest } else { Speaker::Daemon } }
     }
 }
 
@@ -214,11 +200,7 @@ fn cut(line: &str) -> std::borrow::Cow<'_, str> {
 /// Returns a line of JSON in which nothing is hidden. JSON itself escapes control characters, and a text can have no other
 /// characters outside of its strings.
 fn json(line: &str) -> String {
-    let line = if line.len() > LONGEST {
-        shorter(line)
-    } else {
-        line.to_owned()
-    };
+    let line = if line.len() > LONGEST { shorter(line) } else { line.to_owned() };
     if line.trim_end().chars().all(text::is_plain) {
         return line;
     }
@@ -229,8 +211,7 @@ fn json(line: &str) -> String {
         } else {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to a string cannot fail.
-                let _infallible =
-                    std::fmt::Write::write_fmt(&mut shown, format_args!("\\u{unit:04x}"));
+                let _infallible = std::fmt::Write::write_fmt(&mut shown, format_args!("\\u{unit:04x}"));
             }
         }
     }
@@ -303,10 +284,7 @@ mod tests {
             read += part.len();
         }
         queue.flush(Duration::from_secs(10));
-        assert!(
-            (lines / 3..=2 * lines / 3 + 1).contains(&(lines - dropped)),
-            "{dropped}"
-        );
+        assert!((lines / 3..=2 * lines / 3 + 1).contains(&(lines - dropped)), "{dropped}");
     }
 
     #[test]
@@ -328,9 +306,7 @@ mod tests {
         let reader = reader(&queue);
         let read = reader.recv_timeout(Duration::from_secs(10)).unwrap();
         let text = String::from_utf8(read).unwrap();
-        let (own, others): (Vec<_>, Vec<_>) = text
-            .lines()
-            .partition(|line| line.contains("the run failed"));
+        let (own, others): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.contains("the run failed"));
         let others: usize = others.iter().map(|line| line.len() + 1).sum();
         assert_eq!(own.len(), 1_000);
         assert!((GUESTS - 2_000..=GUESTS).contains(&others), "{others}");
@@ -342,28 +318,18 @@ mod tests {
 
     #[test]
     fn a_line_of_json_hides_nothing_and_is_bounded() {
-        let event =
-            serde_json::json!({ "timestamp": "t", "error": "a\u{202e}b\u{e0041}\n", "n": 1 });
+        let event = serde_json::json!({ "timestamp": "t", "error": "a\u{202e}b\u{e0041}\n", "n": 1 });
         let line = json(&format!("{event}\n"));
-        assert_eq!(
-            line,
-            "{\"error\":\"a\\u202eb\\udb40\\udc41\\n\",\"n\":1,\"timestamp\":\"t\"}\n"
-        );
+        assert_eq!(line, "{\"error\":\"a\\u202eb\\udb40\\udc41\\n\",\"n\":1,\"timestamp\":\"t\"}\n");
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), event);
 
-        let long =
-            serde_json::json!({ "level": "WARN", "error": "x".repeat(4 << 20), "key": "a/b" });
+        let long = serde_json::json!({ "level": "WARN", "error": "x".repeat(4 << 20), "key": "a/b" });
         let line = json(&format!("{long}\n"));
         let read: Value = serde_json::from_str(&line).unwrap();
         assert!(line.len() < LONGEST_TEXT + 100, "{}", line.len());
-        assert_eq!(
-            (&read["level"], &read["key"]),
-            (&"WARN".into(), &"a/b".into())
-        );
+        assert_eq!((&read["level"], &read["key"]), (&"WARN".into(), &"a/b".into()));
 
-        let many: Map<_, _> = (0..99)
-            .map(|n| (n.to_string(), "x".repeat(9_000).into()))
-            .collect();
+        let many: Map<_, _> = (0..99).map(|n| (n.to_string(), "x".repeat(9_000).into())).collect();
         assert!(json(&Value::Object(many).to_string()).len() < LONGEST);
     }
 }

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, Event, Lifetime, ObjectTarget, Page, Query, Run, WorkflowCall,
-    WorkflowResult, WriteRequest,
+    CallError, CallReason, Event, Lifetime, ObjectTarget, Page, Query, Run, WorkflowCall, WorkflowResult, WriteRequest,
 };
 
 use super::Facts;
@@ -25,12 +24,7 @@ pub(super) struct Asking {
 impl Asking {
     /// Returns the run of the call in progress.
     pub(super) fn run(&self) -> Result<&Arc<dyn Run>, CallError> {
-        let outside = || {
-            CallError::new(
-                CallReason::Misplaced,
-                "there is no run: the component is only being loaded",
-            )
-        };
+        let outside = || CallError::new(CallReason::Misplaced, "there is no run: the component is only being loaded");
         self.run.as_ref().ok_or_else(outside)
     }
 
@@ -38,13 +32,9 @@ impl Asking {
     fn counted(&self) -> Result<&Arc<dyn Run>, CallError> {
         let limit = self.facts.limits.requests;
         let run = self.run()?;
-        let counted = run
-            .requests()
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-                (n < limit).then_some(n + 1)
-            });
-        let message =
-            || format!("this run has made its {limit} requests already (limits.requests)");
+        let counted =
+            run.requests().fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1));
+        let message = || format!("this run has made its {limit} requests already (limits.requests)");
         match counted {
             Ok(_) => Ok(run),
             Err(_) => Err(CallError::new(CallReason::Exhausted, message())),
@@ -61,34 +51,21 @@ impl Asking {
         self.counted()?.write(request).await
     }
 
-    pub(super) async fn remove(
-        &self,
-        target: ObjectTarget,
-        deletion: Deletion,
-    ) -> Result<(), CallError> {
+    pub(super) async fn remove(&self, target: ObjectTarget, deletion: Deletion) -> Result<(), CallError> {
         self.counted()?.remove(target, deletion).await
     }
 
-    pub(super) async fn add_finalizer(
-        &self,
-        finalizer: Option<String>,
-    ) -> Result<String, CallError> {
+    pub(super) async fn add_finalizer(&self, finalizer: Option<String>) -> Result<String, CallError> {
         self.counted()?.add_finalizer(finalizer).await
     }
 
-    pub(super) async fn remove_finalizer(
-        &self,
-        finalizer: Option<String>,
-    ) -> Result<String, CallError> {
+    pub(super) async fn remove_finalizer(&self, finalizer: Option<String>) -> Result<String, CallError> {
         self.counted()?.remove_finalizer(finalizer).await
     }
 
     pub(super) async fn workflow(&self, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
         if !self.call.may_run_workflows() {
-            let message = format!(
-                "a workflow runs in `reconcile` and `cleanup`, not in `{}`",
-                self.call.name()
-            );
+            let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{}`", self.call.name());
             return Err(CallError::new(CallReason::Misplaced, message));
         }
         self.counted()?.workflow(call).await
@@ -97,34 +74,19 @@ impl Asking {
     pub(super) fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         match (lifetime, &self.facts.memo) {
             (Lifetime::Plugin, Some(memo)) => memo.lock().get(key).map(str::to_owned),
-            (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => {
-                self.run.as_ref()?.memo(lifetime, key)
-            }
+            (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => self.run.as_ref()?.memo(lifetime, key),
         }
     }
 
-    pub(super) fn set_memo(
-        &self,
-        lifetime: Lifetime,
-        key: &str,
-        value: Option<String>,
-    ) -> Result<(), CallError> {
-        let Facts {
-            memo,
-            limits,
-            room,
-            unit,
-            ..
-        } = &*self.facts;
+    pub(super) fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
+        let Facts { memo, limits, room, unit, .. } = &*self.facts;
         match (lifetime, memo) {
             (Lifetime::Plugin, Some(memo)) => {
                 let holding = || Some(room.holding(unit));
                 let bound = (limits.memo_plugin, "limits.memo.plugin");
                 memo.lock().keep(key, value, bound, holding)
             }
-            (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => {
-                self.run()?.set_memo(lifetime, key, value)
-            }
+            (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => self.run()?.set_memo(lifetime, key, value),
         }
     }
 

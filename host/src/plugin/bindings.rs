@@ -4,12 +4,7 @@
     missing_docs,
     reason = "generated code, whose documentation is in wit/; and the two functions at the end"
 )]
-#![allow(
-    clippy::pedantic,
-    unreachable_pub,
-    dead_code,
-    reason = "generated code"
-)]
+#![allow(clippy::pedantic, unreachable_pub, dead_code, reason = "generated code")]
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -45,11 +40,7 @@ wasmtime::component::bindgen!({
 
 /// Returns a path that leads to what is open, whatever has become of its name.
 pub(super) fn path_to(file: &File) -> String {
-    let open = if cfg!(target_os = "linux") {
-        "/proc/self/fd"
-    } else {
-        "/dev/fd"
-    };
+    let open = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
     format!("{open}/{}", file.as_raw_fd())
 }
 

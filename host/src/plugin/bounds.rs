@@ -6,9 +6,7 @@
 
 use std::fmt;
 
-use wasmparser::{
-    BinaryReaderError, ElementItems, Encoding, FunctionBody, Operator, Parser, Payload, TypeRef,
-};
+use wasmparser::{BinaryReaderError, ElementItems, Encoding, FunctionBody, Operator, Parser, Payload, TypeRef};
 
 /// Why a component is not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,10 +109,7 @@ pub fn check(wasm: &[u8]) -> Result<(), Refused> {
 }
 
 impl Count {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "all other sections are counted"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other sections are counted")]
     fn take(&mut self, payload: &Payload<'_>) -> Result<(), Refused> {
         match payload {
             Payload::Version { encoding, .. } => self.begin(*encoding)?,
@@ -122,9 +117,7 @@ impl Count {
             Payload::ImportSection(section) => {
                 for import in section.clone().into_imports() {
                     self.entries(1)?;
-                    if let (TypeRef::Func(_) | TypeRef::FuncExact(_), Some(open)) =
-                        (import?.ty, self.open.last_mut())
-                    {
+                    if let (TypeRef::Func(_) | TypeRef::FuncExact(_), Some(open)) = (import?.ty, self.open.last_mut()) {
                         open.next += 1;
                     }
                 }
@@ -171,10 +164,7 @@ impl Count {
         Measure::Functions.holds(self.functions)?;
         let at = self.open.last_mut().map(|open| {
             open.next += 1;
-            Function {
-                module: open.module,
-                index: open.next - 1,
-            }
+            Function { module: open.module, index: open.next - 1 }
         });
         let within = |measure: Measure, found| measure.holds_at(at, found);
         within(Measure::Body, body.as_bytes().len() as u64)?;
@@ -200,10 +190,7 @@ impl Count {
 }
 
 /// Returns how many blocks an instruction gives the compiler.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the other hundreds give none"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other hundreds give none")]
 fn targets(operator: &Operator<'_>) -> u64 {
     match operator {
         Operator::Block { .. }
@@ -222,10 +209,7 @@ fn targets(operator: &Operator<'_>) -> u64 {
 }
 
 /// Returns how many entries a section says it has.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the others have none, or are counted elsewhere"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others have none, or are counted elsewhere")]
 fn entries(payload: &Payload<'_>) -> u32 {
     match payload {
         Payload::TypeSection(section) => section.count(),
@@ -273,11 +257,7 @@ impl Measure {
         if found <= self.bound() {
             return Ok(());
         }
-        Err(Refused::TooLarge(Excess {
-            at,
-            measure: self,
-            found,
-        }))
+        Err(Refused::TooLarge(Excess { at, measure: self, found }))
     }
 }
 
@@ -296,11 +276,7 @@ impl fmt::Display for Excess {
             }
             None => write!(f, "it has ")?,
         }
-        write!(
-            f,
-            "{found} {measure}; at most {} are compiled",
-            measure.bound()
-        )
+        write!(f, "{found} {measure}; at most {} are compiled", measure.bound())
     }
 }
 
@@ -397,12 +373,7 @@ mod tests {
         let one = |function: &[u8]| with(&module(1, function));
         let table = [b"\x41\0\x0e".to_vec(), number(200_000), vec![0; 200_001]].concat();
         let nothing = function(0, b"");
-        let elements = [
-            b"\x01\x01\0".to_vec(),
-            number(1_000_001),
-            vec![0; 1_000_001],
-        ]
-        .concat();
+        let elements = [b"\x01\x01\0".to_vec(), number(1_000_001), vec![0; 1_000_001]].concat();
         let elements = [MODULE.to_vec(), section(9, &elements)].concat();
         let globals = [number(1_000_001), b"\x7f\0\x41\0\x0b".repeat(1_000_001)].concat();
         let globals = [MODULE.to_vec(), section(6, &globals)].concat();
@@ -415,23 +386,11 @@ mod tests {
             (with(&elements), Measure::Elements),
             (with(&module(200_001, &nothing)), Measure::Functions),
             (with(&globals), Measure::Entries),
-            (
-                component(&vec![section(1, &module(0, b"")); 201]),
-                Measure::Modules,
-            ),
-            (
-                component(&vec![section(4, &component(&[])); 200]),
-                Measure::Components,
-            ),
+            (component(&vec![section(1, &module(0, b"")); 201]), Measure::Modules),
+            (component(&vec![section(4, &component(&[])); 200]), Measure::Components),
             (nested, Measure::Depth),
-            (
-                with(&module(251, &function(20_000, b""))),
-                Measure::AllLocals,
-            ),
-            (
-                with(&module(17, &function(4_000, &blocks(1_950)))),
-                Measure::AllSpread,
-            ),
+            (with(&module(251, &function(20_000, b""))), Measure::AllLocals),
+            (with(&module(17, &function(4_000, &blocks(1_950)))), Measure::AllSpread),
             (vec![0; (64 << 20) + 1], Measure::Bytes),
         ] {
             let excess = excess(&wasm);

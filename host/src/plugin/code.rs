@@ -221,11 +221,7 @@ impl CodeCache {
     /// compiling takes, 10 MB for a small component and hundreds for Python, would stay with this process; and there is no
     /// bound to what it takes.
     #[must_use]
-    pub fn compiled_by(
-        mut self,
-        command: impl IntoIterator<Item = OsString>,
-        budget: Budget,
-    ) -> Self {
+    pub fn compiled_by(mut self, command: impl IntoIterator<Item = OsString>, budget: Budget) -> Self {
         let command = command.into_iter().collect();
         self.compiler = Some(Arc::new(Compiler { command, budget }));
         self
@@ -237,10 +233,7 @@ impl CodeCache {
     pub fn with_head_start(&self) -> Self {
         self.shared.ahead.send_modify(|ahead| *ahead += 1);
         Self {
-            head_start: Some(Arc::new(HeadStart {
-                shared: Arc::clone(&self.shared),
-                over: AtomicBool::new(false),
-            })),
+            head_start: Some(Arc::new(HeadStart { shared: Arc::clone(&self.shared), over: AtomicBool::new(false) })),
             ..self.clone()
         }
     }
@@ -248,10 +241,7 @@ impl CodeCache {
     /// Returns the same for somebody who wants it tried again, whatever happened before.
     #[must_use]
     pub fn without_failures(&self) -> Self {
-        Self {
-            remembers: false,
-            ..self.clone()
-        }
+        Self { remembers: false, ..self.clone() }
     }
 
     /// Reads a component on a thread of its own, not too many at once.
@@ -315,9 +305,7 @@ impl CodeCache {
             return Ok(());
         };
         match Failure::read(folder, digest) {
-            Some(failure) if self.remembers && failure.counts(compiler.budget.limits()) => {
-                Err(failure.error())
-            }
+            Some(failure) if self.remembers && failure.counts(compiler.budget.limits()) => Err(failure.error()),
             Some(_) | None => Ok(()),
         }
     }
@@ -340,22 +328,16 @@ impl CodeCache {
         let limits = compiler.budget.limits();
         compiler.budget.suffices(limits)?;
         let attempt = Attempt::begin(&self.shared, digest, limits);
-        let job = Job {
-            compiler,
-            limits,
-            engine,
-            wasm: &wasm,
-            digest,
-        };
+        let job = Job { compiler, limits, engine, wasm: &wasm, digest };
         let error = match self.compile_elsewhere(job).await {
             Ok(code) => return Ok(code),
             Err(error) => error,
         };
         match error {
             // Never in here, where nothing bounds what it takes.
-            compiler::Error::NotStarted(error) => Err(Error::Prepare(format!(
-                "start the process that compiles: {error}"
-            ))),
+            compiler::Error::NotStarted(error) => {
+                Err(Error::Prepare(format!("start the process that compiles: {error}")))
+            }
             compiler::Error::Unable(why) => Err(Error::Prepare(why)),
             // On another day it may be faster.
             late @ compiler::Error::Late(_) => Err(Error::Costly(late.to_string())),
@@ -372,13 +354,7 @@ impl CodeCache {
 
     /// Has it compiled by the other process, into a file that is kept, or if that can't be, into memory.
     async fn compile_elsewhere(&self, job: Job<'_>) -> Result<Code, compiler::Error> {
-        let Job {
-            compiler: Compiler { command, .. },
-            limits,
-            engine,
-            wasm,
-            digest,
-        } = job;
+        let Job { compiler: Compiler { command, .. }, limits, engine, wasm, digest } = job;
         let unable = |error: io::Error| compiler::Error::Unable(error.to_string());
         if let Some(folder) = &self.shared.folder {
             match folder.draft() {
@@ -402,24 +378,13 @@ impl CodeCache {
         let out = file.try_clone().map_err(unable)?;
         compiler::compile(command, &limits, wasm, out).await?;
         let engine = engine.clone();
-        let mapped = aside(1, move || {
-            Code::mapped(&engine, &file, false, Hold::default())
-        });
+        let mapped = aside(1, move || Code::mapped(&engine, &file, false, Hold::default()));
         used(mapped.await)
     }
 
     /// Maps code that has just been compiled, seals it and puts it into the folder.
-    async fn kept(
-        &self,
-        engine: &Engine,
-        draft: Draft,
-        digest: &str,
-    ) -> Result<Code, compiler::Error> {
-        let (engine, name, shared) = (
-            engine.clone(),
-            name(engine, digest),
-            Arc::clone(&self.shared),
-        );
+    async fn kept(&self, engine: &Engine, draft: Draft, digest: &str) -> Result<Code, compiler::Error> {
+        let (engine, name, shared) = (engine.clone(), name(engine, digest), Arc::clone(&self.shared));
         let kept = aside(1, move || {
             let hold = shared.hold(&name);
             let code = Code::mapped(&engine, draft.file(), false, hold)?;
@@ -432,14 +397,8 @@ impl CodeCache {
         used(kept.await)
     }
 
-    async fn compile_here(
-        &self,
-        engine: &Engine,
-        wasm: Vec<u8>,
-        digest: &str,
-    ) -> Result<Code, Error> {
-        let (engine, digest, shared) =
-            (engine.clone(), digest.to_owned(), Arc::clone(&self.shared));
+    async fn compile_here(&self, engine: &Engine, wasm: Vec<u8>, digest: &str) -> Result<Code, Error> {
+        let (engine, digest, shared) = (engine.clone(), digest.to_owned(), Arc::clone(&self.shared));
         let compiled = aside(threads(), move || {
             let code = engine.wasm().precompile_component(&wasm);
             let code = code.map_err(|error| Error::Invalid(format!("{error:#}")))?;
@@ -469,14 +428,8 @@ fn used(mapped: Result<wasmtime::Result<Code>, Error>) -> Result<Code, compiler:
 }
 
 /// Does something on threads that end with it: they and what they have allocated would otherwise stay for ever.
-async fn aside<T: Send + 'static>(
-    threads: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Error> {
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .thread_name(|n| format!("compile-{n}"))
-        .build();
+async fn aside<T: Send + 'static>(threads: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|n| format!("compile-{n}")).build();
     let pool = pool.map_err(|error| Error::Prepare(error.to_string()))?;
     let (tell, told) = oneshot::channel();
     pool.spawn(move || {
@@ -517,10 +470,7 @@ pub(super) fn digest(wasm: &[u8]) -> String {
 /// Returns the name under which the code of a component is kept: what it was made of, and for which engine.
 fn name(engine: &Engine, digest: &str) -> String {
     let mut hasher = DefaultHasher::new();
-    engine
-        .wasm()
-        .precompile_compatibility_hash()
-        .hash(&mut hasher);
+    engine.wasm().precompile_compatibility_hash().hash(&mut hasher);
     format!("{digest}-{:016x}.cwasm", hasher.finish())
 }
 
@@ -529,11 +479,7 @@ fn name(engine: &Engine, digest: &str) -> String {
 impl Budget {
     fn limits(self) -> Limits {
         let Self { memory, cpu, clock } = self;
-        Limits {
-            memory: memory.unwrap_or_else(room::now),
-            cpu,
-            clock,
-        }
+        Limits { memory: memory.unwrap_or_else(room::now), cpu, clock }
     }
 
     /// Refuses to begin with what happens to be left of the memory, if that is next to nothing: it says nothing of the component.
@@ -542,9 +488,7 @@ impl Budget {
             return Ok(());
         }
         let (left, least) = (limits.memory >> 20, quantity(room::LEAST));
-        Err(Error::Prepare(format!(
-            "{left}Mi of memory are left for compiling, and it takes at least {least}"
-        )))
+        Err(Error::Prepare(format!("{left}Mi of memory are left for compiling, and it takes at least {least}")))
     }
 }
 
@@ -561,9 +505,7 @@ impl Shared {
             in_use.insert(name.to_owned(), Arc::downgrade(&entry));
             entry
         });
-        Hold {
-            _entry: Some(entry),
-        }
+        Hold { _entry: Some(entry) }
     }
 
     fn keep(&self, name: &str, code: &[u8]) -> io::Result<()> {
@@ -591,9 +533,7 @@ impl Shared {
 impl HeadStart {
     fn give_up(&self) {
         if !self.over.swap(true, Ordering::SeqCst) {
-            self.shared
-                .ahead
-                .send_modify(|ahead| *ahead = ahead.saturating_sub(1));
+            self.shared.ahead.send_modify(|ahead| *ahead = ahead.saturating_sub(1));
         }
     }
 }
@@ -615,12 +555,7 @@ impl Code {
             Ok(code) => code,
         };
         let file = file.try_clone().ok();
-        Ok(Self {
-            kept,
-            file,
-            hold,
-            ..code
-        })
+        Ok(Self { kept, file, hold, ..code })
     }
 
     /// Returns a file with the code for another process: one that can be read, and nothing else.
@@ -649,14 +584,7 @@ impl Code {
             }
             done => (done?, engine.clone(), None),
         };
-        Ok(Self {
-            component,
-            engine,
-            unfit,
-            kept: false,
-            file: None,
-            hold: Hold::default(),
-        })
+        Ok(Self { component, engine, unfit, kept: false, file: None, hold: Hold::default() })
     }
 }
 
@@ -668,8 +596,7 @@ pub(super) fn alone(pool: Pool, file: &File) -> wasmtime::Result<(wasmtime::Engi
     });
     mapped.or_else(|_| {
         let wasm = unpooled()?;
-        let component =
-            map_compiled(&wasm, file).or_else(|_| load_compiled(&wasm, &whole(file)?))?;
+        let component = map_compiled(&wasm, file).or_else(|_| load_compiled(&wasm, &whole(file)?))?;
         Ok((wasm, component))
     })
 }
@@ -693,10 +620,7 @@ struct Attempt {
 impl Attempt {
     /// Writes it down, so that what ends this program does not do so again and again.
     fn begin(shared: &Arc<Shared>, digest: &str, limits: Limits) -> Self {
-        let before = shared
-            .folder
-            .as_ref()
-            .and_then(|folder| Failure::read(folder, digest));
+        let before = shared.folder.as_ref().and_then(|folder| Failure::read(folder, digest));
         let deaths = match before {
             Some(failure) if failure.is_of(limits) => failure.deaths,
             Some(_) | None => 0,
@@ -704,12 +628,7 @@ impl Attempt {
         let attempt = Self {
             shared: Arc::clone(shared),
             digest: digest.to_owned(),
-            failure: Failure {
-                version: VERSION.to_owned(),
-                limits,
-                verdict: None,
-                deaths: deaths + 1,
-            },
+            failure: Failure { version: VERSION.to_owned(), limits, verdict: None, deaths: deaths + 1 },
         };
         attempt.write();
         attempt
@@ -771,10 +690,7 @@ impl Failure {
         match self.verdict {
             Some(Verdict::Invalid(why)) => Error::Invalid(why),
             Some(Verdict::Costly(why)) => Error::Costly(format!("{why}, as was found out before")),
-            None => Error::Costly(format!(
-                "the daemon was ended {} times while it was compiled",
-                self.deaths
-            )),
+            None => Error::Costly(format!("the daemon was ended {} times while it was compiled", self.deaths)),
         }
     }
 }
@@ -785,29 +701,17 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        memory: 1 << 30,
-        cpu: Duration::from_mins(2),
-        clock: Duration::from_mins(6),
-    };
+    const LIMITS: Limits = Limits { memory: 1 << 30, cpu: Duration::from_mins(2), clock: Duration::from_mins(6) };
 
     fn failure(verdict: Option<Verdict>, deaths: u32) -> Failure {
-        Failure {
-            version: VERSION.to_owned(),
-            limits: LIMITS,
-            verdict,
-            deaths,
-        }
+        Failure { version: VERSION.to_owned(), limits: LIMITS, verdict, deaths }
     }
 
     #[test]
     fn a_failure_counts_until_there_is_more_room_or_another_program() {
         let costly = || Some(Verdict::Costly("it is a bomb".to_owned()));
         let memory = |memory| Limits { memory, ..LIMITS };
-        let cpu = |seconds| Limits {
-            cpu: Duration::from_secs(seconds),
-            ..LIMITS
-        };
+        let cpu = |seconds| Limits { cpu: Duration::from_secs(seconds), ..LIMITS };
         for (limits, expected) in [
             (LIMITS, true),
             (memory(512 << 20), true),
@@ -825,11 +729,7 @@ mod tests {
 
     #[test]
     fn nothing_is_begun_with_next_to_no_memory_unless_somebody_says_so() {
-        let budget = |memory| Budget {
-            memory,
-            cpu: LIMITS.cpu,
-            clock: LIMITS.clock,
-        };
+        let budget = |memory| Budget { memory, cpu: LIMITS.cpu, clock: LIMITS.clock };
         let limits = |memory| Limits { memory, ..LIMITS };
         let told = |memory, left| budget(memory).suffices(limits(left)).err();
         for (memory, left, enough) in [
@@ -942,10 +842,7 @@ mod tests {
             read.unwrap();
         }
         let most = most.load(Ordering::SeqCst);
-        assert!(
-            most <= SPARE_READERS,
-            "{most} at once, beside those that hang"
-        );
+        assert!(most <= SPARE_READERS, "{most} at once, beside those that hang");
         drop(end);
         hanging.join_all().await;
     }

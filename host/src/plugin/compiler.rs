@@ -77,12 +77,7 @@ impl Limits {
     fn arguments(&self) -> [String; 4] {
         let Self { memory, cpu, .. } = self;
         let cpu = cpu.as_secs().max(1);
-        [
-            "--memory".to_owned(),
-            memory.to_string(),
-            "--cpu".to_owned(),
-            cpu.to_string(),
-        ]
+        ["--memory".to_owned(), memory.to_string(), "--cpu".to_owned(), cpu.to_string()]
     }
 
     /// Returns how many threads compile. Each has functions of its own in memory; and one core is left to those who are at
@@ -108,10 +103,7 @@ impl Limits {
         ] {
             // What others have bounded before stays.
             let before = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-            let limit = Rlimit {
-                current: Some(most.min(before)),
-                maximum: Some(last.min(before)),
-            };
+            let limit = Rlimit { current: Some(most.min(before)), maximum: Some(last.min(before)) };
             setrlimit(resource, limit)?;
         }
         Ok(())
@@ -139,10 +131,7 @@ pub fn run(limits: &Limits) -> ExitCode {
 
 fn input() -> io::Result<Vec<u8>> {
     let mut wasm = Vec::new();
-    io::stdin()
-        .lock()
-        .take(read::COMPONENT)
-        .read_to_end(&mut wasm)?;
+    io::stdin().lock().take(read::COMPONENT).read_to_end(&mut wasm)?;
     Ok(wasm)
 }
 
@@ -160,12 +149,7 @@ fn output(code: &[u8]) -> io::Result<()> {
 
 /// Has a component compiled by this command, which is expected to call [`run`]; the code goes into the file. The process
 /// ends with the future.
-pub(super) async fn compile(
-    command: &[OsString],
-    limits: &Limits,
-    wasm: &[u8],
-    code: File,
-) -> Result<(), Error> {
+pub(super) async fn compile(command: &[OsString], limits: &Limits, wasm: &[u8], code: File) -> Result<(), Error> {
     let mut child = spawn(command, limits, code).map_err(Error::NotStarted)?;
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let feed = async move {
@@ -216,61 +200,37 @@ fn spawn(command: &[OsString], limits: &Limits, code: File) -> io::Result<Child>
 /// Says what the end of the process means.
 fn verdict(status: ExitStatus, words: &str, limits: &Limits) -> Result<(), Error> {
     let costly = |why: String| Err(Error::Costly(why));
-    let starved = [
-        "memory allocation of",
-        "Cannot allocate memory",
-        "out of memory",
-        "ThreadPoolBuildError",
-    ];
+    let starved = ["memory allocation of", "Cannot allocate memory", "out of memory", "ThreadPoolBuildError"];
     // What stands there may be up to the component.
-    let told = |words: &str| {
-        words
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
-            .chars()
-            .take(TOLD)
-            .collect::<String>()
-    };
+    let told =
+        |words: &str| words.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TOLD).collect::<String>();
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
         _ if starved.iter().any(|sign| words.contains(sign)) => {
             let memory = quantity(limits.memory);
-            costly(format!(
-                "it needs more than {memory} of memory to be compiled"
-            ))
+            costly(format!("it needs more than {memory} of memory to be compiled"))
         }
         (Some(1), _) => Err(Error::Invalid(told(words))),
         (Some(code), _) if code == i32::from(UNABLE) => Err(Error::Unable(told(words))),
         (_, Some(signal)) => match Signal::from_named_raw(signal) {
             Some(Signal::XCPU) => {
                 let cpu = limits.cpu;
-                costly(format!(
-                    "it needs more than {cpu:?} of CPU time to be compiled"
-                ))
+                costly(format!("it needs more than {cpu:?} of CPU time to be compiled"))
             }
             Some(Signal::XFSZ) => {
                 let most = quantity(CODE);
                 costly(format!("it has more than {most} of machine code"))
             }
-            Some(Signal::KILL) => costly(
-                "the system has ended the process that compiles it, as it does for want of memory"
-                    .to_owned(),
-            ),
-            // Somebody wants it to end, whatever it compiles.
-            Some(Signal::INT | Signal::TERM | Signal::HUP) => {
-                Err(Error::Unable(format!("ended by signal {signal}")))
+            Some(Signal::KILL) => {
+                costly("the system has ended the process that compiles it, as it does for want of memory".to_owned())
             }
-            _ => costly(format!(
-                "it breaks the compiler (signal {signal}): {}",
-                told(words)
-            )),
+            // Somebody wants it to end, whatever it compiles.
+            Some(Signal::INT | Signal::TERM | Signal::HUP) => Err(Error::Unable(format!("ended by signal {signal}"))),
+            _ => costly(format!("it breaks the compiler (signal {signal}): {}", told(words))),
         },
-        (code, None) => costly(format!(
-            "it breaks the compiler (exit status {}): {}",
-            code.unwrap_or_default(),
-            told(words)
-        )),
+        (code, None) => {
+            costly(format!("it breaks the compiler (exit status {}): {}", code.unwrap_or_default(), told(words)))
+        }
     }
 }
 
@@ -278,11 +238,7 @@ fn verdict(status: ExitStatus, words: &str, limits: &Limits) -> Result<(), Error
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        memory: 512 << 20,
-        cpu: Duration::from_mins(2),
-        clock: Duration::from_mins(6),
-    };
+    const LIMITS: Limits = Limits { memory: 512 << 20, cpu: Duration::from_mins(2), clock: Duration::from_mins(6) };
 
     /// Returns what the end of a process with this wait status and these last words is taken for.
     fn told(status: i32, words: &str) -> String {
@@ -299,31 +255,11 @@ mod tests {
         let exit = |code: i32| code << 8;
         for (status, words, expected) in [
             (0, "", "compiled"),
-            (
-                exit(1),
-                "unknown section (at offset 0xa)",
-                "invalid: unknown section (at offset 0xa)",
-            ),
-            (
-                exit(3),
-                "No space left on device",
-                "unable: the process that compiles: No space left on device",
-            ),
-            (
-                6,
-                "memory allocation of 48 bytes failed",
-                "costly: it needs more than 512Mi of memory to be compiled",
-            ),
-            (
-                exit(1),
-                "mmap: Cannot allocate memory",
-                "costly: it needs more than 512Mi of memory to be compiled",
-            ),
-            (
-                24,
-                "",
-                "costly: it needs more than 120s of CPU time to be compiled",
-            ),
+            (exit(1), "unknown section (at offset 0xa)", "invalid: unknown section (at offset 0xa)"),
+            (exit(3), "No space left on device", "unable: the process that compiles: No space left on device"),
+            (6, "memory allocation of 48 bytes failed", "costly: it needs more than 512Mi of memory to be compiled"),
+            (exit(1), "mmap: Cannot allocate memory", "costly: it needs more than 512Mi of memory to be compiled"),
+            (24, "", "costly: it needs more than 120s of CPU time to be compiled"),
             (25, "", "costly: it has more than 256Mi of machine code"),
             (11, "", "costly: it breaks the compiler (signal 11): "),
             (
@@ -331,11 +267,7 @@ mod tests {
                 "thread 'main' panicked\nat x",
                 "costly: it breaks the compiler (exit status 101): thread 'main' panicked at x",
             ),
-            (
-                15,
-                "",
-                "unable: the process that compiles: ended by signal 15",
-            ),
+            (15, "", "unable: the process that compiles: ended by signal 15"),
         ] {
             assert_eq!(told(status, words), expected);
         }
@@ -344,14 +276,8 @@ mod tests {
 
     #[test]
     fn threads_are_bounded_by_memory() {
-        assert_eq!(
-            LIMITS.threads(),
-            super::super::code::threads().min(2) as u64
-        );
-        let small = Limits {
-            memory: 64 << 20,
-            ..LIMITS
-        };
+        assert_eq!(LIMITS.threads(), super::super::code::threads().min(2) as u64);
+        let small = Limits { memory: 64 << 20, ..LIMITS };
         assert_eq!(small.threads(), 1);
     }
 }

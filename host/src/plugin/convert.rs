@@ -7,9 +7,7 @@ use capstan_core::guest;
 use capstan_core::object;
 use capstan_core::text::{kept, said};
 
-use super::bindings::capstan::operator::{
-    cache, context, log, memo, operations, recorder, types, workflow,
-};
+use super::bindings::capstan::operator::{cache, context, log, memo, operations, recorder, types, workflow};
 use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
 use super::instance::Returned;
 use super::output;
@@ -21,10 +19,7 @@ const DETAIL: usize = 16 << 10;
 
 impl From<reconciler::UpdateControl> for guest::UpdateControl {
     fn from(control: reconciler::UpdateControl) -> Self {
-        Self {
-            update: control.update.into(),
-            reschedule: control.reschedule_ms.map(millis),
-        }
+        Self { update: control.update.into(), reschedule: control.reschedule_ms.map(millis) }
     }
 }
 
@@ -52,10 +47,9 @@ impl From<error_handler::ErrorControl> for guest::ErrorControl {
     fn from(control: error_handler::ErrorControl) -> Self {
         match control {
             error_handler::ErrorControl::Unhandled => Self::Unhandled,
-            error_handler::ErrorControl::Handled(handling) => Self::Handled {
-                status: handling.status,
-                next: handling.next.into(),
-            },
+            error_handler::ErrorControl::Handled(handling) => {
+                Self::Handled { status: handling.status, next: handling.next.into() }
+            }
         }
     }
 }
@@ -97,20 +91,15 @@ impl TryFrom<condition::ConditionResult> for guest::ConditionResult {
 pub(super) fn checked(returned: Returned) -> wasmtime::Result<Returned> {
     let soon = |time: Duration| time.min(millis(u32::MAX));
     Ok(match returned {
-        Returned::Reconciled(control) => Returned::Reconciled(guest::UpdateControl {
-            reschedule: control.reschedule.map(soon),
-            ..control
-        }),
+        Returned::Reconciled(control) => {
+            Returned::Reconciled(guest::UpdateControl { reschedule: control.reschedule.map(soon), ..control })
+        }
         Returned::CleanedUp(guest::DeleteControl::KeepFinalizer(again)) => {
             Returned::CleanedUp(guest::DeleteControl::KeepFinalizer(again.map(soon)))
         }
-        Returned::Handled(guest::ErrorControl::Handled {
-            status,
-            next: guest::NextStep::Reschedule(time),
-        }) => Returned::Handled(guest::ErrorControl::Handled {
-            status,
-            next: guest::NextStep::Reschedule(soon(time)),
-        }),
+        Returned::Handled(guest::ErrorControl::Handled { status, next: guest::NextStep::Reschedule(time) }) => {
+            Returned::Handled(guest::ErrorControl::Handled { status, next: guest::NextStep::Reschedule(soon(time)) })
+        }
         Returned::Compared(guest::MatchResult::Differs(what)) => {
             Returned::Compared(guest::MatchResult::Differs(kept(what)))
         }
@@ -177,10 +166,7 @@ impl TryFrom<types::KindRef> for object::Gvk {
 
 impl From<types::ObjectKey> for object::ObjectRef {
     fn from(key: types::ObjectKey) -> Self {
-        Self {
-            namespace: key.namespace.map(Into::into),
-            name: key.name.into(),
-        }
+        Self { namespace: key.namespace.map(Into::into), name: key.name.into() }
     }
 }
 
@@ -189,14 +175,7 @@ impl TryFrom<types::ObjectRef> for guest::ObjectTarget {
 
     fn try_from(target: types::ObjectRef) -> Result<Self, object::Error> {
         let gvk = object::Gvk::parse(&target.api_version, &target.kind)?;
-        Ok(Self {
-            gvk,
-            key: types::ObjectKey {
-                namespace: target.namespace,
-                name: target.name,
-            }
-            .into(),
-        })
+        Ok(Self { gvk, key: types::ObjectKey { namespace: target.namespace, name: target.name }.into() })
     }
 }
 
@@ -218,10 +197,7 @@ impl From<cache::Selection> for guest::Selection {
             cache::Selection::Related => Self::Related,
             cache::Selection::Namespaced(namespace) => Self::Namespaced(namespace),
             cache::Selection::Everywhere => Self::Everywhere,
-            cache::Selection::Indexed(entry) => Self::Indexed {
-                index: entry.index,
-                key: entry.key,
-            },
+            cache::Selection::Indexed(entry) => Self::Indexed { index: entry.index, key: entry.key },
         }
     }
 }
@@ -230,43 +206,15 @@ impl TryFrom<cache::Query> for guest::Query {
     type Error = object::Error;
 
     fn try_from(query: cache::Query) -> Result<Self, object::Error> {
-        let cache::Query {
-            place,
-            selection,
-            labels,
-            fields,
-            newest_only,
-            limit,
-            after,
-        } = query;
-        Ok(Self {
-            place: place.try_into()?,
-            selection: selection.into(),
-            labels,
-            fields,
-            newest_only,
-            limit,
-            after,
-        })
+        let cache::Query { place, selection, labels, fields, newest_only, limit, after } = query;
+        Ok(Self { place: place.try_into()?, selection: selection.into(), labels, fields, newest_only, limit, after })
     }
 }
 
 impl From<operations::WriteOptions> for guest::WriteOptions {
     fn from(options: operations::WriteOptions) -> Self {
-        let operations::WriteOptions {
-            mode,
-            compare_by,
-            subresource,
-            source,
-            actual,
-        } = options;
-        Self {
-            mode: mode.into(),
-            compare_by: compare_by.map(Into::into),
-            subresource,
-            source,
-            actual,
-        }
+        let operations::WriteOptions { mode, compare_by, subresource, source, actual } = options;
+        Self { mode: mode.into(), compare_by: compare_by.map(Into::into), subresource, source, actual }
     }
 }
 
@@ -297,24 +245,14 @@ impl From<operations::Comparison> for guest::Comparison {
 
 impl From<operations::RemoveOptions> for cluster::Deletion {
     fn from(options: operations::RemoveOptions) -> Self {
-        let operations::RemoveOptions {
-            propagation,
-            uid,
-            resource_version,
-            grace_seconds,
-        } = options;
+        let operations::RemoveOptions { propagation, uid, resource_version, grace_seconds } = options;
         let propagation = match propagation {
             operations::Propagation::Usual => None,
             operations::Propagation::Background => Some(cluster::Propagation::Background),
             operations::Propagation::Foreground => Some(cluster::Propagation::Foreground),
             operations::Propagation::Orphan => Some(cluster::Propagation::Orphan),
         };
-        Self {
-            propagation,
-            uid,
-            version: resource_version,
-            grace_seconds,
-        }
+        Self { propagation, uid, version: resource_version, grace_seconds }
     }
 }
 
@@ -330,37 +268,14 @@ impl From<memo::Lifetime> for guest::Lifetime {
 
 impl From<recorder::Event> for guest::Event {
     fn from(event: recorder::Event) -> Self {
-        let recorder::Event {
-            severity,
-            reason,
-            message,
-            key,
-            action,
-            component,
-            labels,
-            annotations,
-        } = event;
+        let recorder::Event { severity, reason, message, key, action, component, labels, annotations } = event;
         let warning = match severity {
             recorder::Severity::Normal => false,
             recorder::Severity::Warning => true,
         };
-        let tags = |pairs: Vec<types::Pair>| {
-            pairs
-                .into_iter()
-                .map(|pair| (pair.name, pair.value))
-                .collect()
-        };
+        let tags = |pairs: Vec<types::Pair>| pairs.into_iter().map(|pair| (pair.name, pair.value)).collect();
         let (labels, annotations) = (tags(labels), tags(annotations));
-        Self {
-            warning,
-            reason,
-            message,
-            key,
-            action,
-            component,
-            labels,
-            annotations,
-        }
+        Self { warning, reason, message, key, action, component, labels, annotations }
     }
 }
 
@@ -391,19 +306,13 @@ impl From<guest::RunInfo> for context::RunInfo {
 
 impl From<guest::RetryInfo> for types::RetryInfo {
     fn from(retry: guest::RetryInfo) -> Self {
-        Self {
-            attempt: retry.attempt,
-            last: retry.last,
-        }
+        Self { attempt: retry.attempt, last: retry.last }
     }
 }
 
 impl From<guest::Page> for types::Page {
     fn from(page: guest::Page) -> Self {
-        Self {
-            items: page.items,
-            next: page.next,
-        }
+        Self { items: page.items, next: page.next }
     }
 }
 
@@ -418,10 +327,7 @@ impl From<guest::MatchResult> for types::MatchResult {
 
 impl From<guest::WorkflowResult> for workflow::WorkflowResult {
     fn from(result: guest::WorkflowResult) -> Self {
-        Self {
-            nodes: result.nodes.into_iter().map(Into::into).collect(),
-            complete: result.complete,
-        }
+        Self { nodes: result.nodes.into_iter().map(Into::into).collect(), complete: result.complete }
     }
 }
 
@@ -431,12 +337,7 @@ impl From<guest::NodeResult> for workflow::NodeResult {
         let conditions = node.conditions.into_iter();
         Self {
             name: node.name,
-            done: done
-                .map(|(key, operation)| workflow::ObjectResult {
-                    key,
-                    operation: operation.into(),
-                })
-                .collect(),
+            done: done.map(|(key, operation)| workflow::ObjectResult { key, operation: operation.into() }).collect(),
             conditions: conditions
                 .map(|(role, result)| workflow::ConditionOutcome {
                     role: role.into(),
@@ -473,22 +374,14 @@ impl From<guest::ConditionRole> for workflow::ConditionRole {
 
 impl From<guest::CallError> for types::CallError {
     fn from(error: guest::CallError) -> Self {
-        Self {
-            reason: error.reason.into(),
-            code: error.code,
-            message: error.message,
-        }
+        Self { reason: error.reason.into(), code: error.code, message: error.message }
     }
 }
 
 impl From<object::Error> for types::CallError {
     /// What names a kind wrongly, or is no object, is an argument that is wrong.
     fn from(error: object::Error) -> Self {
-        Self {
-            reason: types::CallReason::Invalid,
-            code: 0,
-            message: error.to_string(),
-        }
+        Self { reason: types::CallReason::Invalid, code: 0, message: error.to_string() }
     }
 }
 

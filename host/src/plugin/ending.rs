@@ -53,14 +53,8 @@ impl Broken {
     /// Returns what an error of wasmtime means.
     pub(super) fn of(error: &wasmtime::Error) -> Self {
         match error.downcast_ref() {
-            Some(Self { ending, stack }) => Self {
-                ending: ending.clone(),
-                stack: said(stack).into_owned(),
-            },
-            None => Self {
-                ending: Ending::of(error),
-                stack: stack(error),
-            },
+            Some(Self { ending, stack }) => Self { ending: ending.clone(), stack: said(stack).into_owned() },
+            None => Self { ending: Ending::of(error), stack: stack(error) },
         }
     }
 }
@@ -93,10 +87,7 @@ impl Ending {
             return Self::Otherwise(otherwise.clone());
         }
         match error.downcast_ref::<Trap>() {
-            Some(trap) => Self::Trap {
-                reason: reason(*trap),
-                place: place(error),
-            },
+            Some(trap) => Self::Trap { reason: reason(*trap), place: place(error) },
             None => Self::Unusable(error.root_cause().to_string()),
         }
     }
@@ -108,10 +99,8 @@ impl Ending {
         match self {
             Self::Overdue => overdue(limits.timeout),
             Self::OverMemory => {
-                let message = format!(
-                    "the component wanted more than {} of memory (limits.memory)",
-                    quantity(limits.memory)
-                );
+                let message =
+                    format!("the component wanted more than {} of memory (limits.memory)", quantity(limits.memory));
                 Failure::new(Cause::OutOfMemory, message)
             }
             Self::NoRoom(why) => {
@@ -119,8 +108,7 @@ impl Ending {
                 Failure::new(Cause::OutOfMemory, message)
             }
             Self::OverTables => {
-                let message =
-                    format!("the component wanted tables of more than {ELEMENTS} elements");
+                let message = format!("the component wanted tables of more than {ELEMENTS} elements");
                 Failure::new(Cause::OutOfMemory, message)
             }
             Self::Exit(code) => {
@@ -144,9 +132,7 @@ impl Ending {
 }
 
 fn unusable(why: &str) -> Failure {
-    Failure::other(format!(
-        "the call could not be made, or its answer not be read: {why}"
-    ))
+    Failure::other(format!("the call could not be made, or its answer not be read: {why}"))
 }
 
 /// Returns the failure of a call that is over its time.
@@ -157,10 +143,7 @@ pub(super) fn overdue(timeout: Duration) -> Failure {
 
 /// Returns the functions on the stack when it trapped, innermost first.
 fn backtrace(error: &wasmtime::Error) -> Vec<String> {
-    let frames = error
-        .downcast_ref::<WasmBacktrace>()
-        .map(WasmBacktrace::frames)
-        .unwrap_or_default();
+    let frames = error.downcast_ref::<WasmBacktrace>().map(WasmBacktrace::frames).unwrap_or_default();
     let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
         Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
         None => format!("function {}", frame.func_index()),
@@ -170,21 +153,9 @@ fn backtrace(error: &wasmtime::Error) -> Vec<String> {
 
 /// Returns the innermost function that is the author's own.
 fn place(error: &wasmtime::Error) -> Option<String> {
-    const MACHINERY: [&str; 10] = [
-        "core::",
-        "std::",
-        "alloc::",
-        "<core::",
-        "<std::",
-        "<alloc::",
-        "__",
-        "rust_",
-        "abort",
-        "function ",
-    ];
-    let name = backtrace(error)
-        .into_iter()
-        .find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))?;
+    const MACHINERY: [&str; 10] =
+        ["core::", "std::", "alloc::", "<core::", "<std::", "<alloc::", "__", "rust_", "abort", "function "];
+    let name = backtrace(error).into_iter().find(|name| !MACHINERY.iter().any(|prefix| name.starts_with(prefix)))?;
     Some(name)
 }
 
@@ -195,20 +166,12 @@ fn stack(error: &wasmtime::Error) -> String {
     said(&frames.join(" < ")).into_owned()
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "not our own, and open: what it says of itself is good enough"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "not our own, and open: what it says of itself is good enough")]
 fn reason(trap: Trap) -> String {
     match trap {
         Trap::UnreachableCodeReached => "unreachable executed".to_owned(),
         Trap::StackOverflow => "its stack is exhausted, as by a recursion without end".to_owned(),
-        Trap::MemoryOutOfBounds => {
-            "memory access out of bounds, as by a recursion without end".to_owned()
-        }
-        other => other
-            .to_string()
-            .trim_start_matches("wasm trap: ")
-            .to_owned(),
+        Trap::MemoryOutOfBounds => "memory access out of bounds, as by a recursion without end".to_owned(),
+        other => other.to_string().trim_start_matches("wasm trap: ").to_owned(),
     }
 }

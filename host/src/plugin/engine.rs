@@ -102,11 +102,7 @@ impl Pool {
     /// (rule 8 of the contract), twice, because two versions of a plugin live side by side while it is replaced.
     pub fn of<'a>(limits: impl IntoIterator<Item = &'a Limits>) -> Self {
         let runs: usize = limits.into_iter().map(|limits| limits.concurrency).sum();
-        Self {
-            instances: u32::try_from(runs.saturating_mul(4))
-                .unwrap_or(u32::MAX)
-                .max(4),
-        }
+        Self { instances: u32::try_from(runs.saturating_mul(4)).unwrap_or(u32::MAX).max(4) }
     }
 
     /// Whether there is room in it for everything that needs a pool like the other.
@@ -151,9 +147,7 @@ impl Engine {
 
     fn without_pool() -> Result<Self, Error> {
         let wasm = unpooled().map_err(Error::Configure)?;
-        let endless = Pool {
-            instances: u32::MAX,
-        };
+        let endless = Pool { instances: u32::MAX };
         Self::of(wasm, endless)
     }
 
@@ -161,14 +155,7 @@ impl Engine {
     pub(super) fn of(wasm: wasmtime::Engine, pool: Pool) -> Result<Self, Error> {
         let ticker = Arc::new(Ticker::start(wasm.weak()).map_err(Error::Thread)?);
         let apart = Arc::default();
-        Ok(Self {
-            wasm,
-            ticker,
-            pool,
-            room: Room::default(),
-            command: None,
-            apart,
-        })
+        Ok(Self { wasm, ticker, pool, room: Room::default(), command: None, apart })
     }
 
     /// Returns the engine with memory that its components share with those of other engines.
@@ -181,10 +168,7 @@ impl Engine {
     /// [`super::loader::run_apart`].
     #[must_use]
     pub fn with_processes(self, command: impl IntoIterator<Item = OsString>) -> Self {
-        Self {
-            command: Some(command.into_iter().collect()),
-            ..self
-        }
+        Self { command: Some(command.into_iter().collect()), ..self }
     }
 
     /// Returns what starts a process for a plugin.
@@ -265,9 +249,7 @@ fn pooling(pool: Pool) -> PoolingAllocationConfig {
 /// Whether an error says that a component needs more than the pool has for one instance. wasmtime has no type for this, but
 /// names its allocator in each of these messages, beside the limit.
 pub(super) fn unfit(error: &wasmtime::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| cause.to_string().contains("pooling allocator"))
+    error.chain().any(|cause| cause.to_string().contains("pooling allocator"))
 }
 
 // === impl Ticker ===
@@ -279,10 +261,7 @@ impl Ticker {
             let beat = Arc::clone(&beat);
             move || beat.run(&engine)
         })?;
-        Ok(Self {
-            beat,
-            thread: Some(thread),
-        })
+        Ok(Self { beat, thread: Some(thread) })
     }
 
     fn enter(&self) {
@@ -350,10 +329,7 @@ mod tests {
     fn until_parked_is(engine: &Engine, expected: bool) {
         let begun = tokio::time::Instant::now();
         while engine.ticker.beat.parked.load(Ordering::SeqCst) != expected {
-            assert!(
-                begun.elapsed() < Duration::from_secs(5),
-                "the ticker should be parked: {expected}"
-            );
+            assert!(begun.elapsed() < Duration::from_secs(5), "the ticker should be parked: {expected}");
             thread::yield_now();
         }
     }
@@ -383,10 +359,7 @@ mod tests {
 
     #[test]
     fn the_pool_has_room_for_nested_calls_and_two_versions() {
-        let limits = |concurrency| Limits {
-            concurrency,
-            ..Limits::default()
-        };
+        let limits = |concurrency| Limits { concurrency, ..Limits::default() };
         assert_eq!(Pool::of([&limits(8), &limits(2)]), Pool { instances: 40 });
         assert_eq!(Pool::of([]), Pool { instances: 4 });
     }

@@ -86,27 +86,16 @@ impl wasmtime::component::HasData for Io {
 impl State {
     /// Returns what answers the call in progress.
     fn asking(&self) -> Asking {
-        Asking {
-            facts: Arc::clone(&self.facts),
-            run: self.run.clone(),
-            call: self.call,
-        }
+        Asking { facts: Arc::clone(&self.facts), run: self.run.clone(), call: self.call }
     }
 
-    async fn write(
-        &mut self,
-        verb: WriteVerb,
-        options: Option<operations::WriteOptions>,
-    ) -> Reply<String> {
+    async fn write(&mut self, verb: WriteVerb, options: Option<operations::WriteOptions>) -> Reply<String> {
         let options = options.map(Into::into).unwrap_or_default();
         let asking = self.asking();
         Ok(asking.write(WriteRequest { verb, options }).await?)
     }
 
-    async fn workflow(
-        &mut self,
-        call: WorkflowCall,
-    ) -> Result<capstan_core::guest::WorkflowResult, CallError> {
+    async fn workflow(&mut self, call: WorkflowCall) -> Result<capstan_core::guest::WorkflowResult, CallError> {
         let asking = self.asking();
         asking.workflow(call).await
     }
@@ -131,9 +120,7 @@ impl context::Host for State {
     }
 
     fn settings(&mut self) -> String {
-        self.run
-            .as_ref()
-            .map_or_else(|| "{}".to_owned(), |run| run.settings())
+        self.run.as_ref().map_or_else(|| "{}".to_owned(), |run| run.settings())
     }
 }
 
@@ -160,43 +147,23 @@ impl cache::Host for State {
 }
 
 impl operations::Host for State {
-    async fn create(
-        &mut self,
-        object: String,
-        options: Option<operations::WriteOptions>,
-    ) -> Reply<String> {
+    async fn create(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
         self.write(WriteVerb::Create(object), options).await
     }
 
-    async fn apply(
-        &mut self,
-        object: String,
-        options: Option<operations::WriteOptions>,
-    ) -> Reply<String> {
+    async fn apply(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
         self.write(WriteVerb::Apply(object), options).await
     }
 
-    async fn force_apply(
-        &mut self,
-        object: String,
-        options: Option<operations::WriteOptions>,
-    ) -> Reply<String> {
+    async fn force_apply(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
         self.write(WriteVerb::ForceApply(object), options).await
     }
 
-    async fn update(
-        &mut self,
-        object: String,
-        options: Option<operations::WriteOptions>,
-    ) -> Reply<String> {
+    async fn update(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
         self.write(WriteVerb::Update(object), options).await
     }
 
-    async fn edit(
-        &mut self,
-        object: String,
-        options: Option<operations::WriteOptions>,
-    ) -> Reply<String> {
+    async fn edit(&mut self, object: String, options: Option<operations::WriteOptions>) -> Reply<String> {
         self.write(WriteVerb::Edit(object), options).await
     }
 
@@ -206,8 +173,7 @@ impl operations::Host for State {
         patch: String,
         options: Option<operations::WriteOptions>,
     ) -> Reply<String> {
-        self.write(WriteVerb::JsonPatch(target.try_into()?, patch), options)
-            .await
+        self.write(WriteVerb::JsonPatch(target.try_into()?, patch), options).await
     }
 
     async fn merge_patch(
@@ -216,15 +182,10 @@ impl operations::Host for State {
         patch: String,
         options: Option<operations::WriteOptions>,
     ) -> Reply<String> {
-        self.write(WriteVerb::MergePatch(target.try_into()?, patch), options)
-            .await
+        self.write(WriteVerb::MergePatch(target.try_into()?, patch), options).await
     }
 
-    async fn remove(
-        &mut self,
-        target: types::ObjectRef,
-        options: Option<operations::RemoveOptions>,
-    ) -> Reply<()> {
+    async fn remove(&mut self, target: types::ObjectRef, options: Option<operations::RemoveOptions>) -> Reply<()> {
         let target = ObjectTarget::try_from(target)?;
         let asking = self.asking();
         let deletion = options.map(Into::into).unwrap_or_default();
@@ -248,16 +209,7 @@ impl operations::Host for State {
         desired: String,
         ignore: Vec<String>,
     ) -> Reply<types::MatchResult> {
-        Ok(self
-            .asking()
-            .run()?
-            .compare(CompareQuestion {
-                by: by.into(),
-                actual,
-                desired,
-                ignore,
-            })?
-            .into())
+        Ok(self.asking().run()?.compare(CompareQuestion { by: by.into(), actual, desired, ignore })?.into())
     }
 }
 
@@ -271,34 +223,24 @@ impl workflow::Host for State {
     }
 
     async fn reconcile_dependent(&mut self, name: String) -> Reply<workflow::NodeResult> {
-        let result = self
-            .workflow(WorkflowCall::ReconcileDependent(name.clone()))
-            .await?;
+        let result = self.workflow(WorkflowCall::ReconcileDependent(name.clone())).await?;
         Ok(node(result, &name))
     }
 
     async fn remove_dependent(&mut self, name: String) -> Reply<workflow::NodeResult> {
-        let result = self
-            .workflow(WorkflowCall::RemoveDependent(name.clone()))
-            .await?;
+        let result = self.workflow(WorkflowCall::RemoveDependent(name.clone())).await?;
         Ok(node(result, &name))
     }
 
     async fn last_result(&mut self, name: Option<String>) -> Option<workflow::WorkflowResult> {
-        self.run
-            .as_ref()?
-            .last_result(name.as_deref())
-            .map(Into::into)
+        self.run.as_ref()?.last_result(name.as_deref()).map(Into::into)
     }
 }
 
 /// Returns what became of the one dependent that was asked for; nothing was done if it was not reached.
 fn node(result: capstan_core::guest::WorkflowResult, name: &str) -> workflow::NodeResult {
     let node = result.nodes.into_iter().find(|node| node.name == name);
-    let untouched = || capstan_core::guest::NodeResult {
-        name: name.to_owned(),
-        ..Default::default()
-    };
+    let untouched = || capstan_core::guest::NodeResult { name: name.to_owned(), ..Default::default() };
     node.unwrap_or_else(untouched).into()
 }
 
@@ -326,10 +268,7 @@ impl config::Host for State {
 
 impl log::Host for State {
     fn write(&mut self, level: log::Level, message: String, fields: Vec<types::Pair>) {
-        let fields: Vec<_> = fields
-            .into_iter()
-            .map(|pair| (pair.name, pair.value))
-            .collect();
+        let fields: Vec<_> = fields.into_iter().map(|pair| (pair.name, pair.value)).collect();
         self.home.log(level.into(), message, &fields);
     }
 }
@@ -338,9 +277,7 @@ impl system::Host for State {
     fn now(&mut self) -> String {
         // As Kubernetes writes it: whole seconds.
         let seconds = i64::try_from(WallClock::new().now().as_secs()).unwrap_or(i64::MAX);
-        Timestamp::from_second(seconds)
-            .unwrap_or(Timestamp::MAX)
-            .to_string()
+        Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX).to_string()
     }
 
     fn now_ms(&mut self) -> f64 {
@@ -368,9 +305,7 @@ fn uuid(bytes: [u8; 16]) -> String {
     let n = n & !(0b11 << 62) | (0b10 << 62);
     let text = format!("{n:032x}");
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
-    parts
-        .map(|part| text.get(part).unwrap_or_default().to_owned())
-        .join("-")
+    parts.map(|part| text.get(part).unwrap_or_default().to_owned()).join("-")
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use capstan_core::cpu;
 use capstan_core::guest::{
-    CallError, CallReason, ConditionResult, DeleteControl, ErrorControl, Exports, FailureInfo,
-    MatchQuestion, MatchResult, Run, UpdateControl,
+    CallError, CallReason, ConditionResult, DeleteControl, ErrorControl, Exports, FailureInfo, MatchQuestion,
+    MatchResult, Run, UpdateControl,
 };
 use capstan_core::room::Holding;
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, async_trait};
 
 use super::Facts;
 use super::bindings::capstan::operator::types;
-use super::bindings::exports::capstan::operator::{
-    cleaner, condition, dependent, error_handler, reconciler,
-};
+use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
 use super::ending::Otherwise;
 use super::engine::ELEMENTS;
 use super::output::{Home, Pipe, Stream};
@@ -269,10 +267,7 @@ impl Indices {
 impl State {
     /// Returns the state of an instance that has not started.
     pub(super) fn new(facts: Arc<Facts>, run: Option<Arc<dyn Run>>, home: Home) -> Self {
-        let pipe = |stream| Pipe {
-            home: home.clone(),
-            stream,
-        };
+        let pipe = |stream| Pipe { home: home.clone(), stream };
         let wasi = WasiCtx::builder()
             .stdout(pipe(Stream::Out))
             .stderr(pipe(Stream::Err))
@@ -297,16 +292,7 @@ impl State {
             deadline: Instant::now(),
         };
         let deadline = Instant::now();
-        Self {
-            facts,
-            run,
-            home,
-            call: Call::Start,
-            deadline,
-            limiter,
-            wasi,
-            table,
-        }
+        Self { facts, run, home, call: Call::Start, deadline, limiter, wasi, table }
     }
 }
 
@@ -316,17 +302,11 @@ impl State {
     /// # Errors
     /// If there is no room for it.
     pub(super) fn answer(&mut self, bytes: usize) -> Result<(), CallError> {
-        let Limiter {
-            used,
-            limit,
-            answer,
-            ..
-        } = &mut self.limiter;
+        let Limiter { used, limit, answer, .. } = &mut self.limiter;
         let left = limit.saturating_sub(*used);
         if bytes > left {
-            let message = format!(
-                "the answer has {bytes} bytes, and {left} are left of the component's memory (limits.memory)"
-            );
+            let message =
+                format!("the answer has {bytes} bytes, and {left} are left of the component's memory (limits.memory)");
             return Err(CallError::new(CallReason::Exhausted, message));
         }
         *answer = bytes;
@@ -345,10 +325,7 @@ impl State {
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView {
-            ctx: &mut self.wasi,
-            table: &mut self.table,
-        }
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }
 
@@ -389,10 +366,7 @@ impl ResourceLimiterAsync for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let elements = self
-            .elements
-            .saturating_sub(current)
-            .saturating_add(desired);
+        let elements = self.elements.saturating_sub(current).saturating_add(desired);
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
@@ -446,13 +420,7 @@ impl Instance {
         store.data_mut().due(deadline);
         store.set_epoch_deadline(1);
         let handle = pre.instantiate_async(&mut store).await?;
-        Ok(Self {
-            store,
-            handle,
-            exports,
-            runs: 0,
-            _alive: counters.instance(),
-        })
+        Ok(Self { store, handle, exports, runs: 0, _alive: counters.instance() })
     }
 
     /// Begins an execution in an instance that has been used before.
@@ -466,10 +434,7 @@ impl Instance {
         self.runs += 1;
         // A run may hold its plugin, and so the instances that wait there.
         self.store.data_mut().run = None;
-        Wear {
-            runs: self.runs,
-            memory: self.memory(),
-        }
+        Wear { runs: self.runs, memory: self.memory() }
     }
 
     /// Returns how many bytes of linear memory it has, which never shrinks.
@@ -492,23 +457,15 @@ impl Instance {
                 self.check()?;
                 Ok(Returned::Started)
             }
-            Question::Reconcile { primary } => {
-                self.reconcile(primary).await?.map(Returned::Reconciled)
-            }
+            Question::Reconcile { primary } => self.reconcile(primary).await?.map(Returned::Reconciled),
             Question::Cleanup { primary } => self.cleanup(primary).await?.map(Returned::CleanedUp),
             Question::HandleError { primary, failed } => {
                 let answer = self.handle_error(primary, failed).await?;
                 answer.map(Returned::Handled)
             }
-            Question::Desired { name, primary } => {
-                self.desired(name, primary).await?.map(Returned::Desired)
-            }
+            Question::Desired { name, primary } => self.desired(name, primary).await?.map(Returned::Desired),
             Question::Match(question) => self.matches(*question).await?.map(Returned::Compared),
-            Question::IsMet {
-                name,
-                dependent,
-                primary,
-            } => {
+            Question::IsMet { name, dependent, primary } => {
                 let answer = self.is_met(name, dependent, primary).await?;
                 answer.map(Returned::Asked)
             }
@@ -520,42 +477,24 @@ impl Instance {
     /// # Errors
     /// The interface that has another signature, and what is wrong.
     fn check(&mut self) -> Result<(), Otherwise> {
-        let Self {
-            store,
-            handle,
-            exports,
-            ..
-        } = self;
+        let Self { store, handle, exports, .. } = self;
         let named = |interface: &'static str| {
-            move |error: wasmtime::Error| Otherwise {
-                interface: interface.to_owned(),
-                reason: format!("{error:#}"),
-            }
+            move |error: wasmtime::Error| Otherwise { interface: interface.to_owned(), reason: format!("{error:#}") }
         };
         if let Some(indices) = &exports.reconciler {
-            indices
-                .load(&mut *store, handle)
-                .map_err(named("reconciler"))?;
+            indices.load(&mut *store, handle).map_err(named("reconciler"))?;
         }
         if let Some(indices) = &exports.cleaner {
-            indices
-                .load(&mut *store, handle)
-                .map_err(named("cleaner"))?;
+            indices.load(&mut *store, handle).map_err(named("cleaner"))?;
         }
         if let Some(indices) = &exports.error_handler {
-            indices
-                .load(&mut *store, handle)
-                .map_err(named("error-handler"))?;
+            indices.load(&mut *store, handle).map_err(named("error-handler"))?;
         }
         if let Some(indices) = &exports.dependent {
-            indices
-                .load(&mut *store, handle)
-                .map_err(named("dependent"))?;
+            indices.load(&mut *store, handle).map_err(named("dependent"))?;
         }
         if let Some(indices) = &exports.condition {
-            indices
-                .load(&mut *store, handle)
-                .map_err(named("condition"))?;
+            indices.load(&mut *store, handle).map_err(named("condition"))?;
         }
         if let Some(index) = exports.matcher {
             load_match(handle, store, index).map_err(named("matcher"))?;
@@ -564,105 +503,46 @@ impl Instance {
     }
 
     async fn reconcile(&mut self, primary: &str) -> Answer<UpdateControl> {
-        let Self {
-            store,
-            handle,
-            exports,
-            ..
-        } = self;
-        let indices = exports
-            .reconciler
-            .as_ref()
-            .ok_or(NotExported("reconciler"))?;
+        let Self { store, handle, exports, .. } = self;
+        let indices = exports.reconciler.as_ref().ok_or(NotExported("reconciler"))?;
         let guest = indices.load(&mut *store, handle)?;
-        Ok(guest
-            .call_reconcile(store, &primary.to_owned())
-            .await?
-            .map(Into::into))
+        Ok(guest.call_reconcile(store, &primary.to_owned()).await?.map(Into::into))
     }
 
     async fn cleanup(&mut self, primary: &str) -> Answer<DeleteControl> {
-        let Self {
-            store,
-            handle,
-            exports,
-            ..
-        } = self;
+        let Self { store, handle, exports, .. } = self;
         let indices = exports.cleaner.as_ref().ok_or(NotExported("cleaner"))?;
         let guest = indices.load(&mut *store, handle)?;
-        Ok(guest
-            .call_cleanup(store, &primary.to_owned())
-            .await?
-            .map(Into::into))
+        Ok(guest.call_cleanup(store, &primary.to_owned()).await?.map(Into::into))
     }
 
     async fn handle_error(&mut self, primary: &str, failed: &FailureInfo) -> Answer<ErrorControl> {
-        let Self {
-            store,
-            handle,
-            exports,
-            ..
-        } = self;
-        let indices = exports
-            .error_handler
-            .as_ref()
-            .ok_or(NotExported("error-handler"))?;
+        let Self { store, handle, exports, .. } = self;
+        let indices = exports.error_handler.as_ref().ok_or(NotExported("error-handler"))?;
         let guest = indices.load(&mut *store, handle)?;
-        Ok(guest
-            .call_handle_error(store, &primary.to_owned(), &failed.into())
-            .await?
-            .map(Into::into))
+        Ok(guest.call_handle_error(store, &primary.to_owned(), &failed.into()).await?.map(Into::into))
     }
 
     async fn desired(&mut self, name: &str, primary: &str) -> Answer<String> {
-        let Self {
-            store,
-            handle,
-            exports,
-            ..
-        } = self;
+        let Self { store, handle, exports, .. } = self;
         let indices = exports.dependent.as_ref().ok_or(NotExported("dependent"))?;
         let guest = indices.load(&mut *store, handle)?;
         guest.call_desired(store, name, &primary.to_owned()).await
     }
 
     async fn matches(&mut self, question: MatchQuestion<'_>) -> Answer<MatchResult> {
-        let Self {
-            store,
-            handle,
-            exports,
-            ..
-        } = self;
+        let Self { store, handle, exports, .. } = self;
         let index = exports.matcher.ok_or(NotExported("matcher"))?;
-        let MatchQuestion {
-            name,
-            actual,
-            desired,
-            primary,
-        } = question;
-        let (answer,) = load_match(handle, store, index)?
-            .call_async(store, (name, actual, desired, primary))
-            .await?;
+        let MatchQuestion { name, actual, desired, primary } = question;
+        let (answer,) = load_match(handle, store, index)?.call_async(store, (name, actual, desired, primary)).await?;
         Ok(answer.map(Into::into))
     }
 
-    async fn is_met(
-        &mut self,
-        name: &str,
-        dependent: &str,
-        primary: &str,
-    ) -> Answer<ConditionResult> {
-        let Self {
-            store,
-            handle,
-            exports,
-            ..
-        } = self;
+    async fn is_met(&mut self, name: &str, dependent: &str, primary: &str) -> Answer<ConditionResult> {
+        let Self { store, handle, exports, .. } = self;
         let indices = exports.condition.as_ref().ok_or(NotExported("condition"))?;
         let guest = indices.load(&mut *store, handle)?;
-        let answer = guest
-            .call_is_met(store, name, dependent, &primary.to_owned())
-            .await?;
+        let answer = guest.call_is_met(store, name, dependent, &primary.to_owned()).await?;
         Ok(match answer {
             Ok(result) => Ok(result.try_into()?),
             Err(message) => Err(message),
@@ -673,10 +553,7 @@ impl Instance {
 /// What a call ends with: an answer, an error that the component returned, or no answer at all.
 pub(super) type Answer<T> = wasmtime::Result<Result<T, String>>;
 
-type Match<'a> = component::TypedFunc<
-    (&'a str, &'a str, &'a str, &'a str),
-    (Result<types::MatchResult, String>,),
->;
+type Match<'a> = component::TypedFunc<(&'a str, &'a str, &'a str, &'a str), (Result<types::MatchResult, String>,)>;
 
 fn load_match<'a>(
     handle: &component::Instance,
@@ -705,13 +582,7 @@ mod tests {
 
     #[test]
     fn bytes_are_written_as_in_a_manifest() {
-        for (bytes, text) in [
-            (0, "0"),
-            (64 << 20, "64Mi"),
-            (3 << 30, "3Gi"),
-            (1536 << 10, "1536Ki"),
-            (1000, "1000"),
-        ] {
+        for (bytes, text) in [(0, "0"), (64 << 20, "64Mi"), (3 << 30, "3Gi"), (1536 << 10, "1536Ki"), (1000, "1000")] {
             assert_eq!(quantity(bytes), text);
         }
     }
@@ -732,13 +603,7 @@ mod tests {
         let mut limiter = limiter(10, &Room::default());
         assert!(limiter.memory_growing(0, 4, None).await.unwrap());
         assert!(limiter.memory_growing(0, 4, None).await.unwrap());
-        assert!(
-            limiter
-                .memory_growing(4, 7, None)
-                .await
-                .unwrap_err()
-                .is::<OverMemory>()
-        );
+        assert!(limiter.memory_growing(4, 7, None).await.unwrap_err().is::<OverMemory>());
         assert!(limiter.memory_growing(4, 6, None).await.unwrap());
         // Its own bound is the component's affair.
         assert!(!limiter.memory_growing(4, 1000, Some(5)).await.unwrap());
@@ -759,12 +624,7 @@ mod tests {
         let more = limiter(100, &room).memory_growing(0, 4, None).await;
         assert!(more.unwrap_err().is::<NoRoom>());
         drop(one);
-        assert!(
-            limiter(100, &room)
-                .memory_growing(0, 5, None)
-                .await
-                .unwrap()
-        );
+        assert!(limiter(100, &room).memory_growing(0, 5, None).await.unwrap());
     }
 
     #[tokio::test]
@@ -776,12 +636,7 @@ mod tests {
         let more = limiter.table_growing(half, half + 1, None).await;
         assert!(more.unwrap_err().is::<OverTables>());
         // Its own bound is the component's affair.
-        assert!(
-            !limiter
-                .table_growing(half, ELEMENTS, Some(half))
-                .await
-                .unwrap()
-        );
+        assert!(!limiter.table_growing(half, ELEMENTS, Some(half)).await.unwrap());
         assert_eq!(limiter.elements, ELEMENTS);
     }
 }

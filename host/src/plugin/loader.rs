@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::guest::Failure;
-use capstan_core::manifest::{
-    Condition, Controller, Dependent, Instances, Isolation, Matching, Operator, Permission,
-};
+use capstan_core::manifest::{Condition, Controller, Dependent, Instances, Isolation, Matching, Operator, Permission};
 use capstan_core::room::Room;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -21,9 +19,7 @@ use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Linker};
 
 use super::bindings::CONTRACT;
-use super::bindings::exports::capstan::operator::{
-    cleaner, condition, dependent, error_handler, reconciler,
-};
+use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
 use super::bounds::{self, Excess, Refused};
 use super::code::{self, Code, digest};
 pub use super::code::{Budget, CodeCache};
@@ -43,14 +39,7 @@ use crate::read;
 const PACKAGE: &str = "capstan:operator";
 
 /// The packages of WASI that are linked, and their version up to compatible ones.
-const WASI: [&str; 6] = [
-    "wasi:cli",
-    "wasi:clocks",
-    "wasi:filesystem",
-    "wasi:io",
-    "wasi:random",
-    "wasi:sockets",
-];
+const WASI: [&str; 6] = ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random", "wasi:sockets"];
 
 /// An interface that a manifest can need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -281,10 +270,7 @@ impl Error {
             | Self::Truncated { .. }
             | Self::TooLarge { .. } => "verify",
             Self::Compile { .. } | Self::Costly { .. } => "compile",
-            Self::Contract { .. }
-            | Self::Imports { .. }
-            | Self::Exports { .. }
-            | Self::Signature { .. } => "check",
+            Self::Contract { .. } | Self::Imports { .. } | Self::Exports { .. } | Self::Signature { .. } => "check",
             Self::Link { .. } => "link",
             Self::Start { .. } => "start",
             Self::Prepare(_) => "prepare",
@@ -301,12 +287,7 @@ impl Plugin {
     ///
     /// # Errors
     /// [`Error`], with the file and all that is wrong with its imports or its exports.
-    pub async fn load(
-        engine: &Engine,
-        cache: &CodeCache,
-        operator: &Operator,
-        name: &str,
-    ) -> Result<Self, Error> {
+    pub async fn load(engine: &Engine, cache: &CodeCache, operator: &Operator, name: &str) -> Result<Self, Error> {
         Self::made(engine, cache, operator, name, Wasm::File).await
     }
 
@@ -332,10 +313,7 @@ impl Plugin {
         name: &str,
         wasm: Wasm,
     ) -> Result<Self, Error> {
-        let (name, plugin) = operator
-            .plugins
-            .get_key_value(name)
-            .ok_or_else(|| Error::Unknown(name.to_owned()))?;
+        let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
         let path = &plugin.component;
         let begun = Instant::now();
         let ready = compiled(engine, cache, path, wasm).await?;
@@ -348,9 +326,7 @@ impl Plugin {
         loaded.try_start(path).await?;
         let Compiled { from_cache, .. } = loaded.compiled;
         info!(plugin = %name, component = %path.display(), from_cache, took = ?begun.elapsed(), "loaded");
-        Ok(Self {
-            inner: Arc::new(loaded),
-        })
+        Ok(Self { inner: Arc::new(loaded) })
     }
 }
 
@@ -362,47 +338,25 @@ pub(super) fn found(
 ) -> Result<(InstancePre<State>, Indices), Error> {
     let linker = imports::linker(engine).map_err(|error| Error::Prepare(format!("{error:#}")))?;
     check_imports(component, &linker, path)?;
-    let link = |error| Error::Link {
-        path: path.to_owned(),
-        reason: chain(&error),
-    };
+    let link = |error| Error::Link { path: path.to_owned(), reason: chain(&error) };
     let pre = linker.instantiate_pre(component).map_err(link)?;
     let exports = find_exports(&pre, path)?;
     Ok((pre, exports))
 }
 
 /// Compares a component with the daemon and with the manifest.
-fn linked(
-    ready: &Ready,
-    operator: &Operator,
-    name: &str,
-    path: &Path,
-) -> Result<(InstancePre<State>, Indices), Error> {
-    let Code {
-        engine, component, ..
-    } = &ready.code;
+fn linked(ready: &Ready, operator: &Operator, name: &str, path: &Path) -> Result<(InstancePre<State>, Indices), Error> {
+    let Code { engine, component, .. } = &ready.code;
     let (pre, exports) = found(engine.wasm(), component, path)?;
-    let missing: Vec<_> = needs(operator, name)
-        .into_iter()
-        .filter(|need| !need.interface.within(&exports))
-        .collect();
+    let missing: Vec<_> = needs(operator, name).into_iter().filter(|need| !need.interface.within(&exports)).collect();
     if missing.is_empty() {
         return Ok((pre, exports));
     }
-    Err(Error::Exports {
-        path: path.to_owned(),
-        missing,
-        found: exports.names(),
-    })
+    Err(Error::Exports { path: path.to_owned(), missing, found: exports.names() })
 }
 
 impl Facts {
-    fn of(
-        operator: &Operator,
-        name: &Arc<str>,
-        plugin: &capstan_core::manifest::Plugin,
-        room: &Room,
-    ) -> Self {
+    fn of(operator: &Operator, name: &Arc<str>, plugin: &capstan_core::manifest::Plugin, room: &Room) -> Self {
         Self {
             name: Arc::clone(name),
             unit: format!("{}/{name}", operator.name).into(),
@@ -424,11 +378,7 @@ impl Loaded {
         facts: Facts,
         plugin: &capstan_core::manifest::Plugin,
     ) -> Result<Self, Error> {
-        let Ready {
-            code,
-            digest,
-            compiled,
-        } = ready;
+        let Ready { code, digest, compiled } = ready;
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let (facts, counters) = (Arc::new(facts), Arc::new(Counters::default()));
         let writes = writes(pre.component());
@@ -443,12 +393,11 @@ impl Loaded {
             Isolation::Process => {
                 let prepare = |why: String| Error::Prepare(why);
                 let command = engine.command();
-                let command = command.ok_or_else(|| {
-                    prepare("no program is known that a process can run".to_owned())
-                })?;
-                let readable = code.readable().map_err(|error| {
-                    prepare(format!("hand the compiled code to a process: {error}"))
-                })?;
+                let command =
+                    command.ok_or_else(|| prepare("no program is known that a process can run".to_owned()))?;
+                let readable = code
+                    .readable()
+                    .map_err(|error| prepare(format!("hand the compiled code to a process: {error}")))?;
                 Place::Apart(Apart::new(Arc::clone(command), readable, &facts, &counters))
             }
         };
@@ -475,13 +424,7 @@ impl Loaded {
 
     /// Starts the component once and looks at the signatures of its exports, which no earlier step does.
     async fn try_start(&self, path: &Path) -> Result<(), Error> {
-        let Self {
-            engine,
-            facts,
-            place,
-            counters,
-            ..
-        } = self;
+        let Self { engine, facts, place, counters, .. } = self;
         // Nothing of the component has run by then.
         let ready = place.ready().await;
         ready.map_err(|ending| Error::Prepare(ending.failure(&facts.limits, None).message))?;
@@ -507,20 +450,13 @@ impl Loaded {
             Ok(Err(error)) => {
                 let ending = Broken::of(&error).ending;
                 if let Ending::Otherwise(Otherwise { interface, reason }) = ending {
-                    return Err(Error::Signature {
-                        path: path.to_owned(),
-                        interface,
-                        reason,
-                    });
+                    return Err(Error::Signature { path: path.to_owned(), interface, reason });
                 }
                 ending.failure(&facts.limits, output.last_words())
             }
             Err(_elapsed) => ending::overdue(facts.limits.timeout),
         };
-        Err(Error::Start {
-            path: path.to_owned(),
-            source,
-        })
+        Err(Error::Start { path: path.to_owned(), source })
     }
 }
 
@@ -531,24 +467,13 @@ pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
     let mut needs = Vec::new();
     for controller in users(operator, name) {
         let field = format!("spec.controllers.{}", controller.name);
-        needs.push(Need {
-            interface: Interface::Reconciler,
-            field: format!("{field}.plugin"),
-        });
+        needs.push(Need { interface: Interface::Reconciler, field: format!("{field}.plugin") });
         for (name, dependent) in &controller.workflow.dependents {
-            dependent_needs(
-                dependent,
-                &format!("{field}.workflow.dependents.{name}"),
-                &mut needs,
-            );
+            dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
         }
         for (workflow, standalone) in &controller.standalone {
             for (name, dependent) in &standalone.dependents {
-                dependent_needs(
-                    dependent,
-                    &format!("{field}.standalone.{workflow}.dependents.{name}"),
-                    &mut needs,
-                );
+                dependent_needs(dependent, &format!("{field}.standalone.{workflow}.dependents.{name}"), &mut needs);
             }
         }
     }
@@ -579,10 +504,7 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
 }
 
 fn users<'a>(operator: &'a Operator, plugin: &'a str) -> impl Iterator<Item = &'a Controller> {
-    operator
-        .controllers
-        .values()
-        .filter(move |controller| &*controller.plugin == plugin)
+    operator.controllers.values().filter(move |controller| &*controller.plugin == plugin)
 }
 
 impl Interface {
@@ -608,10 +530,7 @@ impl fmt::Display for Interface {
 }
 
 fn listed(missing: &[Need]) -> String {
-    let lines: Vec<_> = missing
-        .iter()
-        .map(|need| format!("`{}` ({})", need.interface, need.field))
-        .collect();
+    let lines: Vec<_> = missing.iter().map(|need| format!("`{}` ({})", need.interface, need.field)).collect();
     lines.join(", ")
 }
 
@@ -657,15 +576,9 @@ fn permission(function: &str) -> Option<Permission> {
 fn check_imports(component: &Component, linker: &Linker<State>, path: &Path) -> Result<(), Error> {
     let engine = component.engine();
     let ty = component.component_type();
-    let mut names = ty
-        .imports(engine)
-        .map(|(name, _)| name)
-        .chain(ty.exports(engine).map(|(name, _)| name));
+    let mut names = ty.imports(engine).map(|(name, _)| name).chain(ty.exports(engine).map(|(name, _)| name));
     if let Some(found) = names.find_map(foreign) {
-        return Err(Error::Contract {
-            path: path.to_owned(),
-            found: found.to_owned(),
-        });
+        return Err(Error::Contract { path: path.to_owned(), found: found.to_owned() });
     }
     // Only asked, never run.
     let mut probe = linker.clone();
@@ -686,14 +599,7 @@ fn check_imports(component: &Component, linker: &Linker<State>, path: &Path) -> 
             | ComponentItem::Resource(_) => missing.push(format!("`{name}`")),
         }
     }
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::Imports {
-            path: path.to_owned(),
-            missing,
-        })
-    }
+    if missing.is_empty() { Ok(()) } else { Err(Error::Imports { path: path.to_owned(), missing }) }
 }
 
 /// Returns the version of the contract that a name speaks of, if this daemon does not serve it.
@@ -721,12 +627,8 @@ fn compatible(one: &str, other: &str) -> bool {
 /// Returns the functions and resources of an imported interface; one without is there for its types only.
 fn functions(instance: &types::ComponentInstance, engine: &wasmtime::Engine) -> Vec<String> {
     let items = instance.exports(engine);
-    let callable = items.filter(|(_, item)| {
-        matches!(
-            item.ty,
-            ComponentItem::ComponentFunc(_) | ComponentItem::Resource(_)
-        )
-    });
+    let callable =
+        items.filter(|(_, item)| matches!(item.ty, ComponentItem::ComponentFunc(_) | ComponentItem::Resource(_)));
     callable.map(|(name, _)| name.to_owned()).collect()
 }
 
@@ -744,9 +646,7 @@ fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>) -> Vec<S
                     "the interface `{interface}` of {PACKAGE} {version}, which has more than {CONTRACT}"
                 )];
             }
-            let unknown = functions
-                .iter()
-                .filter(|function| !defined(probe, Some(&known), function));
+            let unknown = functions.iter().filter(|function| !defined(probe, Some(&known), function));
             unknown
                 .map(|function| {
                     format!("`{interface}.{function}` of {PACKAGE} {version}, which has more than {CONTRACT}")
@@ -754,9 +654,7 @@ fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>) -> Vec<S
                 .collect()
         }
         "wasi:http" => {
-            vec![format!(
-                "`{name}`: components have no network; build without it, or stub it out"
-            )]
+            vec![format!("`{name}`: components have no network; build without it, or stub it out")]
         }
         package if !WASI.contains(&package) => vec![format!("`{name}`")],
         _ if !compatible(version, "0.2.0") => vec![format!("`{name}`: the daemon has WASI 0.2")],
@@ -785,39 +683,27 @@ fn find_exports(pre: &InstancePre<State>, path: &Path) -> Result<Indices, Error>
         interface: interface.to_owned(),
         reason: chain(error),
     };
-    let exported = |interface: &str| {
-        component.get_export_index(None, format!("{PACKAGE}/{interface}@{CONTRACT}"))
-    };
+    let exported = |interface: &str| component.get_export_index(None, format!("{PACKAGE}/{interface}@{CONTRACT}"));
     let mut found = Indices::default();
     if exported("reconciler").is_some() {
-        found.reconciler =
-            Some(reconciler::GuestIndices::new(pre).map_err(|error| bad("reconciler", &error))?);
+        found.reconciler = Some(reconciler::GuestIndices::new(pre).map_err(|error| bad("reconciler", &error))?);
     }
     if exported("cleaner").is_some() {
-        found.cleaner =
-            Some(cleaner::GuestIndices::new(pre).map_err(|error| bad("cleaner", &error))?);
+        found.cleaner = Some(cleaner::GuestIndices::new(pre).map_err(|error| bad("cleaner", &error))?);
     }
     if exported("error-handler").is_some() {
-        found.error_handler = Some(
-            error_handler::GuestIndices::new(pre).map_err(|error| bad("error-handler", &error))?,
-        );
+        found.error_handler =
+            Some(error_handler::GuestIndices::new(pre).map_err(|error| bad("error-handler", &error))?);
     }
     if exported("dependent").is_some() {
-        found.dependent =
-            Some(dependent::GuestIndices::new(pre).map_err(|error| bad("dependent", &error))?);
+        found.dependent = Some(dependent::GuestIndices::new(pre).map_err(|error| bad("dependent", &error))?);
     }
     if exported("condition").is_some() {
-        found.condition =
-            Some(condition::GuestIndices::new(pre).map_err(|error| bad("condition", &error))?);
+        found.condition = Some(condition::GuestIndices::new(pre).map_err(|error| bad("condition", &error))?);
     }
     if let Some(matcher) = exported("matcher") {
         let function = component.get_export_index(Some(&matcher), "match");
-        let missing = || {
-            bad(
-                "matcher",
-                &wasmtime::format_err!("there is no function `match`"),
-            )
-        };
+        let missing = || bad("matcher", &wasmtime::format_err!("there is no function `match`"));
         found.matcher = Some(function.ok_or_else(missing)?);
     }
     Ok(found)
@@ -832,12 +718,7 @@ fn chain(error: &wasmtime::Error) -> String {
 
 /// Returns the compiled component: out of the cache or, when it is its turn, compiled. What waits for its turn is not kept in
 /// memory, but read again.
-async fn compiled(
-    engine: &Engine,
-    cache: &CodeCache,
-    path: &Path,
-    wasm: Wasm,
-) -> Result<Ready, Error> {
+async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path, wasm: Wasm) -> Result<Ready, Error> {
     let (begun, wasm) = (Instant::now(), Arc::new(wasm));
     let look = async || {
         let (engine, cache_there) = (engine.clone(), cache.clone());
@@ -857,15 +738,8 @@ async fn compiled(
         }
         turn = Some(cache.turn().await);
     };
-    let compiled = Compiled {
-        took: begun.elapsed(),
-        from_cache: code.kept,
-    };
-    Ok(Ready {
-        code,
-        digest,
-        compiled,
-    })
+    let compiled = Compiled { took: begun.elapsed(), from_cache: code.kept };
+    Ok(Ready { code, digest, compiled })
 }
 
 /// Reads a component, and finds it in the cache or decides that it may be compiled.
@@ -877,14 +751,8 @@ fn look(engine: &Engine, cache: &CodeCache, path: &Path, wasm: &Wasm) -> Result<
         return Ok(Look::Kept(digest, Box::new(code)));
     }
     bounds::check(&wasm).map_err(|refused| match refused {
-        Refused::Malformed(reason) => Error::Compile {
-            path: path.to_owned(),
-            reason,
-        },
-        Refused::TooLarge(excess) => Error::TooLarge {
-            path: path.to_owned(),
-            excess,
-        },
+        Refused::Malformed(reason) => Error::Compile { path: path.to_owned(), reason },
+        Refused::TooLarge(excess) => Error::TooLarge { path: path.to_owned(), excess },
     })?;
     let remembered = cache.remembered(&digest);
     remembered.map_err(|error| Error::of(path, error))?;
@@ -906,10 +774,9 @@ impl Wasm {
     fn bytes(&self, path: &Path) -> Result<Vec<u8>, Error> {
         match self {
             Self::Bytes(wasm) => Ok(wasm.clone()),
-            Self::File => read::bytes(path, read::COMPONENT).map_err(|source| Error::Read {
-                path: path.to_owned(),
-                source,
-            }),
+            Self::File => {
+                read::bytes(path, read::COMPONENT).map_err(|source| Error::Read { path: path.to_owned(), source })
+            }
         }
     }
 }
@@ -920,15 +787,9 @@ fn verify(wasm: &[u8], path: &Path) -> Result<(), Error> {
     match Sort::of(wasm) {
         Sort::Component => Ok(()),
         Sort::Empty => Err(Error::Empty { path }),
-        Sort::NotWasm => Err(Error::NotWasm {
-            path,
-            begin: wasm.iter().take(MAGIC.len()).copied().collect(),
-        }),
+        Sort::NotWasm => Err(Error::NotWasm { path, begin: wasm.iter().take(MAGIC.len()).copied().collect() }),
         Sort::CoreModule => Err(Error::CoreModule { path }),
-        Sort::Truncated => Err(Error::Truncated {
-            path,
-            length: wasm.len(),
-        }),
+        Sort::Truncated => Err(Error::Truncated { path, length: wasm.len() }),
     }
 }
 
@@ -940,11 +801,7 @@ impl Sort {
             return Self::Empty;
         }
         if !bytes.starts_with(MAGIC) {
-            return if MAGIC.starts_with(bytes) {
-                Self::Truncated
-            } else {
-                Self::NotWasm
-            };
+            return if MAGIC.starts_with(bytes) { Self::Truncated } else { Self::NotWasm };
         }
         match bytes.get(4..8) {
             Some(MODULE) => Self::CoreModule,
@@ -960,10 +817,7 @@ fn sections_end(mut bytes: &[u8]) -> bool {
         let Some((length, rest)) = leb128(rest) else {
             return false;
         };
-        let Some(rest) = usize::try_from(length)
-            .ok()
-            .and_then(|length| rest.get(length..))
-        else {
+        let Some(rest) = usize::try_from(length).ok().and_then(|length| rest.get(length..)) else {
             return false;
         };
         bytes = rest;
@@ -1010,12 +864,9 @@ mod tests {
 
     #[test]
     fn versions_fit_up_to_what_may_be_added() {
-        for (one, other, fit) in [
-            ("0.1.0", "0.1.7", true),
-            ("0.1.0", "0.2.0", false),
-            ("0.2.6", "0.2.0", true),
-            ("1.1.0", "0.1.0", false),
-        ] {
+        for (one, other, fit) in
+            [("0.1.0", "0.1.7", true), ("0.1.0", "0.2.0", false), ("0.2.6", "0.2.0", true), ("1.1.0", "0.1.0", false)]
+        {
             assert_eq!(compatible(one, other), fit, "{one} {other}");
         }
         assert_eq!(foreign("capstan:operator/cache@0.2.0"), Some("0.2.0"));

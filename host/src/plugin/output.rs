@@ -135,14 +135,7 @@ impl Output {
         }
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
-            let Self {
-                plugin,
-                controller,
-                key,
-                call,
-                budget,
-                ..
-            } = self;
+            let Self { plugin, controller, key, call, budget, .. } = self;
             warn!(%plugin, %controller, %key, call, dropped, budget, "output beyond limits.log was dropped (bytes)");
         }
     }
@@ -192,33 +185,21 @@ impl Output {
         let lines = || self.last.iter().map(String::as_str);
         // Rust: "thread '<unnamed>' (1) panicked at src/lib.rs:3:5:", then the message.
         if let Some(at) = lines().rposition(|line| line.contains("panicked at ")) {
-            let place = lines()
-                .nth(at)?
-                .split_once("panicked at ")?
-                .1
-                .trim_end_matches(':');
-            let message = lines()
-                .skip(at + 1)
-                .find(|line| !line.is_empty() && !line.starts_with("note: "));
+            let place = lines().nth(at)?.split_once("panicked at ")?.1.trim_end_matches(':');
+            let message = lines().skip(at + 1).find(|line| !line.is_empty() && !line.starts_with("note: "));
             return Some(match message {
                 Some(message) => format!("panicked at {place}: {message}"),
                 None => format!("panicked at {place}"),
             });
         }
         // Go.
-        if let Some(line) = lines()
-            .rev()
-            .find(|line| line.starts_with("panic: ") || line.starts_with("fatal error: "))
+        if let Some(line) = lines().rev().find(|line| line.starts_with("panic: ") || line.starts_with("fatal error: "))
         {
             return Some(line.to_owned());
         }
         // Python: the last line of a traceback.
         let traceback = lines().any(|line| line.starts_with("Traceback (most recent call last)"));
-        lines()
-            .rev()
-            .find(|line| !line.is_empty())
-            .filter(|_| traceback)
-            .map(str::to_owned)
+        lines().rev().find(|line| !line.is_empty()).filter(|_| traceback).map(str::to_owned)
     }
 
     fn begun(&mut self, stream: Stream) -> &mut Vec<u8> {
@@ -280,13 +261,7 @@ impl Output {
         self.left -= cost;
         let (line, fields) = (one_line(line), one_line(fields));
         let fields = &*fields;
-        let Self {
-            plugin,
-            controller,
-            key,
-            call,
-            ..
-        } = self;
+        let Self { plugin, controller, key, call, .. } = self;
         match level {
             Level::Trace => {
                 trace!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
@@ -437,10 +412,7 @@ mod tests {
             output.log(
                 Level::Debug,
                 "seen",
-                &[
-                    ("page".to_owned(), "a b".to_owned()),
-                    ("n".to_owned(), "1".to_owned()),
-                ],
+                &[("page".to_owned(), "a b".to_owned()), ("n".to_owned(), "1".to_owned())],
             );
             output.finish();
         });
@@ -462,8 +434,7 @@ mod tests {
             let fields = [("a\nb".to_owned(), "c\nd".to_owned())];
             output.log(Level::Info, "one\nERROR two\x1b[31m", &fields);
         });
-        let expected =
-            format!(r#"INFO guest: one\nERROR two\u{{1b}}[31m {WHERE} fields="a\\nb=\"c\\nd\"""#);
+        let expected = format!(r#"INFO guest: one\nERROR two\u{{1b}}[31m {WHERE} fields="a\\nb=\"c\\nd\"""#);
         assert_eq!(lines, [expected]);
     }
 
@@ -502,8 +473,7 @@ mod tests {
                 output.finish();
             }
         });
-        let (guest, told): (Vec<_>, Vec<_>) =
-            lines.iter().partition(|line| line.contains("guest:"));
+        let (guest, told): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.contains("guest:"));
         assert_eq!(told.len(), calls, "one warning for each call");
         assert_eq!(guest.len(), 4 * (64 << 10) / (BESIDE + 1));
     }
@@ -529,10 +499,7 @@ mod tests {
         }
         let last: usize = output.last.iter().map(String::capacity).sum();
         let begun = output.stdout.capacity() + output.stderr.capacity();
-        assert!(
-            last <= LAST * WORDS && begun <= 4 * LINE,
-            "{last} and {begun} bytes are kept"
-        );
+        assert!(last <= LAST * WORDS && begun <= 4 * LINE, "{last} and {begun} bytes are kept");
     }
 
     #[test]
@@ -549,11 +516,11 @@ mod tests {
 
     #[test]
     fn the_last_words_are_what_looks_like_an_end() {
-        let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nno page\nnote: run with `RUST_BACKTRACE=1` …\n";
+        let rust =
+            "\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nno page\nnote: run with `RUST_BACKTRACE=1` …\n";
         let silent = "thread 'main' panicked at src/lib.rs:3:5:\nnote: run with …\n";
         let go = "panic: no page\n\ngoroutine 1 [running]:\nmain.main()\n";
-        let python =
-            "Traceback (most recent call last):\n  File \"app.py\", line 3\nValueError: no page\n";
+        let python = "Traceback (most recent call last):\n  File \"app.py\", line 3\nValueError: no page\n";
         for (printed, words) in [
             (rust, Some("panicked at src/lib.rs:3:5: no page")),
             (silent, Some("panicked at src/lib.rs:3:5")),

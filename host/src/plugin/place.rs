@@ -67,12 +67,7 @@ impl Place {
         deadline: Instant,
     ) -> wasmtime::Result<Instance> {
         match self {
-            Self::Here(Here {
-                pre,
-                exports,
-                facts,
-                counters,
-            }) => {
+            Self::Here(Here { pre, exports, facts, counters }) => {
                 let home = Home::Here(Arc::clone(&output));
                 let state = State::new(Arc::clone(facts), run, home);
                 let exports = Arc::clone(exports);

@@ -126,12 +126,7 @@ pub fn run() -> ExitCode {
 impl Apart {
     /// Returns a place for the instances of compiled code, in processes that this command starts: it is expected to call
     /// [`run`].
-    pub(super) fn new(
-        command: Arc<[OsString]>,
-        code: File,
-        facts: &Arc<Facts>,
-        counters: &Arc<Counters>,
-    ) -> Self {
+    pub(super) fn new(command: Arc<[OsString]>, code: File, facts: &Arc<Facts>, counters: &Arc<Counters>) -> Self {
         Self(Arc::new(Shared {
             command,
             code,
@@ -155,9 +150,7 @@ impl Apart {
         }
         let (apart, asked) = (Arc::clone(&self.0), Instant::now());
         let next = self.0.runtime.spawn(async move { apart.next(asked).await });
-        let next = next
-            .await
-            .map_err(|error| Ending::Gone(error.to_string()))?;
+        let next = next.await.map_err(|error| Ending::Gone(error.to_string()))?;
         next.map_err(|why| Ending::Gone(why.to_string()))
     }
 }
@@ -165,10 +158,7 @@ impl Apart {
 impl Shared {
     fn living(&self) -> Option<Arc<Process>> {
         let process = self.process.lock();
-        process
-            .as_ref()
-            .filter(|process| process.is_alive())
-            .cloned()
+        process.as_ref().filter(|process| process.is_alive()).cloned()
     }
 
     /// Begins another process, not at once after one that has died.
@@ -197,10 +187,7 @@ impl Shared {
                 Ok(process)
             }
             Err(why) => {
-                let ended = Ended {
-                    at: Instant::now(),
-                    why: why.into(),
-                };
+                let ended = Ended { at: Instant::now(), why: why.into() };
                 deaths.count(ended.clone(), begun);
                 Err(ended.why)
             }
@@ -251,10 +238,7 @@ impl Shared {
     }
 
     fn spawn(&self, socket: OwnedFd) -> io::Result<Child> {
-        let (program, arguments) = self
-            .command
-            .split_first()
-            .ok_or(io::ErrorKind::InvalidInput)?;
+        let (program, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         Command::new(program)
             .args(arguments)
             // It needs no secrets.
@@ -279,10 +263,8 @@ impl Shared {
             .filter(|(_, missing)| missing.is_none())
             .map(|(name, _)| said_within(name, 32).into_owned())
             .collect();
-        let missing: Vec<_> = walls
-            .iter()
-            .filter_map(|(name, missing)| Some(format!("{name}: {}", missing.as_ref()?)))
-            .collect();
+        let missing: Vec<_> =
+            walls.iter().filter_map(|(name, missing)| Some(format!("{name}: {}", missing.as_ref()?))).collect();
         let missing = said_within(&missing.join("; "), LONGEST).into_owned();
         let walls = standing.join(", ");
         if missing.is_empty() {
@@ -298,11 +280,7 @@ impl Shared {
 impl Deaths {
     fn count(&mut self, ended: Ended, begun: Instant) {
         let lived = ended.at.saturating_duration_since(begun);
-        self.number = if lived < SETTLED {
-            self.number.saturating_add(1)
-        } else {
-            1
-        };
+        self.number = if lived < SETTLED { self.number.saturating_add(1) } else { 1 };
         self.last = Some(ended);
     }
 
@@ -398,10 +376,7 @@ impl Process {
         let over = timeout(VERDICT, ended.wait_for(Option::is_some)).await;
         match over.map(|over| over.ok().and_then(|ended| ended.clone())) {
             Ok(Some(ended)) => ended,
-            Ok(None) | Err(_) => Ended {
-                at: Instant::now(),
-                why: self.condemn("it has hung up").into(),
-            },
+            Ok(None) | Err(_) => Ended { at: Instant::now(), why: self.condemn("it has hung up").into() },
         }
     }
 
@@ -425,13 +400,7 @@ struct Watch {
 impl Watch {
     /// Waits until it has ended, for whatever reason, and says which.
     async fn run(self) {
-        let Self {
-            plugin,
-            mut child,
-            end,
-            condemned,
-            tell,
-        } = self;
+        let Self { plugin, mut child, end, condemned, tell } = self;
         let stderr = child.stderr.take();
         let listen = async move {
             let mut words = Vec::new();
@@ -458,10 +427,7 @@ impl Watch {
             warn!(%plugin, why, "its process has ended; the next call starts another");
         }
         // Who would hear it may be gone.
-        let ended = Ended {
-            at: Instant::now(),
-            why: why.into(),
-        };
+        let ended = Ended { at: Instant::now(), why: why.into() };
         drop(tell.send(Some(ended)));
     }
 }
@@ -472,9 +438,7 @@ fn verdict(plugin: &str, status: io::Result<ExitStatus>, words: &str) -> String 
         Err(error) => error.to_string(),
         Ok(status) => match (status.code(), status.signal()) {
             (_, Some(signal)) => match Signal::from_named_raw(signal) {
-                Some(Signal::KILL) => {
-                    "signal 9, as the system sends it for want of memory".to_owned()
-                }
+                Some(Signal::KILL) => "signal 9, as the system sends it for want of memory".to_owned(),
                 _ => format!("signal {signal}"),
             },
             (code, None) => format!("exit status {}", code.unwrap_or_default()),
@@ -514,42 +478,25 @@ mod tests {
         let mut delays = Vec::new();
         for lived in [0, 1, 2, 3, 4, 5, 6, 7, 8, 60, 0].map(Duration::from_secs) {
             let begun = Instant::now();
-            let ended = Ended {
-                at: begun + lived,
-                why: "".into(),
-            };
+            let ended = Ended { at: begun + lived, why: "".into() };
             deaths.count(ended.clone(), begun);
             let again = deaths.again().unwrap();
             delays.push(again.saturating_duration_since(ended.at).as_millis());
         }
-        assert_eq!(
-            delays,
-            [
-                100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 100, 200
-            ]
-        );
+        assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 100, 200]);
     }
 
     #[test]
     fn how_a_process_ended_is_told_with_its_last_words() {
-        let told =
-            |status: i32, words: &str| verdict("web/page", Ok(ExitStatus::from_raw(status)), words);
+        let told = |status: i32, words: &str| verdict("web/page", Ok(ExitStatus::from_raw(status)), words);
         for (status, words, expected) in [
-            (
-                9,
-                "",
-                "the process of web/page has ended (signal 9, as the system sends it for want of memory)",
-            ),
+            (9, "", "the process of web/page has ended (signal 9, as the system sends it for want of memory)"),
             (
                 6,
                 "panicked\nERROR all is lost",
                 r"the process of web/page has ended (signal 6): panicked\nERROR all is lost",
             ),
-            (
-                3 << 8,
-                "no",
-                "the process of web/page has ended (exit status 3): no",
-            ),
+            (3 << 8, "no", "the process of web/page has ended (exit status 3): no"),
         ] {
             assert_eq!(told(status, words), expected);
         }

@@ -38,8 +38,7 @@ pub(super) fn now() -> u64 {
                 &read(&folder.join("memory.stat")),
             )
         };
-        of(["memory.max", "memory.current"])
-            .or_else(|| of(["memory.limit_in_bytes", "memory.usage_in_bytes"]))
+        of(["memory.max", "memory.current"]).or_else(|| of(["memory.limit_in_bytes", "memory.usage_in_bytes"]))
     });
     let machine = Room::of_machine(&read("/proc/meminfo".as_ref()));
     share(of_groups.chain(machine))
@@ -78,11 +77,9 @@ impl Room {
     fn of_group(limit: &str, used: &str, stat: &str) -> Option<Self> {
         let limit = limit.trim().parse().ok()?;
         let used: u64 = used.trim().parse().ok()?;
-        let kept = |names: [&str; 2]| -> Option<u64> {
-            names.into_iter().map(|name| field(stat, name)).sum()
-        };
-        let kept = kept(["total_inactive_file", "total_active_file"])
-            .or_else(|| kept(["inactive_file", "active_file"]));
+        let kept = |names: [&str; 2]| -> Option<u64> { names.into_iter().map(|name| field(stat, name)).sum() };
+        let kept =
+            kept(["total_inactive_file", "total_active_file"]).or_else(|| kept(["inactive_file", "active_file"]));
         let used = used.saturating_sub(kept.unwrap_or_default());
         Some(Self { limit, used })
     }
@@ -90,10 +87,7 @@ impl Room {
     fn of_machine(meminfo: &str) -> Option<Self> {
         let limit = field(meminfo, "MemTotal:")?.checked_mul(1 << 10)?;
         let free = field(meminfo, "MemAvailable:")?.checked_mul(1 << 10)?;
-        Some(Self {
-            limit,
-            used: limit.saturating_sub(free),
-        })
+        Some(Self { limit, used: limit.saturating_sub(free) })
     }
 
     fn share(self) -> u64 {
@@ -117,10 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_the_limit_is_given() {
-        let room = |limit, used| Room {
-            limit: limit * MI,
-            used: used * MI,
-        };
+        let room = |limit, used| Room { limit: limit * MI, used: used * MI };
         for (rooms, expected) in [
             (vec![room(4096, 1000)], 2048),
             (vec![room(2048, 300)], 1492),
@@ -141,20 +132,13 @@ mod tests {
     #[test]
     fn both_versions_of_cgroups_and_the_machine_are_read() {
         let stat = "anon 7\ninactive_file 300\nactive_file 100\n";
-        let old =
-            "inactive_file 1\nactive_file 1\ntotal_inactive_file 300\ntotal_active_file 100\n";
-        let expected = Some(Room {
-            limit: 5000,
-            used: 600,
-        });
+        let old = "inactive_file 1\nactive_file 1\ntotal_inactive_file 300\ntotal_active_file 100\n";
+        let expected = Some(Room { limit: 5000, used: 600 });
         assert_eq!(Room::of_group("5000\n", "1000\n", stat), expected);
         assert_eq!(Room::of_group("5000\n", "1000\n", old), expected);
         assert_eq!(Room::of_group("max\n", "1000\n", stat), None);
         let meminfo = "MemTotal:       10 kB\nMemFree:  1 kB\nMemAvailable:   4 kB\n";
-        let machine = Some(Room {
-            limit: 10 << 10,
-            used: 6 << 10,
-        });
+        let machine = Some(Room { limit: 10 << 10, used: 6 << 10 });
         assert_eq!(Room::of_machine(meminfo), machine);
         assert_eq!(
             folders("4:memory:/a/b\n1:cpu,cpuacct:/a\n0::/c\n"),

@@ -139,10 +139,7 @@ mod tests {
     }
 
     fn shelf() -> Shelf<Instance> {
-        let bounds = Warm {
-            idle: Duration::from_mins(5),
-            ..Warm::within(0)
-        };
+        let bounds = Warm { idle: Duration::from_mins(5), ..Warm::within(0) };
         Shelf::new(bounds, 2, Handle::current())
     }
 

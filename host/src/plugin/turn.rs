@@ -38,12 +38,7 @@ pub(super) struct Turn<'a> {
 impl Execution {
     /// Waits for its turn and, if need be, for a permit; from then on the time counts.
     pub(super) async fn turn(&self, call: Call) -> Result<Turn<'_>, Failure> {
-        let Loaded {
-            engine,
-            place,
-            permits,
-            ..
-        } = &*self.plugin;
+        let Loaded { engine, place, permits, .. } = &*self.plugin;
         let mut seat = self.seat.lock().await;
         if self.nesting == Nesting::Own && seat.permit.is_none() {
             let permit = Arc::clone(permits).acquire_owned().await;
@@ -66,12 +61,7 @@ impl Execution {
 
     /// Waits until there can be an instance.
     async fn ready(&self) -> Result<(), Failure> {
-        let Loaded {
-            place,
-            facts,
-            counters,
-            ..
-        } = &*self.plugin;
+        let Loaded { place, facts, counters, .. } = &*self.plugin;
         place.ready().await.map_err(|ending| {
             let failure = ending.failure(&facts.limits, None);
             counters.call(Ended::Badly(failure.cause), Duration::ZERO);
@@ -174,8 +164,9 @@ impl Drop for Turn<'_> {
         // An instance that was left in the middle of a call, for whatever reason, is never entered again.
         match self.ended {
             Ended::Well | Ended::Badly(Cause::Returned) => self.seat.instance = instance,
-            Ended::Badly(Cause::Trap | Cause::Timeout | Cause::OutOfMemory | Cause::Other)
-            | Ended::Abandoned => drop(instance),
+            Ended::Badly(Cause::Trap | Cause::Timeout | Cause::OutOfMemory | Cause::Other) | Ended::Abandoned => {
+                drop(instance);
+            }
         }
         counters.call(self.ended, self.begun.elapsed());
     }

@@ -82,10 +82,7 @@ impl Counters {
     /// Counts a call that is over.
     pub(super) fn call(&self, ended: Ended, took: Duration) {
         add(&self.calls, 1);
-        add(
-            &self.time,
-            u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
-        );
+        add(&self.time, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         match ended {
             Ended::Well => {}
             Ended::Abandoned => add(&self.abandoned, 1),
@@ -199,25 +196,12 @@ mod tests {
     #[test]
     fn what_is_alive_is_counted_until_it_is_dropped_and_the_peak_stays() {
         let counters = Arc::new(Counters::default());
-        let (one, other, run) = (
-            counters.instance(),
-            counters.instance(),
-            counters.execution(),
-        );
+        let (one, other, run) = (counters.instance(), counters.instance(), counters.execution());
         for bytes in [5, 7, 6] {
             counters.memory(bytes);
         }
-        let lasting = Usage {
-            started: 2,
-            peak_memory: 7,
-            idle: 1,
-            ..Usage::default()
-        };
-        let meanwhile = Usage {
-            instances: 2,
-            executions: 1,
-            ..lasting
-        };
+        let lasting = Usage { started: 2, peak_memory: 7, idle: 1, ..Usage::default() };
+        let meanwhile = Usage { instances: 2, executions: 1, ..lasting };
         assert_eq!(counters.usage(1), meanwhile);
         drop((one, other, run));
         assert_eq!(counters.usage(1), lasting);

@@ -48,12 +48,7 @@ fn what_holds_for_components_holds_in_a_process_of_their_own() {
 }
 
 /// Loads a component into a process of its own, which this command starts.
-async fn load(
-    engine: &Engine,
-    wasm: &[u8],
-    limits: Limits,
-    instances: Instances,
-) -> Result<Plugin, Error> {
+async fn load(engine: &Engine, wasm: &[u8], limits: Limits, instances: Instances) -> Result<Plugin, Error> {
     load_declared(engine, wasm, limits, |guest| {
         (guest.instances, guest.isolation) = (instances, Isolation::Process);
     })
@@ -85,19 +80,13 @@ async fn until(what: &str, mut is: impl FnMut() -> bool) {
 
 /// A run whose workflow never ends.
 fn endless() -> Arc<Script> {
-    Arc::new(Script {
-        on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))),
-        ..Script::default()
-    })
+    Arc::new(Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() })
 }
 
 #[tokio::test]
 async fn a_process_that_is_killed_costs_its_runs_and_the_next_one_has_another() {
     // What ends the run is to be the death of the process.
-    let limits = Limits {
-        timeout: Duration::from_mins(1),
-        ..Limits::default()
-    };
+    let limits = Limits { timeout: Duration::from_mins(1), ..Limits::default() };
     let plugin = apart(&reconciler(WORKFLOW, IF_TOLD), limits).await;
     let first = process(&plugin);
     let (one, idle) = (plugin.open(endless()), plugin.open(script()));
@@ -163,17 +152,10 @@ async fn a_call_that_is_given_up_ends_there_too_and_costs_nothing_else() {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", before.as_raw_nonzero()));
         let stat = stat.unwrap();
         let fields = stat.rsplit(") ").next().unwrap().split(' ');
-        fields
-            .skip(11)
-            .take(2)
-            .map(|n| n.parse::<u64>().unwrap())
-            .sum::<u64>()
+        fields.skip(11).take(2).map(|n| n.parse::<u64>().unwrap()).sum::<u64>()
     };
     let mut last = u64::MAX;
-    until("it rests", || {
-        std::mem::replace(&mut last, used()) == used()
-    })
-    .await;
+    until("it rests", || std::mem::replace(&mut last, used()) == used()).await;
 }
 
 #[tokio::test]
@@ -182,10 +164,7 @@ async fn what_a_process_computes_is_its_plugins_time() {
     let workers = Workers::start().unwrap();
     let account = workers.account("test/guest", Some(Duration::from_millis(100)));
     let kept = account.clone();
-    let job = Job {
-        controller: "web".into(),
-        key: None,
-    };
+    let job = Job { controller: "web".into(), key: None };
     let begun = Instant::now();
     let run = async move {
         let run = async { plugin.open(script()).reconcile("{}").await };
@@ -197,10 +176,7 @@ async fn what_a_process_computes_is_its_plugins_time() {
     assert_eq!(spent.len(), 1);
     // A tenth of a core, and what it may have saved up before.
     let (used, most) = (spent[0].time, begun.elapsed());
-    assert!(
-        used > Duration::from_millis(10) && used <= most,
-        "{used:?} of {most:?}"
-    );
+    assert!(used > Duration::from_millis(10) && used <= most, "{used:?} of {most:?}");
     drop(kept);
 }
 
@@ -214,40 +190,20 @@ fn shell(script: &str) -> [OsString; 3] {
 fn hostile(how: &str) -> [OsString; 5] {
     let own = std::env::current_exe().unwrap().into();
     let name = format!("apart::process_that_{how}").into();
-    [
-        own,
-        "--exact".into(),
-        name,
-        "--ignored".into(),
-        "--test-threads=1".into(),
-    ]
+    [own, "--exact".into(), name, "--ignored".into(), "--test-threads=1".into()]
 }
 
-async fn load_by(
-    command: impl IntoIterator<Item = OsString>,
-    limits: Limits,
-) -> Result<Plugin, Error> {
-    let engine = Engine::new(Pool::of([&limits]))
-        .unwrap()
-        .with_processes(command);
+async fn load_by(command: impl IntoIterator<Item = OsString>, limits: Limits) -> Result<Plugin, Error> {
+    let engine = Engine::new(Pool::of([&limits])).unwrap().with_processes(command);
     load(&engine, &reconciler("", ""), limits, Instances::Fresh).await
 }
 
 #[tokio::test]
 async fn a_process_that_does_not_come_up_is_told_with_its_last_words() {
     for (command, expected) in [
-        (
-            r"printf 'no\nway' >&2; exit 3",
-            r"the process of test/guest has ended (exit status 3): no\nway",
-        ),
-        (
-            "printf 'ABCDEFGH' >&0; exit 0",
-            "the process of test/guest has ended (exit status 0)",
-        ),
-        (
-            "kill -9 $$",
-            "the process of test/guest has ended (signal 9, as the system sends it for want of memory)",
-        ),
+        (r"printf 'no\nway' >&2; exit 3", r"the process of test/guest has ended (exit status 3): no\nway"),
+        ("printf 'ABCDEFGH' >&0; exit 0", "the process of test/guest has ended (exit status 0)"),
+        ("kill -9 $$", "the process of test/guest has ended (signal 9, as the system sends it for want of memory)"),
     ] {
         let loaded = load_by(shell(command), Limits::default()).await;
         let Err(Error::Prepare(why)) = loaded else {
@@ -272,30 +228,12 @@ async fn a_process_that_breaks_the_rules_is_ended_and_harms_nobody_else() {
     let beside = load_into(&engine, &wasm, limits.clone(), Instances::Fresh);
     let beside = beside.await.unwrap();
     for (how, expected) in [
-        (
-            "talks_nonsense",
-            "the process of test/guest had to be ended: what it says can't be read",
-        ),
-        (
-            "says_too_much",
-            "the process of test/guest had to be ended: it says more than it may",
-        ),
-        (
-            "answers_something_else",
-            "the process of test/guest had to be ended: it answers what was not asked",
-        ),
-        (
-            "hangs_up",
-            "the process of test/guest had to be ended: it has hung up",
-        ),
-        (
-            "says_nothing",
-            "the component took longer than 1s (limits.timeout)",
-        ),
-        (
-            "never_ends",
-            "the component took longer than 1s (limits.timeout)",
-        ),
+        ("talks_nonsense", "the process of test/guest had to be ended: what it says can't be read"),
+        ("says_too_much", "the process of test/guest had to be ended: it says more than it may"),
+        ("answers_something_else", "the process of test/guest had to be ended: it answers what was not asked"),
+        ("hangs_up", "the process of test/guest had to be ended: it has hung up"),
+        ("says_nothing", "the component took longer than 1s (limits.timeout)"),
+        ("never_ends", "the component took longer than 1s (limits.timeout)"),
     ] {
         let limits = Limits {
             // It is looked whether the process has ended, which takes its time.
@@ -324,13 +262,7 @@ fn lane(act: impl FnOnce(UnixStream)) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(
-        &control,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut ancillary,
-        RecvFlags::empty(),
-    )
-    .unwrap();
+    recvmsg(&control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::empty()).unwrap();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(mut fds) = message {
             return act(UnixStream::from(fds.next().unwrap()));

@@ -6,9 +6,8 @@ use std::time::Duration;
 use capstan::plugin::Plugin;
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{
-    CallReason, Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo,
-    FailureOrigin, Guest as _, MatchQuestion, MatchResult, NextStep, NodeFailure, PrimaryUpdate,
-    RetryInfo,
+    CallReason, Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, Guest as _,
+    MatchQuestion, MatchResult, NextStep, NodeFailure, PrimaryUpdate, RetryInfo,
 };
 use capstan_core::manifest::{Instances, Limits};
 use parking_lot::Mutex;
@@ -33,9 +32,7 @@ pub async fn probe_as(limits: Limits, instances: Instances) -> Plugin {
     let mut operator = operator(&sample("probe"), limits);
     operator.plugins.get_mut("guest").unwrap().instances = instances;
     let _turn = TURN.lock().await;
-    Plugin::load(&engine, &cache, &operator, "guest")
-        .await
-        .unwrap()
+    Plugin::load(&engine, &cache, &operator, "guest").await.unwrap()
 }
 
 fn primary(spec: &Value) -> String {
@@ -49,14 +46,8 @@ fn primary(spec: &Value) -> String {
 /// Reconciles with these steps, and returns what they saw.
 pub async fn seen(plugin: &Plugin, run: &Arc<Script>, steps: Value) -> Value {
     let primary = primary(&json!({ "reconcile": { "do": steps } }));
-    let control = plugin
-        .open(Arc::clone(run) as _)
-        .reconcile(&primary)
-        .await
-        .unwrap();
-    let PrimaryUpdate::Status(document) = control.update else {
-        panic!("{control:?}")
-    };
+    let control = plugin.open(Arc::clone(run) as _).reconcile(&primary).await.unwrap();
+    let PrimaryUpdate::Status(document) = control.update else { panic!("{control:?}") };
     let mut status = serde_json::from_str::<Value>(&document).unwrap()["status"].take();
     status.as_object_mut().unwrap().remove("observedGeneration");
     status
@@ -80,19 +71,12 @@ fn apply(kind: &str) -> Value {
 #[tokio::test]
 async fn writes_reach_the_run_which_knows_what_is_permitted() {
     let (plugin, run) = (probe(Limits::default()).await, script());
-    let target =
-        json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "a" });
-    assert_eq!(
-        seen(&plugin, &run, apply("ConfigMap")).await,
-        json!({ "write": "written" })
-    );
+    let target = json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "a" });
+    assert_eq!(seen(&plugin, &run, apply("ConfigMap")).await, json!({ "write": "written" }));
     let remove = json!({ "write": { "verb": "remove", "target": target, "propagation": "orphan", "graceSeconds": 3 } });
     assert_eq!(seen(&plugin, &run, remove).await, json!({ "write": null }));
     let add = json!({ "write": { "verb": "addFinalizer", "finalizer": "other.dev/f" } });
-    assert_eq!(
-        seen(&plugin, &run, add).await,
-        json!({ "write": "written" })
-    );
+    assert_eq!(seen(&plugin, &run, add).await, json!({ "write": "written" }));
     assert_eq!(
         *run.asked.lock(),
         [
@@ -105,22 +89,12 @@ async fn writes_reach_the_run_which_knows_what_is_permitted() {
 
 #[tokio::test]
 async fn requests_of_a_run_are_counted() {
-    let (plugin, run) = (
-        probe(Limits {
-            requests: 2,
-            ..Limits::default()
-        })
-        .await,
-        script(),
-    );
+    let (plugin, run) = (probe(Limits { requests: 2, ..Limits::default() }).await, script());
     let steps = json!([apply("ConfigMap"), apply("ConfigMap"), apply("ConfigMap")]);
     let seen = seen(&plugin, &run, steps).await;
     assert_eq!(
         seen["refused"],
-        refused(
-            "exhausted",
-            "this run has made its 2 requests already (limits.requests)"
-        )["refused"]
+        refused("exhausted", "this run has made its 2 requests already (limits.requests)")["refused"]
     );
     assert_eq!(run.asked.lock().len(), 2);
 }
@@ -137,38 +111,16 @@ fn named() -> Value {
 
 #[tokio::test]
 async fn what_is_asked_of_the_cache_reaches_the_run_bounded_by_the_limit() {
-    let (plugin, run) = (
-        probe(Limits {
-            page: 10,
-            ..Limits::default()
-        })
-        .await,
-        script(),
-    );
+    let (plugin, run) = (probe(Limits { page: 10, ..Limits::default() }).await, script());
     for (step, expected) in [
-        (
-            read("Service", json!("everywhere"), Some(3)),
-            json!({ "read": [] }),
-        ),
+        (read("Service", json!("everywhere"), Some(3)), json!({ "read": [] })),
         (read("Service", named(), None), json!({ "read": null })),
-        (
-            read("Secret", json!("related"), Some(1000)),
-            json!({ "read": [] }),
-        ),
-        (
-            json!({ "read": { "in": "primaries", "select": "everywhere" } }),
-            json!({ "read": [] }),
-        ),
-        (
-            read("Secret", json!("one"), None),
-            refused("ambiguous", "there are two"),
-        ),
+        (read("Secret", json!("related"), Some(1000)), json!({ "read": [] })),
+        (json!({ "read": { "in": "primaries", "select": "everywhere" } }), json!({ "read": [] })),
+        (read("Secret", json!("one"), None), refused("ambiguous", "there are two")),
         (
             json!({ "read": { "in": { "kind": { "apiVersion": "a/b/c", "kind": "X" } }, "select": "one" }, "mayFail": true }),
-            refused(
-                "invalid",
-                "apiVersion \"a/b/c\" is not of the form \"v1\" or \"group/v1\"",
-            ),
+            refused("invalid", "apiVersion \"a/b/c\" is not of the form \"v1\" or \"group/v1\""),
         ),
     ] {
         assert_eq!(seen(&plugin, &run, step).await, expected);
@@ -177,10 +129,7 @@ async fn what_is_asked_of_the_cache_reaches_the_run_bounded_by_the_limit() {
     assert_eq!(
         *run.asked.lock(),
         [
-            format!(
-                "find all in {}, Everywhere, at most Some(3)",
-                kind("Service")
-            ),
+            format!("find all in {}, Everywhere, at most Some(3)", kind("Service")),
             format!("find default/a in {}", kind("Service")),
             format!("find all in {}, Related, at most Some(10)", kind("Secret")),
             "find all in Primaries, Everywhere, at most Some(10)".to_owned(),
@@ -195,48 +144,27 @@ async fn workflows_run_in_reconcile_and_cleanup_only() {
     let (plugin, run) = (probe(Limits::default()).await, script());
     let step = json!({ "workflow": { "run": "reconcile", "name": "preview" } });
     let result = json!({ "nodes": [], "complete": false });
-    assert_eq!(
-        seen(&plugin, &run, step.clone()).await,
-        json!({ "workflow": result })
-    );
+    assert_eq!(seen(&plugin, &run, step.clone()).await, json!({ "workflow": result }));
     let session = plugin.open(Arc::clone(&run) as _);
     let spec = json!({ "cleanup": { "do": step }, "dependents": { "cm": { "$do": step } }, "onError": { "do": step } });
-    assert_eq!(
-        session.cleanup(&primary(&spec)).await,
-        Ok(DeleteControl::RemoveFinalizer)
-    );
+    assert_eq!(session.cleanup(&primary(&spec)).await, Ok(DeleteControl::RemoveFinalizer));
     let refusal = |call| {
         let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{call}`");
         Failure::new(Cause::Returned, message)
     };
-    assert_eq!(
-        session.desired("cm", &primary(&spec)).await,
-        Err(refusal("desired"))
-    );
-    assert_eq!(
-        session.handle_error(&primary(&spec), &failure_info()).await,
-        Err(refusal("handle-error"))
-    );
-    assert_eq!(
-        *run.asked.lock(),
-        [r#"workflow Reconcile(Some("preview"))"#; 2]
-    );
+    assert_eq!(session.desired("cm", &primary(&spec)).await, Err(refusal("desired")));
+    assert_eq!(session.handle_error(&primary(&spec), &failure_info()).await, Err(refusal("handle-error")));
+    assert_eq!(*run.asked.lock(), [r#"workflow Reconcile(Some("preview"))"#; 2]);
 }
 
 fn failure_info() -> FailureInfo {
-    let no = NodeFailure {
-        message: "no".to_owned(),
-        refused: Some(CallReason::Conflict),
-    };
+    let no = NodeFailure { message: "no".to_owned(), refused: Some(CallReason::Conflict) };
     FailureInfo {
         origin: FailureOrigin::Workflow,
         message: "one failed".to_owned(),
         refused: None,
         dependents: vec![("cm".to_owned(), no)],
-        retry: RetryInfo {
-            attempt: 1,
-            last: false,
-        },
+        retry: RetryInfo { attempt: 1, last: false },
     }
 }
 
@@ -253,47 +181,19 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
         "conditions": { "ready": { "met": false, "detail": { "why": "not yet" } } },
     }));
     let control = session.reconcile(&primary).await.unwrap();
-    assert_eq!(
-        (control.update, control.reschedule),
-        (PrimaryUpdate::Nothing, Some(Duration::from_millis(500)))
-    );
+    assert_eq!((control.update, control.reschedule), (PrimaryUpdate::Nothing, Some(Duration::from_millis(500))));
     let keep = DeleteControl::KeepFinalizer(Some(Duration::from_millis(150)));
     assert_eq!(session.cleanup(&primary).await, Ok(keep));
-    assert_eq!(
-        serde_json::from_str::<Value>(&session.desired("cm", &primary).await.unwrap()).unwrap(),
-        cm
-    );
+    assert_eq!(serde_json::from_str::<Value>(&session.desired("cm", &primary).await.unwrap()).unwrap(), cm);
     let (one, two) = (r#"{"data":{"a":"1"}}"#, r#"{"data":{"a":"2"}}"#);
-    let question = |actual| MatchQuestion {
-        name: "same",
-        actual,
-        desired: two,
-        primary: &primary,
-    };
-    assert_eq!(
-        session.matches(question(two)).await,
-        Ok(MatchResult::Matches)
-    );
-    let Ok(MatchResult::Differs(what)) = session.matches(question(one)).await else {
-        panic!("it matches")
-    };
+    let question = |actual| MatchQuestion { name: "same", actual, desired: two, primary: &primary };
+    assert_eq!(session.matches(question(two)).await, Ok(MatchResult::Matches));
+    let Ok(MatchResult::Differs(what)) = session.matches(question(one)).await else { panic!("it matches") };
     assert!(what.contains("data"), "{what}");
     let detail = Some(r#"{"why":"not yet"}"#.to_owned());
-    assert_eq!(
-        session.is_met("ready", "cm", &primary).await,
-        Ok(ConditionResult { met: false, detail })
-    );
-    let handled = session
-        .handle_error(&primary, &failure_info())
-        .await
-        .unwrap();
-    let ErrorControl::Handled {
-        status: Some(status),
-        next,
-    } = handled
-    else {
-        panic!("{handled:?}")
-    };
+    assert_eq!(session.is_met("ready", "cm", &primary).await, Ok(ConditionResult { met: false, detail }));
+    let handled = session.handle_error(&primary, &failure_info()).await.unwrap();
+    let ErrorControl::Handled { status: Some(status), next } = handled else { panic!("{handled:?}") };
     assert_eq!(next, NextStep::Reschedule(Duration::from_millis(20)));
     for fact in ["workflow", "one failed", r#""cm""#, r#""no""#, "conflict"] {
         assert!(status.contains(fact), "{status}");
@@ -303,39 +203,18 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
 #[tokio::test]
 async fn a_component_learns_what_is_known_about_its_run() {
     let plugin = probe(Limits::default()).await;
-    let sights = [
-        "retry",
-        "nextImminent",
-        "timeLeftMs",
-        "settings",
-        "config",
-        "now",
-        "nowMs",
-        "uuid",
-        "random",
-    ];
+    let sights = ["retry", "nextImminent", "timeLeftMs", "settings", "config", "now", "nowMs", "uuid", "random"];
     let seen = seen(&plugin, &script(), json!({ "see": sights })).await;
     assert_eq!(seen["retry"], json!({ "attempt": 2, "last": true }));
     assert_eq!(seen["nextImminent"], true);
-    assert_eq!(
-        seen["settings"],
-        json!({ "daemon": { "namespace": "capstan" } })
-    );
+    assert_eq!(seen["settings"], json!({ "daemon": { "namespace": "capstan" } }));
     assert_eq!(seen["config"], json!({ "pageTitle": "hello" }));
-    assert!(
-        (4000..=5000).contains(&seen["timeLeftMs"].as_u64().unwrap()),
-        "{seen}"
-    );
+    assert!((4000..=5000).contains(&seen["timeLeftMs"].as_u64().unwrap()), "{seen}");
     let now: k8s_openapi::jiff::Timestamp = seen["now"].as_str().unwrap().parse().unwrap();
-    assert_eq!(
-        seen["now"].as_str().unwrap().len(),
-        "2026-01-31T12:00:00Z".len()
-    );
+    assert_eq!(seen["now"].as_str().unwrap().len(), "2026-01-31T12:00:00Z".len());
     assert!(
         (seen["nowMs"].as_f64().unwrap() / 1000.0
-            - now
-                .duration_since(k8s_openapi::jiff::Timestamp::UNIX_EPOCH)
-                .as_secs_f64())
+            - now.duration_since(k8s_openapi::jiff::Timestamp::UNIX_EPOCH).as_secs_f64())
         .abs()
             < 5.0,
         "{seen}"
@@ -346,74 +225,39 @@ async fn a_component_learns_what_is_known_about_its_run() {
 
 #[tokio::test]
 async fn a_plugins_memos_outlive_its_runs_and_are_bounded() {
-    let (plugin, run) = (
-        probe(Limits {
-            memo_plugin: 20,
-            ..Limits::default()
-        })
-        .await,
-        script(),
-    );
+    let (plugin, run) = (probe(Limits { memo_plugin: 20, ..Limits::default() }).await, script());
     let count = |lifetime: &str| json!({ "memo": { "lifetime": lifetime, "count": "runs" } });
     for n in 1..3 {
-        assert_eq!(
-            seen(&plugin, &run, count("plugin")).await,
-            json!({ "memo": n })
-        );
+        assert_eq!(seen(&plugin, &run, count("plugin")).await, json!({ "memo": n }));
     }
     // The others are the run's affair.
-    assert_eq!(
-        seen(&plugin, &run, count("primary")).await,
-        json!({ "memo": 1 })
-    );
+    assert_eq!(seen(&plugin, &run, count("primary")).await, json!({ "memo": 1 }));
     assert_eq!(run.memos.lock()["runs"], "1");
     let put = json!({ "memo": { "lifetime": "plugin", "put": "long", "value": "x".repeat(20) }, "mayFail": true });
     assert_eq!(
         seen(&plugin, &run, put).await,
-        refused(
-            "exhausted",
-            "memo \"long\" would make 31 bytes, 20 are allowed (limits.memo.plugin)"
-        )
+        refused("exhausted", "memo \"long\" would make 31 bytes, 20 are allowed (limits.memo.plugin)")
     );
 }
 
 #[tokio::test]
 async fn what_ends_a_real_component_is_told_in_one_line() {
-    let plugin = probe(Limits {
-        timeout: Duration::from_millis(500),
-        ..Limits::default()
-    })
-    .await;
+    let plugin = probe(Limits { timeout: Duration::from_millis(500), ..Limits::default() }).await;
     let trap = failure(&plugin, json!("trap")).await;
     assert_eq!(trap.cause, Cause::Trap);
     let expected = "the component trapped: panicked at plugins/probe/src/steps.rs:";
-    assert!(
-        trap.message.starts_with(expected) && trap.message.contains(": traps on purpose"),
-        "{trap}"
-    );
+    assert!(trap.message.starts_with(expected) && trap.message.contains(": traps on purpose"), "{trap}");
     let memory = failure(&plugin, json!("allocate")).await;
     let over = "the component wanted more than 64Mi of memory (limits.memory)";
     assert_eq!(memory, Failure::new(Cause::OutOfMemory, over));
     let recursion = failure(&plugin, json!("recurse")).await;
     assert_eq!(recursion.cause, Cause::Trap);
-    assert!(
-        recursion.message.contains("as by a recursion without end"),
-        "{recursion}"
-    );
+    assert!(recursion.message.contains("as by a recursion without end"), "{recursion}");
     let endless = failure(&plugin, json!("loop")).await;
-    assert_eq!(
-        endless,
-        Failure::new(
-            Cause::Timeout,
-            "the component took longer than 500ms (limits.timeout)"
-        )
-    );
+    assert_eq!(endless, Failure::new(Cause::Timeout, "the component took longer than 500ms (limits.timeout)"));
     let spinning = failure(&plugin, json!({ "busyMs": 60_000 })).await;
     assert_eq!(spinning, endless);
-    let hanging = Arc::new(Script {
-        hang: true,
-        ..Script::default()
-    });
+    let hanging = Arc::new(Script { hang: true, ..Script::default() });
     let waiting = primary(&json!({ "reconcile": { "do": apply("ConfigMap") } }));
     assert_eq!(plugin.open(hanging).reconcile(&waiting).await, Err(endless));
 }
@@ -446,18 +290,12 @@ async fn prints_reach_the_log_up_to_the_limit() {
     let text = primary(&json!({ "reconcile": { "do": { "print": 1_000_000 } } }));
     plugin.open(script()).reconcile(&text).await.unwrap();
     let text = lines.text();
-    let (prints, others): (Vec<&str>, Vec<&str>) =
-        text.lines().partition(|line| line.contains("xxx"));
+    let (prints, others): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.contains("xxx"));
     assert_eq!(prints.len(), 10);
-    let start = format!(
-        " INFO guest: {} plugin=guest controller=web key=default/page call=\"reconcile\"",
-        "x".repeat(79)
-    );
+    let start =
+        format!(" INFO guest: {} plugin=guest controller=web key=default/page call=\"reconcile\"", "x".repeat(79));
     assert!(prints[0].starts_with(&start), "{}", prints[0]);
-    let dropped: Vec<_> = others
-        .iter()
-        .filter(|line| line.contains("dropped"))
-        .collect();
+    let dropped: Vec<_> = others.iter().filter(|line| line.contains("dropped")).collect();
     assert_eq!(dropped.len(), 1);
     assert!(dropped[0].contains("dropped=999200"), "{}", dropped[0]);
 }
@@ -471,10 +309,7 @@ impl Lines {
     pub fn capture() -> (Self, DefaultGuard) {
         let lines = Self::default();
         let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(move || writer.clone())
-            .with_ansi(false)
-            .without_time();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).without_time();
         let guard = tracing::subscriber::set_default(subscriber.finish());
         (lines, guard)
     }

@@ -6,9 +6,7 @@ use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::{CodeCache, Error};
 use capstan::workers::Workers;
 use capstan_core::cpu::Job;
-use capstan_core::guest::{
-    Cause, Failure, Guest as _, PrimaryUpdate, UpdateControl, WorkflowResult,
-};
+use capstan_core::guest::{Cause, Failure, Guest as _, PrimaryUpdate, UpdateControl, WorkflowResult};
 use capstan_core::manifest::{self, Instances, Limits};
 use capstan_core::room::Room;
 use futures::FutureExt as _;
@@ -31,22 +29,9 @@ pub fn reconciler(functions: &str, body: &str) -> Vec<u8> {
             {body}
             i32.const 1024)"#
     );
-    let imports = if functions.contains("(import") {
-        "import capstan:operator/workflow@0.1.0;"
-    } else {
-        ""
-    };
-    let dependent = if functions.contains("desired") {
-        "export capstan:operator/dependent@0.1.0;"
-    } else {
-        ""
-    };
-    Guest {
-        world: &format!("{imports} {dependent} {RECONCILER}"),
-        text: &text,
-        ..Guest::default()
-    }
-    .build()
+    let imports = if functions.contains("(import") { "import capstan:operator/workflow@0.1.0;" } else { "" };
+    let dependent = if functions.contains("desired") { "export capstan:operator/dependent@0.1.0;" } else { "" };
+    Guest { world: &format!("{imports} {dependent} {RECONCILER}"), text: &text, ..Guest::default() }.build()
 }
 
 /// Runs `body` in the first call of an instance that is told to (its primary is not empty).
@@ -63,12 +48,7 @@ pub async fn load_as(wasm: &[u8], limits: Limits, instances: Instances) -> Plugi
 }
 
 /// The same into an engine that is there already.
-pub async fn load_into(
-    engine: &Engine,
-    wasm: &[u8],
-    limits: Limits,
-    instances: Instances,
-) -> Result<Plugin, Error> {
+pub async fn load_into(engine: &Engine, wasm: &[u8], limits: Limits, instances: Instances) -> Result<Plugin, Error> {
     load_declared(engine, wasm, limits, |guest| guest.instances = instances).await
 }
 
@@ -81,41 +61,23 @@ pub async fn load_declared(
 ) -> Result<Plugin, Error> {
     let mut operator = operator("guest.wasm".as_ref(), limits);
     declare(operator.plugins.get_mut("guest").unwrap());
-    Plugin::load_bytes(
-        engine,
-        &CodeCache::none(),
-        &operator,
-        "guest",
-        wasm.to_owned(),
-    )
-    .await
+    Plugin::load_bytes(engine, &CodeCache::none(), &operator, "guest", wasm.to_owned()).await
 }
 
 /// Returns an engine that can start processes.
 pub fn engine(limits: &Limits) -> Engine {
     let command = [env!("CARGO_BIN_EXE_capstan").into(), "run-component".into()];
-    Engine::new(Pool::of([limits]))
-        .unwrap()
-        .with_processes(command)
+    Engine::new(Pool::of([limits])).unwrap().with_processes(command)
 }
 
 pub fn short() -> Limits {
-    Limits {
-        timeout: Duration::from_millis(250),
-        ..Limits::default()
-    }
+    Limits { timeout: Duration::from_millis(250), ..Limits::default() }
 }
 
 /// What an instance answers at its `n`th call.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "what calls answer is compared with it"
-)]
+#[expect(clippy::unnecessary_wraps, reason = "what calls answer is compared with it")]
 pub fn nth(n: u64) -> Result<UpdateControl, Failure> {
-    Ok(UpdateControl {
-        update: PrimaryUpdate::Nothing,
-        reschedule: Some(Duration::from_millis(n)),
-    })
+    Ok(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: Some(Duration::from_millis(n)) })
 }
 
 pub fn failed<T>(cause: Cause, message: &str) -> Result<T, Failure> {
@@ -126,10 +88,7 @@ pub fn failed<T>(cause: Cause, message: &str) -> Result<T, Failure> {
 async fn calls_of_one_execution_share_an_instance_and_executions_do_not() {
     let plugin = load(&reconciler("", ""), Limits::default()).await;
     let one = plugin.open(script());
-    assert_eq!(
-        [one.reconcile("").await, one.reconcile("").await],
-        [nth(1), nth(2)]
-    );
+    assert_eq!([one.reconcile("").await, one.reconcile("").await], [nth(1), nth(2)]);
     assert_eq!(plugin.open(script()).reconcile("").await, nth(1));
 }
 
@@ -137,11 +96,7 @@ async fn calls_of_one_execution_share_an_instance_and_executions_do_not() {
 async fn calls_beside_one_another_take_turns() {
     let plugin = load(&reconciler("", ""), Limits::default()).await;
     let session = plugin.open(script());
-    let answers = futures::join!(
-        session.reconcile(""),
-        session.reconcile(""),
-        session.reconcile("")
-    );
+    let answers = futures::join!(session.reconcile(""), session.reconcile(""), session.reconcile(""));
     assert_eq!([answers.0, answers.1, answers.2], [nth(1), nth(2), nth(3)]);
 }
 
@@ -149,18 +104,10 @@ async fn calls_beside_one_another_take_turns() {
 async fn what_the_component_returns_as_an_error_is_a_failure_and_keeps_the_instance() {
     let error = r#"(func $do (i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const 2048)) (i32.store (i32.const 1032) (i32.const 9)))
         (data (i32.const 2048) "no <html>")"#;
-    let clear =
-        "(i32.store8 (i32.const 1024) (i32.const 0)) (i64.store (i32.const 1028) (i64.const 0))";
-    let plugin = load(
-        &reconciler(error, &format!("{clear} {IF_TOLD}")),
-        Limits::default(),
-    )
-    .await;
+    let clear = "(i32.store8 (i32.const 1024) (i32.const 0)) (i64.store (i32.const 1028) (i64.const 0))";
+    let plugin = load(&reconciler(error, &format!("{clear} {IF_TOLD}")), Limits::default()).await;
     let session = plugin.open(script());
-    assert_eq!(
-        session.reconcile("{}").await,
-        failed(Cause::Returned, "no <html>")
-    );
+    assert_eq!(session.reconcile("{}").await, failed(Cause::Returned, "no <html>"));
     assert_eq!(session.reconcile("").await, nth(2));
 }
 
@@ -169,10 +116,7 @@ pub fn failures() -> Vec<(&'static str, Result<UpdateControl, Failure>)> {
     vec![
         (
             "(func $probe::do unreachable) (func $do (call $probe::do))",
-            failed(
-                Cause::Trap,
-                "the component trapped: unreachable executed (in `probe::do`)",
-            ),
+            failed(Cause::Trap, "the component trapped: unreachable executed (in `probe::do`)"),
         ),
         (
             "(func $do (call $do))",
@@ -190,25 +134,13 @@ pub fn failures() -> Vec<(&'static str, Result<UpdateControl, Failure>)> {
         ),
         (
             "(func $do (drop (i32.div_u (i32.const 1) (i32.const 0))))",
-            failed(
-                Cause::Trap,
-                "the component trapped: integer divide by zero (in `do`)",
-            ),
+            failed(Cause::Trap, "the component trapped: integer divide by zero (in `do`)"),
         ),
         (
             "(func $do (drop (memory.grow (i32.const 1024))))",
-            failed(
-                Cause::OutOfMemory,
-                "the component wanted more than 64Mi of memory (limits.memory)",
-            ),
+            failed(Cause::OutOfMemory, "the component wanted more than 64Mi of memory (limits.memory)"),
         ),
-        (
-            "(func $do (loop (br 0)))",
-            failed(
-                Cause::Timeout,
-                "the component took longer than 250ms (limits.timeout)",
-            ),
-        ),
+        ("(func $do (loop (br 0)))", failed(Cause::Timeout, "the component took longer than 250ms (limits.timeout)")),
         // The answer is a text outside of memory.
         (
             "(func $do (i32.store8 (i32.const 1024) (i32.const 1)) (i32.store (i32.const 1028) (i32.const -1)) (i32.store (i32.const 1032) (i32.const 9)))",
@@ -233,24 +165,24 @@ async fn a_failed_call_costs_the_instance_and_says_why() {
 
 #[tokio::test]
 async fn memory_within_the_limit_is_given() {
-    let limits = Limits {
-        memory: 128 << 20,
-        ..Limits::default()
-    };
-    let plugin = load(&reconciler("(func $do (if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)))", IF_TOLD), limits).await;
+    let limits = Limits { memory: 128 << 20, ..Limits::default() };
+    let plugin = load(
+        &reconciler(
+            "(func $do (if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)))",
+            IF_TOLD,
+        ),
+        limits,
+    )
+    .await;
     assert_eq!(plugin.open(script()).reconcile("{}").await, nth(1));
 }
 
 #[tokio::test]
 async fn all_instances_have_memory_together_and_one_that_finds_none_says_who_has_it() {
-    let limits = Limits {
-        memory: 128 << 20,
-        ..short()
-    };
+    let limits = Limits { memory: 128 << 20, ..short() };
     let engine = engine(&limits);
     let engine = engine.with_room(Room::new(100 << 20));
-    let grows =
-        "(func $do (if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)))";
+    let grows = "(func $do (if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable)))";
     let wasm = reconciler(grows, IF_TOLD);
     let plugin = load_into(&engine, &wasm, limits, Instances::Fresh);
     let plugin = plugin.await.unwrap();
@@ -269,18 +201,9 @@ async fn all_instances_have_memory_together_and_one_that_finds_none_says_who_has
 async fn ends_in_time(plugin: &Plugin, run: Arc<Script>) {
     let begun = Instant::now();
     let answer = plugin.open(run).reconcile("{}").await;
-    assert_eq!(
-        answer,
-        failed(
-            Cause::Timeout,
-            "the component took longer than 250ms (limits.timeout)"
-        )
-    );
+    assert_eq!(answer, failed(Cause::Timeout, "the component took longer than 250ms (limits.timeout)"));
     let took = begun.elapsed();
-    assert!(
-        took >= short().timeout && took < Duration::from_secs(2),
-        "{took:?}"
-    );
+    assert!(took >= short().timeout && took < Duration::from_secs(2), "{took:?}");
 }
 
 #[tokio::test]
@@ -289,10 +212,7 @@ async fn calls_that_compute_for_ever_let_others_run_and_end_in_time() {
     let (plugin, workers) = (Arc::new(plugin), Workers::start().unwrap());
     let execute = |name: &str, execution: futures::future::BoxFuture<'static, ()>| {
         let account = workers.account(name, None);
-        let job = Job {
-            controller: name.into(),
-            key: None,
-        };
+        let job = Job { controller: name.into(), key: None };
         let run = async move { account.run(job, execution).await };
         workers.runtime().spawn(run)
     };
@@ -308,20 +228,13 @@ async fn calls_that_compute_for_ever_let_others_run_and_end_in_time() {
     // More than the threads that compute.
     let spin = |_| {
         let plugin = Arc::clone(&plugin);
-        execute(
-            "spinning",
-            Box::pin(async move { ends_in_time(&plugin, script()).await }),
-        )
+        execute("spinning", Box::pin(async move { ends_in_time(&plugin, script()).await }))
     };
     for spinning in (0..32).map(spin).collect::<Vec<_>>() {
         spinning.await.unwrap();
     }
     beside.abort();
-    assert!(
-        *ticks.lock() >= 5,
-        "the other plugin had {} turns",
-        ticks.lock()
-    );
+    assert!(*ticks.lock() >= 5, "the other plugin had {} turns", ticks.lock());
 }
 
 /// Asks for the managed workflow.
@@ -332,20 +245,14 @@ pub const WORKFLOW: &str = r#"(import "capstan:operator/workflow@0.1.0" "reconci
 #[tokio::test]
 async fn a_call_that_waits_for_ever_ends_in_time() {
     let plugin = load(&reconciler(WORKFLOW, IF_TOLD), short()).await;
-    let run = Script {
-        on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))),
-        ..Script::default()
-    };
+    let run = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
     ends_in_time(&plugin, Arc::new(run)).await;
 }
 
 // Contract, rule 8.
 #[tokio::test]
 async fn what_a_call_asks_for_runs_on_its_permit_in_another_instance() {
-    let limits = Limits {
-        concurrency: 1,
-        ..Limits::default()
-    };
+    let limits = Limits { concurrency: 1, ..Limits::default() };
     let plugin = load(&reconciler(WORKFLOW, IF_TOLD), limits).await;
     let nested: Arc<Mutex<Vec<_>>> = Arc::default();
     let on_workflow = {
@@ -353,23 +260,14 @@ async fn what_a_call_asks_for_runs_on_its_permit_in_another_instance() {
         Box::new(move |_| {
             let (session, nested) = (plugin.open_nested(script()), Arc::clone(&nested));
             async move {
-                let answers = (
-                    session.desired("service", "").await,
-                    session.reconcile("").await,
-                );
+                let answers = (session.desired("service", "").await, session.reconcile("").await);
                 nested.lock().push(answers);
-                Ok(WorkflowResult {
-                    nodes: Vec::new(),
-                    complete: true,
-                })
+                Ok(WorkflowResult { nodes: Vec::new(), complete: true })
             }
             .boxed()
         })
     };
-    let run = Arc::new(Script {
-        on_workflow: Some(on_workflow),
-        ..Script::default()
-    });
+    let run = Arc::new(Script { on_workflow: Some(on_workflow), ..Script::default() });
     let session = plugin.open(Arc::clone(&run) as _);
     assert_eq!(session.reconcile("{}").await, nth(1));
     assert_eq!(*nested.lock(), [(Ok(String::new()), nth(1))]);
@@ -378,10 +276,7 @@ async fn what_a_call_asks_for_runs_on_its_permit_in_another_instance() {
 
 #[tokio::test]
 async fn a_run_beyond_the_limit_waits_and_its_waiting_does_not_count() {
-    let limits = Limits {
-        concurrency: 1,
-        ..short()
-    };
+    let limits = Limits { concurrency: 1, ..short() };
     let plugin = load(&reconciler("", ""), limits).await;
     let first = plugin.open(script());
     assert_eq!(plugin.busy(), 0);
@@ -403,16 +298,10 @@ async fn a_run_beyond_the_limit_waits_and_its_waiting_does_not_count() {
 #[tokio::test]
 async fn a_call_that_is_given_up_costs_the_instance() {
     let plugin = load(&reconciler(WORKFLOW, IF_TOLD), Limits::default()).await;
-    let run = Script {
-        on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))),
-        ..Script::default()
-    };
+    let run = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
     let session = plugin.open(Arc::new(run));
     assert_eq!(session.reconcile("").await, nth(1));
-    assert_eq!(
-        futures::poll!(session.reconcile("{}")),
-        std::task::Poll::Pending
-    );
+    assert_eq!(futures::poll!(session.reconcile("{}")), std::task::Poll::Pending);
     assert_eq!(session.reconcile("").await, nth(1));
 }
 

@@ -15,17 +15,10 @@ use tokio::time::{Instant, timeout};
 use crate::guests::Guest;
 use crate::runs::{operator, write};
 
-const BUDGET: Budget = Budget {
-    memory: Some(1 << 30),
-    cpu: Duration::from_mins(2),
-    clock: Duration::from_mins(6),
-};
+const BUDGET: Budget = Budget { memory: Some(1 << 30), cpu: Duration::from_mins(2), clock: Duration::from_mins(6) };
 
 fn daemon() -> [OsString; 2] {
-    [
-        env!("CARGO_BIN_EXE_capstan").into(),
-        "compile-component".into(),
-    ]
+    [env!("CARGO_BIN_EXE_capstan").into(), "compile-component".into()]
 }
 
 fn shell(script: &str) -> [OsString; 3] {
@@ -80,18 +73,11 @@ fn bomb(functions: usize, size: usize) -> Vec<u8> {
     let locals = "(local i32)".repeat(size);
     let change = |n| format!("(block (br_if 0 (local.get 0)) (local.set {n} (local.get 0)))");
     let changes: Vec<_> = (1..=size).map(change).collect();
-    let uses: Vec<_> = (1..=size)
-        .map(|n| format!("(i32.add (local.get {n}))"))
-        .collect();
+    let uses: Vec<_> = (1..=size).map(|n| format!("(i32.add (local.get {n}))")).collect();
     let (changes, uses) = (changes.concat(), uses.concat());
-    let function =
-        format!("(func (param i32) (result i32) {locals} {changes} (local.get 0) {uses})\n");
+    let function = format!("(func (param i32) (result i32) {locals} {changes} (local.get 0) {uses})\n");
     let text = format!("{}\n{}", Guest::default().text, function.repeat(functions));
-    Guest {
-        text: &text,
-        ..Guest::default()
-    }
-    .build()
+    Guest { text: &text, ..Guest::default() }.build()
 }
 
 #[tokio::test]
@@ -104,14 +90,7 @@ async fn another_process_compiles_and_its_code_is_kept() {
     // It is good for one that compiles by itself as well.
     let plugin = place.load(&CodeCache::at(&place.code())).await.unwrap();
     assert!(plugin.compiled().from_cache);
-    assert_eq!(
-        (
-            place.names(".cwasm"),
-            place.names(".draft"),
-            place.names(".failed")
-        ),
-        (1, 0, 0)
-    );
+    assert_eq!((place.names(".cwasm"), place.names(".draft"), place.names(".failed")), (1, 0, 0));
 }
 
 #[tokio::test]
@@ -130,20 +109,14 @@ async fn another_process_compiles_also_where_nothing_can_be_kept() {
 #[tokio::test]
 async fn what_needs_more_memory_than_there_is_is_refused_and_remembered() {
     let place = place(&bomb(1, 1_500));
-    let small = Budget {
-        memory: Some(48 << 20),
-        ..BUDGET
-    };
+    let small = Budget { memory: Some(48 << 20), ..BUDGET };
     let why = "compile guest.wasm: it needs more than 48Mi of memory to be compiled";
     let hint = "; build it smaller, or allow more (--compile-memory, --compile-timeout)";
     let cache = place.cache(daemon(), small);
     assert_eq!(place.refusal(&cache).await, format!("{why}{hint}"));
     // Another daemon does not try it again, whoever would compile.
     let cache = place.cache(["/bin/false".into()], small);
-    assert_eq!(
-        place.refusal(&cache).await,
-        format!("{why}, as was found out before{hint}")
-    );
+    assert_eq!(place.refusal(&cache).await, format!("{why}, as was found out before{hint}"));
     // Not even this one, unless it is told to.
     let told = place.refusal(&cache.without_failures()).await;
     assert!(!told.contains("before"), "{told}");
@@ -156,10 +129,7 @@ async fn what_needs_more_memory_than_there_is_is_refused_and_remembered() {
 #[tokio::test]
 async fn what_needs_more_time_than_there_is_is_refused() {
     let place = place(&bomb(20, 1_500));
-    let short = Budget {
-        cpu: Duration::from_secs(1),
-        ..BUDGET
-    };
+    let short = Budget { cpu: Duration::from_secs(1), ..BUDGET };
     let why = place.refusal(&place.cache(daemon(), short)).await;
     let expected = "compile guest.wasm: it needs more than 1s of CPU time to be compiled; ";
     assert!(why.starts_with(expected), "{why}");
@@ -169,38 +139,20 @@ async fn what_needs_more_time_than_there_is_is_refused() {
 #[tokio::test]
 async fn a_compiler_that_does_nothing_is_ended_by_the_clock() {
     let place = place(&Guest::default().build());
-    let short = Budget {
-        clock: Duration::from_millis(100),
-        ..BUDGET
-    };
+    let short = Budget { clock: Duration::from_millis(100), ..BUDGET };
     let cache = place.cache(shell("exec sleep 600"), short);
     let why = place.refusal(&cache).await;
-    assert!(
-        why.starts_with("compile guest.wasm: it is not compiled after 100ms; "),
-        "{why}"
-    );
+    assert!(why.starts_with("compile guest.wasm: it is not compiled after 100ms; "), "{why}");
     assert_eq!(place.names(".failed"), 0);
 }
 
 #[tokio::test]
 async fn nothing_that_a_compiler_dies_of_is_tried_in_here() {
     for (script, expected) in [
-        (
-            "echo it is odd >&2; exit 1",
-            "compile guest.wasm: it is not a valid component: it is odd",
-        ),
-        (
-            "kill -SEGV $$",
-            "compile guest.wasm: it breaks the compiler (signal 11): ; build",
-        ),
-        (
-            "kill -KILL $$",
-            "compile guest.wasm: the system has ended the process that compiles it",
-        ),
-        (
-            "exit 101",
-            "compile guest.wasm: it breaks the compiler (exit status 101): ; build",
-        ),
+        ("echo it is odd >&2; exit 1", "compile guest.wasm: it is not a valid component: it is odd"),
+        ("kill -SEGV $$", "compile guest.wasm: it breaks the compiler (signal 11): ; build"),
+        ("kill -KILL $$", "compile guest.wasm: the system has ended the process that compiles it"),
+        ("exit 101", "compile guest.wasm: it breaks the compiler (exit status 101): ; build"),
         ("exit 3", "prepare to load components: "),
         ("exit 0", "prepare to load components: "),
     ] {
@@ -234,18 +186,12 @@ fn lives(pid: &str) -> bool {
 async fn a_compiler_ends_with_those_who_wait_for_it() {
     let place = place(&Guest::default().build());
     let told = place.dir.path().join("pid");
-    let script = format!(
-        "echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600",
-        told.display()
-    );
+    let script = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600", told.display());
     let cache = place.cache(shell(&script), BUDGET);
     let begun = Instant::now();
     let started = async {
         while !told.exists() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(30),
-                "nothing is started"
-            );
+            assert!(begun.elapsed() < Duration::from_secs(30), "nothing is started");
             tokio::task::yield_now().await;
         }
     };
@@ -259,9 +205,7 @@ async fn a_compiler_ends_with_those_who_wait_for_it() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(Duration::from_secs(30), gone)
-        .await
-        .expect("to be gone");
+    timeout(Duration::from_secs(30), gone).await.expect("to be gone");
     assert_eq!((place.names(".failed"), place.names(".draft")), (0, 0));
     // Another one gets the turn.
     let cache = cache.compiled_by(daemon(), BUDGET);
@@ -302,28 +246,16 @@ async fn a_component_is_a_regular_file_of_bounded_size() {
     let mut place = place(b"");
     let at = |name: &str| place.dir.path().join(name);
     let fifo = at("fifo.wasm");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let large = at("large.wasm");
     fs::File::create(&large).unwrap().set_len(10 << 30).unwrap();
     let folder = at("folder.wasm");
     fs::create_dir(&folder).unwrap();
     for (component, why) in [
-        (
-            "/dev/zero".into(),
-            "it is a device; it should be a regular file",
-        ),
+        ("/dev/zero".into(), "it is a device; it should be a regular file"),
         (fifo, "it is a FIFO; it should be a regular file"),
         (folder, "it is a folder; it should be a regular file"),
-        (
-            large,
-            "it has 10737418240 bytes or more; at most 67108864 are read",
-        ),
+        (large, "it has 10737418240 bytes or more; at most 67108864 are read"),
     ] {
         place.component = component;
         let refusal = place.refusal(&CodeCache::none()).await;
@@ -337,9 +269,7 @@ async fn a_component_is_a_regular_file_of_bounded_size() {
 fn the_process_that_compiles_bounds_itself() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_capstan"));
     command.args(["compile-component", "--memory", "134217728", "--cpu", "7"]);
-    command
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::null());
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
     let mut child = command.spawn().unwrap();
     let about = |file: &str| {
         let path = format!("/proc/{}/{file}", child.id());
@@ -347,9 +277,7 @@ fn the_process_that_compiles_bounds_itself() {
     };
     let limits = || {
         let text = about("limits");
-        let lines = text
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
         lines.collect::<Vec<_>>()
     };
     let bounded = |line: &str| limits().iter().any(|limit| limit.starts_with(line));

@@ -20,10 +20,7 @@ pub const RECONCILER: &str = "export capstan:operator/reconciler@0.1.0;";
 
 /// Of WASI what components for tests need.
 const WASI: [(&str, &str); 3] = [
-    (
-        "http.wit",
-        "package wasi:http@0.2.0; interface types { ask: func(); }",
-    ),
+    ("http.wit", "package wasi:http@0.2.0; interface types { ask: func(); }"),
     (
         "io.wit",
         "package wasi:io@0.2.0;
@@ -75,11 +72,7 @@ impl Guest<'_> {
                     (global.set $top (i32.and (i32.add (i32.add (local.get $at) (local.get $size)) (i32.const 15)) (i32.const -16)))
                     (local.get $at))
                 {text})"#,
-            imports = self
-                .text
-                .lines()
-                .filter(|line| line.trim_start().starts_with("(import"))
-                .collect::<String>(),
+            imports = self.text.lines().filter(|line| line.trim_start().starts_with("(import")).collect::<String>(),
             text = self
                 .text
                 .lines()
@@ -87,8 +80,7 @@ impl Guest<'_> {
                 .collect::<Vec<_>>()
                 .join("\n"),
         );
-        let mut module =
-            wat::parse_str(&module).unwrap_or_else(|error| panic!("{error}\n{module}"));
+        let mut module = wat::parse_str(&module).unwrap_or_else(|error| panic!("{error}\n{module}"));
         let mut resolve = Resolve::default();
         let contract = (self.contract)(contract());
         resolve.push_str("contract.wit", &contract).unwrap();
@@ -98,30 +90,19 @@ impl Guest<'_> {
         let world = format!("package test:guest; world guest {{ {} }}", self.world);
         let package = resolve.push_str("world.wit", &world).unwrap();
         let world = resolve.select_world(&[package], None).unwrap();
-        wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
-            .unwrap();
-        ComponentEncoder::default()
-            .module(&module)
-            .unwrap()
-            .encode()
-            .unwrap()
+        wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
     }
 }
 
 /// Returns the contract in one text.
 fn contract() -> String {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit");
-    let mut files: Vec<_> = std::fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "wit"));
     // The file with the package's name comes first.
     files.sort_by_key(|file| (!file.ends_with("types.wit"), file.clone()));
-    files
-        .iter()
-        .map(|file| std::fs::read_to_string(file).unwrap())
-        .collect()
+    files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
 }
 
 /// Returns the file of a sample.

@@ -25,9 +25,7 @@ async fn load(wasm: &[u8]) -> Result<Plugin, Error> {
 
 /// Returns the error's text with its causes, and without the folder.
 async fn refusal(wasm: &[u8]) -> String {
-    let Err(error) = load(wasm).await else {
-        panic!("it was loaded")
-    };
+    let Err(error) = load(wasm).await else { panic!("it was loaded") };
     refused(&error)
 }
 
@@ -73,8 +71,7 @@ async fn what_is_no_component_is_refused() {
     }
     let text = refusal(&garbage).await;
     assert!(
-        text.starts_with("compile guest.wasm: it is not a valid component: ")
-            && text.contains("offset 0xa"),
+        text.starts_with("compile guest.wasm: it is not a valid component: ") && text.contains("offset 0xa"),
         "{text}"
     );
 }
@@ -82,69 +79,36 @@ async fn what_is_no_component_is_refused() {
 #[tokio::test]
 async fn a_file_that_is_not_there_is_named() {
     let operator = operator("/nowhere/guest.wasm".as_ref(), Limits::default());
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest")
-        .await
-        .err()
-        .unwrap();
-    assert_eq!(
-        refused(&error),
-        "read component guest.wasm: No such file or directory (os error 2)"
-    );
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "other")
-        .await
-        .err()
-        .unwrap();
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap();
+    assert_eq!(refused(&error), "read component guest.wasm: No such file or directory (os error 2)");
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "other").await.err().unwrap();
     assert_eq!(error.step(), "find");
-    assert_eq!(
-        error.to_string(),
-        "find plugin \"other\": the manifest has none of that name under spec.plugins"
-    );
+    assert_eq!(error.to_string(), "find plugin \"other\": the manifest has none of that name under spec.plugins");
 }
 
 /// Returns a reconciler for another version of the contract, which asks one function of an import.
-fn of_version(
-    version: &str,
-    import: &str,
-    function: &str,
-    more: &dyn Fn(String) -> String,
-) -> Vec<u8> {
-    let world = format!(
-        "import capstan:operator/{import}@{version}; export capstan:operator/reconciler@{version};"
-    );
+fn of_version(version: &str, import: &str, function: &str, more: &dyn Fn(String) -> String) -> Vec<u8> {
+    let world = format!("import capstan:operator/{import}@{version}; export capstan:operator/reconciler@{version};");
     let text = format!(
         r#"(import "capstan:operator/{import}@{version}" "{function}" (func $ask (result i32)))
         (func (export "capstan:operator/reconciler@{version}#reconcile") (param i32 i32) (result i32) (drop (call $ask)) i32.const 1024)"#
     );
-    let contract =
-        |text: String| more(text.replace("operator@0.1.0;", &format!("operator@{version};")));
-    Guest {
-        world: &world,
-        contract: &contract,
-        text: &text,
-    }
-    .build()
+    let contract = |text: String| more(text.replace("operator@0.1.0;", &format!("operator@{version};")));
+    Guest { world: &world, contract: &contract, text: &text }.build()
 }
 
 // Contract, rule 7.
 #[tokio::test]
 async fn another_contract_is_refused_and_a_later_one_by_what_it_uses() {
     let as_is = |text: String| text;
-    let function = |text: String| {
-        text.replace(
-            "next-imminent: func",
-            "tenant: func() -> bool; next-imminent: func",
-        )
-    };
-    let interface =
-        |text: String| format!("{text}\ninterface tracing {{ enabled: func() -> bool; }}");
+    let function = |text: String| text.replace("next-imminent: func", "tenant: func() -> bool; next-imminent: func");
+    let interface = |text: String| format!("{text}\ninterface tracing {{ enabled: func() -> bool; }}");
     let refused = refusal(&of_version("0.2.0", "context", "next-imminent", &as_is)).await;
     assert_eq!(
         refused,
         "check guest.wasm: it was built for capstan:operator 0.2.0, this daemon offers 0.1.0; build it with an SDK for 0.1.0"
     );
-    let later = load(&of_version("0.1.7", "context", "next-imminent", &as_is))
-        .await
-        .unwrap();
+    let later = load(&of_version("0.1.7", "context", "next-imminent", &as_is)).await.unwrap();
     assert!(later.exports().reconciler);
     let refused = refusal(&of_version("0.1.7", "context", "tenant", &function)).await;
     assert_eq!(
@@ -161,12 +125,7 @@ async fn another_contract_is_refused_and_a_later_one_by_what_it_uses() {
 
 #[tokio::test]
 async fn an_import_with_another_signature_is_refused() {
-    let changed = |text: String| {
-        text.replace(
-            "next-imminent: func() -> bool",
-            "next-imminent: func() -> u32",
-        )
-    };
+    let changed = |text: String| text.replace("next-imminent: func() -> bool", "next-imminent: func() -> u32");
     let text = refusal(&of_version("0.1.0", "context", "next-imminent", &changed)).await;
     assert_eq!(
         text,
@@ -179,16 +138,8 @@ async fn an_import_with_another_signature_is_refused() {
 #[tokio::test]
 async fn there_is_no_network() {
     let world = format!("import wasi:http/types@0.2.0; {RECONCILER}");
-    let text = format!(
-        "(import \"wasi:http/types@0.2.0\" \"ask\" (func))\n{}",
-        Guest::default().text
-    );
-    let wasm = Guest {
-        world: &world,
-        text: &text,
-        ..Guest::default()
-    }
-    .build();
+    let text = format!("(import \"wasi:http/types@0.2.0\" \"ask\" (func))\n{}", Guest::default().text);
+    let wasm = Guest { world: &world, text: &text, ..Guest::default() }.build();
     assert_eq!(
         refusal(&wasm).await,
         "check guest.wasm: it imports what this daemon does not offer: `wasi:http/types@0.2.0`: components have no network; build without \
@@ -198,22 +149,10 @@ async fn there_is_no_network() {
 
 #[tokio::test]
 async fn an_export_with_another_signature_is_refused() {
-    let contract = |text: String| {
-        text.replace(
-            "reconcile: func(primary: json)",
-            "reconcile: func(primary: u32)",
-        )
-    };
-    let text = r#"(func (export "capstan:operator/reconciler@0.1.0#reconcile") (param i32) (result i32) i32.const 1024)"#;
-    let text = refusal(
-        &Guest {
-            contract: &contract,
-            text,
-            ..Guest::default()
-        }
-        .build(),
-    )
-    .await;
+    let contract = |text: String| text.replace("reconcile: func(primary: json)", "reconcile: func(primary: u32)");
+    let text =
+        r#"(func (export "capstan:operator/reconciler@0.1.0#reconcile") (param i32) (result i32) i32.const 1024)"#;
+    let text = refusal(&Guest { contract: &contract, text, ..Guest::default() }.build()).await;
     assert_eq!(
         text,
         "check guest.wasm: it exports `reconciler` otherwise than capstan:operator 0.1.0 says: failed to convert function to given type: \
@@ -222,15 +161,7 @@ async fn an_export_with_another_signature_is_refused() {
     let contract = |text: String| text.replace("match: func(name: string, ", "match: func(");
     let world = "export capstan:operator/matcher@0.1.0;";
     let text = r#"(func (export "capstan:operator/matcher@0.1.0#match") (param i32 i32 i32 i32 i32 i32) (result i32) i32.const 1024)"#;
-    let text = refusal_of_any(
-        &Guest {
-            world,
-            contract: &contract,
-            text,
-        }
-        .build(),
-    )
-    .await;
+    let text = refusal_of_any(&Guest { world, contract: &contract, text }.build()).await;
     assert_eq!(
         text,
         "check guest.wasm: it exports `matcher` otherwise than capstan:operator 0.1.0 says: failed to convert function to given type: type \
@@ -243,11 +174,7 @@ async fn refusal_of_any(wasm: &[u8]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut operator = operator(&write(&dir, "guest", wasm), Limits::default());
     operator.controllers.clear();
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest")
-        .await
-        .err()
-        .unwrap()
-        .to_string();
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap().to_string();
     error.replace(&format!("{}/", dir.path().display()), "")
 }
 
@@ -265,34 +192,18 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     configmap.manage = Manage::default();
     configmap.matching = Matching::Export("same-data".into());
     configmap.conditions.ready_postcondition = Some(Condition::Export("ready".into()));
-    controller
-        .workflow
-        .dependents
-        .insert("configmap".into(), configmap);
-    let need = |interface, field: &str| Need {
-        interface,
-        field: format!("spec.controllers.web.{field}"),
-    };
+    controller.workflow.dependents.insert("configmap".into(), configmap);
+    let need = |interface, field: &str| Need { interface, field: format!("spec.controllers.web.{field}") };
     assert_eq!(
         needs(&operator, "guest"),
         [
             need(Interface::Reconciler, "plugin"),
             need(Interface::Dependent, "workflow.dependents.configmap"),
-            need(
-                Interface::Matcher,
-                "workflow.dependents.configmap.match.export"
-            ),
-            need(
-                Interface::Condition,
-                "workflow.dependents.configmap.readyPostcondition.export"
-            ),
+            need(Interface::Matcher, "workflow.dependents.configmap.match.export"),
+            need(Interface::Condition, "workflow.dependents.configmap.readyPostcondition.export"),
         ]
     );
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest")
-        .await
-        .err()
-        .unwrap()
-        .to_string();
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap().to_string();
     assert_eq!(
         error.replace(&format!("{}/", dir.path().display()), ""),
         "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `dependent` \
@@ -304,49 +215,23 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
 
 #[tokio::test]
 async fn a_component_that_does_not_start_is_refused() {
-    let text = format!(
-        "(func $init unreachable) (start $init)\n{}",
-        Guest::default().text
-    );
-    let text = refusal(
-        &Guest {
-            text: &text,
-            ..Guest::default()
-        }
-        .build(),
-    )
-    .await;
-    assert_eq!(
-        text,
-        "start guest.wasm: the component trapped: unreachable executed (in `init`)"
-    );
+    let text = format!("(func $init unreachable) (start $init)\n{}", Guest::default().text);
+    let text = refusal(&Guest { text: &text, ..Guest::default() }.build()).await;
+    assert_eq!(text, "start guest.wasm: the component trapped: unreachable executed (in `init`)");
 }
 
 #[tokio::test]
 async fn a_component_that_needs_more_memory_than_it_may_have_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let limits = Limits {
-        memory: 32 << 10,
-        ..Limits::default()
-    };
+    let limits = Limits { memory: 32 << 10, ..Limits::default() };
     let operator = operator(&write(&dir, "guest", &Guest::default().build()), limits);
-    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest")
-        .await
-        .err()
-        .unwrap();
-    assert_eq!(
-        error.source().unwrap().to_string(),
-        "the component wanted more than 32Ki of memory (limits.memory)"
-    );
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap();
+    assert_eq!(error.source().unwrap().to_string(), "the component wanted more than 32Ki of memory (limits.memory)");
 }
 
 #[tokio::test]
 async fn a_component_without_any_export_of_the_contract_is_told_so() {
-    let wasm = Guest {
-        world: "",
-        text: "",
-        ..Guest::default()
-    };
+    let wasm = Guest { world: "", text: "", ..Guest::default() };
     assert_eq!(
         refusal(&wasm.build()).await,
         "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin); it exports \
@@ -358,9 +243,7 @@ async fn a_component_without_any_export_of_the_contract_is_told_so() {
 async fn what_was_read_already_is_loaded_without_the_file() {
     let wasm = Guest::default().build();
     let operator = operator("/nowhere/guest.wasm".as_ref(), Limits::default());
-    let load = async |wasm| {
-        Plugin::load_bytes(&engine(), &CodeCache::none(), &operator, "guest", wasm).await
-    };
+    let load = async |wasm| Plugin::load_bytes(&engine(), &CodeCache::none(), &operator, "guest", wasm).await;
     let plugin = load(wasm.clone()).await.unwrap();
     assert_eq!(plugin.exports(), PLAIN);
     let digest = ring::digest::digest(&ring::digest::SHA256, &wasm);
@@ -379,11 +262,7 @@ async fn what_was_read_already_is_loaded_without_the_file() {
 fn with_tables(count: usize, elements: usize) -> Vec<u8> {
     let table = format!("(table {elements} funcref)\n");
     let text = format!("{}\n{}", table.repeat(count), Guest::default().text);
-    Guest {
-        text: &text,
-        ..Guest::default()
-    }
-    .build()
+    Guest { text: &text, ..Guest::default() }.build()
 }
 
 async fn reconciles(plugin: &Plugin) -> bool {
@@ -402,11 +281,7 @@ async fn a_component_as_large_as_the_largest_runs_in_the_pool() {
 async fn what_does_not_fit_the_pool_runs_beside_it_and_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let code = dir.path().join("code");
-    for cache in [
-        CodeCache::none(),
-        CodeCache::at(&code),
-        CodeCache::at(&code),
-    ] {
+    for cache in [CodeCache::none(), CodeCache::at(&code), CodeCache::at(&code)] {
         let (lines, _guard) = Lines::capture();
         let operator = operator(&write(&dir, "guest", &with_tables(9, 1)), Limits::default());
         let engine = engine();
@@ -429,20 +304,14 @@ async fn what_no_instance_may_have_is_refused_with_its_bound() {
         "start guest.wasm: the component wanted tables of more than 100000 elements"
     );
     let text = refusal(&with_tables(65, 1)).await;
-    assert!(
-        text.starts_with("start guest.wasm: ") && text.ends_with("table count too high at 65"),
-        "{text}"
-    );
+    assert!(text.starts_with("start guest.wasm: ") && text.ends_with("table count too high at 65"), "{text}");
 }
 
 // === compiled code ===
 
 /// Returns the entries of a cache.
 fn entries(dir: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = std::fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
 }
@@ -458,12 +327,7 @@ fn cleaner() -> Vec<u8> {
     let text = r#"(func (export "capstan:operator/cleaner@0.1.0#cleanup") (param i32 i32) (result i32) i32.const 1024)
         (func (export "capstan:operator/reconciler@0.1.0#reconcile") (param i32 i32) (result i32) i32.const 1024)"#;
     let world = format!("export capstan:operator/cleaner@0.1.0; {RECONCILER}");
-    Guest {
-        world: &world,
-        text,
-        ..Guest::default()
-    }
-    .build()
+    Guest { world: &world, text, ..Guest::default() }.build()
 }
 
 const PLAIN: Exports = Exports {
@@ -480,29 +344,13 @@ async fn compiled_code_is_kept_and_used_again() {
     let dir = tempfile::tempdir().unwrap();
     let code = dir.path().join("deep/code");
     let cache = CodeCache::at(&code);
-    assert_eq!(
-        std::fs::metadata(&code).unwrap().permissions().mode() & 0o777,
-        0o700
-    );
-    let plain = operator(
-        &write(&dir, "plain", &Guest::default().build()),
-        Limits::default(),
-    );
+    assert_eq!(std::fs::metadata(&code).unwrap().permissions().mode() & 0o777, 0o700);
+    let plain = operator(&write(&dir, "plain", &Guest::default().build()), Limits::default());
     let other = operator(&write(&dir, "other", &cleaner()), Limits::default());
-    let exports = async |operator| {
-        Plugin::load(&engine(), &cache, operator, "guest")
-            .await
-            .unwrap()
-            .exports()
-    };
+    let exports = async |operator| Plugin::load(&engine(), &cache, operator, "guest").await.unwrap().exports();
     assert_eq!(exports(&plain).await, PLAIN);
-    let [plain_code] = &compiled(&code)[..] else {
-        panic!("one entry")
-    };
-    let cleans = Exports {
-        cleaner: true,
-        ..PLAIN
-    };
+    let [plain_code] = &compiled(&code)[..] else { panic!("one entry") };
+    let cleans = Exports { cleaner: true, ..PLAIN };
     assert_eq!(exports(&other).await, cleans);
     let is_other = |file: &PathBuf| file != plain_code;
     let other_code = compiled(&code).into_iter().find(is_other).unwrap();
@@ -510,25 +358,17 @@ async fn compiled_code_is_kept_and_used_again() {
     let written = std::fs::read(plain_code).unwrap();
     std::fs::copy(&other_code, plain_code).unwrap();
     assert_eq!(exports(&plain).await, PLAIN);
-    assert!(
-        std::fs::read(plain_code).unwrap() == written,
-        "it was compiled again"
-    );
+    assert!(std::fs::read(plain_code).unwrap() == written, "it was compiled again");
 }
 
 #[tokio::test]
 async fn a_plugin_says_where_its_code_came_from() {
     let dir = tempfile::tempdir().unwrap();
     let cache = CodeCache::at(&dir.path().join("code"));
-    let operator = operator(
-        &write(&dir, "guest", &Guest::default().build()),
-        Limits::default(),
-    );
+    let operator = operator(&write(&dir, "guest", &Guest::default().build()), Limits::default());
     let mut from_cache = Vec::new();
     for _ in 0..2 {
-        let plugin = Plugin::load(&engine(), &cache, &operator, "guest")
-            .await
-            .unwrap();
+        let plugin = Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap();
         assert!(plugin.compiled().took > Duration::ZERO);
         from_cache.push(plugin.compiled().from_cache);
     }
@@ -540,33 +380,16 @@ async fn damaged_code_is_compiled_again() {
     let dir = tempfile::tempdir().unwrap();
     let code = dir.path().join("code");
     let cache = CodeCache::at(&code);
-    let operator = operator(
-        &write(&dir, "guest", &Guest::default().build()),
-        Limits::default(),
-    );
-    Plugin::load(&engine(), &cache, &operator, "guest")
-        .await
-        .unwrap();
-    let [file] = &compiled(&code)[..] else {
-        panic!("one entry")
-    };
+    let operator = operator(&write(&dir, "guest", &Guest::default().build()), Limits::default());
+    Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap();
+    let [file] = &compiled(&code)[..] else { panic!("one entry") };
     let good = std::fs::read(file).unwrap();
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 1;
     for damaged in [&flipped[..], &good[..good.len() / 2], b""] {
         std::fs::write(file, damaged).unwrap();
-        assert_eq!(
-            Plugin::load(&engine(), &cache, &operator, "guest")
-                .await
-                .unwrap()
-                .exports(),
-            PLAIN
-        );
-        assert_eq!(
-            std::fs::read(file).unwrap().len(),
-            good.len(),
-            "it was written again"
-        );
+        assert_eq!(Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap().exports(), PLAIN);
+        assert_eq!(std::fs::read(file).unwrap().len(), good.len(), "it was written again");
     }
 }
 
@@ -576,12 +399,7 @@ async fn a_folder_that_others_can_write_is_not_used() {
     let code = dir.path().join("code");
     std::fs::create_dir(&code).unwrap();
     std::fs::set_permissions(&code, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let operator = operator(
-        &write(&dir, "guest", &Guest::default().build()),
-        Limits::default(),
-    );
-    Plugin::load(&engine(), &CodeCache::at(&code), &operator, "guest")
-        .await
-        .unwrap();
+    let operator = operator(&write(&dir, "guest", &Guest::default().build()), Limits::default());
+    Plugin::load(&engine(), &CodeCache::at(&code), &operator, "guest").await.unwrap();
     assert_eq!(entries(&code), [] as [PathBuf; 0]);
 }

@@ -8,22 +8,19 @@ use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
-    Place, Query, RetryInfo, Run, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, RetryInfo,
+    Run, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
-    Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage,
-    MappingKeys, Matching, Namespaces, OnRename, OnStartError, OnSwap, Operator, Permission,
-    Plugin, Workflow,
+    Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, MappingKeys,
+    Matching, Namespaces, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
 use parking_lot::Mutex;
 
 /// What a scripted run answers to `workflow`.
-pub type OnWorkflow = Box<
-    dyn Fn(WorkflowCall) -> BoxFuture<'static, Result<WorkflowResult, CallError>> + Send + Sync,
->;
+pub type OnWorkflow = Box<dyn Fn(WorkflowCall) -> BoxFuture<'static, Result<WorkflowResult, CallError>> + Send + Sync>;
 
 /// A run of the controller `web`.
 #[derive(Default)]
@@ -54,9 +51,7 @@ impl Script {
         if self.hang {
             Box::pin(future::pending())
         } else {
-            Box::pin(future::ready(Ok(
-                r#"{"metadata":{"name":"written"}}"#.to_owned()
-            )))
+            Box::pin(future::ready(Ok(r#"{"metadata":{"name":"written"}}"#.to_owned())))
         }
     }
 }
@@ -70,10 +65,7 @@ impl Run for Script {
         RunInfo {
             controller: "web".into(),
             primary: ObjectRef::namespaced("default", self.page.unwrap_or("page")),
-            retry: Some(RetryInfo {
-                attempt: 2,
-                last: true,
-            }),
+            retry: Some(RetryInfo { attempt: 2, last: true }),
             primary_deleted: false,
             final_state_unknown: false,
         }
@@ -88,10 +80,7 @@ impl Run for Script {
     }
 
     fn find_all(&self, query: Query) -> Result<Page, CallError> {
-        self.ask(format!(
-            "find all in {:?}, {:?}, at most {:?}",
-            query.place, query.selection, query.limit
-        ));
+        self.ask(format!("find all in {:?}, {:?}, at most {:?}", query.place, query.selection, query.limit));
         Ok(Page::default())
     }
 
@@ -109,15 +98,8 @@ impl Run for Script {
         self.answer(format!("{:?} with {:?}", request.verb, request.options))
     }
 
-    fn remove(
-        &self,
-        target: ObjectTarget,
-        deletion: Deletion,
-    ) -> BoxFuture<'_, Result<(), CallError>> {
-        self.ask(format!(
-            "remove {} {} with {deletion:?}",
-            target.gvk, target.key
-        ));
+    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
+        self.ask(format!("remove {} {} with {deletion:?}", target.gvk, target.key));
         Box::pin(future::ready(Ok(())))
     }
 
@@ -125,18 +107,12 @@ impl Run for Script {
         self.answer(format!("add finalizer {finalizer:?}"))
     }
 
-    fn remove_finalizer(
-        &self,
-        finalizer: Option<String>,
-    ) -> BoxFuture<'_, Result<String, CallError>> {
+    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         self.answer(format!("remove finalizer {finalizer:?}"))
     }
 
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError> {
-        self.ask(format!(
-            "compare {:?} ignoring {:?}",
-            question.by, question.ignore
-        ));
+        self.ask(format!("compare {:?} ignoring {:?}", question.by, question.ignore));
         Ok(MatchResult::Differs("/data".to_owned()))
     }
 
@@ -156,12 +132,7 @@ impl Run for Script {
         self.memos.lock().get(key).cloned()
     }
 
-    fn set_memo(
-        &self,
-        _lifetime: Lifetime,
-        key: &str,
-        value: Option<String>,
-    ) -> Result<(), CallError> {
+    fn set_memo(&self, _lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
         match value {
             Some(value) => self.memos.lock().insert(key.to_owned(), value),
             None => self.memos.lock().remove(key),
@@ -177,13 +148,8 @@ impl Run for Script {
 /// Returns an operator with the plugin `guest` and the controller `web`, which may apply config maps and watches services.
 pub fn operator(component: &Path, limits: Limits) -> Operator {
     let verbs = BTreeSet::from([Permission::Apply, Permission::Delete]);
-    let capabilities = Capabilities {
-        kubernetes: vec![Grant {
-            gvk: gvk("v1", "ConfigMap"),
-            verbs,
-            namespaces: None,
-        }],
-    };
+    let capabilities =
+        Capabilities { kubernetes: vec![Grant { gvk: gvk("v1", "ConfigMap"), verbs, namespaces: None }] };
     let config = serde_json::json!({ "pageTitle": "hello" });
     let plugin = Plugin {
         component: component.to_owned(),
@@ -238,11 +204,7 @@ pub fn read_only(gvk: Gvk) -> Dependent {
     Dependent {
         gvk,
         depends_on: BTreeSet::new(),
-        manage: Manage {
-            create: false,
-            update: false,
-            delete: false,
-        },
+        manage: Manage { create: false, update: false, delete: false },
         garbage_collected: true,
         create_only: false,
         adopt: false,

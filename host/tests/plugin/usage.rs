@@ -10,11 +10,7 @@ use crate::runs::{Script, script};
 
 /// Without what differs from time to time, and from process to process.
 fn timeless(usage: Usage) -> Usage {
-    Usage {
-        time: Duration::ZERO,
-        processes: 0,
-        ..usage
-    }
+    Usage { time: Duration::ZERO, processes: 0, ..usage }
 }
 
 /// What a plugin has used that is loaded and nothing else: one page of memory, for a try.
@@ -42,20 +38,10 @@ async fn what_is_under_way_is_counted_while_it_is() {
     assert_eq!(timeless(plugin.usage()), LOADED);
     let (one, other) = (plugin.open(script()), plugin.open_nested(script()));
     assert_eq!(one.reconcile("").await, nth(1));
-    let begun = Usage {
-        calls: 1,
-        executions: 2,
-        started: 2,
-        instances: 1,
-        ..LOADED
-    };
+    let begun = Usage { calls: 1, executions: 2, started: 2, instances: 1, ..LOADED };
     assert_eq!(timeless(plugin.usage()), begun);
     drop((one, other));
-    let over = Usage {
-        executions: 0,
-        idle: 1,
-        ..begun
-    };
+    let over = Usage { executions: 0, idle: 1, ..begun };
     assert_eq!(timeless(plugin.usage()), over);
 }
 
@@ -68,11 +54,7 @@ async fn failures_are_counted_by_their_cause() {
         drop(plugin.open(script()).reconcile("{}").await);
         counted.push(timeless(plugin.usage()));
     }
-    let called = Usage {
-        calls: 1,
-        started: 2,
-        ..LOADED
-    };
+    let called = Usage { calls: 1, started: 2, ..LOADED };
     let trapped = Usage { traps: 1, ..called };
     assert_eq!(
         counted,
@@ -81,18 +63,9 @@ async fn failures_are_counted_by_their_cause() {
             trapped,
             trapped,
             trapped,
-            Usage {
-                out_of_memory: 1,
-                ..called
-            },
-            Usage {
-                timeouts: 1,
-                ..called
-            },
-            Usage {
-                unusable: 1,
-                ..called
-            },
+            Usage { out_of_memory: 1, ..called },
+            Usage { timeouts: 1, ..called },
+            Usage { unusable: 1, ..called },
         ]
     );
 }
@@ -100,36 +73,18 @@ async fn failures_are_counted_by_their_cause() {
 #[tokio::test]
 async fn errors_are_apart_from_what_costs_an_instance_and_so_is_what_nobody_waits_for() {
     let error = "(func $do (i32.store8 (i32.const 1024) (i32.const 1)) (i64.store (i32.const 1028) (i64.const 0)))";
-    let plugin = load_as(
-        &reconciler(error, IF_TOLD),
-        Limits::default(),
-        Instances::Fresh,
-    )
-    .await;
+    let plugin = load_as(&reconciler(error, IF_TOLD), Limits::default(), Instances::Fresh).await;
     assert!(plugin.open(script()).reconcile("{}").await.is_err());
-    let expected = Usage {
-        calls: 1,
-        errors: 1,
-        started: 2,
-        ..LOADED
-    };
+    let expected = Usage { calls: 1, errors: 1, started: 2, ..LOADED };
     assert_eq!(timeless(plugin.usage()), expected);
 
     let wasm = reconciler(crate::calls::WORKFLOW, IF_TOLD);
     let plugin = load_as(&wasm, Limits::default(), Instances::Fresh).await;
-    let waiting = Script {
-        on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))),
-        ..Script::default()
-    };
+    let waiting = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
     let session = plugin.open(Arc::new(waiting));
     assert!(futures::poll!(session.reconcile("{}")).is_pending());
     drop(session);
-    let expected = Usage {
-        calls: 1,
-        abandoned: 1,
-        started: 2,
-        ..LOADED
-    };
+    let expected = Usage { calls: 1, abandoned: 1, started: 2, ..LOADED };
     assert_eq!(timeless(plugin.usage()), expected);
 }
 

@@ -9,9 +9,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 
 use crate::asks::{Lines, probe_as, seen};
-use crate::calls::{
-    IF_TOLD, WORKFLOW, failed, failures, load_as, load_into, nth, reconciler, short,
-};
+use crate::calls::{IF_TOLD, WORKFLOW, failed, failures, load_as, load_into, nth, reconciler, short};
 use crate::guests::{Guest, RECONCILER};
 use crate::runs::{Script, script};
 
@@ -77,15 +75,8 @@ async fn executions_at_once_never_meet_in_an_instance() {
     let plugin = warm(&reconciler(&functions, body), usual()).await;
     let executions = (0..200).map(|_| {
         let plugin = plugin.clone();
-        let on_workflow = |_| {
-            tokio::task::yield_now()
-                .map(|()| Ok(WorkflowResult::default()))
-                .boxed()
-        };
-        let run = Script {
-            on_workflow: Some(Box::new(on_workflow)),
-            ..Script::default()
-        };
+        let on_workflow = |_| tokio::task::yield_now().map(|()| Ok(WorkflowResult::default())).boxed();
+        let run = Script { on_workflow: Some(Box::new(on_workflow)), ..Script::default() };
         tokio::spawn(async move { plugin.open(Arc::new(run)).reconcile("").await.is_ok() })
     });
     let well = futures::future::join_all(executions).await;
@@ -112,10 +103,7 @@ async fn what_a_call_asks_for_has_a_warm_instance_of_its_own() {
             .boxed()
         })
     };
-    let asking = Arc::new(Script {
-        on_workflow: Some(on_workflow),
-        ..Script::default()
-    });
+    let asking = Arc::new(Script { on_workflow: Some(on_workflow), ..Script::default() });
     for n in 1..=2 {
         let session = plugin.open(Arc::clone(&asking) as _);
         assert_eq!(session.reconcile("{}").await, nth(n));
@@ -127,12 +115,7 @@ async fn what_a_call_asks_for_has_a_warm_instance_of_its_own() {
 #[tokio::test]
 async fn an_instance_that_failed_is_never_used_again() {
     for (functions, expected) in failures() {
-        let plugin = load_as(
-            &reconciler(functions, IF_TOLD),
-            short(),
-            Instances::Warm(usual()),
-        )
-        .await;
+        let plugin = load_as(&reconciler(functions, IF_TOLD), short(), Instances::Warm(usual())).await;
         assert_eq!(run(&plugin, "").await, nth(1));
         assert_eq!(run(&plugin, "").await, nth(2));
         assert_eq!(run(&plugin, "{}").await, expected, "{functions}");
@@ -144,16 +127,10 @@ async fn an_instance_that_failed_is_never_used_again() {
 #[tokio::test]
 async fn an_instance_whose_call_was_given_up_is_never_used_again() {
     let plugin = warm(&reconciler(WORKFLOW, IF_TOLD), usual()).await;
-    let waiting = Script {
-        on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))),
-        ..Script::default()
-    };
+    let waiting = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
     assert_eq!(run(&plugin, "").await, nth(1));
     let session = plugin.open(Arc::new(waiting));
-    assert_eq!(
-        futures::poll!(session.reconcile("{}")),
-        std::task::Poll::Pending
-    );
+    assert_eq!(futures::poll!(session.reconcile("{}")), std::task::Poll::Pending);
     drop(session);
     assert_eq!(instances(&plugin), (0, 0));
     assert_eq!(run(&plugin, "").await, nth(1));
@@ -219,10 +196,7 @@ async fn load_alone(engine: &Engine) -> Option<Plugin> {
         Ok(plugin) => Some(plugin),
         Err(error) => {
             let cause = std::error::Error::source(&error).unwrap().to_string();
-            assert!(
-                cause.contains("limit of 1 for component instances"),
-                "{cause}"
-            );
+            assert!(cause.contains("limit of 1 for component instances"), "{cause}");
             None
         }
     }
@@ -278,12 +252,7 @@ fn printer() -> Vec<u8> {
             (call $write (global.get $stdout) (local.get 0) (local.get 1) (i32.const 2048))
             i32.const 1024)"#;
     let world = format!("import wasi:cli/stdout@0.2.0; import wasi:io/streams@0.2.0; {RECONCILER}");
-    Guest {
-        world: &world,
-        text,
-        ..Guest::default()
-    }
-    .build()
+    Guest { world: &world, text, ..Guest::default() }.build()
 }
 
 #[tokio::test]
@@ -291,42 +260,27 @@ async fn what_a_run_prints_is_logged_as_its_own_to_the_last_half_line() {
     let (lines, _guard) = Lines::capture();
     let plugin = warm(&printer(), usual()).await;
     for page in ["first", "second"] {
-        let run = Script {
-            page: Some(page),
-            ..Script::default()
-        };
+        let run = Script { page: Some(page), ..Script::default() };
         let session = plugin.open(Arc::new(run));
         session.reconcile(page).await.unwrap();
     }
     assert_eq!(instances(&plugin), (1, 1));
     let printed = |page| {
-        format!(
-            r#" INFO guest: {page} plugin=guest controller=web key=default/{page} call="reconcile" fields="""#
-        )
+        format!(r#" INFO guest: {page} plugin=guest controller=web key=default/{page} call="reconcile" fields="""#)
     };
     let text = lines.text();
-    let guest: Vec<_> = text
-        .lines()
-        .filter(|line| line.contains("guest:"))
-        .collect();
+    let guest: Vec<_> = text.lines().filter(|line| line.contains("guest:")).collect();
     assert_eq!(guest, [printed("first"), printed("second")]);
 }
 
 #[tokio::test]
 async fn memos_are_kept_as_long_as_ever() {
     let plugin = probe_as(Limits::default(), Instances::Warm(usual())).await;
-    let count =
-        |lifetime: &str| serde_json::json!({ "memo": { "lifetime": lifetime, "count": "runs" } });
+    let count = |lifetime: &str| serde_json::json!({ "memo": { "lifetime": lifetime, "count": "runs" } });
     for n in 1..=3 {
-        assert_eq!(
-            seen(&plugin, &script(), count("plugin")).await,
-            serde_json::json!({ "memo": n })
-        );
+        assert_eq!(seen(&plugin, &script(), count("plugin")).await, serde_json::json!({ "memo": n }));
         // Another run has no memos yet.
-        assert_eq!(
-            seen(&plugin, &script(), count("run")).await,
-            serde_json::json!({ "memo": 1 })
-        );
+        assert_eq!(seen(&plugin, &script(), count("run")).await, serde_json::json!({ "memo": 1 }));
     }
     assert_eq!(instances(&plugin), (1, 1));
 }

@@ -1,7 +1,7 @@
 // Asks the daemon for all that a component may ask for, and puts the answers into the status: for tests of the SDK alone.
 
-import { CallError, config, equal, operator, secondaries, secondary } from "capstan";
-import { cache, context, log, memo, operations, recorder, system, workflow } from "capstan";
+import { CallError, config, equal, operator, secondaries, secondary } from "@capstan/guest";
+import { cache, context, log, memo, operations, recorder, system, workflow } from "@capstan/guest";
 
 const WORD = "Grüße 👋";
 

@@ -6,8 +6,8 @@ mod steps;
 use std::time::Duration;
 
 use capstan_guest::{
-    Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Json,
-    Match, Matchers, Reconciler, Result, Update, info,
+    Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Json, Match, Matchers,
+    Reconciler, Result, Update, info,
 };
 use serde_json::{Map, Value, json};
 use spec::{Cleanup, Next, OnError, Probe, Reconcile};
@@ -39,8 +39,7 @@ fn answer(asked: &Reconcile, seen: Seen, probe: &Probe) -> Update {
     }
     let status = status(asked.status.as_ref(), seen, probe);
     if let Some(name) = &asked.other_name {
-        let document =
-            json!({ "metadata": { "name": name }, "status": status.unwrap_or_default() });
+        let document = json!({ "metadata": { "name": name }, "status": status.unwrap_or_default() });
         return Update::unchecked_status(Json::unchecked(document.to_string()));
     }
     match (&asked.object, status) {
@@ -52,20 +51,13 @@ fn answer(asked: &Reconcile, seen: Seen, probe: &Probe) -> Update {
 }
 
 /// Returns the asked status, what was seen and the generation; none if there is neither of the first two.
-fn status(
-    asked: Option<&Map<String, Value>>,
-    seen: Seen,
-    probe: &Probe,
-) -> Option<Map<String, Value>> {
+fn status(asked: Option<&Map<String, Value>>, seen: Seen, probe: &Probe) -> Option<Map<String, Value>> {
     if asked.is_none() && seen.is_empty() {
         return None;
     }
     let mut status = asked.cloned().unwrap_or_default();
     status.extend(seen);
-    status.insert(
-        "observedGeneration".to_owned(),
-        json!(probe.metadata.generation),
-    );
+    status.insert("observedGeneration".to_owned(), json!(probe.metadata.generation));
     Some(status)
 }
 
@@ -73,11 +65,7 @@ impl Cleaner for Prober {
     type Primary = Probe;
 
     fn cleanup(probe: &Probe) -> Result<Delete> {
-        let Cleanup {
-            steps,
-            keep,
-            reschedule,
-        } = &probe.spec.cleanup;
+        let Cleanup { steps, keep, reschedule } = &probe.spec.cleanup;
         log(&steps::run(steps, probe)?);
         Ok(match (keep, reschedule) {
             (false, _) => Delete::remove_finalizer(),
@@ -91,13 +79,7 @@ impl ErrorHandler for Prober {
     type Primary = Probe;
 
     fn handle_error(probe: &Probe, failure: &Failure) -> Result<ErrorControl> {
-        let Some(OnError {
-            steps,
-            status,
-            failure: show,
-            next,
-        }) = &probe.spec.on_error
-        else {
+        let Some(OnError { steps, status, failure: show, next }) = &probe.spec.on_error else {
             return Ok(ErrorControl::unhandled());
         };
         let mut seen = steps::run(steps, probe)?;
@@ -140,11 +122,7 @@ impl Matchers for Prober {
         if let Some(matcher) = probe.spec.matchers.get(name) {
             log(&steps::run(&matcher.steps, probe)?);
         }
-        let data = |object: &Json| {
-            object
-                .parse::<Map<String, Value>>()
-                .map(|object| object.get("data").cloned())
-        };
+        let data = |object: &Json| object.parse::<Map<String, Value>>().map(|object| object.get("data").cloned());
         Ok(Match::equal("data", &data(actual)?, &data(desired)?))
     }
 }
@@ -157,9 +135,7 @@ impl Conditions for Prober {
             Some(Value::Bool(met)) => return Ok((*met).into()),
             Some(condition) => serde_json::from_value(condition.clone())?,
             None => {
-                return Err(
-                    format!("spec.conditions has no `{name}`, asked for `{dependent}`").into(),
-                );
+                return Err(format!("spec.conditions has no `{name}`, asked for `{dependent}`").into());
             }
         };
         log(&steps::run(&steps, probe)?);

@@ -317,10 +317,7 @@ pub(crate) enum Select {
     /// The one that belongs to the primary.
     One,
     /// The one with this name.
-    Named {
-        namespace: Option<String>,
-        name: String,
-    },
+    Named { namespace: Option<String>, name: String },
     /// Those that belong to the primary.
     Related,
     /// Those of a namespace.
@@ -387,16 +384,10 @@ fn step(mut value: Value) -> serde_json::Result<Step> {
     let mut aside = |name| value.as_object_mut().and_then(|fields| fields.remove(name));
     let keep = Keep {
         name: aside("as").map(serde_json::from_value).transpose()?,
-        show: aside("show")
-            .map(serde_json::from_value)
-            .transpose()?
-            .unwrap_or_default(),
+        show: aside("show").map(serde_json::from_value).transpose()?.unwrap_or_default(),
         may_fail: aside("mayFail") == Some(Value::Bool(true)),
     };
-    Ok(Step {
-        deed: serde_json::from_value(value)?,
-        keep,
-    })
+    Ok(Step { deed: serde_json::from_value(value)?, keep })
 }
 
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {

@@ -7,15 +7,13 @@ use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 
 use capstan_guest::cache::{self, Query};
 use capstan_guest::operations::{self, Options, Removal};
-use capstan_guest::{
-    Error, Json, Match, ObjectRef, Result, config, context, log, memo, recorder, system, workflow,
-};
+use capstan_guest::{Error, Json, Match, ObjectRef, Result, config, context, log, memo, recorder, system, workflow};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::spec::{
-    Compare, Deed, Dependent, DependentRun, Event, Keep, Log, Memo, Place, Probe, Read, Select,
-    Sight, Step, Times, Verb, Workflow, WorkflowRun, Write,
+    Compare, Deed, Dependent, DependentRun, Event, Keep, Log, Memo, Place, Probe, Read, Select, Sight, Step, Times,
+    Verb, Workflow, WorkflowRun, Write,
 };
 
 /// What the steps saw, by name.
@@ -108,9 +106,8 @@ fn spin(ms: u32) -> Seen {
 
 /// Returns what became of each attempt: `open`, or the error.
 fn connect(address: &str) -> Value {
-    let told = |outcome: std::io::Result<()>| {
-        outcome.map_or_else(|error| error.kind().to_string(), |()| "open".to_owned())
-    };
+    let told =
+        |outcome: std::io::Result<()>| outcome.map_or_else(|error| error.kind().to_string(), |()| "open".to_owned());
     let anywhere = "0.0.0.0:0";
     json!({
         "tcp": told(TcpStream::connect(address).map(drop)),
@@ -157,16 +154,7 @@ fn see(sight: Sight, probe: &Probe) -> Result<Value> {
     })
 }
 
-fn memo(
-    Memo {
-        lifetime,
-        put,
-        value,
-        get,
-        count,
-        remove,
-    }: &Memo,
-) -> Result<Value> {
+fn memo(Memo { lifetime, put, value, get, count, remove }: &Memo) -> Result<Value> {
     match (put, get, count, remove) {
         (Some(key), None, None, None) => {
             memo::put(*lifetime, key, value)?;
@@ -190,8 +178,7 @@ fn write(write: &Write, keep: &Keep) -> Result<Value> {
     let options = options(write)?;
     let target = || match &write.target {
         Some(target) => Ok(target.clone()),
-        None => ObjectRef::of(&write.object)
-            .map_err(|error| error.context("a write step needs a target or an object")),
+        None => ObjectRef::of(&write.object).map_err(|error| error.context("a write step needs a target or an object")),
     };
     let written = match write.verb {
         Verb::Create => options.create(&write.object)?,
@@ -269,16 +256,7 @@ fn read(read: &Read, Keep { show, .. }: &Keep) -> Result<Value> {
     Ok(objects.iter().map(|object| shown(object, show)).collect())
 }
 
-fn narrowed(
-    mut query: Query,
-    Read {
-        labels,
-        fields,
-        newest_only,
-        limit,
-        ..
-    }: &Read,
-) -> Query {
+fn narrowed(mut query: Query, Read { labels, fields, newest_only, limit, .. }: &Read) -> Query {
     if let Some(selector) = labels {
         query = query.labels(selector);
     }
@@ -291,14 +269,7 @@ fn narrowed(
     query.fields(fields.iter().map(String::as_str))
 }
 
-fn compare(
-    Compare {
-        by,
-        actual,
-        desired,
-        ignore,
-    }: &Compare,
-) -> Result<Value> {
+fn compare(Compare { by, actual, desired, ignore }: &Compare) -> Result<Value> {
     let ignore: Vec<&str> = ignore.iter().map(String::as_str).collect();
     Ok(match operations::compare(*by, actual, desired, &ignore)? {
         Match::Matches => json!("matches"),
@@ -307,9 +278,7 @@ fn compare(
 }
 
 fn workflow(Workflow { run, name }: &Workflow) -> Result<Value> {
-    let workflow = name
-        .as_deref()
-        .map_or_else(workflow::managed, workflow::standalone);
+    let workflow = name.as_deref().map_or_else(workflow::managed, workflow::standalone);
     match run {
         WorkflowRun::Reconcile => value(&workflow.reconcile()?),
         WorkflowRun::Cleanup => value(&workflow.cleanup()?),
@@ -325,27 +294,15 @@ fn dependent(Dependent { run, name }: &Dependent) -> Result<Value> {
     }
 }
 
-fn log(
-    Log {
-        level,
-        message,
-        fields,
-    }: &Log,
-) -> Seen {
-    let fields: Vec<(&str, &dyn std::fmt::Display)> = fields
-        .iter()
-        .map(|(name, value)| (name.as_str(), value as &dyn std::fmt::Display))
-        .collect();
+fn log(Log { level, message, fields }: &Log) -> Seen {
+    let fields: Vec<(&str, &dyn std::fmt::Display)> =
+        fields.iter().map(|(name, value)| (name.as_str(), value as &dyn std::fmt::Display)).collect();
     log::write(*level, message, &fields);
     Seen::new()
 }
 
 fn event(from: &Event) -> Seen {
-    let make = if from.warning {
-        recorder::Event::warning
-    } else {
-        recorder::Event::normal
-    };
+    let make = if from.warning { recorder::Event::warning } else { recorder::Event::normal };
     let mut event = make(&from.reason, &from.message);
     if let Some(key) = &from.key {
         event = event.key(key);
@@ -362,9 +319,7 @@ fn event(from: &Event) -> Seen {
 }
 
 fn pairs<T>(pairs: &BTreeMap<String, String>, to: T, add: impl Fn(T, &str, &str) -> T) -> T {
-    pairs
-        .iter()
-        .fold(to, |to, (name, value)| add(to, name, value))
+    pairs.iter().fold(to, |to, (name, value)| add(to, name, value))
 }
 
 /// Returns the asked fields of an object by their pointers, or its name if none is asked for.
@@ -373,12 +328,7 @@ fn shown(object: &Value, pointers: &[String]) -> Value {
     if pointers.is_empty() {
         return field("/metadata/name");
     }
-    Value::Object(
-        pointers
-            .iter()
-            .map(|pointer| (pointer.clone(), field(pointer)))
-            .collect(),
-    )
+    Value::Object(pointers.iter().map(|pointer| (pointer.clone(), field(pointer))).collect())
 }
 
 /// Returns a refusal as it is kept.

@@ -38,47 +38,28 @@ fn config_map(data: &str) -> Value {
 
 #[test]
 fn an_empty_spec_does_nothing() {
-    assert_eq!(
-        reconcile(Run::new(), json!({})).answer,
-        Ok(Update::nothing())
-    );
+    assert_eq!(reconcile(Run::new(), json!({})).answer, Ok(Update::nothing()));
 }
 
 #[test]
 fn the_answer_is_what_the_spec_says() {
     let second = Duration::from_secs(1);
     let table = [
-        (
-            json!({ "status": { "a": 1 } }),
-            Update::status(json!({ "a": 1, "observedGeneration": 4 })),
-        ),
-        (
-            json!({ "reschedule": 1000 }),
-            Update::nothing().reschedule(second),
-        ),
-        (
-            json!({ "object": { "spec": 1 }, "onlyAt": "7" }),
-            Update::object(json!({ "spec": 1 })).only_at("7"),
-        ),
+        (json!({ "status": { "a": 1 } }), Update::status(json!({ "a": 1, "observedGeneration": 4 }))),
+        (json!({ "reschedule": 1000 }), Update::nothing().reschedule(second)),
+        (json!({ "object": { "spec": 1 }, "onlyAt": "7" }), Update::object(json!({ "spec": 1 })).only_at("7")),
         (
             json!({ "object": { "spec": 1 }, "status": {} }),
             Update::object_and_status(json!({ "spec": 1 }), json!({ "observedGeneration": 4 })),
         ),
-        (
-            json!({ "badJson": true }),
-            Update::unchecked_status(Json::unchecked(r#"{"status": "#)),
-        ),
+        (json!({ "badJson": true }), Update::unchecked_status(Json::unchecked(r#"{"status": "#))),
         (
             json!({ "otherName": "q" }),
             Update::unchecked_status(Json::unchecked(r#"{"metadata":{"name":"q"},"status":{}}"#)),
         ),
     ];
     for (asked, expected) in table {
-        assert_eq!(
-            reconcile(Run::new(), asked.clone()).answer,
-            Ok(expected),
-            "{asked}"
-        );
+        assert_eq!(reconcile(Run::new(), asked.clone()).answer, Ok(expected), "{asked}");
     }
 }
 
@@ -87,16 +68,10 @@ fn a_typo_is_an_error() {
     let table = [
         (json!({ "stats": {} }), "unknown field `stats`"),
         (json!({ "do": "tarp" }), "unknown variant `tarp`"),
-        (
-            json!({ "do": { "write": { "verb": "apply", "objct": {} } } }),
-            "unknown field `objct`",
-        ),
+        (json!({ "do": { "write": { "verb": "apply", "objct": {} } } }), "unknown field `objct`"),
     ];
     for (asked, text) in table {
-        let error = serde_json::from_value::<Reconcile>(asked)
-            .err()
-            .unwrap()
-            .to_string();
+        let error = serde_json::from_value::<Reconcile>(asked).err().unwrap().to_string();
         assert!(error.starts_with(text), "{error}");
     }
 }
@@ -109,20 +84,14 @@ fn failing_stops_after_so_many_retries() {
     assert_eq!(seen(Run::new().retry(1, false), steps.clone()), error(1));
     let expected = json!({ "retry": { "attempt": 2, "last": true }, "observedGeneration": 4 });
     assert_eq!(seen(Run::new().retry(2, true), steps), status(expected));
-    assert_eq!(
-        seen(Run::new(), json!({ "fail": "so be it" })),
-        Err("so be it".into())
-    );
+    assert_eq!(seen(Run::new(), json!({ "fail": "so be it" })), Err("so be it".into()));
 }
 
 #[test]
 fn writes_carry_their_fine_print() {
     let steps = json!({ "write": { "verb": "apply", "object": config_map("x"), "mode": "force-filter", "subresource": "status" } });
     let recorded = reconcile(Run::new(), json!({ "do": steps }));
-    assert_eq!(
-        recorded.answer,
-        status(json!({ "write": "cm", "observedGeneration": 4 }))
-    );
+    assert_eq!(recorded.answer, status(json!({ "write": "cm", "observedGeneration": 4 })));
     let write = recorded.writes.into_iter().next().unwrap();
     assert_eq!(
         (write.verb, write.mode, write.subresource.as_deref()),
@@ -136,33 +105,18 @@ fn a_refusal_fails_the_run_or_is_kept() {
     let run = || Run::new().refuse(Verb::Apply, Reason::Denied, "not in the manifest");
     let write = json!({ "verb": "apply", "object": config_map("x") });
     let error = seen(run(), json!({ "write": write })).unwrap_err();
-    assert_eq!(
-        (error.message(), error.reason()),
-        ("not in the manifest", Some(Reason::Denied))
-    );
+    assert_eq!((error.message(), error.reason()), ("not in the manifest", Some(Reason::Denied)));
     let kept = json!({ "refused": "denied", "code": null, "message": "not in the manifest" });
-    let answer = seen(
-        run(),
-        json!({ "write": write, "mayFail": true, "as": "forbidden" }),
-    );
-    assert_eq!(
-        answer,
-        status(json!({ "forbidden": kept, "observedGeneration": 4 }))
-    );
+    let answer = seen(run(), json!({ "write": write, "mayFail": true, "as": "forbidden" }));
+    assert_eq!(answer, status(json!({ "forbidden": kept, "observedGeneration": 4 })));
 }
 
 #[test]
 fn reads_show_names_or_the_asked_fields() {
     let run = || Run::new().secondary("configs", config_map("x"));
     let table = [
-        (
-            json!({ "read": { "in": { "source": "configs" }, "select": "one" } }),
-            json!("cm"),
-        ),
-        (
-            json!({ "read": { "in": { "source": "other" }, "select": "one" } }),
-            Value::Null,
-        ),
+        (json!({ "read": { "in": { "source": "configs" }, "select": "one" } }), json!("cm")),
+        (json!({ "read": { "in": { "source": "other" }, "select": "one" } }), Value::Null),
         (
             json!({ "read": { "in": { "kind": { "apiVersion": "v1", "kind": "ConfigMap" } }, "select": "everywhere" } }),
             json!(["cm"]),
@@ -178,11 +132,7 @@ fn reads_show_names_or_the_asked_fields() {
     ];
     for (step, expected) in table {
         let answer = seen(run(), step.clone());
-        assert_eq!(
-            answer,
-            status(json!({ "read": expected, "observedGeneration": 4 })),
-            "{step}"
-        );
+        assert_eq!(answer, status(json!({ "read": expected, "observedGeneration": 4 })), "{step}");
     }
 }
 
@@ -190,25 +140,15 @@ fn reads_show_names_or_the_asked_fields() {
 fn memos_count_runs() {
     let count = json!({ "memo": { "lifetime": "primary", "count": "runs" }, "as": "runs" });
     let first = reconcile(Run::new(), json!({ "do": count }));
-    assert_eq!(
-        first.answer,
-        status(json!({ "runs": 1, "observedGeneration": 4 }))
-    );
-    let run = first
-        .memos
-        .into_iter()
-        .fold(Run::new(), |run, ((lifetime, key), value)| {
-            run.memo(lifetime, &key, value)
-        });
-    assert_eq!(
-        seen(run, count),
-        status(json!({ "runs": 2, "observedGeneration": 4 }))
-    );
+    assert_eq!(first.answer, status(json!({ "runs": 1, "observedGeneration": 4 })));
+    let run = first.memos.into_iter().fold(Run::new(), |run, ((lifetime, key), value)| run.memo(lifetime, &key, value));
+    assert_eq!(seen(run, count), status(json!({ "runs": 2, "observedGeneration": 4 })));
 }
 
 #[test]
 fn comparisons_say_what_they_found() {
-    let compare = |desired: Value| json!({ "compare": { "by": "generic", "actual": { "a": 1, "b": 2 }, "desired": desired } });
+    let compare =
+        |desired: Value| json!({ "compare": { "by": "generic", "actual": { "a": 1, "b": 2 }, "desired": desired } });
     assert_eq!(
         seen(Run::new(), compare(json!({ "a": 1 }))),
         status(json!({ "compare": "matches", "observedGeneration": 4 }))
@@ -230,13 +170,7 @@ fn events_and_lines_are_recorded() {
         ] }),
     );
     assert_eq!(recorded.answer, Ok(Update::nothing()));
-    assert_eq!(
-        (
-            recorded.events[0].reason.as_str(),
-            recorded.events[0].key.as_deref()
-        ),
-        ("Odd", Some("k"))
-    );
+    assert_eq!((recorded.events[0].reason.as_str(), recorded.events[0].key.as_deref()), ("Odd", Some("k")));
     assert_eq!(recorded.logs[0].message, "here");
 }
 
@@ -245,17 +179,11 @@ fn cleanup_keeps_or_removes_the_finalizer() {
     let table = [
         (json!({}), Ok(Delete::remove_finalizer())),
         (json!({ "keep": true }), Ok(Delete::keep_finalizer())),
-        (
-            json!({ "keep": true, "reschedule": 150 }),
-            Ok(Delete::keep_finalizer_for(millis(150))),
-        ),
+        (json!({ "keep": true, "reschedule": 150 }), Ok(Delete::keep_finalizer_for(millis(150)))),
         (json!({ "do": { "fail": "no" } }), Err("no".into())),
     ];
     for (cleanup, expected) in table {
-        assert_eq!(
-            Prober::cleanup(&probe(json!({ "cleanup": cleanup }))),
-            expected
-        );
+        assert_eq!(Prober::cleanup(&probe(json!({ "cleanup": cleanup }))), expected);
     }
 }
 
@@ -266,10 +194,7 @@ fn errors_are_handled_as_the_spec_says() {
         message: "no".to_owned(),
         refused: None,
         dependents: vec![],
-        retry: Retry {
-            attempt: 1,
-            last: true,
-        },
+        retry: Retry { attempt: 1, last: true },
     };
     let shown = json!({
         "failure": {
@@ -280,14 +205,8 @@ fn errors_are_handled_as_the_spec_says() {
     let table = [
         (json!({}), ErrorControl::unhandled()),
         (json!({ "onError": {} }), ErrorControl::handled()),
-        (
-            json!({ "onError": { "failure": true, "next": "stop" } }),
-            ErrorControl::status(shown).stop(),
-        ),
-        (
-            json!({ "onError": { "next": { "reschedule": 20 } } }),
-            ErrorControl::handled().reschedule(millis(20)),
-        ),
+        (json!({ "onError": { "failure": true, "next": "stop" } }), ErrorControl::status(shown).stop()),
+        (json!({ "onError": { "next": { "reschedule": 20 } } }), ErrorControl::handled().reschedule(millis(20))),
     ];
     for (spec, expected) in table {
         assert_eq!(Prober::handle_error(&probe(spec), &failure), Ok(expected));
@@ -310,11 +229,7 @@ fn dependents_are_what_the_spec_has() {
         ("other", Err("spec.dependents has no `other`".into())),
     ];
     for (name, expected) in table {
-        assert_eq!(
-            Prober::desired(name, &probe(spec.clone())),
-            expected,
-            "{name}"
-        );
+        assert_eq!(Prober::desired(name, &probe(spec.clone())), expected, "{name}");
     }
 }
 
@@ -322,16 +237,9 @@ fn dependents_are_what_the_spec_has() {
 fn matchers_compare_data_alone() {
     let json = |value: Value| Json::of(&value).unwrap();
     let probe = probe(json!({ "matchers": { "bad": { "do": { "fail": "no" } } } }));
-    let same =
-        |name: &str, actual, desired| Prober::matches(name, &json(actual), &json(desired), &probe);
-    assert_eq!(
-        same("any", json!({ "data": 1, "x": 1 }), json!({ "data": 1 })),
-        Ok(Match::Matches)
-    );
-    assert_eq!(
-        same("any", json!({ "data": 1 }), json!({ "data": 2 })),
-        Ok(Match::Differs("data".to_owned()))
-    );
+    let same = |name: &str, actual, desired| Prober::matches(name, &json(actual), &json(desired), &probe);
+    assert_eq!(same("any", json!({ "data": 1, "x": 1 }), json!({ "data": 1 })), Ok(Match::Matches));
+    assert_eq!(same("any", json!({ "data": 1 }), json!({ "data": 2 })), Ok(Match::Differs("data".to_owned())));
     assert_eq!(same("bad", json!({}), json!({})), Err("no".into()));
 }
 
@@ -344,16 +252,7 @@ fn conditions_are_what_the_spec_has() {
     } }));
     let is_met = |name| Prober::is_met(name, "cm", &probe);
     assert_eq!(is_met("yes"), Ok(true.into()));
-    assert_eq!(
-        is_met("detailed"),
-        Ok(Condition {
-            met: false,
-            detail: Some(json!({ "why": "not yet" }))
-        })
-    );
+    assert_eq!(is_met("detailed"), Ok(Condition { met: false, detail: Some(json!({ "why": "not yet" })) }));
     assert_eq!(is_met("failing"), Err("no".into()));
-    assert_eq!(
-        is_met("other"),
-        Err("spec.conditions has no `other`, asked for `cm`".into())
-    );
+    assert_eq!(is_met("other"), Err("spec.conditions has no `other`, asked for `cm`".into()));
 }

@@ -1,8 +1,8 @@
 // Decides what a WebPage needs in the cluster, and what its status says.
 
-import { log, operator } from "capstan";
+import { log, operator } from "@capstan/guest";
 
-/** @typedef {import("capstan").Resource<{ html: string, exposed?: boolean }>} WebPage */
+/** @typedef {import("@capstan/guest").Resource<{ html: string, exposed?: boolean }>} WebPage */
 
 export default operator({
   /** The workflow has run before: everything that the page needs is there. */

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { Daemon } from "capstan/test";
+import { Daemon } from "@capstan/guest/test";
 
 import webpage from "../src/operator.js";
 

@@ -32,9 +32,7 @@ impl Reconciler for WebPageOperator {
     fn reconcile(page: &WebPage) -> Result<Update> {
         if !page.spec.html.contains("<html") || !page.spec.html.contains("</html>") {
             let message = "spec.html needs <html> and </html>";
-            return Ok(Update::status(
-                json!({ "areWeGood": false, "errorMessage": message }),
-            ));
+            return Ok(Update::status(json!({ "areWeGood": false, "errorMessage": message })));
         }
         for wanted in [page.config_map(), page.deployment(), page.service()] {
             operations::apply(&wanted)?;
@@ -43,9 +41,7 @@ impl Reconciler for WebPageOperator {
         let deployment: Option<Value> = cache::source("deployments").one()?;
         let replicas = deployment.and_then(|d| d.pointer("/status/readyReplicas")?.as_u64());
         let ready = replicas.is_some_and(|replicas| replicas > 0);
-        Ok(Update::status(
-            json!({ "areWeGood": ready, "htmlConfigMap": page.map_name() }),
-        ))
+        Ok(Update::status(json!({ "areWeGood": ready, "htmlConfigMap": page.map_name() })))
     }
 }
 
@@ -53,25 +49,17 @@ capstan_guest::export!(WebPageOperator: Reconciler);
 
 impl WebPage {
     fn config_map(&self) -> Value {
-        self.owned(
-            ("v1", "ConfigMap"),
-            &self.map_name(),
-            ("data", json!({ "index.html": self.spec.html })),
-        )
+        self.owned(("v1", "ConfigMap"), &self.map_name(), ("data", json!({ "index.html": self.spec.html })))
     }
 
     fn deployment(&self) -> Value {
         let mount = json!([{ "name": "html", "mountPath": "/usr/share/nginx/html" }]);
         let container = json!([{ "name": "nginx", "image": "nginx:1.29", "volumeMounts": mount }]);
         let volume = json!([{ "name": "html", "configMap": { "name": self.map_name() } }]);
-        let pod = json!({ "metadata": { "labels": self.labels() }, "spec": { "containers": container, "volumes": volume } });
-        let spec =
-            json!({ "replicas": 1, "selector": { "matchLabels": self.labels() }, "template": pod });
-        self.owned(
-            ("apps/v1", "Deployment"),
-            &self.metadata.name,
-            ("spec", spec),
-        )
+        let pod =
+            json!({ "metadata": { "labels": self.labels() }, "spec": { "containers": container, "volumes": volume } });
+        let spec = json!({ "replicas": 1, "selector": { "matchLabels": self.labels() }, "template": pod });
+        self.owned(("apps/v1", "Deployment"), &self.metadata.name, ("spec", spec))
     }
 
     fn service(&self) -> Value {
@@ -86,12 +74,7 @@ impl WebPage {
             let service = json!({ "service": { "name": name, "port": { "number": 80 } } });
             let path = json!([{ "path": "/", "pathType": "Prefix", "backend": service }]);
             let spec = json!({ "rules": [{ "http": { "paths": path } }] });
-            return operations::apply(&self.owned(
-                ("networking.k8s.io/v1", "Ingress"),
-                name,
-                ("spec", spec),
-            ))
-            .map(drop);
+            return operations::apply(&self.owned(("networking.k8s.io/v1", "Ingress"), name, ("spec", spec))).map(drop);
         }
         match cache::source("ingresses").one::<Value>()? {
             Some(ingress) => operations::remove(&ObjectRef::of(&ingress)?),
@@ -100,12 +83,7 @@ impl WebPage {
     }
 
     /// Completes an object, whose one field is given: what it is called, and whose it is.
-    fn owned(
-        &self,
-        (api_version, kind): (&str, &str),
-        name: &str,
-        content: (&str, Value),
-    ) -> Value {
+    fn owned(&self, (api_version, kind): (&str, &str), name: &str, content: (&str, Value)) -> Value {
         let (field, value) = content;
         let page = &self.metadata;
         let owner = json!({

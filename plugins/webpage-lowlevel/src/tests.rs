@@ -24,8 +24,6 @@ fn a_page_gets_its_objects_and_is_good_once_it_is_served() {
 
 #[test]
 fn bad_html_is_told_and_nothing_is_written() {
-    let recorded = test::with(test::Run::new(), || {
-        WebPageOperator::reconcile(&page("hello"))
-    });
+    let recorded = test::with(test::Run::new(), || WebPageOperator::reconcile(&page("hello")));
     assert_eq!(recorded.writes.len(), 0);
 }

@@ -23,18 +23,14 @@ fn failure() -> Failure {
         message,
         refused: None,
         dependents: vec![],
-        retry: Retry {
-            attempt: 0,
-            last: false,
-        },
+        retry: Retry { attempt: 0, last: false },
     }
 }
 
 #[test]
 fn a_good_page_is_told_so_from_the_page_alone() {
     let answer = test::with(test::Run::new(), || WebPageOperator::reconcile(&page(GOOD))).answer;
-    let status =
-        json!({ "areWeGood": true, "htmlConfigMap": "hello-html", "observedGeneration": 3 });
+    let status = json!({ "areWeGood": true, "htmlConfigMap": "hello-html", "observedGeneration": 3 });
     assert_eq!(answer, Ok(Update::status(status)));
 }
 
@@ -42,14 +38,8 @@ fn a_good_page_is_told_so_from_the_page_alone() {
 fn bad_html_fails_the_config_map_and_ends_in_the_status() {
     for html in ["hello", "<html>", "</html>", ""] {
         let message = "spec.html needs <html> and </html>";
-        assert_eq!(
-            WebPageOperator::configmap(&page(html))
-                .unwrap_err()
-                .message(),
-            message
-        );
-        let status =
-            json!({ "areWeGood": false, "errorMessage": message, "observedGeneration": 3 });
+        assert_eq!(WebPageOperator::configmap(&page(html)).unwrap_err().message(), message);
+        let status = json!({ "areWeGood": false, "errorMessage": message, "observedGeneration": 3 });
         let answer = WebPageOperator::handle_error(&page(html), &failure());
         assert_eq!(answer, Ok(ErrorControl::status(status).stop()), "{html}");
     }
@@ -57,10 +47,7 @@ fn bad_html_fails_the_config_map_and_ends_in_the_status() {
 
 #[test]
 fn a_failure_of_a_good_page_is_retried() {
-    assert_eq!(
-        WebPageOperator::handle_error(&page(GOOD), &failure()),
-        Ok(ErrorControl::unhandled())
-    );
+    assert_eq!(WebPageOperator::handle_error(&page(GOOD), &failure()), Ok(ErrorControl::unhandled()));
 }
 
 #[test]
@@ -79,10 +66,7 @@ fn the_deployment_mounts_the_config_map() {
     let deployment = WebPageOperator::deployment(&page(GOOD));
     assert_eq!(deployment["metadata"]["name"], "hello");
     let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(
-        pod["volumes"],
-        json!([{ "name": "html", "configMap": { "name": "hello-html" } }])
-    );
+    assert_eq!(pod["volumes"], json!([{ "name": "html", "configMap": { "name": "hello-html" } }]));
     assert_eq!(pod["containers"][0]["volumeMounts"][0]["name"], "html");
 }
 
@@ -102,24 +86,15 @@ fn the_ingress_leads_to_the_service() {
     let ingress = WebPageOperator::ingress(&page(GOOD));
     let backend = &ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"];
     assert_eq!(backend["name"], service["metadata"]["name"]);
-    assert_eq!(
-        backend["port"]["number"],
-        service["spec"]["ports"][0]["port"]
-    );
+    assert_eq!(backend["port"]["number"], service["spec"]["ports"][0]["port"]);
 }
 
 #[test]
 fn every_dependent_of_the_manifest_is_known_by_name() {
     let manifest = include_str!("../webpage.yaml");
     for name in ["configmap", "deployment", "service", "ingress"] {
-        assert!(
-            manifest.contains(&format!("{name}:")),
-            "{name} is not in the manifest"
-        );
-        assert!(
-            WebPageOperator::desired(name, &page(GOOD)).is_ok(),
-            "{name}"
-        );
+        assert!(manifest.contains(&format!("{name}:")), "{name} is not in the manifest");
+        assert!(WebPageOperator::desired(name, &page(GOOD)).is_ok(), "{name}");
     }
     let error = WebPageOperator::desired("secret", &page(GOOD)).unwrap_err();
     let message = "this component has no desired state for `secret`; it has: configmap, deployment, service, ingress";

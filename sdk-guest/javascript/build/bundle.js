@@ -52,7 +52,7 @@ export async function bundle(path, { write, interfaces, version }) {
       charset: "utf8",
       sourcemap: "external",
       // One SDK: that which builds.
-      alias: { capstan: fileURLToPath(new URL("../src/index.js", import.meta.url)) },
+      alias: { "@capstan/guest": fileURLToPath(new URL("../src/index.js", import.meta.url)) },
       plugins: [contract(version)],
       logLevel: "silent",
     });

@@ -17,7 +17,7 @@ function capstan(files, ...args) {
     mkdirSync(dirname(join(folder, name)), { recursive: true });
     writeFileSync(join(folder, name), text);
   }
-  const program = fileURLToPath(new URL("../bin/capstan.js", import.meta.url));
+  const program = fileURLToPath(new URL("../bin/capstan-js.js", import.meta.url));
   const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], { cwd: folder, encoding: "utf8" });
   return { status, stdout, stderr };
 }
@@ -30,7 +30,7 @@ function exported(name) {
 }
 
 test("a component exports what its author registers, and no more", () => {
-  const operator = `import { operator } from "capstan";\nexport default operator({ reconcile() {}, desired: { service: () => ({}) } });`;
+  const operator = `import { operator } from "@capstan/guest";\nexport default operator({ reconcile() {}, desired: { service: () => ({}) } });`;
   const { status, stdout } = capstan({ "src/operator.js": operator }, "build", "src/operator.js", "-o", "page.wasm");
   assert.deepEqual([status, stdout.replace(/\d+\.\d/, "N")], [0, "page.wasm  N MB\n  reconcile; desired service\n"]);
   assert.deepEqual(exported("page.wasm"), ["reconciler", "dependent"]);
@@ -41,7 +41,7 @@ test("TypeScript and packages are taken in, and several controllers are told", (
     "node_modules/colours/package.json": '{ "name": "colours", "type": "module", "main": "index.js" }',
     "node_modules/colours/index.js": 'export const dark = "#000";',
     "pages.ts": `
-      import { operators, type Resource } from "capstan";
+      import { operators, type Resource } from "@capstan/guest";
       import { dark } from "colours";
       type Theme = Resource<{ colour: string }>;
       console.log("seen by the build");
@@ -57,7 +57,7 @@ test("TypeScript and packages are taken in, and several controllers are told", (
 });
 
 test("what is wrong with a file is said in its own terms", () => {
-  const start = `import { config, operator } from "capstan";\n`;
+  const start = `import { config, operator } from "@capstan/guest";\n`;
   const table = [
     ["export const reconcile = 1;", "wrong.js has no operator as its default export: write `export default operator({ … })`"],
     [`${start}export default { reconcile() {} };`, "wrong.js has no operator as its default export: write `export default operator({ … })`"],
@@ -81,18 +81,18 @@ test("what is wrong with a file is said in its own terms", () => {
     ["export default operator({", "wrong.js:1:26: Expected identifier but found end of file\n  export default operator({"],
   ];
   for (const [text, message] of table) {
-    assert.deepEqual(capstan({ "wrong.js": text }, "build", "wrong.js"), { status: 1, stdout: "", stderr: `capstan build: ${message}\n` });
+    assert.deepEqual(capstan({ "wrong.js": text }, "build", "wrong.js"), { status: 1, stdout: "", stderr: `capstan-js build: ${message}\n` });
   }
   assert.equal(existsSync(join(folder, "wrong.wasm")), false);
 });
 
 test("the command says how it is used", () => {
-  assert.match(capstan({}, "--help").stdout, /\n {2}npx capstan build src\/operator\.js -o webpage\.wasm\n/);
+  assert.match(capstan({}, "--help").stdout, /\n {2}npx capstan-js build src\/operator\.js -o webpage\.wasm\n/);
   const table = [
-    [["bulid"], 2, "capstan: there is no command bulid; there is: build\nSee: capstan --help\n"],
-    [["build"], 2, "capstan: which file? Write: capstan build src/operator.js\nSee: capstan --help\n"],
-    [["build", "a.js", "b.js"], 2, "capstan: one file is built at a time, and this is one more: b.js\nSee: capstan --help\n"],
-    [["build", "none.js"], 1, "capstan build: there is no file none.js\n"],
+    [["bulid"], 2, "capstan-js: there is no command bulid; there is: build\nSee: capstan-js --help\n"],
+    [["build"], 2, "capstan-js: which file? Write: capstan-js build src/operator.js\nSee: capstan-js --help\n"],
+    [["build", "a.js", "b.js"], 2, "capstan-js: one file is built at a time, and this is one more: b.js\nSee: capstan-js --help\n"],
+    [["build", "none.js"], 1, "capstan-js build: there is no file none.js\n"],
   ];
   for (const [args, status, stderr] of table) assert.deepEqual(capstan({}, ...args), { status, stdout: "", stderr });
 });

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { CallError, context, operations, operator, operators, secondary } from "capstan";
-import { Daemon } from "capstan/test";
+import { CallError, context, operations, operator, operators, secondary } from "@capstan/guest";
+import { Daemon } from "@capstan/guest/test";
 
 import { component, describe } from "../src/component.js";
 

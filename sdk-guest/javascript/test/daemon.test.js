@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cache, config, context, equal, log, memo, operations, recorder, secondaries, secondary, system, workflow } from "capstan";
-import { Daemon } from "capstan/test";
+import { cache, config, context, equal, log, memo, operations, recorder, secondaries, secondary, system, workflow } from "@capstan/guest";
+import { Daemon } from "@capstan/guest/test";
 
 const configMap = (name, app) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name, namespace: "web", labels: { app } }, data: { a: "b" } });
 

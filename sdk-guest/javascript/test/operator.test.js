@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { operator, operators } from "capstan";
+import { operator, operators } from "@capstan/guest";
 
 test("the functions of an operator can be called as they are", () => {
   const webpage = operator({

@@ -55,9 +55,7 @@ impl Update {
 
     /// Writes the object, then the status.
     pub fn object_and_status(object: impl Serialize, status: impl Serialize) -> Self {
-        Self::writing(
-            value(&object).and_then(|object| Ok(Write::ObjectAndStatus(object, value(&status)?))),
-        )
+        Self::writing(value(&object).and_then(|object| Ok(Write::ObjectAndStatus(object, value(&status)?))))
     }
 
     /// Runs again after so long, at most 49 days.
@@ -79,11 +77,7 @@ impl Update {
     }
 
     fn writing(write: Result<Write>) -> Self {
-        Self {
-            write,
-            version: None,
-            reschedule: None,
-        }
+        Self { write, version: None, reschedule: None }
     }
 }
 
@@ -109,16 +103,12 @@ impl Delete {
 
     /// Not yet. `cleanup` is called again at the next event.
     pub fn keep_finalizer() -> Self {
-        Self {
-            keep: Some(Keep::UntilNextEvent),
-        }
+        Self { keep: Some(Keep::UntilNextEvent) }
     }
 
     /// Not yet. `cleanup` is called again at the next event, or after so long.
     pub fn keep_finalizer_for(pause: Duration) -> Self {
-        Self {
-            keep: Some(Keep::For(pause)),
-        }
+        Self { keep: Some(Keep::For(pause)) }
     }
 }
 
@@ -150,18 +140,12 @@ impl ErrorControl {
 
     /// It is dealt with: logged quietly, and retried as the manifest says.
     pub fn handled() -> Self {
-        Self(Some(Handled {
-            status: Ok(None),
-            next: Next::Retry,
-        }))
+        Self(Some(Handled { status: Ok(None), next: Next::Retry }))
     }
 
     /// It is dealt with by this status, and retried as the manifest says.
     pub fn status(status: impl Serialize) -> Self {
-        Self(Some(Handled {
-            status: value(&status).map(Some),
-            next: Next::Retry,
-        }))
+        Self(Some(Handled { status: value(&status).map(Some), next: Next::Retry }))
     }
 
     /// Does not retry: waits for the next event.
@@ -186,11 +170,7 @@ pub type Match = MatchResult;
 impl Match {
     /// Matches if both are equal; else says that `what` differs. The text is logged, so no secrets in it.
     pub fn equal<T: PartialEq>(what: &str, actual: &T, desired: &T) -> Self {
-        if actual == desired {
-            Self::Matches
-        } else {
-            Self::Differs(what.to_owned())
-        }
+        if actual == desired { Self::Matches } else { Self::Differs(what.to_owned()) }
     }
 
     /// Matches if both match; else says what differed first.
@@ -245,9 +225,7 @@ pub(crate) fn with_status(mut object: Value, status: Value) -> Value {
 /// Returns the object with a resourceVersion, which makes the write fail if somebody else was faster.
 pub(crate) fn at_version(mut object: Value, version: Option<String>) -> Value {
     if let (Some(version), Some(fields)) = (version, object.as_object_mut()) {
-        let metadata = fields
-            .entry("metadata")
-            .or_insert_with(|| Value::Object(Map::new()));
+        let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.insert("resourceVersion".to_owned(), Value::String(version));
         }

@@ -17,9 +17,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::bindings::imports::capstan::operator::cache::{
-    IndexEntry, Place as Where, Query as Question, Selection,
-};
+use crate::bindings::imports::capstan::operator::cache::{IndexEntry, Place as Where, Query as Question, Selection};
 use crate::bindings::imports::capstan::operator::types::{KindRef, ObjectKey, Page as Part};
 use crate::{Error, Result, daemon, json};
 
@@ -41,10 +39,7 @@ pub fn source(name: &str) -> Place {
 
 /// All sources of a kind: `kind("apps/v1", "Deployment")`.
 pub fn kind(api_version: &str, kind: &str) -> Place {
-    Place(Where::Kind(KindRef {
-        api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
-    }))
+    Place(Where::Kind(KindRef { api_version: api_version.to_owned(), kind: kind.to_owned() }))
 }
 
 /// The primaries of this controller.
@@ -71,10 +66,7 @@ impl Place {
         namespace: impl Into<Option<&'a str>>,
         name: &str,
     ) -> Result<Option<T>> {
-        let key = ObjectKey {
-            namespace: namespace.into().map(str::to_owned),
-            name: name.to_owned(),
-        };
+        let key = ObjectKey { namespace: namespace.into().map(str::to_owned), name: name.to_owned() };
         read(daemon::cache::find_named(&self.0, &key).map_err(Error::of_call)?)
     }
 
@@ -95,10 +87,7 @@ impl Place {
 
     /// Selects the objects under a key of an index of the manifest.
     pub fn indexed(self, index: &str, key: &str) -> Query {
-        self.select(Selection::Indexed(IndexEntry {
-            index: index.to_owned(),
-            key: key.to_owned(),
-        }))
+        self.select(Selection::Indexed(IndexEntry { index: index.to_owned(), key: key.to_owned() }))
     }
 
     fn select(self, selection: Selection) -> Query {
@@ -128,9 +117,7 @@ impl Query {
 
     /// Returns only these fields, as JSON pointers, beside apiVersion, kind, namespace and name. Large answers cost time.
     pub fn fields<'a>(mut self, pointers: impl IntoIterator<Item = &'a str>) -> Self {
-        self.0
-            .fields
-            .extend(pointers.into_iter().map(str::to_owned));
+        self.0.fields.extend(pointers.into_iter().map(str::to_owned));
         self
     }
 
@@ -169,13 +156,7 @@ impl Query {
     /// Returns one page.
     pub fn page<T: DeserializeOwned>(&self) -> Result<Page<T>> {
         let Part { items, next } = daemon::cache::find_all(&self.0).map_err(Error::of_call)?;
-        Ok(Page {
-            items: items
-                .iter()
-                .map(|item| json::parse(item))
-                .collect::<Result<_>>()?,
-            next,
-        })
+        Ok(Page { items: items.iter().map(|item| json::parse(item)).collect::<Result<_>>()?, next })
     }
 }
 

@@ -69,26 +69,15 @@ pub(crate) mod operations {
         state(|state| state.write(Verb::Edit, object, options))
     }
 
-    pub(crate) fn json_patch(
-        target: &ObjectRef,
-        patch: &str,
-        options: Option<&WriteOptions>,
-    ) -> Written {
+    pub(crate) fn json_patch(target: &ObjectRef, patch: &str, options: Option<&WriteOptions>) -> Written {
         state(|state| state.patch(Verb::JsonPatch, target, patch, options))
     }
 
-    pub(crate) fn merge_patch(
-        target: &ObjectRef,
-        patch: &str,
-        options: Option<&WriteOptions>,
-    ) -> Written {
+    pub(crate) fn merge_patch(target: &ObjectRef, patch: &str, options: Option<&WriteOptions>) -> Written {
         state(|state| state.patch(Verb::MergePatch, target, patch, options))
     }
 
-    pub(crate) fn remove(
-        target: &ObjectRef,
-        _options: Option<&RemoveOptions>,
-    ) -> Result<(), CallError> {
+    pub(crate) fn remove(target: &ObjectRef, _options: Option<&RemoveOptions>) -> Result<(), CallError> {
         state(|state| state.remove(target))
     }
 
@@ -142,12 +131,7 @@ pub(crate) mod memo {
     use super::state;
 
     pub(crate) fn get(lifetime: Lifetime, key: &str) -> Option<String> {
-        state(|state| {
-            state
-                .memos
-                .get(&(lifetime, key.to_owned()))
-                .map(ToString::to_string)
-        })
+        state(|state| state.memos.get(&(lifetime, key.to_owned())).map(ToString::to_string))
     }
 
     pub(crate) fn put(lifetime: Lifetime, key: &str, value: Option<&str>) -> Result<(), CallError> {
@@ -186,16 +170,9 @@ pub(crate) mod log {
     use crate::test::Line;
 
     pub(crate) fn write(level: Level, message: &str, fields: &[Pair]) {
-        let fields = fields
-            .iter()
-            .map(|pair| (pair.name.clone(), pair.value.clone()))
-            .collect();
+        let fields = fields.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect();
         state(|state| {
-            state.logs.push(Line {
-                level,
-                message: message.to_owned(),
-                fields,
-            });
+            state.logs.push(Line { level, message: message.to_owned(), fields });
         });
     }
 }
@@ -217,17 +194,8 @@ pub(crate) mod system {
     }
 
     pub(crate) fn uuid() -> String {
-        let hex = random_bytes(15)
-            .iter()
-            .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+        let hex = random_bytes(15).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
         let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_owned();
-        format!(
-            "{}-{}-4{}-8{}-{}",
-            part(0, 8),
-            part(8, 12),
-            part(12, 15),
-            part(15, 18),
-            part(18, 30)
-        )
+        format!("{}-{}-4{}-8{}-{}", part(0, 8), part(8, 12), part(12, 15), part(15, 18), part(18, 30))
     }
 }

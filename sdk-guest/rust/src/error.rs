@@ -51,9 +51,7 @@ impl Error {
 
     /// Returns the API server's HTTP status, if it was asked.
     pub fn code(&self) -> Option<u16> {
-        self.refused
-            .map(|refused| refused.code)
-            .filter(|code| *code != 0)
+        self.refused.map(|refused| refused.code).filter(|code| *code != 0)
     }
 
     /// Puts what was being done before the text: `context: message`.
@@ -64,15 +62,8 @@ impl Error {
 
     /// Makes the error of a call, as the daemon reports it.
     pub(crate) fn of_call(error: CallError) -> Self {
-        let CallError {
-            reason,
-            code,
-            message,
-        } = error;
-        Self {
-            message,
-            refused: Some(Refused { reason, code }),
-        }
+        let CallError { reason, code, message } = error;
+        Self { message, refused: Some(Refused { reason, code }) }
     }
 
     /// Returns the text as the contract wants it.
@@ -83,10 +74,7 @@ impl Error {
 
 impl<E: Display> From<E> for Error {
     fn from(error: E) -> Self {
-        Self {
-            message: error.to_string(),
-            refused: None,
-        }
+        Self { message: error.to_string(), refused: None }
     }
 }
 

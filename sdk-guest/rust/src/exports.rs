@@ -76,8 +76,7 @@ pub trait Matchers {
     type Primary: DeserializeOwned + 'static;
 
     /// Says whether `actual` is as `desired`.
-    fn matches(name: &str, actual: &Json, desired: &Json, primary: &Self::Primary)
-    -> Result<Match>;
+    fn matches(name: &str, actual: &Json, desired: &Json, primary: &Self::Primary) -> Result<Match>;
 }
 
 /// Conditions of a workflow. Usually written with [`#[conditions]`](crate::conditions).

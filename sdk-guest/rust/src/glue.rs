@@ -16,12 +16,10 @@ use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, FailureInfo, NextStep,
 };
 use crate::bindings::matcher::exports::capstan::operator::matcher;
-use crate::bindings::reconciler::exports::capstan::operator::reconciler::{
-    self, PrimaryUpdate, UpdateControl,
-};
+use crate::bindings::reconciler::exports::capstan::operator::reconciler::{self, PrimaryUpdate, UpdateControl};
 use crate::{
-    Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Json,
-    Match, Matchers, Reconciler, Result, Update, context, json,
+    Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Json, Match, Matchers,
+    Reconciler, Result, Update, context, json,
 };
 
 /// The primary of functions that do not look at it.
@@ -45,12 +43,8 @@ impl<T: Cleaner> cleaner::Guest for Adapter<T> {
 }
 
 impl<T: ErrorHandler> error_handler::Guest for Adapter<T> {
-    fn handle_error(
-        primary: String,
-        failed: FailureInfo,
-    ) -> Result<error_handler::ErrorControl, String> {
-        let control =
-            self::primary(&primary).and_then(|primary| T::handle_error(&primary, &failed));
+    fn handle_error(primary: String, failed: FailureInfo) -> Result<error_handler::ErrorControl, String> {
+        let control = self::primary(&primary).and_then(|primary| T::handle_error(&primary, &failed));
         control.and_then(error_control).map_err(Error::into_message)
     }
 }
@@ -63,55 +57,35 @@ impl<T: Dependents> dependent::Guest for Adapter<T> {
 }
 
 impl<T: Matchers> matcher::Guest for Adapter<T> {
-    fn match_(
-        name: String,
-        actual: String,
-        desired: String,
-        primary: String,
-    ) -> Result<Match, String> {
+    fn match_(name: String, actual: String, desired: String, primary: String) -> Result<Match, String> {
         let (actual, desired) = (Json::unchecked(actual), Json::unchecked(desired));
-        let matched = self::primary(&primary)
-            .and_then(|primary| T::matches(&name, &actual, &desired, &primary));
+        let matched = self::primary(&primary).and_then(|primary| T::matches(&name, &actual, &desired, &primary));
         matched.map_err(Error::into_message)
     }
 }
 
 impl<T: Conditions> condition::Guest for Adapter<T> {
     fn is_met(name: String, dependent: String, primary: String) -> Result<ConditionResult, String> {
-        let condition =
-            self::primary(&primary).and_then(|primary| T::is_met(&name, &dependent, &primary));
-        let result = condition.map(|Condition { met, detail }| ConditionResult {
-            met,
-            detail: detail.map(|detail| detail.to_string()),
-        });
+        let condition = self::primary(&primary).and_then(|primary| T::is_met(&name, &dependent, &primary));
+        let result = condition
+            .map(|Condition { met, detail }| ConditionResult { met, detail: detail.map(|detail| detail.to_string()) });
         result.map_err(Error::into_message)
     }
 }
 
 fn update_control(update: Update) -> Result<UpdateControl> {
-    let Update {
-        write,
-        version,
-        reschedule,
-    } = update;
+    let Update { write, version, reschedule } = update;
     let update = match write? {
         Write::Nothing => PrimaryUpdate::Nothing,
-        Write::Object(object) => {
-            PrimaryUpdate::Object(answers::at_version(object, version).to_string())
-        }
-        Write::Status(status) => {
-            PrimaryUpdate::Status(answers::status_document(status, version).to_string())
-        }
+        Write::Object(object) => PrimaryUpdate::Object(answers::at_version(object, version).to_string()),
+        Write::Status(status) => PrimaryUpdate::Status(answers::status_document(status, version).to_string()),
         Write::ObjectAndStatus(object, status) => {
             let object = answers::at_version(answers::with_status(object, status), version);
             PrimaryUpdate::ObjectAndStatus(object.to_string())
         }
         Write::Unchecked(document) => PrimaryUpdate::Status(document.into_string()),
     };
-    Ok(UpdateControl {
-        update,
-        reschedule_ms: reschedule.map(millis),
-    })
+    Ok(UpdateControl { update, reschedule_ms: reschedule.map(millis) })
 }
 
 fn delete_control(Delete { keep }: Delete) -> DeleteControl {
@@ -132,10 +106,7 @@ fn error_control(control: ErrorControl) -> Result<error_handler::ErrorControl> {
         Next::Reschedule(after) => NextStep::RescheduleMs(millis(after)),
     };
     let status = status?.map(|status| answers::status_document(status, None).to_string());
-    Ok(error_handler::ErrorControl::Handled(ErrorHandling {
-        status,
-        next,
-    }))
+    Ok(error_handler::ErrorControl::Handled(ErrorHandling { status, next }))
 }
 
 /// Returns the whole milliseconds that the contract can say.
@@ -160,11 +131,7 @@ pub fn primary<T: DeserializeOwned + 'static>(text: &str) -> Result<Rc<T>> {
             text.clone_into(&mut parsed.text);
             parsed.values.clear();
         }
-        if let Some(known) = parsed
-            .values
-            .iter()
-            .find_map(|value| Rc::clone(value).downcast().ok())
-        {
+        if let Some(known) = parsed.values.iter().find_map(|value| Rc::clone(value).downcast().ok()) {
             return Ok(known);
         }
         let value = Rc::new(json::parse::<T>(text).map_err(|error| error.context("the primary"))?);
@@ -175,11 +142,7 @@ pub fn primary<T: DeserializeOwned + 'static>(text: &str) -> Result<Rc<T>> {
 
 /// Returns the error for a name of the manifest that the component does not know.
 pub fn unknown(what: &str, name: &str, known: &[&str]) -> Error {
-    let known = if known.is_empty() {
-        "none".to_owned()
-    } else {
-        known.join(", ")
-    };
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     format!("this component has no {what} `{name}`; it has: {known}").into()
 }
 

@@ -55,9 +55,8 @@ impl<'de> Deserialize<'de> for Json {
 
 /// Reads a text as `T`; the error names the type.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::from(error).context(format_args!("not a valid {}", type_name::<T>()))
-    })
+    serde_json::from_str(text)
+        .map_err(|error| Error::from(error).context(format_args!("not a valid {}", type_name::<T>())))
 }
 
 /// Returns the name of a type without its path.

@@ -120,8 +120,7 @@ pub use answers::{Condition, Delete, ErrorControl, Match, Update};
 pub use cache::{secondaries, secondary};
 pub use error::{Error, Reason, Result};
 pub use exports::{
-    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Matchers, Origin,
-    Reconciler,
+    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Matchers, Origin, Reconciler,
 };
 pub use json::{Json, Metadata};
 pub use operations::ObjectRef;

@@ -18,10 +18,7 @@ pub type Level = contract::log::Level;
 pub fn write(level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
     let fields: Vec<contract::types::Pair> = fields
         .iter()
-        .map(|(name, value)| contract::types::Pair {
-            name: (*name).to_owned(),
-            value: value.to_string(),
-        })
+        .map(|(name, value)| contract::types::Pair { name: (*name).to_owned(), value: value.to_string() })
         .collect();
     daemon::log::write(level, message, &fields);
 }

@@ -21,9 +21,7 @@ pub type Lifetime = contract::memo::Lifetime;
 
 /// Returns the value of a key; `None` if there is none.
 pub fn get<T: DeserializeOwned>(lifetime: Lifetime, key: &str) -> Result<Option<T>> {
-    daemon::memo::get(lifetime, key)
-        .map(|text| json::parse(&text))
-        .transpose()
+    daemon::memo::get(lifetime, key).map(|text| json::parse(&text)).transpose()
 }
 
 /// Sets the value of a key. Fails with [`Reason::Exhausted`](crate::Reason::Exhausted) beyond the manifest's bound.

@@ -36,12 +36,7 @@ impl ObjectRef {
     /// Returns a reference to a cluster-scoped object; see [`in_namespace`](ObjectRef::in_namespace) for the others.
     pub fn new(api_version: &str, kind: &str, name: &str) -> Self {
         let (api_version, kind, name) = (api_version.to_owned(), kind.to_owned(), name.to_owned());
-        Self {
-            api_version,
-            kind,
-            namespace: None,
-            name,
-        }
+        Self { api_version, kind, namespace: None, name }
     }
 
     /// Adds the namespace.
@@ -59,17 +54,8 @@ impl ObjectRef {
             kind: String,
             metadata: Metadata,
         }
-        let Object {
-            api_version,
-            kind,
-            metadata,
-        } = Json::of(object)?.parse()?;
-        Ok(Self {
-            api_version,
-            kind,
-            namespace: metadata.namespace,
-            name: metadata.name,
-        })
+        let Object { api_version, kind, metadata } = Json::of(object)?.parse()?;
+        Ok(Self { api_version, kind, namespace: metadata.namespace, name: metadata.name })
     }
 }
 
@@ -125,16 +111,10 @@ pub fn remove_finalizer<'a>(finalizer: impl Into<Option<&'a str>>) -> Result<Jso
 }
 
 /// Compares without writing. Differences under the JSON pointers `ignore` do not count.
-pub fn compare(
-    by: By,
-    actual: &impl Serialize,
-    desired: &impl Serialize,
-    ignore: &[&str],
-) -> Result<Match> {
+pub fn compare(by: By, actual: &impl Serialize, desired: &impl Serialize, ignore: &[&str]) -> Result<Match> {
     let (actual, desired) = (Json::of(actual)?, Json::of(desired)?);
     let ignore: Vec<String> = ignore.iter().map(ToString::to_string).collect();
-    daemon::operations::compare(by, actual.as_str(), desired.as_str(), &ignore)
-        .map_err(Error::of_call)
+    daemon::operations::compare(by, actual.as_str(), desired.as_str(), &ignore).map_err(Error::of_call)
 }
 
 /// The fine print of a write, and the verbs that take it.
@@ -145,13 +125,7 @@ pub struct Options(WriteOptions);
 impl Options {
     /// Returns what is usual for the verb.
     pub fn new() -> Self {
-        Self(WriteOptions {
-            mode: Mode::Usual,
-            compare_by: None,
-            subresource: None,
-            source: None,
-            actual: None,
-        })
+        Self(WriteOptions { mode: Mode::Usual, compare_by: None, subresource: None, source: None, actual: None })
     }
 
     /// Says how the write is treated.
@@ -186,60 +160,37 @@ impl Options {
 
     /// Like [`create`].
     pub fn create(&self, object: &impl Serialize) -> Result<Json> {
-        answer(daemon::operations::create(
-            Json::of(object)?.as_str(),
-            Some(&self.0),
-        ))
+        answer(daemon::operations::create(Json::of(object)?.as_str(), Some(&self.0)))
     }
 
     /// Like [`apply`].
     pub fn apply(&self, object: &impl Serialize) -> Result<Json> {
-        answer(daemon::operations::apply(
-            Json::of(object)?.as_str(),
-            Some(&self.0),
-        ))
+        answer(daemon::operations::apply(Json::of(object)?.as_str(), Some(&self.0)))
     }
 
     /// Like [`force_apply`].
     pub fn force_apply(&self, object: &impl Serialize) -> Result<Json> {
-        answer(daemon::operations::force_apply(
-            Json::of(object)?.as_str(),
-            Some(&self.0),
-        ))
+        answer(daemon::operations::force_apply(Json::of(object)?.as_str(), Some(&self.0)))
     }
 
     /// Like [`update`].
     pub fn update(&self, object: &impl Serialize) -> Result<Json> {
-        answer(daemon::operations::update(
-            Json::of(object)?.as_str(),
-            Some(&self.0),
-        ))
+        answer(daemon::operations::update(Json::of(object)?.as_str(), Some(&self.0)))
     }
 
     /// Like [`edit`].
     pub fn edit(&self, object: &impl Serialize) -> Result<Json> {
-        answer(daemon::operations::edit(
-            Json::of(object)?.as_str(),
-            Some(&self.0),
-        ))
+        answer(daemon::operations::edit(Json::of(object)?.as_str(), Some(&self.0)))
     }
 
     /// Like [`json_patch()`].
     pub fn json_patch(&self, target: &ObjectRef, patch: &impl Serialize) -> Result<Json> {
-        answer(daemon::operations::json_patch(
-            target,
-            Json::of(patch)?.as_str(),
-            Some(&self.0),
-        ))
+        answer(daemon::operations::json_patch(target, Json::of(patch)?.as_str(), Some(&self.0)))
     }
 
     /// Like [`merge_patch`].
     pub fn merge_patch(&self, target: &ObjectRef, patch: &impl Serialize) -> Result<Json> {
-        answer(daemon::operations::merge_patch(
-            target,
-            Json::of(patch)?.as_str(),
-            Some(&self.0),
-        ))
+        answer(daemon::operations::merge_patch(target, Json::of(patch)?.as_str(), Some(&self.0)))
     }
 }
 
@@ -257,12 +208,7 @@ pub struct Removal(RemoveOptions);
 impl Removal {
     /// Returns what is usual for the kind.
     pub fn new() -> Self {
-        Self(RemoveOptions {
-            propagation: Propagation::Usual,
-            uid: None,
-            resource_version: None,
-            grace_seconds: None,
-        })
+        Self(RemoveOptions { propagation: Propagation::Usual, uid: None, resource_version: None, grace_seconds: None })
     }
 
     /// Says what becomes of owned objects.

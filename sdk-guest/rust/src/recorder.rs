@@ -59,19 +59,13 @@ impl Event {
 
     /// Adds a label to the Event.
     pub fn label(mut self, name: &str, value: &str) -> Self {
-        self.0.labels.push(Pair {
-            name: name.to_owned(),
-            value: value.to_owned(),
-        });
+        self.0.labels.push(Pair { name: name.to_owned(), value: value.to_owned() });
         self
     }
 
     /// Adds an annotation to the Event.
     pub fn annotation(mut self, name: &str, value: &str) -> Self {
-        self.0.annotations.push(Pair {
-            name: name.to_owned(),
-            value: value.to_owned(),
-        });
+        self.0.annotations.push(Pair { name: name.to_owned(), value: value.to_owned() });
         self
     }
 

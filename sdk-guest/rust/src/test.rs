@@ -107,20 +107,8 @@ thread_local! {
 pub fn with<T>(run: Run, function: impl FnOnce() -> T) -> Recorded<T> {
     let before = STATE.replace(run.0);
     let answer = function();
-    let State {
-        writes,
-        logs,
-        events,
-        memos,
-        ..
-    } = STATE.replace(before);
-    Recorded {
-        answer,
-        writes,
-        logs,
-        events,
-        memos,
-    }
+    let State { writes, logs, events, memos, .. } = STATE.replace(before);
+    Recorded { answer, writes, logs, events, memos }
 }
 
 /// Gives the state of the current run to one import.
@@ -160,17 +148,13 @@ impl Run {
 
     /// Puts an object that belongs to the primary into a source's cache.
     pub fn secondary(mut self, source: &str, object: Value) -> Self {
-        self.0
-            .objects
-            .add(objects::Home::Secondary(source.to_owned()), object);
+        self.0.objects.add(objects::Home::Secondary(source.to_owned()), object);
         self
     }
 
     /// Puts an object that does not belong to the primary into a source's cache.
     pub fn unrelated(mut self, source: &str, object: Value) -> Self {
-        self.0
-            .objects
-            .add(objects::Home::Unrelated(source.to_owned()), object);
+        self.0.objects.add(objects::Home::Unrelated(source.to_owned()), object);
         self
     }
 
@@ -211,15 +195,8 @@ impl Run {
     }
 
     /// Says what becomes of a workflow when it is run; `None` = the managed one.
-    pub fn workflow<'a>(
-        mut self,
-        name: impl Into<Option<&'a str>>,
-        result: WorkflowResult,
-    ) -> Self {
-        self.0
-            .workflows
-            .results
-            .insert(name.into().map(str::to_owned), result);
+    pub fn workflow<'a>(mut self, name: impl Into<Option<&'a str>>, result: WorkflowResult) -> Self {
+        self.0.workflows.results.insert(name.into().map(str::to_owned), result);
         self
     }
 
@@ -231,23 +208,13 @@ impl Run {
 
     /// Says what becomes of a standalone dependent when it is reconciled or removed.
     pub fn dependent(mut self, result: NodeResult) -> Self {
-        self.0
-            .workflows
-            .dependents
-            .insert(result.name.clone(), result);
+        self.0.workflows.dependents.insert(result.name.clone(), result);
         self
     }
 
     /// Refuses all writes with this verb.
     pub fn refuse(mut self, verb: Verb, reason: Reason, message: &str) -> Self {
-        self.0.refusals.push((
-            verb,
-            CallError {
-                reason,
-                code: 0,
-                message: message.to_owned(),
-            },
-        ));
+        self.0.refusals.push((verb, CallError { reason, code: 0, message: message.to_owned() }));
         self
     }
 }
@@ -280,12 +247,8 @@ pub(crate) struct State {
 
 impl State {
     fn new() -> Self {
-        let run = RunInfo {
-            controller: "test".to_owned(),
-            retry: None,
-            primary_deleted: false,
-            final_state_unknown: false,
-        };
+        let run =
+            RunInfo { controller: "test".to_owned(), retry: None, primary_deleted: false, final_state_unknown: false };
         Self {
             run,
             next_imminent: false,
@@ -326,11 +289,7 @@ impl State {
         self.record(verb, &target, object.clone(), options)?;
         if verb == Verb::Create && self.objects.get(&target).is_some() {
             let message = format!("{} {} exists", target.kind, target.name);
-            return Err(CallError {
-                reason: Reason::Conflict,
-                code: 409,
-                message,
-            });
+            return Err(CallError { reason: Reason::Conflict, code: 409, message });
         }
         let text = object.to_string();
         self.objects.put(&target, object);
@@ -347,16 +306,11 @@ impl State {
     ) -> Result<String, CallError> {
         let patch = objects::read(patch)?;
         self.record(verb, target, patch.clone(), options)?;
-        let mut object = self
-            .objects
-            .get(target)
-            .cloned()
-            .ok_or_else(|| objects::missing(target))?;
+        let mut object = self.objects.get(target).cloned().ok_or_else(|| objects::missing(target))?;
         if verb == Verb::MergePatch {
             json_patch::merge(&mut object, &patch);
         } else {
-            let patch: json_patch::Patch =
-                serde_json::from_value(patch).map_err(objects::invalid)?;
+            let patch: json_patch::Patch = serde_json::from_value(patch).map_err(objects::invalid)?;
             json_patch::patch(&mut object, &patch).map_err(objects::invalid)?;
         }
         let text = object.to_string();
@@ -372,11 +326,7 @@ impl State {
     }
 
     /// Records that a finalizer of the primary was added or removed.
-    pub(crate) fn finalizer(
-        &mut self,
-        verb: Verb,
-        finalizer: Option<&str>,
-    ) -> Result<String, CallError> {
+    pub(crate) fn finalizer(&mut self, verb: Verb, finalizer: Option<&str>) -> Result<String, CallError> {
         let primary = self.objects.primary().cloned().ok_or_else(|| CallError {
             reason: Reason::Missing,
             code: 0,
@@ -403,13 +353,7 @@ impl State {
         }
         let mode = options.map_or(Mode::Usual, |options| options.mode);
         let subresource = options.and_then(|options| options.subresource.clone());
-        self.writes.push(Write {
-            verb,
-            target: target.clone(),
-            body,
-            mode,
-            subresource,
-        });
+        self.writes.push(Write { verb, target: target.clone(), body, mode, subresource });
         Ok(())
     }
 }
@@ -428,10 +372,7 @@ impl Workflows {
         let result = self.results.get(&name).ok_or_else(|| CallError {
             reason: Reason::Missing,
             code: 0,
-            message: format!(
-                "the test has no workflow {}",
-                name.as_deref().unwrap_or("of the controller")
-            ),
+            message: format!("the test has no workflow {}", name.as_deref().unwrap_or("of the controller")),
         })?;
         self.last.insert(name, result.clone());
         Ok(result.clone())

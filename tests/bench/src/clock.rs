@@ -1,10 +1,6 @@
 //! Measures and waits in real time: what is measured are other processes.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "other processes run in real time"
-)]
+#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "other processes run in real time")]
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -50,21 +46,14 @@ pub(crate) struct Patience {
 impl Patience {
     /// Looks every so many milliseconds, for so many seconds.
     pub(crate) const fn new(every_ms: u64, limit_s: u64) -> Self {
-        Self {
-            every: Duration::from_millis(every_ms),
-            limit: Duration::from_secs(limit_s),
-        }
+        Self { every: Duration::from_millis(every_ms), limit: Duration::from_secs(limit_s) }
     }
 
     /// Waits until `look` finds something, and returns it.
     ///
     /// # Errors
     /// That of `look`, or when the limit has passed: names `what`.
-    pub(crate) fn until<T>(
-        self,
-        what: &str,
-        mut look: impl FnMut() -> Result<Option<T>>,
-    ) -> Result<T> {
+    pub(crate) fn until<T>(self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         let watch = Stopwatch::start();
         loop {
             let looked = look().with_context(|| format!("while waiting for {what}"))?;
@@ -94,9 +83,6 @@ mod tests {
             pass(Duration::from_millis(1));
             Ok(None::<()>)
         });
-        assert_eq!(
-            (third.unwrap(), none.unwrap_err().to_string()),
-            (3, "waited 0ns for a pod".to_owned())
-        );
+        assert_eq!((third.unwrap(), none.unwrap_err().to_string()), (3, "waited 0ns for a pod".to_owned()));
     }
 }

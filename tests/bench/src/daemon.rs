@@ -79,13 +79,7 @@ impl Daemon {
                 return Err(error);
             }
         };
-        Ok(Self {
-            child,
-            watcher,
-            address,
-            log,
-            started,
-        })
+        Ok(Self { child, watcher, address, log, started })
     }
 
     /// Waits until it is ready: all caches filled, all plugins loaded. Returns the time since its start.
@@ -263,7 +257,7 @@ impl Talk {
     fn filter(self) -> &'static str {
         match self {
             Self::Wrong => "warn",
-            Self::Diary => "warn,guest=info,capstan::fleet=info",
+            Self::Diary => "warn,guest=info,capstan::supervisor=info",
         }
     }
 }
@@ -307,9 +301,7 @@ fn parse(answer: &str) -> Option<(u16, String)> {
 fn sum(text: &str, name: &str) -> f64 {
     let values = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
-        let value = rest
-            .starts_with(['{', ' '])
-            .then(|| line.rsplit(' ').next());
+        let value = rest.starts_with(['{', ' ']).then(|| line.rsplit(' ').next());
         value??.parse::<f64>().ok()
     });
     values.sum()

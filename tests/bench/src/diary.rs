@@ -119,11 +119,7 @@ impl Edition {
 
     fn that_says(text: &str) -> Option<Self> {
         let text = text.as_bytes();
-        if begins(text) {
-            Some(Self::First)
-        } else {
-            text.starts_with(OTHER).then_some(Self::Second)
-        }
+        if begins(text) { Some(Self::First) } else { text.starts_with(OTHER).then_some(Self::Second) }
     }
 }
 
@@ -177,9 +173,7 @@ impl Diary {
         if let Some(number) = line.version {
             self.placed.push(Placed { at, number });
         }
-        if let (Some(probe), Some((name, sight))) =
-            (line.key, line.fields.as_deref().and_then(sight))
-        {
+        if let (Some(probe), Some((name, sight))) = (line.key, line.fields.as_deref().and_then(sight)) {
             self.hear(at, probe, &name, &sight);
         }
         Ok(())
@@ -197,12 +191,7 @@ impl Diary {
         if let (Some((at, event, edition)), Some(config)) = (half.event, half.config) {
             self.halves.remove(&probe);
             let version = Version { edition, config };
-            self.answers.push(Answer {
-                at,
-                probe,
-                event,
-                version,
-            });
+            self.answers.push(Answer { at, probe, event, version });
         }
     }
 }
@@ -238,28 +227,18 @@ mod tests {
         let failed = serde_json::json!({ "code": null, "message": "fails as planned, attempt 0" });
         let config = line("a/p", "config", &serde_json::json!({ "edition": 3 }));
         let (begin, end) = config.split_at(30);
-        let placed = r#"{"timestamp":"1970-01-01T00:00:02Z","level":"INFO","version":4,"digest":"x","message":"in force"}"#;
+        let placed =
+            r#"{"timestamp":"1970-01-01T00:00:02Z","level":"INFO","version":4,"digest":"x","message":"in force"}"#;
         writeln!(log, "{placed}").unwrap();
         write!(log, "{}{begin}", line("a/p", "17", &failed)).unwrap();
         diary.read().unwrap();
         assert_eq!(diary.answers, []);
         write!(log, "{end}{}", line("a/q", "18", &failed)).unwrap();
         diary.read().unwrap();
-        let version = Version {
-            edition: Edition::Second,
-            config: 3,
-        };
-        let answer = Answer {
-            at: 1_000_002,
-            probe: "a/p".to_owned(),
-            event: 17,
-            version,
-        };
+        let version = Version { edition: Edition::Second, config: 3 };
+        let answer = Answer { at: 1_000_002, probe: "a/p".to_owned(), event: 17, version };
         assert_eq!(diary.answers, [answer]);
-        let placed = Placed {
-            at: 2_000_000,
-            number: 4,
-        };
+        let placed = Placed { at: 2_000_000, number: 4 };
         assert_eq!(diary.placed, [placed]);
         std::fs::remove_file(path).unwrap();
     }
@@ -267,18 +246,11 @@ mod tests {
     #[test]
     fn what_is_wrong_with_the_daemon_ends_the_reading() {
         let path = std::env::temp_dir().join(format!("diary-wrong-{}.log", std::process::id()));
-        let wrong =
-            r#"{"timestamp":"1970-01-01T00:00:02Z","level":"ERROR","message":"no such file"}"#;
-        for (text, said) in [
-            (wrong, "no such file"),
-            ("thread 'main' panicked", "thread 'main' panicked"),
-        ] {
+        let wrong = r#"{"timestamp":"1970-01-01T00:00:02Z","level":"ERROR","message":"no such file"}"#;
+        for (text, said) in [(wrong, "no such file"), ("thread 'main' panicked", "thread 'main' panicked")] {
             std::fs::write(&path, format!("{text}\n")).unwrap();
             let read = Diary::open(&path).unwrap().read();
-            assert_eq!(
-                read.unwrap_err().to_string(),
-                format!("the daemon says: {said}")
-            );
+            assert_eq!(read.unwrap_err().to_string(), format!("the daemon says: {said}"));
         }
         std::fs::remove_file(path).unwrap();
     }

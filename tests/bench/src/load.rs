@@ -17,11 +17,7 @@ const CONNECTIONS: usize = 4;
 ///
 /// # Errors
 /// The first error of `send`; the connections then end after the request that they are at.
-pub(crate) fn spread(
-    stage: &Stage,
-    count: usize,
-    send: impl Fn(&Api, usize) -> Result<()> + Sync,
-) -> Result<()> {
+pub(crate) fn spread(stage: &Stage, count: usize, send: impl Fn(&Api, usize) -> Result<()> + Sync) -> Result<()> {
     let next = AtomicUsize::new(0);
     let work = || -> Result<()> {
         let api = stage.connection()?;

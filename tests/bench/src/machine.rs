@@ -41,21 +41,11 @@ impl Setting {
     /// # Errors
     /// When the daemon can't be run.
     pub(crate) fn of(subject: &Subject, manner: Manner) -> Result<Self> {
-        let Manner {
-            kubernetes,
-            rounds,
-            sizes:
-                Sizes {
-                    pages,
-                    deployments,
-                    swaps,
-                },
-        } = manner;
+        let Manner { kubernetes, rounds, sizes: Sizes { pages, deployments, swaps } } = manner;
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Ok(Self {
             cores: thread::available_parallelism()?.get(),
-            cpu: field(&read("/proc/cpuinfo"), "model name")
-                .unwrap_or_else(|| "unknown CPU".to_owned()),
+            cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown CPU".to_owned()),
             memory: gibibytes(&read("/proc/meminfo")),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             capstan: subject.version()?,
@@ -69,29 +59,11 @@ impl Setting {
 
     /// Returns it in two lines.
     pub(crate) fn lines(&self) -> [String; 2] {
-        let Self {
-            cores,
-            cpu,
-            memory,
-            kernel,
-            capstan,
-            kubernetes,
-            rounds,
-            ..
-        } = self;
-        let version = capstan
-            .get("version")
-            .and_then(Value::as_str)
-            .unwrap_or("?");
-        let times = if *rounds == 1 {
-            "once".to_owned()
-        } else {
-            format!("{rounds} times, from least to most")
-        };
+        let Self { cores, cpu, memory, kernel, capstan, kubernetes, rounds, .. } = self;
+        let version = capstan.get("version").and_then(Value::as_str).unwrap_or("?");
+        let times = if *rounds == 1 { "once".to_owned() } else { format!("{rounds} times, from least to most") };
         [
-            format!(
-                "{cores} cores ({cpu}), {memory} GiB, Linux {kernel}; server, harness and daemon share them"
-            ),
+            format!("{cores} cores ({cpu}), {memory} GiB, Linux {kernel}; server, harness and daemon share them"),
             format!("capstan {version}, Kubernetes {kubernetes}; measured {times}"),
         ]
     }
@@ -103,8 +75,7 @@ fn field(text: &str, name: &str) -> Option<String> {
 }
 
 fn gibibytes(meminfo: &str) -> u64 {
-    let total = field(meminfo, "MemTotal")
-        .and_then(|text| text.strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    let total = field(meminfo, "MemTotal").and_then(|text| text.strip_suffix(" kB")?.trim().parse::<u64>().ok());
     // The kernel keeps some for itself: 23.5 GiB are a machine of 24.
     total.unwrap_or_default().div_ceil(1 << 20)
 }
@@ -116,13 +87,7 @@ mod tests {
     #[test]
     fn the_machine_is_read_from_what_the_kernel_writes() {
         let cpu = "processor\t: 0\nmodel name\t: Some CPU @ 2.00GHz\n";
-        assert_eq!(
-            field(cpu, "model name").as_deref(),
-            Some("Some CPU @ 2.00GHz")
-        );
-        assert_eq!(
-            gibibytes("MemTotal:       24640000 kB\nMemFree: 1 kB\n"),
-            24
-        );
+        assert_eq!(field(cpu, "model name").as_deref(), Some("Some CPU @ 2.00GHz"));
+        assert_eq!(gibibytes("MemTotal:       24640000 kB\nMemFree: 1 kB\n"), 24);
     }
 }

@@ -3,11 +3,7 @@
 //! In reading order: [`measure`] says what is measured, [`stage`] where, [`daemon`], [`diary`] and [`usage`] on whom,
 //! [`objects`] and [`load`] with what, [`report`] how it is told. `docs/performance.md` has figures, and how to read them.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is a program for the command line"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for the command line")]
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -89,16 +85,9 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let talkative = std::io::stderr().is_terminal();
-    let subject = if args.no_build || args.capstan.is_some() {
-        Subject::built(args.capstan)?
-    } else {
-        Subject::build()?
-    };
-    let sizes = Sizes {
-        pages: args.pages,
-        deployments: args.deployments,
-        swaps: args.swaps,
-    };
+    let subject =
+        if args.no_build || args.capstan.is_some() { Subject::built(args.capstan)? } else { Subject::build()? };
+    let sizes = Sizes { pages: args.pages, deployments: args.deployments, swaps: args.swaps };
     let (mut told, mut kubernetes) = (Told::default(), String::new());
     for number in 1..=args.rounds {
         let tell = |what: &str| {
@@ -107,23 +96,12 @@ fn main() -> Result<()> {
             }
         };
         let (wanted, subject) = (&*wanted, &subject);
-        let mut round = Round {
-            subject,
-            wanted,
-            sizes,
-            tell: &tell,
-            told: Told::default(),
-            kubernetes: String::new(),
-        };
+        let mut round = Round { subject, wanted, sizes, tell: &tell, told: Told::default(), kubernetes: String::new() };
         round.run()?;
         told.append(round.told);
         kubernetes = round.kubernetes;
     }
-    let manner = Manner {
-        kubernetes,
-        rounds: args.rounds,
-        sizes,
-    };
+    let manner = Manner { kubernetes, rounds: args.rounds, sizes };
     let report = Report::new(Setting::of(&subject, manner)?, sizes, told);
     match args.output {
         Output::Table => print!("{}", report.table()),
@@ -136,14 +114,9 @@ fn main() -> Result<()> {
 fn wanted(words: &[String]) -> Vec<Measure> {
     let is_name = |word: &String| Measure::ALL.iter().any(|measure| measure.name() == word);
     let means = |word: &String, measure: &Measure| {
-        if is_name(word) {
-            measure.name() == word
-        } else {
-            measure.name().contains(word)
-        }
+        if is_name(word) { measure.name() == word } else { measure.name().contains(word) }
     };
-    let is_meant =
-        |measure: &Measure| words.is_empty() || words.iter().any(|word| means(word, measure));
+    let is_meant = |measure: &Measure| words.is_empty() || words.iter().any(|word| means(word, measure));
     Measure::ALL.into_iter().filter(is_meant).collect()
 }
 
@@ -160,19 +133,9 @@ mod tests {
 
     #[test]
     fn measures_are_chosen_by_their_name_or_a_part_of_it() {
-        let words = |words: &[&str]| {
-            wanted(
-                &words
-                    .iter()
-                    .map(|word| (*word).to_owned())
-                    .collect::<Vec<_>>(),
-            )
-        };
+        let words = |words: &[&str]| wanted(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(words(&[]), Measure::ALL);
-        assert_eq!(
-            words(&["re", "noop"]),
-            [Measure::Create, Measure::Restart, Measure::Noop]
-        );
+        assert_eq!(words(&["re", "noop"]), [Measure::Create, Measure::Restart, Measure::Noop]);
         assert_eq!(words(&["queue"]), []);
         assert_eq!(words(&["swap"]), [Measure::Swap]);
         assert_eq!(words(&["swa"]), [Measure::Swap, Measure::Swaps]);

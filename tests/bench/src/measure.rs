@@ -158,11 +158,7 @@ impl Measure {
     pub(crate) fn about(self, sizes: Sizes) -> String {
         let half = report::count(languages::pages(sizes));
         let once = report::count(swap::swaps(sizes));
-        let Sizes {
-            pages,
-            deployments,
-            swaps,
-        } = sizes;
+        let Sizes { pages, deployments, swaps } = sizes;
         let [pages, deployments, swaps] = [pages, deployments, swaps].map(report::count);
         match self {
             Self::Check => "`capstan check` of the sample with a warm code cache".to_owned(),
@@ -184,9 +180,7 @@ impl Measure {
             Self::Languages => {
                 format!("the sample in each language, with {half} pages")
             }
-            Self::Neighbours => {
-                "from a change to its status, while runs of other plugins compute".to_owned()
-            }
+            Self::Neighbours => "from a change to its status, while runs of other plugins compute".to_owned(),
         }
     }
 }
@@ -255,12 +249,7 @@ impl Round<'_> {
     fn note(&mut self, measure: Measure, name: impl Into<String>, unit: &'static str, value: f64) {
         if self.wanted.contains(&measure) {
             let name = name.into();
-            self.told.figures.push(Figure {
-                measure,
-                name,
-                unit,
-                value,
-            });
+            self.told.figures.push(Figure { measure, name, unit, value });
         }
     }
 
@@ -310,12 +299,7 @@ impl<'a> Span<'a> {
     ///
     /// # Errors
     /// When a process has ended.
-    pub(crate) fn end(
-        self,
-        round: &mut Round<'_>,
-        measure: Measure,
-        daemon: &Daemon,
-    ) -> Result<()> {
+    pub(crate) fn end(self, round: &mut Round<'_>, measure: Measure, daemon: &Daemon) -> Result<()> {
         pass(AFTERMATH);
         self.used(round, measure, daemon)?;
         let failures = daemon.failures()? - self.failures;
@@ -330,12 +314,7 @@ impl<'a> Span<'a> {
     ///
     /// # Errors
     /// When a process has ended.
-    pub(crate) fn used(
-        &self,
-        round: &mut Round<'_>,
-        measure: Measure,
-        daemon: &Daemon,
-    ) -> Result<()> {
+    pub(crate) fn used(&self, round: &mut Round<'_>, measure: Measure, daemon: &Daemon) -> Result<()> {
         let cpu = daemon.cpu()? - self.daemon;
         let server = self.stage.server_cpu()? - self.server;
         round.note(measure, "operator CPU", "s", cpu);
@@ -387,9 +366,7 @@ impl<'a> Span<'a> {
 
 /// Whether a request, as `get configmaps`, changes nothing.
 fn is_read(request: &str) -> bool {
-    ["get ", "list ", "watch "]
-        .iter()
-        .any(|verb| request.starts_with(verb))
+    ["get ", "list ", "watch "].iter().any(|verb| request.starts_with(verb))
 }
 
 /// Returns a count as a figure.

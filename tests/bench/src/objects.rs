@@ -43,12 +43,10 @@ pub(crate) fn page(number: usize, edition: usize) -> Value {
 
 /// Returns the HTML of a page, always of the same size.
 pub(crate) fn html(number: usize, edition: usize) -> String {
-    let head =
-        format!("<html>\n<head><title>Page {number}, edition {edition}</title></head>\n<body>\n");
+    let head = format!("<html>\n<head><title>Page {number}, edition {edition}</title></head>\n<body>\n");
     let tail = "\n</body>\n</html>\n";
     let room = HTML.saturating_sub(head.len() + tail.len());
-    let text =
-        "<p class=\"text\">The quick brown fox jumps over the lazy dog, and over the fence.</p>\n";
+    let text = "<p class=\"text\">The quick brown fox jumps over the lazy dog, and over the fence.</p>\n";
     let body: String = text.chars().cycle().take(room).collect();
     [&head, body.as_str(), tail].concat()
 }
@@ -81,8 +79,7 @@ pub(crate) fn probe_spec(event: usize) -> Value {
         { "see": ["config"] },
         { "failTimes": 1, "mayFail": true, "as": event.to_string() },
     ]);
-    let nothing =
-        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "none" } });
+    let nothing = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "none" } });
     json!({ "conditions": { "answer": { "met": false, "do": steps } }, "dependents": { "answer": nothing } })
 }
 
@@ -99,8 +96,7 @@ pub(crate) fn deployment(number: usize) -> Value {
         "meta.helm.sh/release-name": name,
         "meta.helm.sh/release-namespace": FOREIGN,
     });
-    let selector =
-        json!({ "app.kubernetes.io/name": "checkout-service", "app.kubernetes.io/instance": name });
+    let selector = json!({ "app.kubernetes.io/name": "checkout-service", "app.kubernetes.io/instance": name });
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -173,11 +169,7 @@ mod tests {
     fn pages_are_of_one_size_and_differ_by_number_and_edition() {
         let texts = [html(1, 1), html(2, 1), html(1, 2), html(999, 1)];
         assert_eq!(texts.each_ref().map(String::len), [HTML; 4]);
-        assert!(
-            texts
-                .iter()
-                .all(|text| text.ends_with("</body>\n</html>\n"))
-        );
+        assert!(texts.iter().all(|text| text.ends_with("</body>\n</html>\n")));
         assert_ne!(texts[0], texts[1]);
         assert_ne!(texts[0], texts[2]);
     }

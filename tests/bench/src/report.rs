@@ -64,9 +64,7 @@ impl Target {
             (Measure::Create, "writes") => Self::Exactly(4000.0),
             (Measure::Restart, "until all are reconciled") => Self::AtMost(0.6),
             (Measure::Restart, "operator CPU") => Self::AtMost(0.5),
-            (Measure::Restart | Measure::Noop, "writes") | (Measure::Noop, "reads") => {
-                Self::Exactly(0.0)
-            }
+            (Measure::Restart | Measure::Noop, "writes") | (Measure::Noop, "reads") => Self::Exactly(0.0),
             (Measure::Noop, "CPU of a reconcile") => Self::AtMost(200.0),
             (Measure::Cache, "start to synced") => Self::AtMost(1.0),
             (Measure::Cache, "Pss above idle") => Self::AtMost(60.0),
@@ -95,12 +93,7 @@ impl Target {
 impl Report {
     /// Puts the rounds side by side.
     pub(crate) fn new(setting: Setting, sizes: Sizes, told: Told) -> Self {
-        Self {
-            setting,
-            figures: rows(told.figures),
-            remarks: told.remarks,
-            sizes,
-        }
+        Self { setting, figures: rows(told.figures), remarks: told.remarks, sizes }
     }
 
     /// Returns it as JSON.
@@ -115,10 +108,7 @@ impl Report {
     pub(crate) fn table(&self) -> String {
         let mut text = self.setting.lines().join("\n");
         text.push('\n');
-        for rows in self
-            .figures
-            .chunk_by(|one, next| one.measure == next.measure)
-        {
+        for rows in self.figures.chunk_by(|one, next| one.measure == next.measure) {
             let Some(Row { measure, .. }) = rows.first() else {
                 continue;
             };
@@ -156,33 +146,16 @@ fn write_line(text: &mut String, line: &str) {
 /// Joins figures of one name, in the order in which the names first came.
 fn rows(figures: Vec<Figure>) -> Vec<Row> {
     let mut rows = Vec::<Row>::new();
-    for Figure {
-        measure,
-        name,
-        unit,
-        value,
-    } in figures
-    {
-        let known = rows
-            .iter_mut()
-            .find(|row| row.measure == measure && row.name == name);
+    for Figure { measure, name, unit, value } in figures {
+        let known = rows.iter_mut().find(|row| row.measure == measure && row.name == name);
         if let Some(row) = known {
             row.values.push(value);
             continue;
         }
-        rows.push(Row {
-            measure,
-            unit,
-            target: Target::of(measure, &name),
-            name,
-            values: vec![value],
-            met: None,
-        });
+        rows.push(Row { measure, unit, target: Target::of(measure, &name), name, values: vec![value], met: None });
     }
     for row in &mut rows {
-        row.met = row
-            .target
-            .map(|target| row.values.iter().all(|value| target.is_met(*value)));
+        row.met = row.target.map(|target| row.values.iter().all(|value| target.is_met(*value)));
     }
     // A name that only a later round had still belongs to its measure.
     rows.sort_by_key(|row| row.measure);
@@ -193,17 +166,9 @@ impl Row {
     /// Returns the least and the most value; one, if they read the same.
     fn range(&self) -> String {
         let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = self
-            .values
-            .iter()
-            .copied()
-            .fold(f64::NEG_INFINITY, f64::max);
+        let most = self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (least, most) = (amount(least, self.unit), amount(most, self.unit));
-        if least == most {
-            least
-        } else {
-            format!("{least} – {most}")
-        }
+        if least == most { least } else { format!("{least} – {most}") }
     }
 
     fn line(&self, width: usize) -> String {
@@ -212,11 +177,7 @@ impl Row {
         let Some(target) = self.target else {
             return told;
         };
-        let word = if self.met == Some(true) {
-            "met"
-        } else {
-            "MISSED"
-        };
+        let word = if self.met == Some(true) { "met" } else { "MISSED" };
         match target {
             Target::AtMost(most) => format!("{told} at most {}: {word}", amount(most, self.unit)),
             Target::Exactly(wanted) => {
@@ -232,11 +193,7 @@ fn amount(value: f64, unit: &str) -> String {
     if is_count || value.abs() >= 1000.0 {
         return grouped(&format!("{value:.0}"));
     }
-    if value.abs() < 10.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.1}")
-    }
+    if value.abs() < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
 /// Returns a count with its thousands set apart.
@@ -255,10 +212,7 @@ fn grouped(digits: &str) -> String {
     told
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn by_name<S: serde::Serializer>(measure: &Measure, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(measure.name())
 }
@@ -268,12 +222,7 @@ mod tests {
     use super::*;
 
     fn figure(measure: Measure, name: &str, value: f64) -> Figure {
-        Figure {
-            measure,
-            name: name.to_owned(),
-            unit: "s",
-            value,
-        }
+        Figure { measure, name: name.to_owned(), unit: "s", value }
     }
 
     #[test]
@@ -284,10 +233,7 @@ mod tests {
             figure(Measure::Create, "operator CPU", 2.5),
             figure(Measure::Create, "patch pods", 7.0),
         ]);
-        let lines: Vec<String> = rows
-            .iter()
-            .map(|row| row.line(NAME).trim_end().to_owned())
-            .collect();
+        let lines: Vec<String> = rows.iter().map(|row| row.line(NAME).trim_end().to_owned()).collect();
         assert_eq!(
             lines,
             [
@@ -310,9 +256,6 @@ mod tests {
     #[test]
     fn an_exact_target_is_missed_by_one() {
         let target = Target::of(Measure::Create, "writes");
-        assert_eq!(
-            target.map(|target| [3999.0, 4000.0, 4001.0].map(|n| target.is_met(n))),
-            Some([false, true, false])
-        );
+        assert_eq!(target.map(|target| [3999.0, 4000.0, 4001.0].map(|n| target.is_met(n))), Some([false, true, false]));
     }
 }

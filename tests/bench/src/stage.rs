@@ -47,17 +47,10 @@ impl Stage {
         let folder = cluster.dir().join("bench");
         fs::create_dir(&folder)?;
         fs::copy(subject.component(), folder.join("webpage.wasm")).context("copy the component")?;
-        let stage = Self {
-            kubeconfig: cluster.kubeconfig(&user)?,
-            cluster,
-            folder,
-            capstan: subject.capstan().to_owned(),
-        };
+        let stage =
+            Self { kubeconfig: cluster.kubeconfig(&user)?, cluster, folder, capstan: subject.capstan().to_owned() };
         stage.check(&stage.manifest("warm", &Subject::manifest()?)?)?;
-        for kind in [
-            "sample.capstan.dev/v1/webpages",
-            "test.capstan.dev/v1/probes",
-        ] {
+        for kind in ["sample.capstan.dev/v1/webpages", "test.capstan.dev/v1/probes"] {
             SERVED.until(&format!("the API server to serve {kind}"), || {
                 Ok(stage.api().find(&format!("/apis/{kind}?limit=1"))?)
             })?;
@@ -167,11 +160,7 @@ impl Stage {
     /// # Errors
     /// When one of them has ended.
     pub(crate) fn server_cpu(&self) -> Result<f64> {
-        self.cluster
-            .processes()
-            .values()
-            .map(|pid| usage::cpu(*pid))
-            .sum()
+        self.cluster.processes().values().map(|pid| usage::cpu(*pid)).sum()
     }
 
     /// Returns the place in the audit log after all that the daemon has asked so far.
@@ -204,12 +193,7 @@ impl Stage {
     ///
     /// # Errors
     /// When the log can't be read.
-    pub(crate) fn written(
-        &self,
-        since: Mark,
-        resource: &str,
-        subresource: &str,
-    ) -> Result<Vec<(String, String)>> {
+    pub(crate) fn written(&self, since: Mark, resource: &str, subresource: &str) -> Result<Vec<(String, String)>> {
         let query = Query::since(since).user(USER).resource(resource).writes();
         let requests = self.audit()?.requests(&query)?.into_iter();
         let meant = requests.filter(|request| request.subresource == subresource);

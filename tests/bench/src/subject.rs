@@ -46,16 +46,7 @@ impl Subject {
     pub(crate) fn build() -> Result<Self> {
         let capstan = target()?.join("perf/capstan");
         cargo(&["--profile", "perf", "-p", "capstan"])?;
-        cargo(&[
-            "--profile",
-            "plugin",
-            "--target",
-            "wasm32-wasip2",
-            "-p",
-            "webpage",
-            "-p",
-            "probe",
-        ])?;
+        cargo(&["--profile", "plugin", "--target", "wasm32-wasip2", "-p", "webpage", "-p", "probe"])?;
         Self::of(capstan)
     }
 
@@ -140,11 +131,7 @@ impl Subject {
     ///
     /// # Errors
     /// When the manifest has no place for one of them.
-    pub(crate) fn manifest_for(
-        component: &str,
-        plugin: &str,
-        controller: &[&str],
-    ) -> Result<String> {
+    pub(crate) fn manifest_for(component: &str, plugin: &str, controller: &[&str]) -> Result<String> {
         let manifest = Self::manifest()?.replacen("webpage.wasm", component, 1);
         let mut manifest = after(&manifest, PLUGIN, plugin)?;
         for setting in controller {
@@ -192,9 +179,7 @@ impl Language {
 
 /// Adds a setting after a line of a manifest, as deep as that.
 fn after(manifest: &str, line: &str, setting: &str) -> Result<String> {
-    let (before, after) = manifest
-        .split_once(line)
-        .context("the sample's manifest has another shape")?;
+    let (before, after) = manifest.split_once(line).context("the sample's manifest has another shape")?;
     Ok(format!("{before}{line}      {setting}\n{after}"))
 }
 
@@ -221,7 +206,5 @@ fn target() -> Result<PathBuf> {
     let program = env::current_exe()?;
     let mut folders = program.ancestors();
     let target = folders.find(|folder| folder.join("CACHEDIR.TAG").exists());
-    Ok(target
-        .context("this program runs from cargo's target folder")?
-        .to_owned())
+    Ok(target.context("this program runs from cargo's target folder")?.to_owned())
 }

@@ -101,31 +101,21 @@ fn cpu_of(stat: &str) -> Result<f64> {
 fn ticks_of(stat: &str, field: usize) -> Result<f64> {
     // The second field is the name in brackets, which may contain anything.
     let fields = stat.rsplit_once(')').map(|(_, rest)| rest);
-    let mut numbers = fields
-        .into_iter()
-        .flat_map(str::split_whitespace)
-        .skip(field);
+    let mut numbers = fields.into_iter().flat_map(str::split_whitespace).skip(field);
     let mut next = || numbers.next()?.parse::<f64>().ok();
     let ticks = next().and_then(|user| Some(user + next()?));
     Ok(ticks.context("CPU time in stat")? / TICKS_PER_SECOND)
 }
 
 fn busy_of(stat: &str) -> Result<f64> {
-    let line = stat
-        .lines()
-        .next()
-        .and_then(|line| line.strip_prefix("cpu"));
+    let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu"));
     let line = line.context("the cores together in stat")?;
     let fields = line.split_whitespace().map(str::parse);
-    let fields: Vec<f64> = fields
-        .collect::<Result<_, _>>()
-        .context("numbers in stat")?;
+    let fields: Vec<f64> = fields.collect::<Result<_, _>>().context("numbers in stat")?;
     // user nice system idle iowait irq softirq steal; guests are in user already.
     let idle = [3, 4];
     let busy = fields.iter().take(8).enumerate();
-    let busy = busy
-        .filter(|(at, _)| !idle.contains(at))
-        .map(|(_, ticks)| ticks);
+    let busy = busy.filter(|(at, _)| !idle.contains(at)).map(|(_, ticks)| ticks);
     Ok(busy.sum::<f64>() / TICKS_PER_SECOND)
 }
 
@@ -157,10 +147,7 @@ mod tests {
     fn memory_is_read_by_its_field() {
         let rollup = "00400000-7fff [rollup]\nRss:    4096 kB\nPss:     2560 kB\nPss_Anon: 1 kB\n";
         assert_eq!(mib(rollup, "Pss:").ok(), Some(2.5));
-        assert_eq!(
-            mib(rollup, "VmHWM:").unwrap_err().to_string(),
-            "VmHWM: in kB"
-        );
+        assert_eq!(mib(rollup, "VmHWM:").unwrap_err().to_string(), "VmHWM: in kB");
     }
 
     #[test]
@@ -169,11 +156,7 @@ mod tests {
         let memory = (pss(pid).unwrap(), peak(pid).unwrap());
         assert!(memory.0 > 0.1 && memory.1 > 0.1, "{memory:?}");
         assert!(machine_cpu().unwrap() >= own_cpu().unwrap());
-        let counts = (
-            mappings(pid).unwrap(),
-            open_files(pid).unwrap(),
-            threads(pid).unwrap(),
-        );
+        let counts = (mappings(pid).unwrap(), open_files(pid).unwrap(), threads(pid).unwrap());
         assert!(counts.0 > 1 && counts.1 > 1 && counts.2 >= 1, "{counts:?}");
     }
 }

@@ -122,20 +122,12 @@ impl Api {
             .timeout_global(Some(LIMIT))
             .build()
             .new_agent();
-        Ok(Self {
-            agent,
-            url: url.into(),
-            token: user.token.as_str().into(),
-            user_agent: USER_AGENT.into(),
-        })
+        Ok(Self { agent, url: url.into(), token: user.token.as_str().into(), user_agent: USER_AGENT.into() })
     }
 
     /// Returns the same client under another user agent, by which the audit log can tell its requests.
     pub fn with_user_agent(&self, user_agent: &str) -> Self {
-        Self {
-            user_agent: user_agent.into(),
-            ..self.clone()
-        }
+        Self { user_agent: user_agent.into(), ..self.clone() }
     }
 
     /// Returns the object or list at `path`.
@@ -214,12 +206,11 @@ impl Api {
     /// # Errors
     /// [`ApiError::Broken`] alone.
     pub fn send(&self, path: &str, call: Call<'_>) -> Result<Reply, ApiError> {
-        self.exchange(path, call)
-            .map_err(|source| ApiError::Broken {
-                method: call.method(),
-                path: path.to_owned(),
-                source: Box::new(source),
-            })
+        self.exchange(path, call).map_err(|source| ApiError::Broken {
+            method: call.method(),
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
     }
 
     fn exchange(&self, path: &str, call: Call<'_>) -> Result<Reply, ureq::Error> {
@@ -230,9 +221,7 @@ impl Api {
             .header("user-agent", &*self.user_agent)
             .header("accept", "application/json");
         let response = match call.body() {
-            Some((kind, body)) => self
-                .agent
-                .run(request.header("content-type", kind).body(body)?),
+            Some((kind, body)) => self.agent.run(request.header("content-type", kind).body(body)?),
             None => self.agent.run(request.body(())?),
         };
         read(response?)
@@ -241,13 +230,8 @@ impl Api {
 
 fn read(response: Response<ureq::Body>) -> Result<Reply, ureq::Error> {
     let code = response.status().as_u16();
-    let bytes = response
-        .into_body()
-        .into_with_config()
-        .limit(LARGEST_ANSWER)
-        .read_to_vec()?;
-    let body =
-        serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
+    let bytes = response.into_body().into_with_config().limit(LARGEST_ANSWER).read_to_vec()?;
+    let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
     Ok(Reply { code, body })
 }
 
@@ -268,12 +252,8 @@ impl Call<'_> {
     fn body(self) -> Option<(&'static str, String)> {
         match self {
             Self::Get | Self::Delete => None,
-            Self::Create(object) | Self::Replace(object) => {
-                Some(("application/json", object.to_string()))
-            }
-            Self::Apply { object, .. } => {
-                Some(("application/apply-patch+yaml", object.to_string()))
-            }
+            Self::Create(object) | Self::Replace(object) => Some(("application/json", object.to_string())),
+            Self::Apply { object, .. } => Some(("application/apply-patch+yaml", object.to_string())),
             Self::Merge(patch) => Some(("application/merge-patch+json", patch.to_string())),
             Self::JsonPatch(patch) => Some(("application/json-patch+json", patch.to_string())),
         }
@@ -284,12 +264,9 @@ impl Call<'_> {
         let joint = if path.contains('?') { '&' } else { '?' };
         match self {
             Self::Apply { manager, .. } => format!("{joint}fieldManager={manager}&force=true"),
-            Self::Get
-            | Self::Create(_)
-            | Self::Replace(_)
-            | Self::Merge(_)
-            | Self::JsonPatch(_)
-            | Self::Delete => String::new(),
+            Self::Get | Self::Create(_) | Self::Replace(_) | Self::Merge(_) | Self::JsonPatch(_) | Self::Delete => {
+                String::new()
+            }
         }
     }
 }
@@ -301,10 +278,7 @@ mod tests {
     #[test]
     fn an_apply_names_its_manager_beside_what_the_path_asks_for() {
         let object = json!({});
-        let apply = Call::Apply {
-            manager: "m",
-            object: &object,
-        };
+        let apply = Call::Apply { manager: "m", object: &object };
         assert_eq!(
             [apply.query("/a"), apply.query("/a?dryRun=All")],
             ["?fieldManager=m&force=true", "&fieldManager=m&force=true"]

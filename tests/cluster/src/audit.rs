@@ -135,15 +135,10 @@ impl AuditScope {
         let users = match self {
             Self::Off => return None,
             Self::All => None,
-            Self::Users(users) => Some(
-                users
-                    .iter()
-                    .map(String::as_str)
-                    .chain([MARKER])
-                    .collect::<Vec<_>>(),
-            ),
+            Self::Users(users) => Some(users.iter().map(String::as_str).chain([MARKER]).collect::<Vec<_>>()),
         };
-        let mut watch = json!({ "level": "Metadata", "verbs": ["watch"], "omitStages": ["RequestReceived", "ResponseComplete"] });
+        let mut watch =
+            json!({ "level": "Metadata", "verbs": ["watch"], "omitStages": ["RequestReceived", "ResponseComplete"] });
         let mut rest = json!({ "level": "Metadata", "omitStages": ["RequestReceived"] });
         let mut rules = Vec::new();
         for rule in [&mut watch, &mut rest] {
@@ -176,10 +171,7 @@ impl Audit {
     /// # Errors
     /// When the API server is gone or the log can't be read.
     pub fn mark(&self) -> Result<Mark> {
-        let from = File::open(&self.log)
-            .and_then(|file| file.metadata())
-            .context("read the audit log")?
-            .len();
+        let from = File::open(&self.log).and_then(|file| file.metadata()).context("read the audit log")?.len();
         let sign = format!("capstan-audit-mark/{}", chance(8)?);
         self.marker.with_user_agent(&sign).get("/version")?;
         let end = wait::until_ok(LIMIT, "a mark in the audit log", || {
@@ -198,10 +190,7 @@ impl Audit {
         let Mark(start) = query.since;
         let bytes = read(&self.log, start, Some(end))?;
         let mut requests = Vec::new();
-        for line in bytes
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let line: Line = serde_json::from_slice(line).context("a line of the audit log")?;
             if let Some(request) = line.request().filter(|request| query.means(request)) {
                 requests.push(request);
@@ -224,8 +213,7 @@ fn read(log: &Path, start: u64, end: Option<u64>) -> Result<Vec<u8>> {
     let mut file = File::open(log).with_context(|| format!("read {}", log.display()))?;
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    file.take(end.map_or(u64::MAX, |end| end.saturating_sub(start)))
-        .read_to_end(&mut bytes)?;
+    file.take(end.map_or(u64::MAX, |end| end.saturating_sub(start))).read_to_end(&mut bytes)?;
     if let Some(end) = end
         && bytes.len() as u64 != end.saturating_sub(start)
     {
@@ -236,9 +224,7 @@ fn read(log: &Path, start: u64, end: Option<u64>) -> Result<Vec<u8>> {
 
 /// Returns where the line ends that has `sign` in it, once it has ended.
 fn end_of_line_with(bytes: &[u8], sign: &[u8]) -> Option<u64> {
-    let at = bytes
-        .windows(sign.len())
-        .position(|window| window == sign)?;
+    let at = bytes.windows(sign.len()).position(|window| window == sign)?;
     let rest = bytes.get(at..)?.iter().position(|byte| *byte == b'\n')?;
     Some((at + rest + 1) as u64)
 }
@@ -248,50 +234,32 @@ fn end_of_line_with(bytes: &[u8], sign: &[u8]) -> Option<u64> {
 impl Query {
     /// Returns a query for all requests since `mark`.
     pub fn since(mark: Mark) -> Self {
-        Self {
-            since: mark,
-            ..Self::default()
-        }
+        Self { since: mark, ..Self::default() }
     }
 
     /// Returns the query narrowed to programs whose user agent starts like this.
     pub fn user_agent(self, prefix: impl Into<String>) -> Self {
-        Self {
-            user_agent_prefix: Some(prefix.into()),
-            ..self
-        }
+        Self { user_agent_prefix: Some(prefix.into()), ..self }
     }
 
     /// Returns the query narrowed to one user.
     pub fn user(self, name: impl Into<String>) -> Self {
-        Self {
-            user: Some(name.into()),
-            ..self
-        }
+        Self { user: Some(name.into()), ..self }
     }
 
     /// Returns the query narrowed to one namespace.
     pub fn namespace(self, name: impl Into<String>) -> Self {
-        Self {
-            namespace: Some(name.into()),
-            ..self
-        }
+        Self { namespace: Some(name.into()), ..self }
     }
 
     /// Returns the query narrowed to one kind, by its plural name.
     pub fn resource(self, plural: impl Into<String>) -> Self {
-        Self {
-            resource: Some(plural.into()),
-            ..self
-        }
+        Self { resource: Some(plural.into()), ..self }
     }
 
     /// Returns the query narrowed to these verbs.
     pub fn verbs<'a>(self, verbs: impl IntoIterator<Item = &'a str>) -> Self {
-        Self {
-            verbs: verbs.into_iter().map(str::to_owned).collect(),
-            ..self
-        }
+        Self { verbs: verbs.into_iter().map(str::to_owned).collect(), ..self }
     }
 
     /// Returns the query narrowed to the verbs that write.
@@ -300,17 +268,12 @@ impl Query {
     }
 
     fn means(&self, request: &Request) -> bool {
-        let is = |wanted: &Option<String>, actual: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == actual)
-        };
+        let is = |wanted: &Option<String>, actual: &str| wanted.as_deref().is_none_or(|wanted| wanted == actual);
         request.user != MARKER
             && is(&self.user, &request.user)
             && is(&self.namespace, &request.namespace)
             && is(&self.resource, &request.resource)
-            && self
-                .user_agent_prefix
-                .as_deref()
-                .is_none_or(|prefix| request.user_agent.starts_with(prefix))
+            && self.user_agent_prefix.as_deref().is_none_or(|prefix| request.user_agent.starts_with(prefix))
             && (self.verbs.is_empty() || self.verbs.contains(&request.verb))
     }
 }
@@ -349,12 +312,7 @@ mod tests {
     use super::*;
 
     fn line(stage: &str, verb: &str, code: u16) -> Line {
-        Line {
-            stage: stage.to_owned(),
-            verb: verb.to_owned(),
-            response_status: LineStatus { code },
-            ..Line::default()
-        }
+        Line { stage: stage.to_owned(), verb: verb.to_owned(), response_status: LineStatus { code }, ..Line::default() }
     }
 
     #[test]
@@ -370,11 +328,7 @@ mod tests {
             ("RequestReceived", "get", 0, false),
         ];
         for (stage, verb, code, counts) in lines {
-            assert_eq!(
-                line(stage, verb, code).request().is_some(),
-                counts,
-                "{stage} {verb} {code}"
-            );
+            assert_eq!(line(stage, verb, code).request().is_some(), counts, "{stage} {verb} {code}");
         }
     }
 
@@ -399,19 +353,11 @@ mod tests {
             code: 200,
             time: "2026-01-02T03:04:05.000006Z".to_owned(),
         };
-        assert_eq!(
-            serde_json::from_str::<Line>(text).unwrap().request(),
-            Some(expected.clone())
-        );
+        assert_eq!(serde_json::from_str::<Line>(text).unwrap().request(), Some(expected.clone()));
 
         let meant = |query: Query| query.means(&expected);
         assert!(meant(
-            Query::default()
-                .writes()
-                .user("ann")
-                .namespace("a")
-                .resource("deployments")
-                .user_agent("capstan/")
+            Query::default().writes().user("ann").namespace("a").resource("deployments").user_agent("capstan/")
         ));
         let others = [
             Query::default().user("ben"),
@@ -425,11 +371,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_found_only_when_its_line_is_whole() {
-        let cases = [
-            (&b"one\ntwo sign x"[..], None),
-            (b"one\ntwo sign x\nthree", Some(15)),
-            (b"one\n", None),
-        ];
+        let cases = [(&b"one\ntwo sign x"[..], None), (b"one\ntwo sign x\nthree", Some(15)), (b"one\n", None)];
         for (bytes, end) in cases {
             assert_eq!(end_of_line_with(bytes, b"sign"), end);
         }
@@ -437,15 +379,10 @@ mod tests {
 
     #[test]
     fn a_log_of_some_users_leaves_out_everybody_else() {
-        let users = AuditScope::Users(BTreeSet::from(["ann".to_owned()]))
-            .policy()
-            .unwrap();
+        let users = AuditScope::Users(BTreeSet::from(["ann".to_owned()])).policy().unwrap();
         let rules = users["rules"].as_array().unwrap();
         let last = rules.last().unwrap();
-        assert_eq!(
-            (rules.len(), &rules[1]["users"], &last["level"]),
-            (3, &json!(["ann", MARKER]), &json!("None"))
-        );
+        assert_eq!((rules.len(), &rules[1]["users"], &last["level"]), (3, &json!(["ann", MARKER]), &json!("None")));
         assert_eq!(AuditScope::Off.policy(), None);
     }
 }

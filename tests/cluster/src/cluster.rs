@@ -100,23 +100,13 @@ impl Options {
 
     /// Returns the binaries that a control plane of these options needs, for [`tools::prepare`].
     pub fn needs(&self) -> BTreeSet<Tool> {
-        Tool::BASE
-            .into_iter()
-            .chain(self.extras.iter().copied())
-            .collect()
+        Tool::BASE.into_iter().chain(self.extras.iter().copied()).collect()
     }
 
     /// Returns all users, those of every control plane first.
     fn all_users(&self) -> Result<Vec<User>> {
-        let mut users = vec![
-            User::master(ADMIN)?,
-            User::new(VISITOR)?,
-            User::new(MARKER)?,
-        ];
-        let controllers = self
-            .extras
-            .iter()
-            .map(|tool| User::master(&format!("system:{tool}")));
+        let mut users = vec![User::master(ADMIN)?, User::new(VISITOR)?, User::new(MARKER)?];
+        let controllers = self.extras.iter().map(|tool| User::master(&format!("system:{tool}")));
         users.extend(controllers.collect::<Result<Vec<_>>>()?);
         users.extend(self.users.iter().cloned());
         let names: BTreeSet<&str> = users.iter().map(|user| user.name.as_str()).collect();
@@ -166,10 +156,8 @@ impl Cluster {
     /// When there is none, or it does not answer.
     pub fn attach(folder: &Path) -> Result<Self> {
         let path = folder.join(ABOUT);
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("no control plane: read {}", path.display()))?;
-        let about =
-            serde_json::from_str(&text).with_context(|| format!("read {}", path.display()))?;
+        let text = fs::read_to_string(&path).with_context(|| format!("no control plane: read {}", path.display()))?;
+        let about = serde_json::from_str(&text).with_context(|| format!("read {}", path.display()))?;
         let cluster = Self::open(folder.to_owned(), about, None)?;
         cluster
             .api
@@ -180,20 +168,9 @@ impl Cluster {
 
     fn open(folder: PathBuf, about: About, running: Option<Running>) -> Result<Self> {
         let client = |name: &str| Api::new(&about.url, &about.ca, about.user(name)?);
-        let audit = about
-            .audit_log
-            .clone()
-            .map(|log| anyhow::Ok(Audit::new(log, client(MARKER)?)))
-            .transpose()?;
+        let audit = about.audit_log.clone().map(|log| anyhow::Ok(Audit::new(log, client(MARKER)?))).transpose()?;
         let ca_pem = fs::read_to_string(&about.ca)?;
-        Ok(Self {
-            api: client(ADMIN)?,
-            audit,
-            ca_pem,
-            folder,
-            about,
-            running,
-        })
+        Ok(Self { api: client(ADMIN)?, audit, ca_pem, folder, about, running })
     }
 
     /// Returns the API server's address.
@@ -244,9 +221,7 @@ impl Cluster {
 
     /// Returns the kubeconfig of [`ADMIN`].
     pub fn admin_kubeconfig(&self) -> PathBuf {
-        self.folder
-            .join("kubeconfigs")
-            .join(format!("{ADMIN}.yaml"))
+        self.folder.join("kubeconfigs").join(format!("{ADMIN}.yaml"))
     }
 
     /// Returns the kubeconfig of a user, written the first time.
@@ -254,11 +229,7 @@ impl Cluster {
     /// # Errors
     /// When it can't be written.
     pub fn kubeconfig(&self, user: &User) -> Result<PathBuf> {
-        if self.about.users.contains(user) {
-            Ok(self.kubeconfig_path(user))
-        } else {
-            self.write_kubeconfig(user)
-        }
+        if self.about.users.contains(user) { Ok(self.kubeconfig_path(user)) } else { self.write_kubeconfig(user) }
     }
 
     /// Returns the audit log.
@@ -266,9 +237,7 @@ impl Cluster {
     /// # Errors
     /// When the control plane was started without one.
     pub fn audit(&self) -> Result<&Audit> {
-        self.audit
-            .as_ref()
-            .context("this control plane has no audit log")
+        self.audit.as_ref().context("this control plane has no audit log")
     }
 
     /// Makes a fresh namespace whose name starts with `prefix`; it is deleted when dropped.
@@ -301,9 +270,7 @@ impl Cluster {
     /// Returns kubectl set up to act as [`ADMIN`], for its arguments to be added.
     pub fn kubectl_command(&self) -> Command {
         let mut command = Command::new(&self.about.kubectl);
-        command
-            .env("KUBECONFIG", self.admin_kubeconfig())
-            .env("KUBECACHEDIR", self.folder.join("kubectl-cache"));
+        command.env("KUBECONFIG", self.admin_kubeconfig()).env("KUBECACHEDIR", self.folder.join("kubectl-cache"));
         command.stdin(Stdio::null());
         command
     }
@@ -322,18 +289,9 @@ impl Cluster {
     /// As [`Cluster::kubectl`].
     pub fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
         let mut command = self.kubectl_command();
-        command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("start {}", self.about.kubectl.display()))?;
-        let mut pipe = child
-            .stdin
-            .take()
-            .context("kubectl has no standard input")?;
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("start {}", self.about.kubectl.display()))?;
+        let mut pipe = child.stdin.take().context("kubectl has no standard input")?;
         let output = std::thread::scope(|scope| {
             // A kubectl that ends without reading says itself why.
             scope.spawn(move || drop(pipe.write_all(input.as_bytes())));
@@ -355,10 +313,7 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::kubectl`].
     pub fn apply(&self, yaml: &str) -> Result<String> {
-        self.kubectl_with_input(
-            &["apply", "--server-side", "--force-conflicts", "-f", "-"],
-            yaml,
-        )
+        self.kubectl_with_input(&["apply", "--server-side", "--force-conflicts", "-f", "-"], yaml)
     }
 
     /// Keeps the folder with its logs after the end.
@@ -377,19 +332,14 @@ impl Cluster {
     }
 
     fn kubeconfig_path(&self, user: &User) -> PathBuf {
-        self.folder
-            .join("kubeconfigs")
-            .join(format!("{}.yaml", user.file_stem()))
+        self.folder.join("kubeconfigs").join(format!("{}.yaml", user.file_stem()))
     }
 
     /// Written aside and moved, as another process may be reading.
     fn write_kubeconfig(&self, user: &User) -> Result<PathBuf> {
         let path = self.kubeconfig_path(user);
         let part = path.with_extension(identity::chance(4)?);
-        fs::write(
-            &part,
-            identity::kubeconfig(&self.about.url, &self.about.ca, user),
-        )?;
+        fs::write(&part, identity::kubeconfig(&self.about.url, &self.about.ca, user))?;
         fs::rename(&part, &path).with_context(|| format!("write {}", path.display()))?;
         Ok(path)
     }
@@ -399,10 +349,7 @@ impl Cluster {
 
 impl About {
     pub(crate) fn user(&self, name: &str) -> Result<&User> {
-        self.users
-            .iter()
-            .find(|user| user.name == name)
-            .with_context(|| format!("no user {name}"))
+        self.users.iter().find(|user| user.name == name).with_context(|| format!("no user {name}"))
     }
 }
 
@@ -422,12 +369,7 @@ mod tests {
         let base = Options::default();
         assert_eq!(
             base.needs(),
-            BTreeSet::from([
-                Tool::Etcd,
-                Tool::KubeApiserver,
-                Tool::KubeControllerManager,
-                Tool::Kubectl
-            ])
+            BTreeSet::from([Tool::Etcd, Tool::KubeApiserver, Tool::KubeControllerManager, Tool::Kubectl])
         );
         assert!(base.with(Tool::Kwok).needs().contains(&Tool::Kwok));
     }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -37,11 +36,7 @@ impl User {
     /// # Errors
     /// When the system has no random numbers.
     pub fn new(name: impl Into<String>) -> Result<Self> {
-        Ok(Self {
-            name: name.into(),
-            token: chance(16)?,
-            groups: Vec::new(),
-        })
+        Ok(Self { name: name.into(), token: chance(16)?, groups: Vec::new() })
     }
 
     /// Returns the user with one more group.
@@ -57,34 +52,16 @@ impl User {
 
     /// Returns the user's name as one that a file can have.
     pub(crate) fn file_stem(&self) -> String {
-        self.name
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || c == '-' || c == '.' {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .collect()
+        self.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '.' { c } else { '_' }).collect()
     }
 
     /// Returns the line of the API server's token file.
     fn token_line(&self) -> Result<String> {
         let parts = [&self.name, &self.token].into_iter().chain(&self.groups);
-        if let Some(part) = parts
-            .into_iter()
-            .find(|part| part.is_empty() || part.contains(['"', ',', '\n']))
-        {
+        if let Some(part) = parts.into_iter().find(|part| part.is_empty() || part.contains(['"', ',', '\n'])) {
             bail!("user {:?}: {part:?} can't be in a token file", self.name);
         }
-        Ok(format!(
-            "{},{},{},\"{}\"\n",
-            self.token,
-            self.name,
-            self.name,
-            self.groups.join(",")
-        ))
+        Ok(format!("{},{},{},\"{}\"\n", self.token, self.name, self.name, self.groups.join(",")))
     }
 }
 
@@ -110,10 +87,7 @@ impl Identity {
         let key = KeyPair::generate()?;
         let certificate = server()?.signed_by(&key, &issuer)?.pem();
         let accounts = KeyPair::generate()?;
-        let lines = users
-            .iter()
-            .map(User::token_line)
-            .collect::<Result<Vec<_>>>()?;
+        let lines = users.iter().map(User::token_line).collect::<Result<Vec<_>>>()?;
 
         let put = |name: &str, text: &str| -> Result<PathBuf> {
             let path = folder.join(name);
@@ -147,36 +121,22 @@ pub(crate) fn kubeconfig(url: &str, ca: &Path, user: &User) -> String {
 /// Returns `bytes` random bytes in hexadecimal.
 pub(crate) fn chance(bytes: usize) -> Result<String> {
     let mut buffer = vec![0; bytes];
-    SystemRandom::new()
-        .fill(&mut buffer)
-        .map_err(|_| anyhow!("the system has no random numbers"))?;
+    SystemRandom::new().fill(&mut buffer).map_err(|_| anyhow!("the system has no random numbers"))?;
     Ok(crate::hex(&buffer))
 }
 
 fn authority() -> Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "capstan test authority");
+    params.distinguished_name.push(DnType::CommonName, "capstan test authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::DigitalSignature,
-    ];
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     Ok(params)
 }
 
 fn server() -> Result<CertificateParams> {
-    let names = [
-        "127.0.0.1",
-        "localhost",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-    ];
+    let names = ["127.0.0.1", "localhost", "kubernetes.default", "kubernetes.default.svc"];
     let mut params = CertificateParams::new(names.map(str::to_owned))?;
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "kube-apiserver");
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     Ok(params)
 }
@@ -195,23 +155,14 @@ mod tests {
 
     #[test]
     fn a_token_line_has_token_name_id_and_groups() {
-        let lines =
-            [user("ann", &[]), user("ben", &["a", "b"])].map(|user| user.token_line().unwrap());
+        let lines = [user("ann", &[]), user("ben", &["a", "b"])].map(|user| user.token_line().unwrap());
         assert_eq!(lines, ["t0,ann,ann,\"\"\n", "t0,ben,ben,\"a,b\"\n"]);
     }
 
     #[test]
     fn what_would_break_the_token_file_is_refused() {
-        let users = [
-            user("", &[]),
-            user("a,b", &[]),
-            user("a", &["\"x"]),
-            user("a\nb", &[]),
-        ];
-        let accepted: Vec<_> = users
-            .iter()
-            .filter(|user| user.token_line().is_ok())
-            .collect();
+        let users = [user("", &[]), user("a,b", &[]), user("a", &["\"x"]), user("a\nb", &[])];
+        let accepted: Vec<_> = users.iter().filter(|user| user.token_line().is_ok()).collect();
         assert_eq!(accepted, Vec::<&User>::new());
     }
 
@@ -222,9 +173,6 @@ mod tests {
 
     #[test]
     fn a_service_account_has_a_file_name_without_colons() {
-        assert_eq!(
-            user("system:serviceaccount:a-1:b.c", &[]).file_stem(),
-            "system_serviceaccount_a-1_b.c"
-        );
+        assert_eq!(user("system:serviceaccount:a-1:b.c", &[]).file_stem(), "system_serviceaccount_a-1_b.c");
     }
 }

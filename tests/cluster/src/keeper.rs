@@ -55,32 +55,13 @@ impl Kept {
     /// When its log can't be written or `sh` can't be started. A program that can't be started shows as one that has
     /// ended, with the reason in its log.
     pub(crate) fn start(job: Job<'_>) -> Result<Self> {
-        let Job {
-            name,
-            program,
-            arguments,
-            environment,
-            folder,
-            log,
-            pid_file,
-        } = job;
+        let Job { name, program, arguments, environment, folder, log, pid_file } = job;
         let output = File::create(&log).with_context(|| format!("write {}", log.display()))?;
         let mut command = shell(KEEPER);
-        command
-            .arg(&pid_file)
-            .arg(program)
-            .args(arguments)
-            .envs(environment.iter().copied())
-            .current_dir(folder);
+        command.arg(&pid_file).arg(program).args(arguments).envs(environment.iter().copied()).current_dir(folder);
         command.stdout(output.try_clone()?).stderr(output);
         let (keeper, pipe) = spawn(&mut command).with_context(|| format!("start {name}"))?;
-        Ok(Self {
-            name: name.to_owned(),
-            log,
-            pid_file,
-            keeper,
-            pipe: Some(pipe),
-        })
+        Ok(Self { name: name.to_owned(), log, pid_file, keeper, pipe: Some(pipe) })
     }
 
     /// Returns an error with the end of the log if the program has ended.
@@ -97,11 +78,7 @@ impl Kept {
     /// When it ends with anything but success; the text has the end of its log.
     pub(crate) fn finish(mut self) -> Result<()> {
         let status = self.keeper.wait()?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(self.failure(status))
-        }
+        if status.success() { Ok(()) } else { Err(self.failure(status)) }
     }
 
     /// Returns the program's process id, once it is known.
@@ -123,12 +100,7 @@ impl Kept {
     }
 
     fn failure(&self, status: ExitStatus) -> anyhow::Error {
-        anyhow!(
-            "{} ended ({status}); the end of {}:\n{}",
-            self.name,
-            self.log.display(),
-            tail(&self.log)
-        )
+        anyhow!("{} ended ({status}); the end of {}:\n{}", self.name, self.log.display(), tail(&self.log))
     }
 }
 
@@ -150,17 +122,9 @@ pub(crate) struct Janitor {
 impl Janitor {
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut command = shell(JANITOR);
-        command
-            .arg(folder)
-            .current_dir("/")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let (shell, pipe) =
-            spawn(&mut command).context("start the process that removes the folder")?;
-        Ok(Self {
-            shell,
-            pipe: Some(pipe),
-        })
+        command.arg(folder).current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
+        let (shell, pipe) = spawn(&mut command).context("start the process that removes the folder")?;
+        Ok(Self { shell, pipe: Some(pipe) })
     }
 }
 
@@ -198,10 +162,7 @@ fn last_bytes(log: &Path) -> std::io::Result<String> {
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
     // A group of its own: Ctrl-C in a terminal reaches us alone, and we end the rest in order.
-    command
-        .args(["-c", script, "capstan-keeper"])
-        .stdin(Stdio::piped())
-        .process_group(0);
+    command.args(["-c", script, "capstan-keeper"]).stdin(Stdio::piped()).process_group(0);
     command
 }
 
@@ -238,11 +199,7 @@ mod tests {
     fn a_program_that_fails_is_reported_with_the_end_of_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let arguments = script("echo first; echo second >&2; exit 3");
-        let error = Kept::start(job(folder.path(), &arguments))
-            .unwrap()
-            .finish()
-            .unwrap_err()
-            .to_string();
+        let error = Kept::start(job(folder.path(), &arguments)).unwrap().finish().unwrap_err().to_string();
         let expected = format!(
             "sleeper ended (exit status: 3); the end of {}:\nfirst\nsecond",
             folder.path().join("log").display()
@@ -254,19 +211,9 @@ mod tests {
     fn a_program_that_is_missing_is_reported_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("no-such-program");
-        let missing = Job {
-            program: &program,
-            ..job(folder.path(), &[])
-        };
-        let error = Kept::start(missing)
-            .unwrap()
-            .finish()
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("no-such-program") && error.contains("exit status: 127"),
-            "{error}"
-        );
+        let missing = Job { program: &program, ..job(folder.path(), &[]) };
+        let error = Kept::start(missing).unwrap().finish().unwrap_err().to_string();
+        assert!(error.contains("no-such-program") && error.contains("exit status: 127"), "{error}");
     }
 
     #[test]
@@ -282,11 +229,6 @@ mod tests {
     }
 
     fn is_running(pid: u32) -> bool {
-        Command::new("kill")
-            .args(["-0", &pid.to_string()])
-            .stderr(Stdio::null())
-            .status()
-            .unwrap()
-            .success()
+        Command::new("kill").args(["-0", &pid.to_string()]).stderr(Stdio::null()).status().unwrap().success()
     }
 }

@@ -63,8 +63,7 @@ pub fn shared() -> Result<&'static Cluster> {
 /// As [`shared`].
 pub fn shared_with(options: impl FnOnce() -> Options) -> Result<&'static Cluster> {
     static CLUSTER: OnceLock<Result<Cluster, String>> = OnceLock::new();
-    let cluster =
-        CLUSTER.get_or_init(|| open_shared(&options()).map_err(|error| format!("{error:#}")));
+    let cluster = CLUSTER.get_or_init(|| open_shared(&options()).map_err(|error| format!("{error:#}")));
     cluster.as_ref().map_err(|error| anyhow!(error.clone()))
 }
 
@@ -76,19 +75,13 @@ fn open_shared(options: &Options) -> Result<Cluster> {
     let folder = cluster.dir().to_owned();
     if is_kept() {
         cluster.keep()?;
-        say(&format!(
-            "the control plane's folder is {}",
-            folder.display()
-        ));
+        say(&format!("the control plane's folder is {}", folder.display()));
     }
     // A value in a static is never dropped, so that a failing test is noticed here.
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if start::keep(&folder).is_ok() {
-            say(&format!(
-                "the logs of the control plane are in {}",
-                folder.display()
-            ));
+            say(&format!("the logs of the control plane are in {}", folder.display()));
         }
         before(info);
     }));
@@ -101,13 +94,9 @@ fn is_kept() -> bool {
 }
 
 fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     let halves = bytes.into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    halves
-        .filter_map(|half| DIGITS.get(usize::from(half)))
-        .collect()
+    halves.filter_map(|half| DIGITS.get(usize::from(half))).collect()
 }
 
 /// Writes a line to standard error itself, past the test harness: it shows while a test waits.

@@ -16,10 +16,7 @@ pub struct Namespace {
 impl Namespace {
     pub(crate) fn create(api: Api, prefix: &str) -> Result<Self> {
         let name = format!("{prefix}-{}", chance(4)?);
-        api.create(
-            "/api/v1/namespaces",
-            &json!({ "metadata": { "name": name } }),
-        )?;
+        api.create("/api/v1/namespaces", &json!({ "metadata": { "name": name } }))?;
         Ok(Self { name, api })
     }
 
@@ -30,11 +27,7 @@ impl Namespace {
 
     /// Returns the path of a kind in it: `path("v1", "configmaps")`, `path("apps/v1", "deployments")`.
     pub fn path(&self, api_version: &str, plural: &str) -> String {
-        let root = if api_version.contains('/') {
-            "/apis"
-        } else {
-            "/api"
-        };
+        let root = if api_version.contains('/') { "/apis" } else { "/api" };
         format!("{root}/{api_version}/namespaces/{}/{plural}", self.name)
     }
 
@@ -45,25 +38,15 @@ impl Namespace {
     /// When the API server refuses.
     pub fn service_account(&self, name: &str) -> Result<User> {
         let accounts = self.path("v1", "serviceaccounts");
-        let account =
-            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
-        self.api
-            .apply(&format!("{accounts}/{name}"), "capstan-cluster", &account)?;
-        let reply = self.api.create(
-            &format!("{accounts}/{name}/token"),
-            &json!({ "spec": { "expirationSeconds": 86400 } }),
-        )?;
-        let token = reply
-            .pointer("/status/token")
-            .and_then(Value::as_str)
-            .context("the answer has no token")?;
+        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });
+        self.api.apply(&format!("{accounts}/{name}"), "capstan-cluster", &account)?;
+        let reply =
+            self.api.create(&format!("{accounts}/{name}/token"), &json!({ "spec": { "expirationSeconds": 86400 } }))?;
+        let token = reply.pointer("/status/token").and_then(Value::as_str).context("the answer has no token")?;
         Ok(User {
             name: format!("system:serviceaccount:{}:{name}", self.name),
             token: token.to_owned(),
-            groups: vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{}", self.name),
-            ],
+            groups: vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{}", self.name)],
         })
     }
 }
@@ -72,10 +55,7 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         if !crate::is_kept() {
             // The control plane may be gone already, and its namespaces with it.
-            drop(
-                self.api
-                    .delete(&format!("/api/v1/namespaces/{}", self.name)),
-            );
+            drop(self.api.delete(&format!("/api/v1/namespaces/{}", self.name)));
         }
     }
 }

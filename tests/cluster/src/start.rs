@@ -66,21 +66,15 @@ pub(crate) fn start(
     }
     let mut tries = 1;
     loop {
-        let mut launch = Launch {
-            options,
-            tools,
-            progress,
-            running: Running::prepare()?,
-        };
+        let mut launch = Launch { options, tools, progress, running: Running::prepare()? };
         match launch.run(users) {
             Ok(about) => return Ok((launch.running, about)),
             Err(error) if tries < TRIES && format!("{error:#}").contains(PORT_TAKEN) => tries += 1,
             Err(error) => {
                 keep(&launch.running.folder)?;
-                return Err(error.context(format!(
-                    "no control plane; its logs are in {}",
-                    launch.running.folder.display()
-                )));
+                return Err(
+                    error.context(format!("no control plane; its logs are in {}", launch.running.folder.display()))
+                );
             }
         }
     }
@@ -116,9 +110,7 @@ impl Launch<'_> {
             self.controller(*tool, &identity, &about, &api)?;
         }
         for process in &self.running.processes {
-            let pid = process
-                .pid()
-                .with_context(|| format!("the process id of {}", process.name()))?;
+            let pid = process.pid().with_context(|| format!("the process id of {}", process.name()))?;
             about.processes.insert(process.name().to_owned(), pid);
         }
         Ok(about)
@@ -135,24 +127,13 @@ impl Launch<'_> {
             "--unsafe-no-fsync".to_owned(),
             "--quota-backend-bytes=8589934592".to_owned(),
         ];
-        let agent = Agent::config_builder()
-            .proxy(None)
-            .timeout_global(Some(Duration::from_secs(1)))
-            .build()
-            .new_agent();
-        self.process(Tool::Etcd, &flags, || {
-            Ok(agent.get(format!("{client}/health")).call().map(|_| ())?)
-        })
+        let agent =
+            Agent::config_builder().proxy(None).timeout_global(Some(Duration::from_secs(1))).build().new_agent();
+        self.process(Tool::Etcd, &flags, || Ok(agent.get(format!("{client}/health")).call().map(|_| ())?))
     }
 
     /// Returns the version that the API server says it has.
-    fn apiserver(
-        &mut self,
-        ports: &Ports,
-        identity: &Identity,
-        about: &About,
-        api: &Api,
-    ) -> Result<String> {
+    fn apiserver(&mut self, ports: &Ports, identity: &Identity, about: &About, api: &Api) -> Result<String> {
         let mut flags = vec![
             format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
             format!("--secure-port={}", ports.apiserver),
@@ -163,14 +144,8 @@ impl Launch<'_> {
             format!("--tls-private-key-file={}", identity.key.display()),
             format!("--token-auth-file={}", identity.tokens.display()),
             "--authorization-mode=RBAC".to_owned(),
-            format!(
-                "--service-account-key-file={}",
-                identity.service_account_public_key.display()
-            ),
-            format!(
-                "--service-account-signing-key-file={}",
-                identity.service_account_key.display()
-            ),
+            format!("--service-account-key-file={}", identity.service_account_public_key.display()),
+            format!("--service-account-signing-key-file={}", identity.service_account_key.display()),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
             // Pods are made before the controller manager has made their service account.
@@ -194,11 +169,7 @@ impl Launch<'_> {
             Ok(())
         })?;
         let version = api.get("/version")?;
-        version
-            .get("gitVersion")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-            .context("the API server has no version")
+        version.get("gitVersion").and_then(Value::as_str).map(str::to_owned).context("the API server has no version")
     }
 
     fn manifests(&self, about: &About) -> Result<()> {
@@ -207,48 +178,26 @@ impl Launch<'_> {
         }
         let config = self.kubeconfig(about, ADMIN)?;
         let mut command = Command::new(&about.kubectl);
-        command
-            .env("KUBECONFIG", config)
-            .args(["apply", "--server-side", "--recursive"]);
+        command.env("KUBECONFIG", config).args(["apply", "--server-side", "--recursive"]);
         for path in &self.options.manifests {
             command.arg("-f").arg(path);
         }
         let output = command.output().context("start kubectl")?;
         if !output.status.success() {
-            bail!(
-                "apply the manifests: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("apply the manifests: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(())
     }
 
-    fn controller(
-        &mut self,
-        tool: Tool,
-        identity: &Identity,
-        about: &About,
-        api: &Api,
-    ) -> Result<()> {
-        let mut flags = vec![format!(
-            "--kubeconfig={}",
-            self.kubeconfig(about, &format!("system:{tool}"))?.display()
-        )];
+    fn controller(&mut self, tool: Tool, identity: &Identity, about: &About, api: &Api) -> Result<()> {
+        let mut flags = vec![format!("--kubeconfig={}", self.kubeconfig(about, &format!("system:{tool}"))?.display())];
         match tool {
             Tool::Kwok => {
                 flags.push("--manage-all-nodes=true".to_owned());
-                flags.extend(
-                    self.tools
-                        .stages()
-                        .iter()
-                        .map(|stage| format!("--config={}", stage.display())),
-                );
+                flags.extend(self.tools.stages().iter().map(|stage| format!("--config={}", stage.display())));
             }
             Tool::KubeControllerManager => {
-                flags.push(format!(
-                    "--service-account-private-key-file={}",
-                    identity.service_account_key.display()
-                ));
+                flags.push(format!("--service-account-private-key-file={}", identity.service_account_key.display()));
                 flags.push(format!("--root-ca-file={}", identity.ca.display()));
                 flags.extend(["--leader-elect=false", "--secure-port=0"].map(str::to_owned));
                 flags.extend(self.options.controller_manager_flags.iter().cloned());
@@ -267,12 +216,7 @@ impl Launch<'_> {
     }
 
     /// Starts a process and waits until `works` has no complaint.
-    fn process(
-        &mut self,
-        tool: Tool,
-        flags: &[String],
-        works: impl Fn() -> Result<()>,
-    ) -> Result<()> {
+    fn process(&mut self, tool: Tool, flags: &[String], works: impl Fn() -> Result<()>) -> Result<()> {
         (self.progress)(Progress::Starting { tool });
         let watch = Stopwatch::start();
         let folder = &self.running.folder;
@@ -296,20 +240,14 @@ impl Launch<'_> {
             }
         });
         outcome.map_err(|error| with_tail(error, &kept))?;
-        (self.progress)(Progress::Started {
-            tool,
-            took: watch.spent(),
-        });
+        (self.progress)(Progress::Started { tool, took: watch.spent() });
         self.running.processes.push(kept);
         Ok(())
     }
 
     fn kubeconfig(&self, about: &About, user: &str) -> Result<PathBuf> {
         let user = about.user(user)?;
-        let path = self
-            .running
-            .folder
-            .join(format!("{}.kubeconfig", user.file_stem()));
+        let path = self.running.folder.join(format!("{}.kubeconfig", user.file_stem()));
         fs::write(&path, kubeconfig(&about.url, &about.ca, user))?;
         Ok(path)
     }
@@ -319,11 +257,7 @@ impl Launch<'_> {
 fn with_tail(error: Error, kept: &Kept) -> Error {
     let text = format!("{error:#}");
     let log = kept.log().display().to_string();
-    if text.contains(&log) {
-        error
-    } else {
-        anyhow!("{text}; the end of {log}:\n{}", tail(kept.log()))
-    }
+    if text.contains(&log) { error } else { anyhow!("{text}; the end of {log}:\n{}", tail(kept.log())) }
 }
 
 // === impl Ports ===
@@ -335,11 +269,7 @@ impl Ports {
         let held = [listen()?, listen()?, listen()?];
         let [etcd, etcd_peer, apiserver] = &held;
         let port = |listener: &TcpListener| anyhow::Ok(listener.local_addr()?.port());
-        Ok(Self {
-            etcd: port(etcd)?,
-            etcd_peer: port(etcd_peer)?,
-            apiserver: port(apiserver)?,
-        })
+        Ok(Self { etcd: port(etcd)?, etcd_peer: port(etcd_peer)?, apiserver: port(apiserver)? })
     }
 }
 
@@ -350,19 +280,12 @@ impl Running {
     fn prepare() -> Result<Self> {
         // The tokens in it open the API server to whoever can read them.
         let mode = Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new()
-            .prefix("capstan-cluster-")
-            .permissions(mode)
-            .tempdir()?;
+        let folder = tempfile::Builder::new().prefix("capstan-cluster-").permissions(mode).tempdir()?;
         for part in ["logs", "pids"] {
             fs::create_dir(folder.path().join(part))?;
         }
         let janitor = Janitor::start(folder.path())?;
-        Ok(Self {
-            folder: folder.keep(),
-            processes: Vec::new(),
-            janitor: Some(janitor),
-        })
+        Ok(Self { folder: folder.keep(), processes: Vec::new(), janitor: Some(janitor) })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -375,10 +298,7 @@ impl Drop for Running {
         if crate::is_kept() || std::thread::panicking() {
             // Without the note the folder is removed, which is the lesser evil.
             drop(keep(&self.folder));
-            crate::say(&format!(
-                "the logs of the control plane are in {}",
-                self.folder.display()
-            ));
+            crate::say(&format!("the logs of the control plane are in {}", self.folder.display()));
         }
         for process in &mut self.processes {
             process.dismiss();
@@ -394,11 +314,7 @@ mod tests {
 
     #[test]
     fn the_ports_of_one_start_differ() {
-        let Ports {
-            etcd,
-            etcd_peer,
-            apiserver,
-        } = Ports::free().unwrap();
+        let Ports { etcd, etcd_peer, apiserver } = Ports::free().unwrap();
         assert!(etcd != etcd_peer && etcd != apiserver && etcd_peer != apiserver);
     }
 
@@ -416,10 +332,7 @@ mod tests {
         keep(kept.folder()).unwrap();
         let folders = [gone.folder().to_owned(), kept.folder().to_owned()];
         drop((gone, kept));
-        assert_eq!(
-            folders.each_ref().map(|folder| folder.exists()),
-            [false, true]
-        );
+        assert_eq!(folders.each_ref().map(|folder| folder.exists()), [false, true]);
         fs::remove_dir_all(&folders[1]).unwrap();
     }
 }

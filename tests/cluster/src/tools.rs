@@ -104,16 +104,10 @@ static CONTROL_PLANE: Module = Module {
     go_mod: include_str!("../go/control-plane/go.mod"),
     go_sum: include_str!("../go/control-plane/go.sum"),
 };
-static KWOK: Module = Module {
-    name: "kwok",
-    go_mod: include_str!("../go/kwok/go.mod"),
-    go_sum: include_str!("../go/kwok/go.sum"),
-};
-static HELM: Module = Module {
-    name: "helm",
-    go_mod: include_str!("../go/helm/go.mod"),
-    go_sum: include_str!("../go/helm/go.sum"),
-};
+static KWOK: Module =
+    Module { name: "kwok", go_mod: include_str!("../go/kwok/go.mod"), go_sum: include_str!("../go/kwok/go.sum") };
+static HELM: Module =
+    Module { name: "helm", go_mod: include_str!("../go/helm/go.mod"), go_sum: include_str!("../go/helm/go.sum") };
 
 /// Returns the binaries asked for, building what is missing; one build at a time per cache.
 ///
@@ -121,52 +115,33 @@ static HELM: Module = Module {
 /// When `KUBEBUILDER_ASSETS` is set and incomplete, when Go is needed and missing or too old (the text says what to do),
 /// or when a build fails (the text has the end of its output).
 pub fn prepare(needs: &BTreeSet<Tool>, progress: &dyn Fn(Progress)) -> Result<Tools> {
-    let given = env::var_os(ASSETS)
-        .filter(|folder| !folder.is_empty())
-        .map(PathBuf::from);
+    let given = env::var_os(ASSETS).filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let mut tools = Tools::default();
     for tool in needs {
-        if let Some(binary) = given
-            .as_deref()
-            .map(|folder| tool.given(folder))
-            .transpose()?
-            .flatten()
-        {
+        if let Some(binary) = given.as_deref().map(|folder| tool.given(folder)).transpose()?.flatten() {
             tools.binaries.insert(*tool, binary);
         }
     }
     for module in [&CONTROL_PLANE, &KWOK, &HELM] {
-        let wanted = needs
-            .iter()
-            .filter(|tool| !tools.binaries.contains_key(tool) && tool.module().name == module.name);
+        let wanted =
+            needs.iter().filter(|tool| !tools.binaries.contains_key(tool) && tool.module().name == module.name);
         let wanted: Vec<Tool> = wanted.copied().collect();
         if wanted.is_empty() {
             continue;
         }
-        let shelf = Shelf {
-            module,
-            folder: cache()?.join(module.name).join(module.key()),
-        };
+        let shelf = Shelf { module, folder: cache()?.join(module.name).join(module.key()) };
         shelf.fill(&wanted, progress)?;
-        tools
-            .binaries
-            .extend(wanted.iter().map(|tool| (*tool, shelf.binary(*tool))));
+        tools.binaries.extend(wanted.iter().map(|tool| (*tool, shelf.binary(*tool))));
     }
     if tools.binaries.contains_key(&Tool::Kwok) {
-        tools.stages = Shelf {
-            module: &KWOK,
-            folder: cache()?.join(KWOK.name).join(KWOK.key()),
-        }
-        .stages()?;
+        tools.stages = Shelf { module: &KWOK, folder: cache()?.join(KWOK.name).join(KWOK.key()) }.stages()?;
     }
     Ok(tools)
 }
 
 /// Returns the version of Kubernetes that is built, such as `v1.36.3`.
 pub fn kubernetes_version() -> &'static str {
-    CONTROL_PLANE
-        .version("k8s.io/kubernetes")
-        .unwrap_or("v0.0.0")
+    CONTROL_PLANE.version("k8s.io/kubernetes").unwrap_or("v0.0.0")
 }
 
 /// Writes what takes long to standard error, a line each; what is quick is left out.
@@ -189,11 +164,7 @@ pub fn to_stderr(progress: Progress) {
 /// # Errors
 /// If none of the three variables is set.
 pub fn cache() -> Result<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set("CAPSTAN_CACHE")
         .or_else(|| set("XDG_CACHE_HOME").map(|folder| folder.join("capstan")))
         .or_else(|| set("HOME").map(|folder| folder.join(".cache/capstan")))
@@ -234,11 +205,9 @@ impl Tool {
 
     fn module(self) -> &'static Module {
         match self {
-            Self::Etcd
-            | Self::KubeApiserver
-            | Self::KubeControllerManager
-            | Self::Kubectl
-            | Self::KubeScheduler => &CONTROL_PLANE,
+            Self::Etcd | Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl | Self::KubeScheduler => {
+                &CONTROL_PLANE
+            }
             Self::Kwok => &KWOK,
             Self::Helm => &HELM,
         }
@@ -271,10 +240,7 @@ impl Tools {
     /// # Errors
     /// When it was not.
     pub fn path(&self, tool: Tool) -> Result<&Path> {
-        self.binaries
-            .get(&tool)
-            .map(PathBuf::as_path)
-            .with_context(|| format!("{tool} was not asked for"))
+        self.binaries.get(&tool).map(PathBuf::as_path).with_context(|| format!("{tool} was not asked for"))
     }
 
     pub(crate) fn stages(&self) -> &[PathBuf] {
@@ -295,31 +261,20 @@ impl Module {
 
     /// Returns the Go version that is needed, from the `go` line.
     fn go(&self) -> Option<&'static str> {
-        self.go_mod
-            .lines()
-            .find_map(|line| line.strip_prefix("go "))
+        self.go_mod.lines().find_map(|line| line.strip_prefix("go "))
     }
 
     /// Returns the linker's flags. Clients parse the server's version, and without these it is a placeholder.
     fn linker_flags(&self) -> String {
         let mut flags = vec!["-s -w".to_owned()];
         if let Some(version) = self.version("helm.sh/helm/v4") {
-            flags.push(format!(
-                "-X helm.sh/helm/v4/internal/version.version={version}"
-            ));
+            flags.push(format!("-X helm.sh/helm/v4/internal/version.version={version}"));
         }
         if let Some(version) = self.version("k8s.io/kubernetes") {
             let mut numbers = version.trim_start_matches('v').split('.');
             let mut number = || numbers.next().unwrap_or_default();
-            let facts = [
-                ("gitVersion", version),
-                ("gitMajor", number()),
-                ("gitMinor", number()),
-            ];
-            for package in [
-                "k8s.io/component-base/version",
-                "k8s.io/client-go/pkg/version",
-            ] {
+            let facts = [("gitVersion", version), ("gitMajor", number()), ("gitMinor", number())];
+            for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
                 flags.extend(facts.map(|(name, value)| format!("-X {package}.{name}={value}")));
             }
         }
@@ -329,13 +284,7 @@ impl Module {
     /// Returns what the binaries depend on, as a folder name.
     fn key(&self) -> String {
         let mut context = digest::Context::new(&SHA256);
-        for part in [
-            self.go_mod,
-            self.go_sum,
-            &self.linker_flags(),
-            env::consts::OS,
-            env::consts::ARCH,
-        ] {
+        for part in [self.go_mod, self.go_sum, &self.linker_flags(), env::consts::OS, env::consts::ARCH] {
             context.update(part.as_bytes());
             context.update(&[0]);
         }
@@ -357,11 +306,7 @@ impl Shelf {
     }
 
     fn missing(&self, wanted: &[Tool]) -> Vec<Tool> {
-        wanted
-            .iter()
-            .copied()
-            .filter(|tool| !self.binary(*tool).is_file())
-            .collect()
+        wanted.iter().copied().filter(|tool| !self.binary(*tool).is_file()).collect()
     }
 
     /// Builds what is missing, unless another process does.
@@ -369,32 +314,22 @@ impl Shelf {
         if self.missing(wanted).is_empty() {
             return Ok(());
         }
-        fs::create_dir_all(&self.folder)
-            .with_context(|| format!("create {}", self.folder.display()))?;
+        fs::create_dir_all(&self.folder).with_context(|| format!("create {}", self.folder.display()))?;
         let _lock = self.lock(progress)?;
         let missing = self.missing(wanted);
         if missing.is_empty() {
             return Ok(());
         }
         self.sweep()?;
-        let source = tempfile::Builder::new()
-            .prefix(SOURCE)
-            .tempdir_in(&self.folder)?;
+        let source = tempfile::Builder::new().prefix(SOURCE).tempdir_in(&self.folder)?;
         fs::write(source.path().join("go.mod"), self.module.go_mod)?;
         fs::write(source.path().join("go.sum"), self.module.go_sum)?;
         self.check_go(source.path(), &missing)?;
         for (index, tool) in missing.iter().copied().enumerate() {
-            progress(Progress::Building {
-                tool,
-                position: index + 1,
-                of: missing.len(),
-            });
+            progress(Progress::Building { tool, position: index + 1, of: missing.len() });
             let watch = Stopwatch::start();
             self.build(tool, source.path())?;
-            progress(Progress::Built {
-                tool,
-                took: watch.spent(),
-            });
+            progress(Progress::Built { tool, took: watch.spent() });
         }
         Ok(())
     }
@@ -441,10 +376,7 @@ impl Shelf {
         };
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if !output.status.success() {
-            bail!(
-                "{purpose}: {WITHOUT_GO}\n{}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("{purpose}: {WITHOUT_GO}\n{}", String::from_utf8_lossy(&output.stderr).trim());
         }
         if numbers(said.trim_start_matches("go")) < numbers(need) {
             bail!("{purpose}, and this is {said}: {WITHOUT_GO}");
@@ -457,16 +389,7 @@ impl Shelf {
         let part = source.join(tool.name());
         let flags = self.module.linker_flags();
         let part_text = part.to_str().context("the cache's path is not UTF-8")?;
-        let arguments = [
-            "build",
-            "-mod=readonly",
-            "-trimpath",
-            "-ldflags",
-            &flags,
-            "-o",
-            part_text,
-            tool.package(),
-        ];
+        let arguments = ["build", "-mod=readonly", "-trimpath", "-ldflags", &flags, "-o", part_text, tool.package()];
         // What go leaves behind when it is killed goes with the folder.
         let scratch = source.join("tmp");
         fs::create_dir_all(&scratch)?;
@@ -489,47 +412,23 @@ impl Shelf {
         if tool == Tool::Kwok {
             self.copy_stages(source)?;
         }
-        fs::rename(&part, self.binary(tool))
-            .with_context(|| format!("put {tool} into {}", self.folder.display()))
+        fs::rename(&part, self.binary(tool)).with_context(|| format!("put {tool} into {}", self.folder.display()))
     }
 
     /// Copies kwok's stage files beside the binaries; they are there whenever its binary is.
     fn copy_stages(&self, source: &Path) -> Result<()> {
-        let output = go(
-            source,
-            &[
-                "list",
-                "-mod=readonly",
-                "-m",
-                "-f",
-                "{{.Dir}}",
-                "sigs.k8s.io/kwok",
-            ],
-        )?;
+        let output = go(source, &["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"])?;
         let module = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
         let part = source.join("stages");
         fs::create_dir_all(&part)?;
         for stage in STAGES {
             let from = module.join("kustomize/stage").join(stage);
-            for entry in fs::read_dir(&from)
-                .with_context(|| format!("read kwok's stages in {}", from.display()))?
-            {
+            for entry in fs::read_dir(&from).with_context(|| format!("read kwok's stages in {}", from.display()))? {
                 let path = entry?.path();
-                let name = path
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned();
-                if path
-                    .extension()
-                    .is_some_and(|extension| extension == "yaml")
-                    && name != "kustomization.yaml"
-                {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                if path.extension().is_some_and(|extension| extension == "yaml") && name != "kustomization.yaml" {
                     // The module cache is read-only and `fs::copy` would copy that too.
-                    fs::write(
-                        part.join(format!("{}-{name}", stage.replace('/', "-"))),
-                        fs::read(&path)?,
-                    )?;
+                    fs::write(part.join(format!("{}-{name}", stage.replace('/', "-"))), fs::read(&path)?)?;
                 }
             }
         }
@@ -542,11 +441,8 @@ impl Shelf {
 
     fn stages(&self) -> Result<Vec<PathBuf>> {
         let folder = self.folder.join("stages");
-        let entries =
-            fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-        let mut stages = entries
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<io::Result<Vec<_>>>()?;
+        let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
+        let mut stages = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
         stages.sort();
         if stages.is_empty() {
             return Err(anyhow!("no stage files for kwok in {}", folder.display()));
@@ -557,35 +453,17 @@ impl Shelf {
 
 /// What a `go` command is given on top of the user's environment: static binaries for this machine, and no settings that
 /// belong to another module.
-const GO_ENVIRONMENT: [(&str, &str); 6] = [
-    ("CGO_ENABLED", "0"),
-    ("GOFLAGS", ""),
-    ("GOWORK", "off"),
-    ("GO111MODULE", "on"),
-    ("GOOS", ""),
-    ("GOARCH", ""),
-];
+const GO_ENVIRONMENT: [(&str, &str); 6] =
+    [("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off"), ("GO111MODULE", "on"), ("GOOS", ""), ("GOARCH", "")];
 
 fn go(folder: &Path, arguments: &[&str]) -> io::Result<Output> {
-    Command::new("go")
-        .args(arguments)
-        .envs(GO_ENVIRONMENT)
-        .current_dir(folder)
-        .stdin(process::Stdio::null())
-        .output()
+    Command::new("go").args(arguments).envs(GO_ENVIRONMENT).current_dir(folder).stdin(process::Stdio::null()).output()
 }
 
 /// Returns the leading numbers of a version, so that versions compare.
 fn numbers(version: &str) -> Vec<u32> {
-    let digits = |part: &str| {
-        part.chars()
-            .take_while(char::is_ascii_digit)
-            .collect::<String>()
-    };
-    version
-        .split('.')
-        .map_while(|part| digits(part).parse().ok())
-        .collect()
+    let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>();
+    version.split('.').map_while(|part| digits(part).parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -597,10 +475,7 @@ mod tests {
         assert_eq!(kubernetes_version(), "v1.36.3");
         let flags = CONTROL_PLANE.linker_flags();
         for flag in ["gitVersion=v1.36.3", "gitMajor=1", "gitMinor=36"] {
-            assert!(
-                flags.contains(&format!("-X k8s.io/component-base/version.{flag}")),
-                "{flags}"
-            );
+            assert!(flags.contains(&format!("-X k8s.io/component-base/version.{flag}")), "{flags}");
         }
         assert_eq!(KWOK.linker_flags(), "-s -w");
     }
@@ -609,9 +484,7 @@ mod tests {
     fn every_published_staging_module_is_of_the_release_that_is_built() {
         let published = kubernetes_version().replacen("v1.", "v0.", 1);
         let lines = CONTROL_PLANE.go_mod.lines();
-        let replaced: Vec<_> = lines
-            .filter_map(|line| line.trim().split_once(" => "))
-            .collect();
+        let replaced: Vec<_> = lines.filter_map(|line| line.trim().split_once(" => ")).collect();
         let right = |(name, other): &&(&str, &str)| *other == format!("{name} {published}");
         let wrong: Vec<_> = replaced.iter().filter(|pair| !right(pair)).collect();
         assert_eq!(wrong, Vec::<&(&str, &str)>::new());
@@ -621,45 +494,24 @@ mod tests {
     #[test]
     fn every_tool_is_named_by_its_module() {
         use Tool::{Etcd, KubeApiserver, KubeControllerManager, KubeScheduler, Kubectl, Kwok};
-        for tool in [
-            Etcd,
-            KubeApiserver,
-            KubeControllerManager,
-            Kubectl,
-            KubeScheduler,
-            Kwok,
-        ] {
-            let named = tool
-                .module()
-                .go_mod
-                .lines()
-                .any(|line| line.trim().trim_start_matches("tool ") == tool.package());
+        for tool in [Etcd, KubeApiserver, KubeControllerManager, Kubectl, KubeScheduler, Kwok] {
+            let named =
+                tool.module().go_mod.lines().any(|line| line.trim().trim_start_matches("tool ") == tool.package());
             assert!(named, "{tool}");
         }
     }
 
     #[test]
     fn another_go_sum_is_another_folder() {
-        let other = Module {
-            go_sum: "",
-            ..CONTROL_PLANE
-        };
+        let other = Module { go_sum: "", ..CONTROL_PLANE };
         assert_eq!(CONTROL_PLANE.key().len(), 16);
         assert_ne!(CONTROL_PLANE.key(), other.key());
     }
 
     #[test]
     fn versions_of_go_compare_by_number() {
-        let older = [
-            ("1.9.7", "1.26.0"),
-            ("1.25.11", "1.26.0"),
-            ("1.26", "1.26.1"),
-            ("1.26rc1", "1.26.0"),
-        ];
-        let wrong: Vec<_> = older
-            .into_iter()
-            .filter(|(old, new)| numbers(old) >= numbers(new))
-            .collect();
+        let older = [("1.9.7", "1.26.0"), ("1.25.11", "1.26.0"), ("1.26", "1.26.1"), ("1.26rc1", "1.26.0")];
+        let wrong: Vec<_> = older.into_iter().filter(|(old, new)| numbers(old) >= numbers(new)).collect();
         assert_eq!(wrong, []);
     }
 
@@ -673,10 +525,7 @@ mod tests {
         let missing = folder.path().join("kubectl");
         assert_eq!(
             given(Tool::Kubectl),
-            Err(format!(
-                "KUBEBUILDER_ASSETS is set, but {} is not there",
-                missing.display()
-            ))
+            Err(format!("KUBEBUILDER_ASSETS is set, but {} is not there", missing.display()))
         );
     }
 }

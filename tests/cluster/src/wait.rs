@@ -1,10 +1,6 @@
 //! Waits for a condition by asking again, in real time and with a limit.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "other processes run in real time"
-)]
+#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "other processes run in real time")]
 
 use std::fmt::Display;
 use std::thread::sleep;
@@ -32,11 +28,7 @@ pub enum Look<T> {
 ///
 /// # Errors
 /// When the limit has passed: names `what` and the limit.
-pub fn until<T>(
-    limit: Duration,
-    what: &str,
-    mut look: impl FnMut() -> Option<T>,
-) -> anyhow::Result<T> {
+pub fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> anyhow::Result<T> {
     until_done(limit, what, || match look() {
         Some(found) => Look::Done(found),
         None => Look::NotYet(String::new()),
@@ -62,11 +54,7 @@ pub fn until_ok<T, E: Display>(
 ///
 /// # Errors
 /// That of [`Look::Never`], or when the limit has passed: names `what`, the limit, and what was last seen.
-pub fn until_done<T>(
-    limit: Duration,
-    what: &str,
-    mut look: impl FnMut() -> Look<T>,
-) -> anyhow::Result<T> {
+pub fn until_done<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Look<T>) -> anyhow::Result<T> {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
@@ -77,11 +65,7 @@ pub fn until_done<T>(
         };
         let spent = started.elapsed();
         if spent >= limit {
-            let seen = if seen.is_empty() {
-                seen
-            } else {
-                format!("; last seen: {seen}")
-            };
+            let seen = if seen.is_empty() { seen } else { format!("; last seen: {seen}") };
             return Err(anyhow!("waited {limit:?} for {what}{seen}"));
         }
         sleep(pause.min(limit.saturating_sub(spent)));
@@ -123,13 +107,7 @@ mod tests {
         let none: anyhow::Result<()> = until(limit, "a pod", || None);
         let wrong: anyhow::Result<()> = until_ok(limit, "a pod", || Err("it is a node"));
         let texts = [none, wrong].map(|result| result.unwrap_err().to_string());
-        assert_eq!(
-            texts,
-            [
-                "waited 5ms for a pod",
-                "waited 5ms for a pod; last seen: it is a node"
-            ]
-        );
+        assert_eq!(texts, ["waited 5ms for a pod", "waited 5ms for a pod; last seen: it is a node"]);
     }
 
     #[test]
@@ -141,10 +119,7 @@ mod tests {
         });
         assert_eq!(
             (format!("{:#}", result.unwrap_err()), looks),
-            (
-                "while waiting for a reply: the server has ended".to_owned(),
-                1
-            )
+            ("while waiting for a reply: the server has ended".to_owned(), 1)
         );
     }
 }

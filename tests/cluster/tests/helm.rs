@@ -16,8 +16,5 @@ fn helm_says_the_version_that_is_pinned() {
         .unwrap();
     let said = String::from_utf8(helm.stdout).unwrap();
     let go_mod = include_str!("../go/helm/go.mod");
-    assert!(
-        go_mod.contains(&format!("helm.sh/helm/v4 {said} ")),
-        "{said}"
-    );
+    assert!(go_mod.contains(&format!("helm.sh/helm/v4 {said} ")), "{said}");
 }

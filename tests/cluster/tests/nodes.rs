@@ -11,9 +11,7 @@ use serde_json::json;
 #[test]
 #[ignore = "needs cluster (its own, with kube-scheduler and kwok)"]
 fn a_deployment_becomes_available_on_a_node_of_kwok() {
-    let options = Options::default()
-        .with(Tool::KubeScheduler)
-        .with(Tool::Kwok);
+    let options = Options::default().with(Tool::KubeScheduler).with(Tool::Kwok);
     let cluster = Cluster::start(&options).unwrap();
     cluster.add_node("node-0").unwrap();
     let namespace = cluster.namespace("pods").unwrap();
@@ -33,9 +31,7 @@ fn a_deployment_becomes_available_on_a_node_of_kwok() {
     cluster.api().create(&deployments, &deployment).unwrap();
     wait::until_ok(Duration::from_secs(30), "two available pods", || {
         let status = cluster.api().get(&format!("{deployments}/web"))?["status"].take();
-        (status["availableReplicas"] == 2)
-            .then_some(())
-            .with_context(|| status.to_string())
+        (status["availableReplicas"] == 2).then_some(()).with_context(|| status.to_string())
     })
     .unwrap();
 }

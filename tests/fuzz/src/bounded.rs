@@ -1,9 +1,6 @@
 //! Measures what a piece of work takes, and fails if that is more than it may be.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "what is measured runs in real time"
-)]
+#![expect(clippy::disallowed_types, reason = "what is measured runs in real time")]
 
 use std::time::{Duration, Instant};
 

@@ -57,11 +57,7 @@ impl Documents<'_> {
             let (levels, list) = (self.0.int_in_range(1..=140)?, self.0.arbitrary()?);
             let name = self.name()?;
             for _ in 0..levels {
-                document = if list {
-                    json!([document])
-                } else {
-                    json!({ name.as_str(): document })
-                };
+                document = if list { json!([document]) } else { json!({ name.as_str(): document }) };
             }
         }
         Ok(document)
@@ -74,8 +70,7 @@ impl Documents<'_> {
             object = json!({ "spec": object });
         }
         if self.0.ratio(7, 8)? {
-            object["metadata"] =
-                json!({ "name": "a", "namespace": "b", "resourceVersion": "7", "uid": "u" });
+            object["metadata"] = json!({ "name": "a", "namespace": "b", "resourceVersion": "7", "uid": "u" });
         }
         Ok(object)
     }
@@ -195,15 +190,10 @@ impl Documents<'_> {
         let root = format!("/{}", root.replace('~', "~0").replace('/', "~1"));
         let count = self.0.int_in_range(0..=30)?;
         let step = |n| {
-            let op = *self.0.choose(&[
-                "add", "remove", "replace", "move", "copy", "copy", "copy", "test",
-            ])?;
+            let op = *self.0.choose(&["add", "remove", "replace", "move", "copy", "copy", "copy", "test"])?;
             let known = self.0.arbitrary()?;
-            let (from, path) = if known {
-                (root.clone(), format!("{root}/k{n}"))
-            } else {
-                (self.pointer()?, self.pointer()?)
-            };
+            let (from, path) =
+                if known { (root.clone(), format!("{root}/k{n}")) } else { (self.pointer()?, self.pointer()?) };
             let value = self.value(2)?;
             Ok(json!({ "op": op, "from": from, "path": path, "value": value }))
         };
@@ -251,10 +241,7 @@ pub(crate) fn seen(document: &Value) -> Value {
         }
         Value::Array(list) => {
             let end = list.iter().rposition(|element| !element.is_null());
-            list.iter()
-                .take(end.map_or(0, |end| end + 1))
-                .map(seen)
-                .collect()
+            list.iter().take(end.map_or(0, |end| end + 1)).map(seen).collect()
         }
         Value::Number(number) => json!(number.as_f64()),
         other => other.clone(),

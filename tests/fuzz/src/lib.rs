@@ -76,12 +76,7 @@ pub fn comparing(data: &[u8]) {
             let mut budget = Budget::of(STEPS);
             let verdict = diff::compare(&actual, &desired, &flags, &mut budget);
             drop(verdict);
-            drop(diff::compare_status(
-                &actual,
-                &desired,
-                &ignore,
-                &mut budget,
-            ));
+            drop(diff::compare_status(&actual, &desired, &ignore, &mut budget));
             let all = diff::compare_all(&actual, &desired, &ignore, &mut budget);
             if budget.refused().is_none() && ignore.is_empty() {
                 let equal = all == MatchResult::Matches;
@@ -226,19 +221,10 @@ pub fn fields(data: &[u8]) {
         let (actual, desired) = documents.two()?;
         let fields = documents.fields(&desired)?;
         let ignore = documents.pointers()?;
-        let part = if documents.0.arbitrary()? {
-            Part::Object
-        } else {
-            Part::Status
-        };
+        let part = if documents.0.arbitrary()? { Part::Object } else { Part::Status };
         within_bounds(|| {
-            let comparison = Comparison {
-                fields: Some(&fields),
-                actual: &actual,
-                desired: &desired,
-                part,
-                ignore: &ignore,
-            };
+            let comparison =
+                Comparison { fields: Some(&fields), actual: &actual, desired: &desired, part, ignore: &ignore };
             drop(managed_fields::compare(&comparison, &mut Budget::of(STEPS)));
         });
         Ok(())

@@ -14,12 +14,7 @@ const LENGTH: usize = 2_048;
 #[test]
 fn whatever_documents_say_the_work_on_them_is_bounded_and_right() {
     for (name, target) in fuzz::TARGETS {
-        let config = Config {
-            cases: INPUTS,
-            failure_persistence: None,
-            max_shrink_iters: 500,
-            ..Config::default()
-        };
+        let config = Config { cases: INPUTS, failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
         let mut runner = TestRunner::new(config);
         let tried = runner.run(&vec(any::<u8>(), 0..LENGTH), |data| {
             target(&data);

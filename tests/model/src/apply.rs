@@ -35,11 +35,7 @@ impl World {
         let live = old.unwrap_or(&empty);
         let manager = manager(at, options, Operation::Apply);
         let now = self.written(at.now);
-        let rules = Rules {
-            kind: &at.kind,
-            reset: at.part.reset(&at.kind),
-            now: &now,
-        };
+        let rules = Rules { kind: &at.kind, reset: at.part.reset(&at.kind), now: &now };
         let object = managed::applied(live, &config, &manager, options.force, &rules)?;
         // What was taken away leaves null behind, which no object of the API server's own kinds keeps.
         let mut object = decode(&at.kind, &object, Validation::Ignore)?.object;
@@ -51,9 +47,8 @@ impl World {
         }
         let uid = meta::text(&object, "uid");
         if !uid.is_empty() {
-            let why = format!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            );
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(Refusal::conflict(&at.kind, id.name(), &why));
         }
         self.fits_life(at, id.name())?;
@@ -64,18 +59,11 @@ impl World {
 /// Returns what is applied, if it is of the kind.
 fn config(at: &At<'_>) -> Result<Value, Refusal> {
     let config = body(at)?;
-    let text = |field: &str| {
-        config
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
+    let text = |field: &str| config.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
     if !at.kind.is(version, kind) {
         let group = if version.contains('/') { "" } else { "/" };
-        return Err(Refusal::bad(format!(
-            "invalid object type: {group}{version}, Kind={kind}"
-        )));
+        return Err(Refusal::bad(format!("invalid object type: {group}{version}, Kind={kind}")));
     }
     if meta::get(&config, "managedFields").is_some_and(|said| !said.is_null()) {
         return Err(Refusal::bad("metadata.managedFields must be nil"));
@@ -90,14 +78,7 @@ fn fits(kind: &Kind, config: &Value) -> Result<(), Refusal> {
         return Ok(());
     };
     let (namespace, object) = (meta::text(config, "namespace"), meta::text(config, "name"));
-    let Kind {
-        group,
-        version,
-        name,
-        ..
-    } = kind;
+    let Kind { group, version, name, .. } = kind;
     let about = format!("{namespace}/{object}; {group}/{version}, Kind={name}");
-    Err(Refusal::unknown(&format!(
-        "failed to create typed patch object ({about}): {first}"
-    )))
+    Err(Refusal::unknown(&format!("failed to create typed patch object ({about}): {first}")))
 }

@@ -41,30 +41,17 @@ struct Following {
 
 impl ModelBody {
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self {
-            content: Content::Whole(Some(bytes)),
-            left: None,
-        }
+        Self { content: Content::Whole(Some(bytes)), left: None }
     }
 
     pub(crate) fn watch(server: Arc<Server>, watch: Watch) -> Self {
-        let following = Following {
-            server,
-            watch,
-            waiting: None,
-        };
-        Self {
-            content: Content::Watch(Box::new(following)),
-            left: None,
-        }
+        let following = Following { server, watch, waiting: None };
+        Self { content: Content::Watch(Box::new(following)), left: None }
     }
 
     /// Returns the body that breaks off after so many bytes.
     pub(crate) fn cut(self, after: usize) -> Self {
-        Self {
-            left: Some(after),
-            ..self
-        }
+        Self { left: Some(after), ..self }
     }
 }
 
@@ -72,8 +59,7 @@ impl Following {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, ConnectionBroken>>> {
         loop {
             if let Some(Waiting { changed, time }) = &mut self.waiting {
-                let woken = changed.as_mut().poll(context).is_ready()
-                    | time.as_mut().poll(context).is_ready();
+                let woken = changed.as_mut().poll(context).is_ready() | time.as_mut().poll(context).is_ready();
                 if !woken {
                     return Poll::Pending;
                 }
@@ -82,11 +68,7 @@ impl Following {
             // Whatever happens from now on wakes it.
             let mut changed = Box::pin(Arc::clone(&self.server.changed).notified_owned());
             changed.as_mut().enable();
-            let next = self
-                .server
-                .world
-                .lock()
-                .next(&mut self.watch, Instant::now());
+            let next = self.server.world.lock().next(&mut self.watch, Instant::now());
             match next {
                 Next::Line(line) => return Poll::Ready(Some(Ok(line))),
                 Next::End => return Poll::Ready(None),

@@ -31,30 +31,18 @@ pub(crate) struct Decoded {
 ///
 /// # Errors
 /// If that is to be refused; if it is of another kind; if a field of a kind of the API server's own has another type.
-pub(crate) fn decode(
-    kind: &Kind,
-    object: &Value,
-    validation: Validation,
-) -> Result<Decoded, Refusal> {
+pub(crate) fn decode(kind: &Kind, object: &Value, validation: Validation) -> Result<Decoded, Refusal> {
     let mut object = named(kind, object)?;
     let schema = &kind.schema;
     let cannot = |why: &str| {
         let Kind { name, version, .. } = kind;
-        Refusal::bad(format!(
-            "{name} in version {version:?} cannot be handled as a {name}: {why}"
-        ))
+        Refusal::bad(format!("{name} in version {version:?} cannot be handled as a {name}: {why}"))
     };
     let mut wrong = Vec::new();
     if kind.custom {
         // Metadata is the API server's own even where the kind is not.
         let metadata = object.get("metadata").cloned().unwrap_or_default();
-        check(
-            &metadata,
-            metadata_of(schema),
-            Null::Nothing,
-            "",
-            &mut wrong,
-        );
+        check(&metadata, metadata_of(schema), Null::Nothing, "", &mut wrong);
     } else {
         check(&object, schema, Null::Nothing, "", &mut wrong);
     }
@@ -64,15 +52,9 @@ pub(crate) fn decode(
     let mut unknown = Vec::new();
     prune(&mut object, schema, "", &mut unknown);
     unknown.sort();
-    let warnings: Vec<String> = unknown
-        .iter()
-        .map(|path| format!("unknown field {path:?}"))
-        .collect();
+    let warnings: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     if validation == Validation::Strict && !warnings.is_empty() {
-        return Err(cannot(&format!(
-            "strict decoding error: {}",
-            warnings.join(", ")
-        )));
+        return Err(cannot(&format!("strict decoding error: {}", warnings.join(", "))));
     }
     if !kind.custom {
         tidy(&mut object, schema);
@@ -80,17 +62,10 @@ pub(crate) fn decode(
     } else if let Some(metadata) = object.get_mut("metadata") {
         tidy(metadata, metadata_of(schema));
     }
-    if let Some(map) = object
-        .as_object_mut()
-        .filter(|map| !map.get("metadata").is_some_and(Value::is_object))
-    {
+    if let Some(map) = object.as_object_mut().filter(|map| !map.get("metadata").is_some_and(Value::is_object)) {
         map.insert("metadata".to_owned(), Value::Object(Json::new()));
     }
-    let warnings = if validation == Validation::Warn {
-        warnings
-    } else {
-        Vec::new()
-    };
+    let warnings = if validation == Validation::Warn { warnings } else { Vec::new() };
     Ok(Decoded { object, warnings })
 }
 
@@ -102,9 +77,7 @@ fn named(kind: &Kind, object: &Value) -> Result<Value, Refusal> {
     };
     let text = |field: &str| map.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, found) = (text("apiVersion"), text("kind"));
-    if (!version.is_empty() && version != kind.api_version())
-        || (!found.is_empty() && found != name)
-    {
+    if (!version.is_empty() && version != kind.api_version()) || (!found.is_empty() && found != name) {
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let message = format!(
             "{found} in version {version:?} of {group:?} cannot be handled as a {name}: the object provided is unrecognized"
@@ -131,11 +104,7 @@ fn metadata_of(schema: &Schema) -> &Schema {
 /// Removes fields that there may not be, and tells their paths.
 fn prune(value: &mut Value, schema: &Schema, path: &str, unknown: &mut Vec<String>) {
     let join = |name: &str| {
-        if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        }
+        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
     };
     match (schema, value) {
         (Schema::Map(map), Value::Object(fields)) => {
@@ -176,13 +145,9 @@ fn tidy(value: &mut Value, schema: &Schema) {
                     Value::Null => false,
                     Value::String(text) => kept || !text.is_empty(),
                     Value::Array(items) => kept || !items.is_empty(),
-                    Value::Object(fields) => {
-                        kept || !fields.is_empty() || KEPT.contains(&name.as_str())
-                    }
+                    Value::Object(fields) => kept || !fields.is_empty() || KEPT.contains(&name.as_str()),
                     Value::Bool(flag) => *flag || is_not(map, name, Scalar::Flag),
-                    Value::Number(number) => {
-                        number.as_i64() != Some(0) || is_not(map, name, Scalar::Count)
-                    }
+                    Value::Number(number) => number.as_i64() != Some(0) || is_not(map, name, Scalar::Count),
                 }
             });
             for (name, value) in &map.always {
@@ -203,14 +168,7 @@ fn is_not(map: &Map, name: &str, scalar: Scalar) -> bool {
 }
 
 /// What is kept though it is empty.
-const KEPT: [&str; 6] = [
-    "metadata",
-    "spec",
-    "status",
-    "resources",
-    "securityContext",
-    "rollingUpdate",
-];
+const KEPT: [&str; 6] = ["metadata", "spec", "status", "resources", "securityContext", "rollingUpdate"];
 
 /// Puts what is in `empty` where an object has nothing.
 fn fill_up(object: &mut Value, empty: &Json<String, Value>) {
@@ -223,14 +181,7 @@ fn fill_up(object: &mut Value, empty: &Json<String, Value>) {
                 object.insert(name.clone(), inner.clone());
             }
             (Some(found), Value::Object(inner)) => fill_up(found, inner),
-            (
-                Some(_),
-                Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::String(_)
-                | Value::Array(_),
-            ) => {}
+            (Some(_), Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {}
         }
     }
 }
@@ -240,17 +191,10 @@ pub(crate) fn misfits(value: &Value, schema: &Schema) -> Vec<String> {
     let (mut wrong, mut unknown) = (Vec::new(), Vec::new());
     check(value, schema, Null::Nothing, "", &mut wrong);
     prune(&mut value.clone(), schema, "", &mut unknown);
-    let wrong = wrong
-        .into_iter()
-        .map(|Wrong { field, message, .. }| format!(".{field}: {message}"));
-    let unknown = unknown
-        .into_iter()
-        .map(|path| format!(".{path}: field not declared in schema"));
+    let wrong = wrong.into_iter().map(|Wrong { field, message, .. }| format!(".{field}: {message}"));
+    let unknown = unknown.into_iter().map(|path| format!(".{path}: field not declared in schema"));
     let twice = duplicates(value, schema);
-    wrong
-        .chain(unknown)
-        .chain(twice.iter().map(Duplicate::said))
-        .collect()
+    wrong.chain(unknown).chain(twice.iter().map(Duplicate::said)).collect()
 }
 
 /// What null stands for.
@@ -263,32 +207,19 @@ pub(crate) enum Null {
 }
 
 /// Tells which values have another type than their schema.
-pub(crate) fn check(
-    value: &Value,
-    schema: &Schema,
-    null: Null,
-    path: &str,
-    wrong: &mut Vec<Wrong>,
-) {
+pub(crate) fn check(value: &Value, schema: &Schema, null: Null, path: &str, wrong: &mut Vec<Wrong>) {
     let join = |name: &str| {
-        if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        }
+        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
     };
     let (well, wanted) = match schema {
         Schema::Any => (true, ""),
         Schema::Scalar(Scalar::Text) => (value.is_string(), "string"),
-        Schema::Scalar(Scalar::Integer | Scalar::Count) => {
-            (value.is_i64() || value.is_u64(), "integer")
-        }
+        Schema::Scalar(Scalar::Integer | Scalar::Count) => (value.is_i64() || value.is_u64(), "integer"),
         Schema::Scalar(Scalar::Number) => (value.is_number(), "number"),
         Schema::Scalar(Scalar::Boolean | Scalar::Flag) => (value.is_boolean(), "boolean"),
-        Schema::Scalar(Scalar::Either) => (
-            value.is_string() || value.is_number() || value.is_boolean(),
-            "integer or string",
-        ),
+        Schema::Scalar(Scalar::Either) => {
+            (value.is_string() || value.is_number() || value.is_boolean(), "integer or string")
+        }
         Schema::Map(_) => (value.is_object(), "object"),
         Schema::List(_) => (value.is_array(), "array"),
     };
@@ -316,18 +247,11 @@ pub(crate) fn check(
 /// Tells which values are missing.
 pub(crate) fn required(value: &Value, schema: &Schema, path: &str, wrong: &mut Vec<Wrong>) {
     let join = |name: &str| {
-        if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        }
+        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
     };
     match (schema, value) {
         (Schema::Map(map), Value::Object(fields)) => {
-            let absent = map
-                .required
-                .iter()
-                .filter(|name| !fields.contains_key(*name));
+            let absent = map.required.iter().filter(|name| !fields.contains_key(*name));
             wrong.extend(absent.map(|name| Wrong::required(&join(name), "")));
             for (name, value) in fields {
                 if let Some(schema) = map.field(name) {
@@ -347,15 +271,7 @@ pub(crate) fn required(value: &Value, schema: &Schema, path: &str, wrong: &mut V
 /// Sets what a `CustomResourceDefinition` says that absent fields are.
 pub(crate) fn set_defaults(value: &mut Value, schema: &Schema) {
     match (schema, value) {
-        (
-            Schema::Map(Map {
-                fields: known,
-                rest,
-                defaults,
-                ..
-            }),
-            Value::Object(fields),
-        ) => {
+        (Schema::Map(Map { fields: known, rest, defaults, .. }), Value::Object(fields)) => {
             for (name, default) in defaults {
                 let nullable = fields.get(name).is_some_and(Value::is_null);
                 if nullable || !fields.contains_key(name) {

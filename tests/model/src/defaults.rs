@@ -21,37 +21,24 @@ pub(crate) fn fill(kind: &Kind, object: &mut Value) {
 }
 
 fn namespace(object: &mut Value) {
-    let name = object
-        .pointer("/metadata/name")
-        .cloned()
-        .unwrap_or_default();
+    let name = object.pointer("/metadata/name").cloned().unwrap_or_default();
     default(object, "/metadata", "labels", json!({}));
-    default(
-        object,
-        "/metadata/labels",
-        "kubernetes.io/metadata.name",
-        name,
-    );
+    default(object, "/metadata/labels", "kubernetes.io/metadata.name", name);
 }
 
 fn secret(object: &mut Value) {
     default(object, "", "type", json!("Opaque"));
     let texts = map(object, "").and_then(|object| object.remove("stringData"));
-    let texts = texts
-        .as_ref()
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
+    let texts = texts.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
     if !texts.is_empty() {
         default(object, "", "data", json!({}));
     }
     if let Some(data) = map(object, "/data") {
-        data.extend(texts.iter().map(|(name, text)| {
-            (
-                name.clone(),
-                base64(text.as_str().unwrap_or_default().as_bytes()).into(),
-            )
-        }));
+        data.extend(
+            texts
+                .iter()
+                .map(|(name, text)| (name.clone(), base64(text.as_str().unwrap_or_default().as_bytes()).into())),
+        );
     }
 }
 
@@ -111,20 +98,9 @@ fn deployment(object: &mut Value) {
 }
 
 fn fill_container(container: &mut Value) {
-    let image = container
-        .get("image")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let tag = image
-        .rsplit('/')
-        .next()
-        .and_then(|name| name.split_once(':'))
-        .map(|(_, tag)| tag);
-    let pull = if matches!(tag, None | Some("latest")) && !image.contains('@') {
-        "Always"
-    } else {
-        "IfNotPresent"
-    };
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    let tag = image.rsplit('/').next().and_then(|name| name.split_once(':')).map(|(_, tag)| tag);
+    let pull = if matches!(tag, None | Some("latest")) && !image.contains('@') { "Always" } else { "IfNotPresent" };
     let table = [
         ("imagePullPolicy", json!(pull)),
         ("terminationMessagePath", json!("/dev/termination-log")),
@@ -144,11 +120,7 @@ fn map<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Json<String, Val
 }
 
 fn list<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut Value> {
-    object
-        .pointer_mut(path)
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
+    object.pointer_mut(path).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 /// Sets a field of the map at `path`, if there is such a map that lacks it.
@@ -163,10 +135,7 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in bytes.chunks(3) {
-        let number = three
-            .iter()
-            .fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
-            << (8 * (3 - three.len()));
+        let number = three.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
         for at in 0..4 {
             let digit = usize::try_from(number >> (18 - 6 * at) & 63).unwrap_or_default();
             let digit = DIGITS.get(digit).map_or('=', |digit| char::from(*digit));
@@ -182,23 +151,16 @@ mod tests {
 
     #[test]
     fn texts_of_a_secret_become_data() {
-        let mut object =
-            json!({ "data": { "a": "AA==" }, "stringData": { "b": "hello", "c": "hi" } });
+        let mut object = json!({ "data": { "a": "AA==" }, "stringData": { "b": "hello", "c": "hi" } });
         secret(&mut object);
-        assert_eq!(
-            object,
-            json!({ "type": "Opaque", "data": { "a": "AA==", "b": "aGVsbG8=", "c": "aGk=" } })
-        );
+        assert_eq!(object, json!({ "type": "Opaque", "data": { "a": "AA==", "b": "aGVsbG8=", "c": "aGk=" } }));
     }
 
     #[test]
     fn an_image_without_a_tag_is_always_pulled() {
-        for (image, pull) in [
-            ("a", "Always"),
-            ("r:80/a", "Always"),
-            ("r:80/a:1", "IfNotPresent"),
-            ("a:latest", "Always"),
-        ] {
+        for (image, pull) in
+            [("a", "Always"), ("r:80/a", "Always"), ("r:80/a:1", "IfNotPresent"), ("a:latest", "Always")]
+        {
             let mut container = json!({ "image": image });
             fill_container(&mut container);
             assert_eq!(container["imagePullPolicy"], pull, "{image}");

@@ -32,16 +32,10 @@ impl World {
         let options = if at.asked.body.is_empty() {
             json!({})
         } else {
-            at.asked
-                .json()
-                .ok_or_else(|| Refusal::bad("couldn't get version/kind; json parse error"))?
+            at.asked.json().ok_or_else(|| Refusal::bad("couldn't get version/kind; json parse error"))?
         };
         let id = at.id(name);
-        let old = self
-            .store
-            .get(&id)
-            .cloned()
-            .ok_or_else(|| Refusal::not_found(&at.kind, name))?;
+        let old = self.store.get(&id).cloned().ok_or_else(|| Refusal::not_found(&at.kind, name))?;
         fits_conditions(at, &options, &old)?;
         let propagation = propagation(at, &options)?;
         // What stands in the query counts only where there is no body.
@@ -49,26 +43,15 @@ impl World {
         let dry = if at.asked.body.is_empty() {
             at.asked.parameter("dryRun") == Some("All")
         } else {
-            options
-                .get("dryRun")
-                .and_then(Value::as_array)
-                .is_some_and(all)
+            options.get("dryRun").and_then(Value::as_array).is_some_and(all)
         };
         let (uid, last) = (meta::text(&old, "uid").to_owned(), Arc::clone(&old));
         match marked(self, &id, &old, propagation, at.now) {
             Some(new) if new == *old => Ok(Whole::ok(new)),
             Some(new) if dry => Ok(Whole::ok(new)),
-            Some(new) => Ok(Whole::ok(
-                self.commit(&id, Some(new), &Value::Null, at.now)
-                    .as_ref()
-                    .clone(),
-            )),
+            Some(new) => Ok(Whole::ok(self.commit(&id, Some(new), &Value::Null, at.now).as_ref().clone())),
             None => {
-                let last = if dry {
-                    last
-                } else {
-                    self.commit(&id, None, &last, at.now)
-                };
+                let last = if dry { last } else { self.commit(&id, None, &last, at.now) };
                 if at.kind.quirks.returns_deleted {
                     return Ok(Whole::ok(last.as_ref().clone()));
                 }
@@ -103,21 +86,11 @@ impl World {
 
 fn fits_conditions(at: &At<'_>, options: &Value, old: &Value) -> Result<(), Refusal> {
     let table = [
-        (
-            "uid",
-            "UID",
-            "The object might have been deleted and then recreated",
-        ),
-        (
-            "resourceVersion",
-            "ResourceVersion",
-            "The object might have been modified",
-        ),
+        ("uid", "UID", "The object might have been deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ];
     for (field, word, perhaps) in table {
-        let wanted = options
-            .pointer(&format!("/preconditions/{field}"))
-            .and_then(Value::as_str);
+        let wanted = options.pointer(&format!("/preconditions/{field}")).and_then(Value::as_str);
         let found = meta::text(old, field);
         if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
             let why = format!(
@@ -139,67 +112,39 @@ fn propagation(at: &At<'_>, options: &Value) -> Result<Option<Propagation>, Refu
         Some("Orphan") => Ok(Some(Propagation::Orphan)),
         Some(other) => {
             let known = ["Foreground", "Background", "Orphan", "nil"];
-            Err(Refusal::options(
-                "DeleteOptions",
-                &Wrong::unsupported("propagationPolicy", other, &known),
-            ))
+            Err(Refusal::options("DeleteOptions", &Wrong::unsupported("propagationPolicy", other, &known)))
         }
     }
 }
 
 /// Returns an object as it is once it is marked as deleted; none if it goes at once.
-fn marked(
-    world: &World,
-    id: &Id,
-    old: &Value,
-    propagation: Option<Propagation>,
-    now: Instant,
-) -> Option<Value> {
+fn marked(world: &World, id: &Id, old: &Value, propagation: Option<Propagation>, now: Instant) -> Option<Value> {
     let mut new = old.clone();
     let before = finalizers(old);
-    let others = before
-        .iter()
-        .copied()
-        .filter(|finalizer| ![ORPHAN, FOREGROUND].contains(finalizer));
+    let others = before.iter().copied().filter(|finalizer| ![ORPHAN, FOREGROUND].contains(finalizer));
     let mut kept: Vec<&str> = others.collect();
     let kind = |name: &str| match name {
         ORPHAN => Propagation::Orphan,
         _ => Propagation::Foreground,
     };
     for finalizer in [ORPHAN, FOREGROUND] {
-        let wanted = propagation.map_or(before.contains(&finalizer), |wanted| {
-            wanted == kind(finalizer)
-        });
+        let wanted = propagation.map_or(before.contains(&finalizer), |wanted| wanted == kind(finalizer));
         if wanted {
             kept.push(finalizer);
         }
     }
-    let namespace = world
-        .kind(id.kind)
-        .is_some_and(|kind| kind.name == "Namespace");
+    let namespace = world.kind(id.kind).is_some_and(|kind| kind.name == "Namespace");
     if kept.is_empty() && !namespace {
         return None;
     }
     if !kept.iter().all(|finalizer| before.contains(finalizer)) || kept.len() != before.len() {
         let kept: Vec<Value> = kept.into_iter().map(Value::from).collect();
-        meta::set(
-            &mut new,
-            "finalizers",
-            (!kept.is_empty()).then_some(Value::Array(kept)),
-        );
+        meta::set(&mut new, "finalizers", (!kept.is_empty()).then_some(Value::Array(kept)));
     }
     if !meta::is_deleting(old) {
         let generation = meta::get(old, "generation").and_then(Value::as_u64);
-        meta::set(
-            &mut new,
-            "generation",
-            generation.map(|generation| json!(generation + 1)),
-        );
-        meta::set(
-            &mut new,
-            "deletionTimestamp",
-            Some(world.written(now).into()),
-        );
+        meta::set(&mut new, "generation", generation.map(|generation| json!(generation + 1)));
+        meta::set(&mut new, "deletionTimestamp", Some(world.written(now).into()));
         if namespace {
             meta::set_part(&mut new, "status", Some(json!({ "phase": "Terminating" })));
         } else {

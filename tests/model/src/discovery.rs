@@ -12,28 +12,16 @@ use crate::world::World;
 pub(crate) fn answer(world: &World, path: &str) -> Option<Result<Value, Refusal>> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
-        ["version"] => Some(Ok(
-            json!({ "major": "1", "minor": "36", "gitVersion": "v1.36.3", "platform": "model" }),
-        )),
+        ["version"] => Some(Ok(json!({ "major": "1", "minor": "36", "gitVersion": "v1.36.3", "platform": "model" }))),
         ["healthz" | "livez" | "readyz"] => Some(Ok(json!("ok"))),
-        ["api"] => Some(Ok(
-            json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] }),
-        )),
+        ["api"] => Some(Ok(json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] }))),
         ["apis"] => {
-            let groups: BTreeSet<&str> = world
-                .served()
-                .map(|kind| kind.group.as_str())
-                .filter(|group| !group.is_empty())
-                .collect();
+            let groups: BTreeSet<&str> =
+                world.served().map(|kind| kind.group.as_str()).filter(|group| !group.is_empty()).collect();
             let groups: Vec<Value> = groups.into_iter().map(|name| group(world, name)).collect();
-            Some(Ok(
-                json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups }),
-            ))
+            Some(Ok(json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })))
         }
-        ["apis", name] => Some(known(
-            world.served().any(|kind| kind.group == *name),
-            || group(world, name),
-        )),
+        ["apis", name] => Some(known(world.served().any(|kind| kind.group == *name), || group(world, name))),
         ["api", version] => Some(resources(world, version)),
         ["apis", name, version] => Some(resources(world, &format!("{name}/{version}"))),
         _ => None,
@@ -41,19 +29,12 @@ pub(crate) fn answer(world: &World, path: &str) -> Option<Result<Value, Refusal>
 }
 
 fn known(known: bool, answer: impl FnOnce() -> Value) -> Result<Value, Refusal> {
-    if known {
-        Ok(answer())
-    } else {
-        Err(Refusal::no_page())
-    }
+    if known { Ok(answer()) } else { Err(Refusal::no_page()) }
 }
 
 fn group(world: &World, name: &str) -> Value {
-    let versions: BTreeSet<&str> = world
-        .served()
-        .filter(|kind| kind.group == name)
-        .map(|kind| kind.version.as_str())
-        .collect();
+    let versions: BTreeSet<&str> =
+        world.served().filter(|kind| kind.group == name).map(|kind| kind.version.as_str()).collect();
     let versions: Vec<Value> = versions
         .into_iter()
         .map(|version| json!({ "groupVersion": format!("{name}/{version}"), "version": version }))
@@ -62,19 +43,9 @@ fn group(world: &World, name: &str) -> Value {
 }
 
 fn resources(world: &World, api_version: &str) -> Result<Value, Refusal> {
-    let kinds: Vec<&Kind> = world
-        .served()
-        .filter(|kind| kind.api_version() == api_version)
-        .collect();
+    let kinds: Vec<&Kind> = world.served().filter(|kind| kind.api_version() == api_version).collect();
     let one = |kind: &&Kind| {
-        let Kind {
-            name: kind,
-            plural,
-            singular,
-            namespaced,
-            status,
-            ..
-        } = *kind;
+        let Kind { name: kind, plural, singular, namespaced, status, .. } = *kind;
         let whole = json!({
             "name": plural, "singularName": singular, "namespaced": namespaced, "kind": kind,
             "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],

@@ -48,11 +48,7 @@ fn look(value: &Value, schema: &Schema, path: &str, found: &mut Vec<Duplicate>) 
         Shape::Scalar | Shape::List(None) | Shape::Map(None) => {}
         Shape::Map(map) => {
             for (name, value) in value.as_object().into_iter().flatten() {
-                let path = if path.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{path}.{name}")
-                };
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 look(value, field_of(map, name), &path, found);
             }
         }
@@ -76,9 +72,9 @@ fn key(item: &Value, list: &List) -> Value {
     match &list.kind {
         ListKind::Atomic | ListKind::Set => item.clone(),
         ListKind::Keys(keys) => {
-            let given = keys.iter().filter_map(|(key, default)| {
-                Some((key.clone(), item.get(key).or(default.as_ref())?.clone()))
-            });
+            let given = keys
+                .iter()
+                .filter_map(|(key, default)| Some((key.clone(), item.get(key).or(default.as_ref())?.clone())));
             Value::Object(given.collect::<Json<String, Value>>())
         }
     }
@@ -96,16 +92,10 @@ mod tests {
             &json!({ "set": ["set", "string"], "parts": ["keys:name,kind=X", "any"], "list": ["atomic", "string"] }),
         );
         let value = json!({ "set": ["a", "b", "a"], "parts": [{ "name": "a" }, { "name": "a", "kind": "X" }], "list": ["a", "a"] });
-        let said: Vec<String> = duplicates(&value, &schema)
-            .iter()
-            .map(Duplicate::said)
-            .collect();
+        let said: Vec<String> = duplicates(&value, &schema).iter().map(Duplicate::said).collect();
         assert_eq!(
             said,
-            [
-                ".parts: duplicate entries for key [kind=\"X\",name=\"a\"]",
-                ".set: duplicate entries for key [=\"a\"]"
-            ]
+            [".parts: duplicate entries for key [kind=\"X\",name=\"a\"]", ".set: duplicate entries for key [=\"a\"]"]
         );
     }
 }

@@ -28,11 +28,7 @@ impl World {
             return false;
         }
         let time = self.written(now);
-        let rules = Rules {
-            kind: &kind,
-            reset: crate::fields::Fields::default(),
-            now: &time,
-        };
+        let rules = Rules { kind: &kind, reset: crate::fields::Fields::default(), now: &time };
         let manager = Manager {
             name: ACTOR.to_owned(),
             operation: Operation::Update,
@@ -53,26 +49,13 @@ impl World {
     }
 
     /// Returns where an object is; none if its kind is not known.
-    pub(crate) fn find(
-        &self,
-        api_version: &str,
-        kind: &str,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Option<Id> {
+    pub(crate) fn find(&self, api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Option<Id> {
         Some(Id::new(self.number(api_version, kind)?, namespace, name))
     }
 
     /// Returns the objects of a kind.
     pub(crate) fn objects(&self, api_version: &str, kind: &str) -> Vec<Arc<Value>> {
         let number = self.number(api_version, kind);
-        number
-            .map(|number| {
-                self.store
-                    .of(number)
-                    .map(|(_, object)| Arc::clone(object))
-                    .collect()
-            })
-            .unwrap_or_default()
+        number.map(|number| self.store.of(number).map(|(_, object)| Arc::clone(object)).collect()).unwrap_or_default()
     }
 }

@@ -42,8 +42,7 @@ impl Fields {
                 continue;
             }
             let entries = below.as_object();
-            let member =
-                entries.is_none_or(|entries| entries.is_empty() || entries.contains_key("."));
+            let member = entries.is_none_or(|entries| entries.is_empty() || entries.contains_key("."));
             let below = Self::read(below);
             fields.0.insert(step.clone(), Node { member, below });
         }
@@ -55,10 +54,7 @@ impl Fields {
         let mut json = Map::new();
         for (step, Node { member, below }) in &self.0 {
             let mut inner = below.write();
-            if let Some(inner) = inner
-                .as_object_mut()
-                .filter(|_| *member && !below.is_empty())
-            {
+            if let Some(inner) = inner.as_object_mut().filter(|_| *member && !below.is_empty()) {
                 inner.insert(".".to_owned(), json!({}));
             }
             json.insert(step.clone(), inner);
@@ -110,10 +106,7 @@ impl Fields {
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         self.each(|step, node| {
             let theirs = other.0.get(step)?;
-            Some(Node {
-                member: node.member && theirs.member,
-                below: node.below.intersection(&theirs.below),
-            })
+            Some(Node { member: node.member && theirs.member, below: node.below.intersection(&theirs.below) })
         })
     }
 
@@ -123,10 +116,7 @@ impl Fields {
             let Some(theirs) = other.0.get(step) else {
                 return Some(node.clone());
             };
-            Some(Node {
-                member: node.member && !theirs.member,
-                below: node.below.difference(&theirs.below),
-            })
+            Some(Node { member: node.member && !theirs.member, below: node.below.difference(&theirs.below) })
         })
     }
 
@@ -135,18 +125,12 @@ impl Fields {
         self.each(|step, node| match other.0.get(step) {
             None => Some(node.clone()),
             Some(theirs) if theirs.member => None,
-            Some(theirs) => Some(Node {
-                member: node.member,
-                below: node.below.outside(&theirs.below),
-            }),
+            Some(theirs) => Some(Node { member: node.member, below: node.below.outside(&theirs.below) }),
         })
     }
 
     /// Returns the set with what `change` makes of each step.
-    pub(crate) fn map_below(
-        &self,
-        mut change: impl FnMut(&Step, bool, &Self) -> (bool, Self),
-    ) -> Self {
+    pub(crate) fn map_below(&self, mut change: impl FnMut(&Step, bool, &Self) -> (bool, Self)) -> Self {
         self.each(|step, Node { member, below }| {
             let (member, below) = change(step, *member, below);
             Some(Node { member, below })
@@ -190,10 +174,7 @@ fn shown(step: &str) -> String {
         "k" => {
             let keys: Value = serde_json::from_str(rest).unwrap_or_default();
             let keys = keys.as_object().cloned().unwrap_or_default();
-            let keys: Vec<String> = keys
-                .iter()
-                .map(|(key, value)| format!("{key}={value}"))
-                .collect();
+            let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("[{}]", keys.join(","))
         }
         _ => format!("[{rest}]"),
@@ -208,13 +189,7 @@ mod tests {
     fn fields_v1_are_read_and_written_as_they_are() {
         let json = json!({ "f:data": { ".": {}, "f:a": {} }, "f:x": { "k:{\"name\":\"a\"}": { ".": {}, "f:name": {} }, "v:1": {} } });
         assert_eq!(Fields::read(&json).write(), json);
-        let paths = [
-            ".data",
-            ".data.a",
-            ".x[name=\"a\"]",
-            ".x[name=\"a\"].name",
-            ".x[=1]",
-        ];
+        let paths = [".data", ".data.a", ".x[name=\"a\"]", ".x[name=\"a\"].name", ".x[=1]"];
         assert_eq!(Fields::read(&json).paths(), paths);
     }
 

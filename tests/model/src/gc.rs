@@ -27,18 +27,11 @@ impl World {
     /// time.
     pub(crate) fn collect_garbage(&mut self, now: Instant) -> usize {
         let mut steps = Vec::new();
-        let uids: BTreeSet<String> = self
-            .store
-            .all()
-            .map(|(_, object)| meta::text(object, "uid").to_owned())
-            .collect();
+        let uids: BTreeSet<String> = self.store.all().map(|(_, object)| meta::text(object, "uid").to_owned()).collect();
         for (id, object) in self.store.all() {
             steps.extend(self.due(id, object, &uids));
         }
-        steps
-            .into_iter()
-            .filter(|step| self.take_step(step, now))
-            .count()
+        steps.into_iter().filter(|step| self.take_step(step, now)).count()
     }
 
     fn due(&self, id: &Id, object: &Value, uids: &BTreeSet<String>) -> Vec<Step> {
@@ -49,8 +42,7 @@ impl World {
             steps.extend(self.due_of_owner(id, object, uid));
         }
         let mut references = owners(object).peekable();
-        let alone =
-            references.peek().is_some() && references.all(|owner| !uids.contains(uid_of(owner)));
+        let alone = references.peek().is_some() && references.all(|owner| !uids.contains(uid_of(owner)));
         if alone && !is_deleting(object) {
             steps.push(Step::Delete(id.clone()));
         }
@@ -59,17 +51,11 @@ impl World {
 
     /// What a namespace that is being deleted waits for.
     fn due_in_namespace(&self, id: &Id, object: &Value) -> Vec<Step> {
-        let namespace = self
-            .kind(id.kind)
-            .is_some_and(|kind| kind.is("v1", "Namespace"));
+        let namespace = self.kind(id.kind).is_some_and(|kind| kind.is("v1", "Namespace"));
         if !namespace {
             return Vec::new();
         }
-        let inside = || {
-            self.store
-                .all()
-                .filter(|(other, _)| other.namespace() == Some(id.name()))
-        };
+        let inside = || self.store.all().filter(|(other, _)| other.namespace() == Some(id.name()));
         if inside().next().is_none() && finalizers(object).is_empty() {
             return vec![Step::End(id.clone())];
         }
@@ -80,25 +66,16 @@ impl World {
     /// What an owner that is being deleted waits for.
     fn due_of_owner(&self, id: &Id, object: &Value, uid: &str) -> Vec<Step> {
         let is_owned = |other: &Value| owners(other).any(|owner| is_owner(owner, uid));
-        let owned: Vec<(&Id, &Value)> = self
-            .store
-            .all()
-            .map(|(id, other)| (id, &**other))
-            .filter(|(_, other)| is_owned(other))
-            .collect();
+        let owned: Vec<(&Id, &Value)> =
+            self.store.all().map(|(id, other)| (id, &**other)).filter(|(_, other)| is_owned(other)).collect();
         let mut steps = Vec::new();
         if finalizers(object).contains(&ORPHAN) {
             steps.extend(owned.is_empty().then(|| Step::Release(id.clone(), ORPHAN)));
-            steps.extend(
-                owned
-                    .iter()
-                    .map(|(id, _)| Step::Disown((*id).clone(), uid.to_owned())),
-            );
+            steps.extend(owned.iter().map(|(id, _)| Step::Disown((*id).clone(), uid.to_owned())));
         }
         if finalizers(object).contains(&FOREGROUND) {
-            let blocks = |owner: &Value| {
-                is_owner(owner, uid) && owner.get("blockOwnerDeletion") == Some(&Value::Bool(true))
-            };
+            let blocks =
+                |owner: &Value| is_owner(owner, uid) && owner.get("blockOwnerDeletion") == Some(&Value::Bool(true));
             let blocked = owned.iter().any(|(_, other)| owners(other).any(blocks));
             steps.extend((!blocked).then(|| Step::Release(id.clone(), FOREGROUND)));
             let left = owned.iter().filter(|(_, other)| !is_deleting(other));
@@ -118,27 +95,13 @@ impl World {
                 })
             }
             Step::Release(id, finalizer) => self.edit(id, now, |object| {
-                let left: Vec<Value> = finalizers(object)
-                    .into_iter()
-                    .filter(|other| other != finalizer)
-                    .map(Value::from)
-                    .collect();
-                meta::set(
-                    object,
-                    "finalizers",
-                    (!left.is_empty()).then_some(Value::Array(left)),
-                );
+                let left: Vec<Value> =
+                    finalizers(object).into_iter().filter(|other| other != finalizer).map(Value::from).collect();
+                meta::set(object, "finalizers", (!left.is_empty()).then_some(Value::Array(left)));
             }),
             Step::Disown(id, uid) => self.edit(id, now, |object| {
-                let left: Vec<Value> = owners(object)
-                    .filter(|owner| !is_owner(owner, uid))
-                    .cloned()
-                    .collect();
-                meta::set(
-                    object,
-                    "ownerReferences",
-                    (!left.is_empty()).then_some(Value::Array(left)),
-                );
+                let left: Vec<Value> = owners(object).filter(|owner| !is_owner(owner, uid)).cloned().collect();
+                meta::set(object, "ownerReferences", (!left.is_empty()).then_some(Value::Array(left)));
             }),
         }
     }

@@ -82,16 +82,9 @@ fn read(entry: &Value) -> Option<Kind> {
             Some("spec+annotations") => Generation::SpecAndAnnotations,
             _ => Generation::None,
         },
-        quirks: Quirks {
-            put_creates: flag("putCreates"),
-            returns_deleted: flag("returnsDeleted"),
-        },
+        quirks: Quirks { put_creates: flag("putCreates"), returns_deleted: flag("returnsDeleted") },
         schema: Schema::short(&Value::Object(fields)),
-        empty: entry
-            .get("empty")
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default(),
+        empty: entry.get("empty").and_then(Value::as_object).cloned().unwrap_or_default(),
     })
 }
 
@@ -105,52 +98,24 @@ fn of_every_kind() -> Json<String, Value> {
         "deletionGracePeriodSeconds": "integer", "labels": { "*": "string" }, "annotations": { "*": "string" },
         "finalizers": ["set", "string"], "ownerReferences": ["keys:uid", owner], "managedFields!": ["atomic", "any"],
     });
-    let fields = [
-        ("apiVersion", text()),
-        ("kind", text()),
-        ("metadata", metadata),
-    ];
-    fields
-        .into_iter()
-        .map(|(name, schema)| (name.to_owned(), schema))
-        .collect()
+    let fields = [("apiVersion", text()), ("kind", text()), ("metadata", metadata)];
+    fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
 /// Reads a `CustomResourceDefinition`: a kind for each version that is served.
 pub(crate) fn custom(definition: &Value) -> Vec<Kind> {
-    let text = |path: &str| {
-        definition
-            .pointer(path)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let versions = definition
-        .pointer("/spec/versions")
-        .and_then(Value::as_array);
-    let served = versions
-        .into_iter()
-        .flatten()
-        .filter(|version| version.get("served") == Some(&Value::Bool(true)));
+    let text = |path: &str| definition.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let served = versions.into_iter().flatten().filter(|version| version.get("served") == Some(&Value::Bool(true)));
     let kind = |version: &Value| {
         let name = text("/spec/names/kind");
         let singular = text("/spec/names/singular");
-        let schema = version
-            .pointer("/schema/openAPIV3Schema")
-            .map_or(Schema::Any, Schema::open_api);
+        let schema = version.pointer("/schema/openAPIV3Schema").map_or(Schema::Any, Schema::open_api);
         Kind {
             group: text("/spec/group"),
-            version: version
-                .get("name")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
+            version: version.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
             plural: text("/spec/names/plural"),
-            singular: if singular.is_empty() {
-                name.to_lowercase()
-            } else {
-                singular
-            },
+            singular: if singular.is_empty() { name.to_lowercase() } else { singular },
             name,
             namespaced: text("/spec/scope") == "Namespaced",
             status: version.pointer("/subresources/status").is_some(),
@@ -168,10 +133,9 @@ pub(crate) fn custom(definition: &Value) -> Vec<Kind> {
 fn with_metadata(schema: Schema) -> Schema {
     let mut map = match schema {
         Schema::Map(map) => map,
-        Schema::Scalar(_) | Schema::List(_) | Schema::Any => Map {
-            rest: Some(Arc::new(Schema::Any)),
-            ..Map::default()
-        },
+        Schema::Scalar(_) | Schema::List(_) | Schema::Any => {
+            Map { rest: Some(Arc::new(Schema::Any)), ..Map::default() }
+        }
     };
     if let Schema::Map(every) = Schema::short(&Value::Object(of_every_kind())) {
         map.fields.extend(every.fields);
@@ -182,20 +146,12 @@ fn with_metadata(schema: Schema) -> Schema {
 impl Kind {
     /// Returns `apps/v1`, or `v1`.
     pub(crate) fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.clone()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// Returns `deployments.apps`, or `configmaps`.
     pub(crate) fn full_name(&self) -> String {
-        if self.group.is_empty() {
-            self.plural.clone()
-        } else {
-            format!("{}.{}", self.plural, self.group)
-        }
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
     /// Returns the object that there is before there is one.

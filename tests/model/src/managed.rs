@@ -48,8 +48,7 @@ fn nobodys() -> Fields {
 /// managers counts, unless it says nothing. An object that has lost all its managers has none until somebody applies.
 pub(crate) fn updated(live: &Value, new: &Value, manager: &Manager, rules: &Rules<'_>) -> Value {
     let said = meta::get(new, "managedFields").and_then(Value::as_array);
-    let reset =
-        said.is_some_and(|said| said.is_empty() && !rules.kind.custom || *said == [json!({})]);
+    let reset = said.is_some_and(|said| said.is_empty() && !rules.kind.custom || *said == [json!({})]);
     let part = !manager.subresource.is_empty();
     let mut entries = if part { Vec::new() } else { read(new) };
     if entries.is_empty() && (part || !reset) {
@@ -59,13 +58,7 @@ pub(crate) fn updated(live: &Value, new: &Value, manager: &Manager, rules: &Rule
         return bare(new);
     }
     let mut wrong = Vec::new();
-    check(
-        &bare(new),
-        &rules.kind.schema,
-        Null::Nothing,
-        "",
-        &mut wrong,
-    );
+    check(&bare(new), &rules.kind.schema, Null::Nothing, "", &mut wrong);
     if !wrong.is_empty() {
         // Whose that would be is not known; if it is not refused, it has no managers.
         return bare(new);
@@ -74,21 +67,12 @@ pub(crate) fn updated(live: &Value, new: &Value, manager: &Manager, rules: &Rule
 }
 
 /// Returns the object once a manager has taken what is another than in `live`.
-fn taken(
-    live: &Value,
-    new: &Value,
-    mut entries: Vec<Entry>,
-    manager: &Manager,
-    rules: &Rules<'_>,
-) -> Value {
+fn taken(live: &Value, new: &Value, mut entries: Vec<Entry>, manager: &Manager, rules: &Rules<'_>) -> Value {
     let (live, mut new) = (bare(live), bare(new));
     let compared = compare(&live, &new, &rules.kind.schema).outside(&rules.reset);
     let found = compared.found();
     for entry in &mut entries {
-        entry.fields = entry
-            .fields
-            .difference(&found)
-            .difference(&compared.removed);
+        entry.fields = entry.fields.difference(&found).difference(&compared.removed);
     }
     let mine = found.outside(&rules.reset).difference(&nobodys());
     if !mine.is_empty() {
@@ -98,11 +82,7 @@ fn taken(
                 entry.fields = entry.fields.union(&mine);
                 entry.time = time;
             }
-            None => entries.push(Entry {
-                manager: manager.clone(),
-                time,
-                fields: mine,
-            }),
+            None => entries.push(Entry { manager: manager.clone(), time, fields: mine }),
         }
     }
     entries.retain(|entry| !entry.fields.is_empty());
@@ -126,30 +106,20 @@ pub(crate) fn applied(
     let mut entries = read(live);
     if entries.is_empty() {
         // What was there before belongs to somebody without a name.
-        let before = Manager {
-            name: BEFORE.to_owned(),
-            operation: Operation::Update,
-            ..manager.clone()
-        };
+        let before = Manager { name: BEFORE.to_owned(), operation: Operation::Update, ..manager.clone() };
         entries = read(&taken(&kind.nothing(), live, entries, &before, rules));
     }
     let live = bare(live);
-    let mut merged = merge(&live, config, schema)
-        .map_err(|why| Refusal::unknown(&format!("failed to merge config: {why}")))?;
-    let before = entries
-        .iter()
-        .position(|entry| entry.manager.same(manager))
-        .map(|at| entries.remove(at));
+    let mut merged =
+        merge(&live, config, schema).map_err(|why| Refusal::unknown(&format!("failed to merge config: {why}")))?;
+    let before = entries.iter().position(|entry| entry.manager.same(manager)).map(|at| entries.remove(at));
     let mine = Entry {
         manager: manager.clone(),
         time: before.as_ref().and_then(|before| before.time.clone()),
         fields: fields_of(config, schema).outside(reset),
     };
     entries.push(mine);
-    if let Some(last) = before
-        .map(|before| before.fields)
-        .filter(|last| !last.is_empty())
-    {
+    if let Some(last) = before.map(|before| before.fields).filter(|last| !last.is_empty()) {
         merged = pruned(&merged, &entries, &last, kind);
     }
     let compared = compare(&live, &merged, schema).outside(reset);
@@ -173,10 +143,7 @@ pub(crate) fn applied(
                 entry.time = Some((*now).to_owned());
             }
         } else {
-            entry.fields = entry
-                .fields
-                .difference(&found)
-                .difference(&compared.removed);
+            entry.fields = entry.fields.difference(&found).difference(&compared.removed);
         }
     }
     entries.retain(|entry| !entry.fields.is_empty());
@@ -191,9 +158,7 @@ fn pruned(merged: &Value, entries: &[Entry], last: &Fields, kind: &Kind) -> Valu
     let all = named(&fields_of(merged, schema));
     let last = named(last);
     let first = without(merged, &last, schema);
-    let owned = entries
-        .iter()
-        .fold(Fields::default(), |owned, entry| owned.union(&entry.fields));
+    let owned = entries.iter().fold(Fields::default(), |owned, entry| owned.union(&entry.fields));
     let kept = named(&fields_of(&first, schema)).union(&named(&owned));
     let second = without(merged, &all.difference(&kept), schema);
     let kept = named(&fields_of(&second, schema));
@@ -206,19 +171,11 @@ mod tests {
     use crate::kinds;
 
     fn config_maps() -> Kind {
-        kinds::built_in()
-            .into_iter()
-            .find(|kind| kind.name == "ConfigMap")
-            .unwrap()
+        kinds::built_in().into_iter().find(|kind| kind.name == "ConfigMap").unwrap()
     }
 
     fn manager(name: &str, operation: Operation) -> Manager {
-        Manager {
-            name: name.to_owned(),
-            operation,
-            api_version: "v1".to_owned(),
-            subresource: String::new(),
-        }
+        Manager { name: name.to_owned(), operation, api_version: "v1".to_owned(), subresource: String::new() }
     }
 
     fn map(data: &Value) -> Value {
@@ -227,18 +184,8 @@ mod tests {
 
     fn apply(live: &Value, data: &Value, name: &str, force: bool) -> Result<Value, Refusal> {
         let kind = config_maps();
-        let rules = Rules {
-            kind: &kind,
-            reset: Fields::default(),
-            now: "2026-01-01T00:00:00Z",
-        };
-        applied(
-            live,
-            &map(data),
-            &manager(name, Operation::Apply),
-            force,
-            &rules,
-        )
+        let rules = Rules { kind: &kind, reset: Fields::default(), now: "2026-01-01T00:00:00Z" };
+        applied(live, &map(data), &manager(name, Operation::Apply), force, &rules)
     }
 
     fn empty() -> Value {
@@ -257,15 +204,9 @@ mod tests {
     fn another_value_is_a_conflict_and_by_force_another_owner() {
         let live = apply(&empty(), &json!({ "a": "1" }), "x", false).unwrap();
         let refusal = apply(&live, &json!({ "a": "2" }), "y", false).unwrap_err();
-        assert_eq!(
-            refusal,
-            Refusal::owned(&[("\"x\"".to_owned(), ".data.a".to_owned())])
-        );
+        assert_eq!(refusal, Refusal::owned(&[("\"x\"".to_owned(), ".data.a".to_owned())]));
         let live = apply(&live, &json!({ "a": "2" }), "y", true).unwrap();
-        let owners: Vec<String> = read(&live)
-            .into_iter()
-            .map(|entry| entry.manager.name)
-            .collect();
+        let owners: Vec<String> = read(&live).into_iter().map(|entry| entry.manager.name).collect();
         assert_eq!(owners, ["y"]);
     }
 
@@ -279,25 +220,12 @@ mod tests {
     #[test]
     fn an_update_takes_what_it_changes_and_nothing_else() {
         let kind = config_maps();
-        let rules = Rules {
-            kind: &kind,
-            reset: Fields::default(),
-            now: "2026-01-01T00:00:00Z",
-        };
+        let rules = Rules { kind: &kind, reset: Fields::default(), now: "2026-01-01T00:00:00Z" };
         let live = apply(&empty(), &json!({ "a": "1", "b": "1" }), "x", false).unwrap();
         let mut new = live.clone();
         new["data"]["a"] = "2".into();
         let live = updated(&live, &new, &manager("y", Operation::Update), &rules);
-        let owned: Vec<Value> = read(&live)
-            .into_iter()
-            .map(|entry| entry.fields.write())
-            .collect();
-        assert_eq!(
-            owned,
-            [
-                json!({ "f:data": { "f:b": {} } }),
-                json!({ "f:data": { "f:a": {} } })
-            ]
-        );
+        let owned: Vec<Value> = read(&live).into_iter().map(|entry| entry.fields.write()).collect();
+        assert_eq!(owned, [json!({ "f:data": { "f:b": {} } }), json!({ "f:data": { "f:a": {} } })]);
     }
 }

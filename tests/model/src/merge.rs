@@ -14,18 +14,12 @@ pub(crate) fn merge(live: &Value, config: &Value, schema: &Schema) -> Result<Val
     Ok(merged.unwrap_or_else(|| Value::Object(Json::new())))
 }
 
-fn both(
-    live: Option<&Value>,
-    config: Option<&Value>,
-    schema: &Schema,
-) -> Result<Option<Value>, String> {
+fn both(live: Option<&Value>, config: Option<&Value>, schema: &Schema) -> Result<Option<Value>, String> {
     let Some(config) = config else {
         return Ok(live.cloned());
     };
     match schema.shape(config) {
-        Shape::Scalar | Shape::List(None) | Shape::Map(Some(Map { atomic: true, .. })) => {
-            Ok(Some(config.clone()))
-        }
+        Shape::Scalar | Shape::List(None) | Shape::Map(Some(Map { atomic: true, .. })) => Ok(Some(config.clone())),
         Shape::Map(map) => maps(live, config, map),
         Shape::List(Some(list)) if list.kind == ListKind::Atomic => Ok(Some(config.clone())),
         Shape::List(Some(list)) => lists(live, config, list),
@@ -61,16 +55,8 @@ fn lists(live: Option<&Value>, config: &Value, list: &List) -> Result<Option<Val
         }
     }
     let in_new = |step: &Step| new.iter().any(|(other, _)| other == step);
-    let in_old = |step: &Step| {
-        old.iter()
-            .find(|(other, _)| other == step)
-            .map(|(_, value)| *value)
-    };
-    let mut shared = new
-        .iter()
-        .map(|(step, _)| step)
-        .filter(|step| in_old(step).is_some())
-        .peekable();
+    let in_old = |step: &Step| old.iter().find(|(other, _)| other == step).map(|(_, value)| *value);
+    let mut shared = new.iter().map(|(step, _)| step).filter(|step| in_old(step).is_some()).peekable();
     let (mut left, mut right) = (old.iter().peekable(), new.iter().peekable());
     let mut merged = Vec::new();
     let mut taken = Vec::<&Step>::new();
@@ -85,9 +71,7 @@ fn lists(live: Option<&Value>, config: &Value, list: &List) -> Result<Option<Val
             (Some((step, _)), _) if taken.contains(&step) => {
                 left.next();
             }
-            (Some((step, _)), Some((other, _)))
-                if step != other && shared.peek().is_some_and(|next| *next != step) =>
-            {
+            (Some((step, _)), Some((other, _))) if step != other && shared.peek().is_some_and(|next| *next != step) => {
                 // Its turn comes where `config` has it.
                 left.next();
             }
@@ -111,9 +95,7 @@ fn keyed<'a>(value: Option<&'a Value>, list: &List) -> Result<Vec<(Step, &'a Val
     let items = value.and_then(Value::as_array).into_iter().flatten();
     let step = |item: &'a Value| match list.step(item) {
         Some(step) => Ok((step, item)),
-        None => {
-            Err("associative list with keys has an element that omits all key fields".to_owned())
-        }
+        None => Err("associative list with keys has an element that omits all key fields".to_owned()),
     };
     items.map(step).collect()
 }
@@ -125,9 +107,8 @@ mod tests {
     use super::*;
 
     fn merged(live: &Value, config: &Value) -> Value {
-        let schema = Schema::short(
-            &json!({ "set": ["set", "string"], "map": { "*": "any" }, "list": ["atomic", "string"] }),
-        );
+        let schema =
+            Schema::short(&json!({ "set": ["set", "string"], "map": { "*": "any" }, "list": ["atomic", "string"] }));
         merge(live, config, &schema).unwrap()
     }
 
@@ -135,16 +116,8 @@ mod tests {
     fn items_come_in_the_order_of_the_configuration_and_others_stay_where_they_were() {
         let table = [
             (json!(["a", "b"]), json!(["b", "a"]), json!(["b", "a"])),
-            (
-                json!(["a", "b", "c"]),
-                json!(["c", "a"]),
-                json!(["b", "c", "a"]),
-            ),
-            (
-                json!(["x", "a", "y"]),
-                json!(["a", "z"]),
-                json!(["x", "a", "y", "z"]),
-            ),
+            (json!(["a", "b", "c"]), json!(["c", "a"]), json!(["b", "c", "a"])),
+            (json!(["x", "a", "y"]), json!(["a", "z"]), json!(["x", "a", "y", "z"])),
             (json!([]), json!(["a"]), json!(["a"])),
         ];
         for (live, config, expected) in table {
@@ -157,9 +130,6 @@ mod tests {
     fn maps_are_merged_and_other_lists_are_replaced() {
         let live = json!({ "map": { "a": { "x": 1 }, "b": 1 }, "list": ["a"] });
         let config = json!({ "map": { "a": { "y": 2 } }, "list": ["b"] });
-        assert_eq!(
-            merged(&live, &config),
-            json!({ "map": { "a": { "x": 1, "y": 2 }, "b": 1 }, "list": ["b"] })
-        );
+        assert_eq!(merged(&live, &config), json!({ "map": { "a": { "x": 1, "y": 2 }, "b": 1 }, "list": ["b"] }));
     }
 }

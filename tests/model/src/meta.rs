@@ -4,9 +4,7 @@ use serde_json::{Map as Json, Value};
 
 /// Returns a text of an object's metadata; empty if it has none.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    get(object, field)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    get(object, field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns a field of an object's metadata.
@@ -17,11 +15,7 @@ pub(crate) fn get<'a>(object: &'a Value, field: &str) -> Option<&'a Value> {
 /// Returns an object's finalizers.
 pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     let finalizers = get(object, "finalizers").and_then(Value::as_array);
-    finalizers
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect()
+    finalizers.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// Returns whether an object is being deleted.
@@ -31,10 +25,7 @@ pub(crate) fn is_deleting(object: &Value) -> bool {
 
 /// Returns the uids of an object's owners.
 pub(crate) fn owners(object: &Value) -> impl Iterator<Item = &Value> {
-    get(object, "ownerReferences")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    get(object, "ownerReferences").and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Sets a field of an object's metadata; nothing removes it.
@@ -66,11 +57,7 @@ fn of(object: &mut Value) -> &mut Json<String, Value> {
     }
     let metadata = match object {
         Value::Object(map) => map.entry("metadata").or_insert(Value::Null),
-        other @ (Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::String(_)
-        | Value::Array(_)) => other,
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => other,
     };
     if !metadata.is_object() {
         *metadata = Value::Object(Json::new());

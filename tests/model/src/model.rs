@@ -123,25 +123,13 @@ impl Model {
     }
 
     /// Changes an object, its status included, as the field manager `actor`. Says whether it is there and another by that.
-    pub fn edit(
-        &self,
-        which: Which<'_>,
-        namespace: Option<&str>,
-        name: &str,
-        change: impl FnOnce(&mut Value),
-    ) -> bool {
-        self.object_of(which, namespace, name, |world, id, now| {
-            world.edit(id, now, change)
-        })
-        .unwrap_or_default()
+    pub fn edit(&self, which: Which<'_>, namespace: Option<&str>, name: &str, change: impl FnOnce(&mut Value)) -> bool {
+        self.object_of(which, namespace, name, |world, id, now| world.edit(id, now, change)).unwrap_or_default()
     }
 
     /// Deletes an object, as far as its finalizers allow. Says whether it was there.
     pub fn delete(&self, which: Which<'_>, namespace: Option<&str>, name: &str) -> bool {
-        self.object_of(which, namespace, name, |world, id, now| {
-            world.remove(id, now)
-        })
-        .unwrap_or_default()
+        self.object_of(which, namespace, name, World::remove).unwrap_or_default()
     }
 
     // === what is there ===
@@ -160,13 +148,7 @@ impl Model {
 
     /// Returns all objects there are, by kind, namespace and name.
     pub fn all(&self) -> Vec<Arc<Value>> {
-        self.with(|world, _| {
-            world
-                .store
-                .all()
-                .map(|(_, object)| Arc::clone(object))
-                .collect()
-        })
+        self.with(|world, _| world.store.all().map(|(_, object)| Arc::clone(object)).collect())
     }
 
     /// Returns the version of the last change.

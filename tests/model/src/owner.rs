@@ -34,27 +34,15 @@ impl Manager {
     /// Whether it is the same: who applies is so in all versions.
     pub(crate) fn same(&self, other: &Self) -> bool {
         let version = self.operation == Operation::Apply || self.api_version == other.api_version;
-        self.name == other.name
-            && self.operation == other.operation
-            && self.subresource == other.subresource
-            && version
+        self.name == other.name && self.operation == other.operation && self.subresource == other.subresource && version
     }
 }
 
 impl Entry {
     /// Returns who it is, as a conflict names them.
     pub(crate) fn said(&self) -> String {
-        let Manager {
-            name,
-            operation,
-            api_version,
-            subresource,
-        } = &self.manager;
-        let part = if subresource.is_empty() {
-            String::new()
-        } else {
-            format!(" with subresource {subresource:?}")
-        };
+        let Manager { name, operation, api_version, subresource } = &self.manager;
+        let part = if subresource.is_empty() { String::new() } else { format!(" with subresource {subresource:?}") };
         let by = match operation {
             Operation::Apply => String::new(),
             Operation::Update => format!(" using {api_version}"),
@@ -65,31 +53,20 @@ impl Entry {
 
 /// Reads the entries of an object; none if there is anything wrong with one.
 pub(crate) fn read(object: &Value) -> Vec<Entry> {
-    let entries = object
-        .pointer("/metadata/managedFields")
-        .and_then(Value::as_array);
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let entries: Option<Vec<Entry>> = entries.into_iter().flatten().map(read_entry).collect();
     entries.unwrap_or_default()
 }
 
 fn read_entry(json: &Value) -> Option<Entry> {
-    let text = |name: &str| {
-        json.get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let operation = match text("operation").as_str() {
         "Apply" => Operation::Apply,
         "Update" => Operation::Update,
         _ => return None,
     };
-    let manager = Manager {
-        name: text("manager"),
-        operation,
-        api_version: text("apiVersion"),
-        subresource: text("subresource"),
-    };
+    let manager =
+        Manager { name: text("manager"), operation, api_version: text("apiVersion"), subresource: text("subresource") };
     let well = text("fieldsType") == "FieldsV1" && !manager.api_version.is_empty();
     well.then(|| Entry {
         manager,
@@ -102,19 +79,8 @@ fn read_entry(json: &Value) -> Option<Entry> {
 pub(crate) fn write(object: &mut Value, mut entries: Vec<Entry>) {
     entries.sort_by(|a, b| {
         let key = |entry: &Entry| {
-            let Manager {
-                name,
-                operation,
-                api_version,
-                subresource,
-            } = entry.manager.clone();
-            (
-                operation,
-                entry.time.clone(),
-                name,
-                api_version,
-                subresource,
-            )
+            let Manager { name, operation, api_version, subresource } = entry.manager.clone();
+            (operation, entry.time.clone(), name, api_version, subresource)
         };
         key(a).cmp(&key(b))
     });
@@ -129,12 +95,7 @@ pub(crate) fn write(object: &mut Value, mut entries: Vec<Entry>) {
 }
 
 fn write_entry(entry: &Entry) -> Value {
-    let Manager {
-        name,
-        operation,
-        api_version,
-        subresource,
-    } = &entry.manager;
+    let Manager { name, operation, api_version, subresource } = &entry.manager;
     let operation = match operation {
         Operation::Apply => "Apply",
         Operation::Update => "Update",

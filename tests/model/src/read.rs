@@ -40,10 +40,7 @@ impl World {
     /// GET of a list.
     pub(crate) fn list(&self, at: &At<'_>) -> Result<Whole, Refusal> {
         let selector = Selector::of(at.asked, at.namespace, None)?;
-        let limit = at
-            .asked
-            .parameter("limit")
-            .and_then(|limit| limit.parse::<usize>().ok());
+        let limit = at.asked.parameter("limit").and_then(|limit| limit.parse::<usize>().ok());
         let limit = limit.filter(|limit| *limit > 0);
         let (revision, after) = self.start(at, limit)?;
         let objects = self.store.as_of(at.number, revision);
@@ -62,37 +59,24 @@ impl World {
             found.extend(selector.takes(object).then_some(object));
         }
         let mut metadata = json!({ "resourceVersion": revision.to_string() });
-        let next = last
-            .filter(|_| left.peek().is_some())
-            .map(|last| format!("{revision}.{last}"));
+        let next = last.filter(|_| left.peek().is_some()).map(|last| format!("{revision}.{last}"));
         if next.is_some() && !selector.is_picky() {
-            meta::set_part(
-                &mut metadata,
-                "remainingItemCount",
-                Some(json!(left.count())),
-            );
+            meta::set_part(&mut metadata, "remainingItemCount", Some(json!(left.count())));
         }
         let next = next.or_else(|| at.kind.custom.then(String::new));
         meta::set_part(&mut metadata, "continue", next.map(Value::from));
-        let items: Vec<Value> = found
-            .iter()
-            .map(|object| listed(&at.kind, object))
-            .collect();
+        let items: Vec<Value> = found.iter().map(|object| listed(&at.kind, object)).collect();
         let (kind, api_version) = (format!("{}List", at.kind.name), at.kind.api_version());
-        Ok(Whole::ok(
-            json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items }),
-        ))
+        Ok(Whole::ok(json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items })))
     }
 
     /// Returns as of which version a list is, and after which object it begins.
     fn start(&self, at: &At<'_>, limit: Option<usize>) -> Result<(u64, Option<String>), Refusal> {
         let compacted = self.store.compacted();
         if let Some(token) = at.asked.parameter("continue") {
-            let parts = token
-                .split_once('.')
-                .and_then(|(revision, path)| Some((revision.parse().ok()?, path.to_owned())));
-            let (revision, path) =
-                parts.ok_or_else(|| Refusal::bad("continue key is not valid"))?;
+            let parts =
+                token.split_once('.').and_then(|(revision, path)| Some((revision.parse().ok()?, path.to_owned())));
+            let (revision, path) = parts.ok_or_else(|| Refusal::bad("continue key is not valid"))?;
             if revision < compacted {
                 return Err(Refusal::expired(
                     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
@@ -103,9 +87,9 @@ impl World {
         match self.wanted(at, limit)? {
             As::Newest => Ok((self.store.revision(), None)),
             As::Seen => Ok((self.store.seen(at.number, at.now), None)),
-            As::Exactly(revision) if revision < compacted => Err(Refusal::expired(format!(
-                "The resourceVersion for the provided list is too old: {revision}"
-            ))),
+            As::Exactly(revision) if revision < compacted => {
+                Err(Refusal::expired(format!("The resourceVersion for the provided list is too old: {revision}")))
+            }
             As::Exactly(revision) => Ok((revision, None)),
         }
     }
@@ -117,11 +101,7 @@ impl World {
             Some("Exact") => true,
             Some("NotOlderThan") => false,
             Some(other) => {
-                let wrong = Wrong::unsupported(
-                    "resourceVersionMatch",
-                    other,
-                    &["Exact", "NotOlderThan", ""],
-                );
+                let wrong = Wrong::unsupported("resourceVersionMatch", other, &["Exact", "NotOlderThan", ""]);
                 return Err(Refusal::options("ListOptions", &wrong));
             }
         };
@@ -129,18 +109,12 @@ impl World {
         match version {
             None if matches => {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-                Err(Refusal::options(
-                    "ListOptions",
-                    &Wrong::forbidden("resourceVersionMatch", why),
-                ))
+                Err(Refusal::options("ListOptions", &Wrong::forbidden("resourceVersionMatch", why)))
             }
             None => Ok(As::Newest),
             Some("0") if exact => {
                 let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                Err(Refusal::options(
-                    "ListOptions",
-                    &Wrong::forbidden("resourceVersionMatch", why),
-                ))
+                Err(Refusal::options("ListOptions", &Wrong::forbidden("resourceVersionMatch", why)))
             }
             Some("0") => Ok(As::Seen),
             Some(version) => {
@@ -149,11 +123,7 @@ impl World {
                     return Ok(As::Exactly(version));
                 }
                 let seen = self.store.seen(at.number, at.now);
-                Ok(if seen >= version {
-                    As::Seen
-                } else {
-                    As::Newest
-                })
+                Ok(if seen >= version { As::Seen } else { As::Newest })
             }
         }
     }
@@ -167,11 +137,7 @@ impl World {
         };
         let version: u64 = text.parse().map_err(wrong)?;
         let now = self.store.revision();
-        if version > now {
-            Err(Refusal::too_large(version, now))
-        } else {
-            Ok(version)
-        }
+        if version > now { Err(Refusal::too_large(version, now)) } else { Ok(version) }
     }
 }
 

@@ -58,31 +58,16 @@ const ADMIN: &str = "admin";
 impl Asked {
     pub(crate) fn read(number: u64, head: &Parts, body: Bytes) -> Self {
         let query = head.uri.query().unwrap_or_default();
-        let agent = text(&head.headers, "user-agent")
-            .split('/')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        let content = text(&head.headers, "content-type")
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
+        let agent = text(&head.headers, "user-agent").split('/').next().unwrap_or_default().to_owned();
+        let content = text(&head.headers, "content-type").split(';').next().unwrap_or_default().trim().to_owned();
         let user = text(&head.headers, "impersonate-user");
         Self {
             number,
             method: head.method.clone(),
             path: head.uri.path().to_owned(),
-            query: form_urlencoded::parse(query.as_bytes())
-                .into_owned()
-                .collect(),
+            query: form_urlencoded::parse(query.as_bytes()).into_owned().collect(),
             body,
-            user: if user.is_empty() {
-                ADMIN.to_owned()
-            } else {
-                user.to_owned()
-            },
+            user: if user.is_empty() { ADMIN.to_owned() } else { user.to_owned() },
             agent,
             content,
         }
@@ -104,10 +89,7 @@ impl Asked {
     }
 
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        self.query
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     pub(crate) fn is(&self, name: &str) -> bool {
@@ -140,10 +122,7 @@ impl Asked {
         let rest: Vec<String> = parts.collect();
         let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
         let core = api_version == "v1";
-        let place = |namespace: Option<&str>,
-                     plural: &str,
-                     name: Option<&&str>,
-                     subresource: Option<&&str>| Place {
+        let place = |namespace: Option<&str>, plural: &str, name: Option<&&str>, subresource: Option<&&str>| Place {
             api_version: api_version.clone(),
             plural: plural.to_owned(),
             namespace: namespace.map(str::to_owned),
@@ -158,9 +137,7 @@ impl Asked {
             ["namespaces", namespace, plural, rest @ ..] if rest.len() <= 2 => {
                 Some(place(Some(namespace), plural, rest.first(), rest.get(1)))
             }
-            [plural, rest @ ..] if rest.len() <= 2 => {
-                Some(place(None, plural, rest.first(), rest.get(1)))
-            }
+            [plural, rest @ ..] if rest.len() <= 2 => Some(place(None, plural, rest.first(), rest.get(1))),
             _ => None,
         }
     }
@@ -175,8 +152,7 @@ impl Asked {
             Some("Strict") => Validation::Strict,
             Some("Ignore") => Validation::Ignore,
             Some(other) => {
-                let wrong =
-                    Wrong::unsupported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
+                let wrong = Wrong::unsupported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
                 return Err(Refusal::options(kind_of_options(verb), &wrong));
             }
         };
@@ -192,11 +168,7 @@ impl Asked {
         }
         let manager = manager.unwrap_or(&self.agent);
         Ok(Options {
-            manager: if manager.is_empty() {
-                "unknown".to_owned()
-            } else {
-                manager.to_owned()
-            },
+            manager: if manager.is_empty() { "unknown".to_owned() } else { manager.to_owned() },
             force: self.is("force"),
             dry_run: self.parameter("dryRun") == Some("All"),
             validation,
@@ -213,10 +185,7 @@ fn kind_of_options(verb: &str) -> &'static str {
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -226,41 +195,17 @@ mod tests {
     #[test]
     fn paths_lead_to_kinds_and_objects() {
         let place = |api_version: &str, plural: &str, [namespace, name, subresource]: [&str; 3]| {
-            let [namespace, name, subresource] = [namespace, name, subresource]
-                .map(|part| Some(part.to_owned()).filter(|part| !part.is_empty()));
-            Some(Place {
-                api_version: api_version.to_owned(),
-                plural: plural.to_owned(),
-                namespace,
-                name,
-                subresource,
-            })
+            let [namespace, name, subresource] =
+                [namespace, name, subresource].map(|part| Some(part.to_owned()).filter(|part| !part.is_empty()));
+            Some(Place { api_version: api_version.to_owned(), plural: plural.to_owned(), namespace, name, subresource })
         };
         let table = [
-            (
-                "/api/v1/configmaps?a=b",
-                place("v1", "configmaps", ["", "", ""]),
-            ),
-            (
-                "/api/v1/namespaces/n/configmaps/a",
-                place("v1", "configmaps", ["n", "a", ""]),
-            ),
-            (
-                "/apis/apps/v1/namespaces/n/deployments/a/status",
-                place("apps/v1", "deployments", ["n", "a", "status"]),
-            ),
-            (
-                "/api/v1/namespaces/n",
-                place("v1", "namespaces", ["", "n", ""]),
-            ),
-            (
-                "/api/v1/namespaces/n/status",
-                place("v1", "namespaces", ["", "n", "status"]),
-            ),
-            (
-                "/apis/x.dev/v1/things/a",
-                place("x.dev/v1", "things", ["", "a", ""]),
-            ),
+            ("/api/v1/configmaps?a=b", place("v1", "configmaps", ["", "", ""])),
+            ("/api/v1/namespaces/n/configmaps/a", place("v1", "configmaps", ["n", "a", ""])),
+            ("/apis/apps/v1/namespaces/n/deployments/a/status", place("apps/v1", "deployments", ["n", "a", "status"])),
+            ("/api/v1/namespaces/n", place("v1", "namespaces", ["", "n", ""])),
+            ("/api/v1/namespaces/n/status", place("v1", "namespaces", ["", "n", "status"])),
+            ("/apis/x.dev/v1/things/a", place("x.dev/v1", "things", ["", "a", ""])),
             ("/api/v1", None),
             ("/version", None),
         ];

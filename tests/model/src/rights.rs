@@ -37,16 +37,10 @@ struct Wish<'a> {
 
 impl Denied {
     fn covers(&self, wish: &Wish<'_>) -> bool {
-        let is =
-            |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|mine| mine == theirs);
+        let is = |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|mine| mine == theirs);
         // Who may not in one namespace may not in all of them at once.
-        let namespace = wish
-            .namespace
-            .is_none_or(|namespace| is(&self.namespace, namespace));
-        is(&self.user, wish.user)
-            && is(&self.verb, wish.verb)
-            && is(&self.kind, wish.kind)
-            && namespace
+        let namespace = wish.namespace.is_none_or(|namespace| is(&self.namespace, namespace));
+        is(&self.user, wish.user) && is(&self.verb, wish.verb) && is(&self.kind, wish.kind) && namespace
     }
 }
 
@@ -57,17 +51,9 @@ impl Rights {
 
     /// Refuses what may not be done.
     pub(crate) fn check(&self, asked: &Asked, place: &Place, kind: &Kind) -> Result<(), Refusal> {
-        let part = place
-            .subresource
-            .as_ref()
-            .map_or_else(String::new, |part| format!("/{part}"));
+        let part = place.subresource.as_ref().map_or_else(String::new, |part| format!("/{part}"));
         let verb = asked.verb(place);
-        let wish = Wish {
-            user: &asked.user,
-            verb,
-            kind: &kind.full_name(),
-            namespace: place.namespace.as_deref(),
-        };
+        let wish = Wish { user: &asked.user, verb, kind: &kind.full_name(), namespace: place.namespace.as_deref() };
         if self.allow(&wish) {
             return Ok(());
         }
@@ -76,36 +62,21 @@ impl Rights {
             None => " at the cluster scope".to_owned(),
         };
         let (user, plural, group) = (&asked.user, &kind.plural, &kind.group);
-        let why = format!(
-            "User {user:?} cannot {verb} resource \"{plural}{part}\" in API group {group:?}{scope}"
-        );
-        Err(Refusal::forbidden(
-            kind,
-            place.name.as_deref().unwrap_or_default(),
-            &why,
-        ))
+        let why = format!("User {user:?} cannot {verb} resource \"{plural}{part}\" in API group {group:?}{scope}");
+        Err(Refusal::forbidden(kind, place.name.as_deref().unwrap_or_default(), &why))
     }
 
     /// Answers a `SelfSubjectAccessReview`; none if it is another request.
     pub(crate) fn review(&self, asked: &Asked, place: &Place) -> Option<Result<Value, Refusal>> {
-        let reviews = place.api_version == "authorization.k8s.io/v1"
-            && place.plural == "selfsubjectaccessreviews";
+        let reviews = place.api_version == "authorization.k8s.io/v1" && place.plural == "selfsubjectaccessreviews";
         if !reviews || asked.method != http::Method::POST {
             return None;
         }
         let Some(mut review) = asked.json().filter(Value::is_object) else {
             return Some(Err(Refusal::bad("the body is no SelfSubjectAccessReview")));
         };
-        let attributes = review
-            .pointer("/spec/resourceAttributes")
-            .cloned()
-            .unwrap_or_default();
-        let text = |field: &str| {
-            attributes
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let attributes = review.pointer("/spec/resourceAttributes").cloned().unwrap_or_default();
+        let text = |field: &str| attributes.get(field).and_then(Value::as_str).unwrap_or_default();
         let kind = match (text("resource"), text("group")) {
             (resource, "") => resource.to_owned(),
             (resource, group) => format!("{resource}.{group}"),
@@ -133,29 +104,12 @@ mod tests {
 
     #[test]
     fn who_may_not_in_one_namespace_may_not_in_all() {
-        let denied = Denied {
-            verb: Some("list".to_owned()),
-            namespace: Some("a".to_owned()),
-            ..Denied::default()
-        };
-        let wish = |verb, namespace| Wish {
-            user: "u",
-            verb,
-            kind: "configmaps",
-            namespace,
-        };
-        let table = [
-            ("list", Some("a"), true),
-            ("list", Some("b"), false),
-            ("list", None, true),
-            ("get", Some("a"), false),
-        ];
+        let denied = Denied { verb: Some("list".to_owned()), namespace: Some("a".to_owned()), ..Denied::default() };
+        let wish = |verb, namespace| Wish { user: "u", verb, kind: "configmaps", namespace };
+        let table =
+            [("list", Some("a"), true), ("list", Some("b"), false), ("list", None, true), ("get", Some("a"), false)];
         for (verb, namespace, expected) in table {
-            assert_eq!(
-                denied.covers(&wish(verb, namespace)),
-                expected,
-                "{verb} {namespace:?}"
-            );
+            assert_eq!(denied.covers(&wish(verb, namespace)), expected, "{verb} {namespace:?}");
         }
     }
 }

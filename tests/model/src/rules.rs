@@ -33,9 +33,7 @@ impl Part {
             Self::Main if kind.status => Fields::of(&[&["status"]]),
             Self::Main => Fields::default(),
             Self::Status if kind.custom => Fields::of(&[&["metadata"], &["spec"]]),
-            Self::Status if kind.name == "Deployment" => {
-                Fields::of(&[&["spec"], &["metadata", "labels"]])
-            }
+            Self::Status if kind.name == "Deployment" => Fields::of(&[&["spec"], &["metadata", "labels"]]),
             Self::Status => Fields::of(&[&["spec"]]),
         }
     }
@@ -47,11 +45,7 @@ pub(crate) fn prepare_new(kind: &Kind, object: &mut Value) {
         meta::set_part(object, "status", None);
     }
     if kind.name == "Namespace" && kind.group.is_empty() {
-        meta::set_part(
-            object,
-            "spec",
-            Some(json!({ "finalizers": ["kubernetes"] })),
-        );
+        meta::set_part(object, "spec", Some(json!({ "finalizers": ["kubernetes"] })));
         meta::set_part(object, "status", Some(json!({ "phase": "Active" })));
     }
     if kind.name == "Deployment" || kind.name == "Ingress" {
@@ -65,11 +59,7 @@ pub(crate) fn prepare_new(kind: &Kind, object: &mut Value) {
     }
     let generation = (kind.generation != Generation::None).then(|| json!(1));
     meta::set(object, "generation", generation);
-    for field in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         meta::set(object, field, None);
     }
 }
@@ -98,9 +88,7 @@ pub(crate) fn prepare(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
                 meta::set_part(new, "status", old.get("status").cloned());
             }
             if is_another(kind, old, new) {
-                let before = meta::get(old, "generation")
-                    .and_then(Value::as_u64)
-                    .unwrap_or_default();
+                let before = meta::get(old, "generation").and_then(Value::as_u64).unwrap_or_default();
                 meta::set(new, "generation", Some(json!(before + 1)));
             }
         }
@@ -108,12 +96,7 @@ pub(crate) fn prepare(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
     if meta::text(new, "uid").is_empty() {
         meta::set(new, "uid", meta::get(old, "uid").cloned());
     }
-    for field in [
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ] {
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         meta::set(new, field, meta::get(old, field).cloned());
     }
 }
@@ -124,9 +107,7 @@ fn is_another(kind: &Kind, old: &Value, new: &Value) -> bool {
     match kind.generation {
         Generation::None => false,
         Generation::Spec => spec,
-        Generation::SpecAndAnnotations => {
-            spec || meta::get(old, "annotations") != meta::get(new, "annotations")
-        }
+        Generation::SpecAndAnnotations => spec || meta::get(old, "annotations") != meta::get(new, "annotations"),
         Generation::AllButMetadata => {
             let rest = |object: &Value| {
                 let mut object = object.clone();
@@ -162,10 +143,7 @@ fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Wrong> {
     let mut wrong = Vec::new();
     let name = meta::text(object, "name");
     if name.is_empty() {
-        wrong.push(Wrong::required(
-            "metadata.name",
-            "name or generateName is required",
-        ));
+        wrong.push(Wrong::required("metadata.name", "name or generateName is required"));
     } else if !is_name(kind, name) {
         let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
         wrong.push(Wrong::invalid("metadata.name", &name.into(), why));
@@ -185,24 +163,14 @@ fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Wrong> {
             ("name", "must not be empty"),
             ("uid", "must not be empty"),
         ] {
-            if owner
-                .get(field)
-                .and_then(Value::as_str)
-                .is_none_or(str::is_empty)
-            {
-                wrong.push(Wrong::invalid(
-                    &format!("metadata.ownerReferences.{field}"),
-                    &"".into(),
-                    why,
-                ));
+            if owner.get(field).and_then(Value::as_str).is_none_or(str::is_empty) {
+                wrong.push(Wrong::invalid(&format!("metadata.ownerReferences.{field}"), &"".into(), why));
             }
         }
     }
     let controls = |owner: &&Value| owner.get("controller") == Some(&Value::Bool(true));
     if meta::owners(object).filter(controls).count() > 1 {
-        let owners = meta::get(object, "ownerReferences")
-            .cloned()
-            .unwrap_or_default();
+        let owners = meta::get(object, "ownerReferences").cloned().unwrap_or_default();
         let why = "Only one reference can have Controller set to true";
         wrong.push(Wrong::invalid("metadata.ownerReferences", &owners, why));
     }
@@ -211,11 +179,7 @@ fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Wrong> {
 
 /// A Service has ports, unless it has no address.
 fn validate_ports(object: &Value) -> Option<Wrong> {
-    let text = |field: &str| {
-        object
-            .pointer(&format!("/spec/{field}"))
-            .and_then(Value::as_str)
-    };
+    let text = |field: &str| object.pointer(&format!("/spec/{field}")).and_then(Value::as_str);
     let ports = object.pointer("/spec/ports").and_then(Value::as_array);
     let some = ports.is_some_and(|ports| !ports.is_empty());
     let none = !some && text("clusterIP") != Some("None") && text("type") != Some("ExternalName");
@@ -224,31 +188,17 @@ fn validate_ports(object: &Value) -> Option<Wrong> {
 
 /// Tells which keys of a `ConfigMap` can't be.
 fn wrong_keys(object: &Value) -> Vec<Wrong> {
-    let keys = |field: &str| {
-        object
-            .get(field)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flat_map(Map::keys)
-    };
+    let keys = |field: &str| object.get(field).and_then(Value::as_object).into_iter().flat_map(Map::keys);
     let mut wrong = Vec::new();
     for field in ["data", "binaryData"] {
         for name in keys(field).filter(|name| !is_key(name)) {
             let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-            wrong.push(Wrong::invalid(
-                &format!("{field}[{name}]"),
-                &name.as_str().into(),
-                why,
-            ));
+            wrong.push(Wrong::invalid(&format!("{field}[{name}]"), &name.as_str().into(), why));
         }
     }
     for name in keys("binaryData").filter(|name| keys("data").any(|other| other == *name)) {
         let why = "duplicate of key present in binaryData";
-        wrong.push(Wrong::invalid(
-            &format!("data[{name}]"),
-            &name.as_str().into(),
-            why,
-        ));
+        wrong.push(Wrong::invalid(&format!("data[{name}]"), &name.as_str().into(), why));
     }
     wrong
 }
@@ -259,19 +209,12 @@ pub(crate) fn validate_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Wron
     for field in ["name", "namespace", "uid"] {
         if meta::get(old, field) != meta::get(new, field) {
             let found = meta::get(new, field).cloned().unwrap_or_default();
-            wrong.push(Wrong::invalid(
-                &format!("metadata.{field}"),
-                &found,
-                "field is immutable",
-            ));
+            wrong.push(Wrong::invalid(&format!("metadata.{field}"), &found, "field is immutable"));
         }
     }
     if is_deleting(old) {
         let before = finalizers(old);
-        let added: Vec<&str> = finalizers(new)
-            .into_iter()
-            .filter(|finalizer| !before.contains(finalizer))
-            .collect();
+        let added: Vec<&str> = finalizers(new).into_iter().filter(|finalizer| !before.contains(finalizer)).collect();
         if !added.is_empty() {
             let why = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
@@ -280,31 +223,19 @@ pub(crate) fn validate_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Wron
             wrong.push(Wrong::forbidden("metadata.finalizers", &why));
         }
     }
-    if ["ConfigMap", "Secret"].contains(&kind.name.as_str())
-        && old.get("immutable") == Some(&Value::Bool(true))
-    {
+    if ["ConfigMap", "Secret"].contains(&kind.name.as_str()) && old.get("immutable") == Some(&Value::Bool(true)) {
         if new.get("immutable") != Some(&Value::Bool(true)) {
-            wrong.push(Wrong::forbidden(
-                "immutable",
-                "field is immutable when `immutable` is set",
-            ));
+            wrong.push(Wrong::forbidden("immutable", "field is immutable when `immutable` is set"));
         }
         for field in ["data", "binaryData"] {
             if old.get(field) != new.get(field) {
-                wrong.push(Wrong::forbidden(
-                    field,
-                    "field is immutable when `immutable` is set",
-                ));
+                wrong.push(Wrong::forbidden(field, "field is immutable when `immutable` is set"));
             }
         }
     }
     if kind.name == "Deployment" && old.pointer("/spec/selector") != new.pointer("/spec/selector") {
         let found = new.pointer("/spec/selector").cloned().unwrap_or_default();
-        wrong.push(Wrong::invalid(
-            "spec.selector",
-            &found,
-            "field is immutable",
-        ));
+        wrong.push(Wrong::invalid("spec.selector", &found, "field is immutable"));
     }
     wrong.extend(validate(kind, new));
     wrong
@@ -318,9 +249,7 @@ fn quoted(texts: &[&str]) -> String {
 /// Whether a name is one of DNS; for a Service or a Namespace a label.
 fn is_name(kind: &Kind, name: &str) -> bool {
     let label = |part: &str| {
-        let inside = part
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        let inside = part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         inside && !part.is_empty() && !part.starts_with('-') && !part.ends_with('-')
     };
     let one = ["Service", "Namespace"].contains(&kind.name.as_str());
@@ -329,8 +258,6 @@ fn is_name(kind: &Kind, name: &str) -> bool {
 }
 
 fn is_key(name: &str) -> bool {
-    let inside = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let inside = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     inside && !name.is_empty() && name.len() <= 253 && name != "." && !name.starts_with("..")
 }

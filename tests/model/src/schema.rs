@@ -123,9 +123,7 @@ impl Schema {
         for (name, schema) in json {
             match name.as_str() {
                 "!" => map.atomic = true,
-                "^" => map
-                    .always
-                    .extend(schema.as_object().cloned().into_iter().flatten()),
+                "^" => map.always.extend(schema.as_object().cloned().into_iter().flatten()),
                 "*" => rest = Some(Arc::new(Self::short(schema))),
                 _ => {
                     let kept = name.strip_suffix('!');
@@ -147,30 +145,18 @@ impl Schema {
             return Self::Scalar(Scalar::Either);
         }
         match text("type") {
-            Some("object") => {
-                Self::open_api_map(json, flag("x-kubernetes-preserve-unknown-fields"))
-            }
+            Some("object") => Self::open_api_map(json, flag("x-kubernetes-preserve-unknown-fields")),
             Some("array") => {
                 let items = json.get("items").map_or(Self::Any, Self::open_api);
-                let keys = json
-                    .get("x-kubernetes-list-map-keys")
-                    .and_then(Value::as_array);
+                let keys = json.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
                 let keys = keys.into_iter().flatten().filter_map(Value::as_str);
-                let default = |key: &str| {
-                    json.pointer(&format!("/items/properties/{key}/default"))
-                        .cloned()
-                };
+                let default = |key: &str| json.pointer(&format!("/items/properties/{key}/default")).cloned();
                 let kind = match text("x-kubernetes-list-type") {
                     Some("set") => ListKind::Set,
-                    Some("map") => {
-                        ListKind::Keys(keys.map(|key| (key.to_owned(), default(key))).collect())
-                    }
+                    Some("map") => ListKind::Keys(keys.map(|key| (key.to_owned(), default(key))).collect()),
                     _ => ListKind::Atomic,
                 };
-                Self::List(List {
-                    items: Arc::new(items),
-                    kind,
-                })
+                Self::List(List { items: Arc::new(items), kind })
             }
             Some(word) => Self::word(word),
             None => Self::Any,
@@ -180,11 +166,8 @@ impl Schema {
     fn open_api_map(json: &Value, unknown: bool) -> Self {
         let properties = json.get("properties").and_then(Value::as_object);
         let properties = properties.into_iter().flatten();
-        let fields = properties
-            .clone()
-            .map(|(name, schema)| (name.clone(), Arc::new(Self::open_api(schema))));
-        let defaults = properties
-            .filter_map(|(name, schema)| Some((name.clone(), schema.get("default")?.clone())));
+        let fields = properties.clone().map(|(name, schema)| (name.clone(), Arc::new(Self::open_api(schema))));
+        let defaults = properties.filter_map(|(name, schema)| Some((name.clone(), schema.get("default")?.clone())));
         let required = json.get("required").and_then(Value::as_array);
         let required = required.into_iter().flatten().filter_map(Value::as_str);
         let rest = match json.get("additionalProperties") {
@@ -205,8 +188,7 @@ impl Schema {
     /// Returns the shape that a value of this schema has: where that is open, the value's own.
     pub(crate) fn shape(&self, value: &Value) -> Shape<'_> {
         match (self, value) {
-            (Self::Scalar(_), _)
-            | (Self::Any, Value::Bool(_) | Value::Number(_) | Value::String(_)) => Shape::Scalar,
+            (Self::Scalar(_), _) | (Self::Any, Value::Bool(_) | Value::Number(_) | Value::String(_)) => Shape::Scalar,
             (Self::Map(map), _) => Shape::Map(Some(map)),
             (Self::List(list), _) => Shape::List(Some(list)),
             (Self::Any, Value::Object(_) | Value::Null) => Shape::Map(None),

@@ -44,49 +44,28 @@ impl Selector {
     ///
     /// # Errors
     /// If its selectors can't be read.
-    pub(crate) fn of(
-        asked: &Asked,
-        namespace: Option<&str>,
-        name: Option<&str>,
-    ) -> Result<Self, Refusal> {
+    pub(crate) fn of(asked: &Asked, namespace: Option<&str>, name: Option<&str>) -> Result<Self, Refusal> {
         let labels = asked.parameter("labelSelector").map(labels).transpose()?;
         let fields = asked.parameter("fieldSelector").map(fields).transpose()?;
         let mut fields = fields.unwrap_or_default();
         if let Some(name) = name {
-            fields.push(Field {
-                name: "metadata.name".to_owned(),
-                value: name.to_owned(),
-                equal: true,
-            });
+            fields.push(Field { name: "metadata.name".to_owned(), value: name.to_owned(), equal: true });
         }
-        Ok(Self {
-            namespace: namespace.map(str::to_owned),
-            labels: labels.unwrap_or_default(),
-            fields,
-        })
+        Ok(Self { namespace: namespace.map(str::to_owned), labels: labels.unwrap_or_default(), fields })
     }
 
     /// Returns whether an object is one of them.
     pub(crate) fn takes(&self, object: &Value) -> bool {
         let namespace = meta::text(object, "namespace");
         let labels = meta::get(object, "labels");
-        let here = self
-            .namespace
-            .as_deref()
-            .is_none_or(|wanted| wanted == namespace);
+        let here = self.namespace.as_deref().is_none_or(|wanted| wanted == namespace);
         let label = |Label { name, test }: &Label| {
-            let value = labels
-                .and_then(|labels| labels.get(name))
-                .and_then(Value::as_str);
+            let value = labels.and_then(|labels| labels.get(name)).and_then(Value::as_str);
             match test {
                 Test::There => value.is_some(),
                 Test::Absent => value.is_none(),
-                Test::In(values) => {
-                    value.is_some_and(|value| values.iter().any(|other| other == value))
-                }
-                Test::NotIn(values) => {
-                    value.is_none_or(|value| values.iter().all(|other| other != value))
-                }
+                Test::In(values) => value.is_some_and(|value| values.iter().any(|other| other == value)),
+                Test::NotIn(values) => value.is_none_or(|value| values.iter().all(|other| other != value)),
             }
         };
         let field = |Field { name, value, equal }: &Field| {
@@ -101,9 +80,7 @@ impl Selector {
 
     /// Returns whether it is about one name.
     pub(crate) fn is_single(&self) -> bool {
-        self.fields
-            .iter()
-            .any(|field| field.name == "metadata.name" && field.equal)
+        self.fields.iter().any(|field| field.name == "metadata.name" && field.equal)
     }
 
     /// Returns whether it leaves anything out but by namespace.
@@ -122,26 +99,16 @@ fn labels(text: &str) -> Result<Vec<Label>, Refusal> {
         }
         letter == ',' && depth == 0
     };
-    text.split(outside)
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-        .map(label)
-        .collect()
+    text.split(outside).map(str::trim).filter(|part| !part.is_empty()).map(label).collect()
 }
 
 fn label(text: &str) -> Result<Label, Refusal> {
     let made = |name: &str, test: Test| {
         let name = name.trim();
         let well = !name.is_empty() && !name.contains([' ', '(', ')', '=', '!']);
-        let label = Label {
-            name: name.to_owned(),
-            test,
-        };
-        well.then_some(label).ok_or_else(|| {
-            Refusal::bad(format!(
-                "unable to parse requirement: <nil>: Invalid value: {name:?}"
-            ))
-        })
+        let label = Label { name: name.to_owned(), test };
+        well.then_some(label)
+            .ok_or_else(|| Refusal::bad(format!("unable to parse requirement: <nil>: Invalid value: {name:?}")))
     };
     let one = |value: &str| vec![value.trim().to_owned()];
     let values = |list: &str| {
@@ -172,16 +139,12 @@ fn label(text: &str) -> Result<Label, Refusal> {
 
 fn fields(text: &str) -> Result<Vec<Field>, Refusal> {
     let field = |part: &str| {
-        let (name, value, equal) = match (
-            part.split_once("!="),
-            part.split_once("==").or_else(|| part.split_once('=')),
-        ) {
+        let (name, value, equal) = match (part.split_once("!="), part.split_once("==").or_else(|| part.split_once('=')))
+        {
             (Some((name, value)), _) => (name, value, false),
             (None, Some((name, value))) => (name, value, true),
             (None, None) => {
-                return Err(Refusal::bad(format!(
-                    "invalid selector: '{part}'; can't understand '{part}'"
-                )));
+                return Err(Refusal::bad(format!("invalid selector: '{part}'; can't understand '{part}'")));
             }
         };
         if !["metadata.name", "metadata.namespace"].contains(&name) {
@@ -189,16 +152,9 @@ fn fields(text: &str) -> Result<Vec<Field>, Refusal> {
                 "{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
             )));
         }
-        Ok(Field {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            equal,
-        })
+        Ok(Field { name: name.to_owned(), value: value.to_owned(), equal })
     };
-    text.split(',')
-        .filter(|part| !part.is_empty())
-        .map(field)
-        .collect()
+    text.split(',').filter(|part| !part.is_empty()).map(field).collect()
 }
 
 #[cfg(test)]
@@ -222,10 +178,7 @@ mod tests {
             ("c notin (1)", true),
         ];
         for (text, expected) in table {
-            let selector = Selector {
-                labels: labels(text).unwrap(),
-                ..Selector::default()
-            };
+            let selector = Selector { labels: labels(text).unwrap(), ..Selector::default() };
             assert_eq!(selector.takes(&object), expected, "{text}");
         }
         assert!(labels("a b").is_err());
@@ -239,10 +192,7 @@ mod tests {
             ("metadata.namespace!=n", false),
             ("metadata.name=x,metadata.namespace=m", false),
         ] {
-            let selector = Selector {
-                fields: fields(text).unwrap(),
-                ..Selector::default()
-            };
+            let selector = Selector { fields: fields(text).unwrap(), ..Selector::default() };
             assert_eq!(selector.takes(&object), expected, "{text}");
         }
         assert!(fields("spec.x=1").is_err());

@@ -37,8 +37,7 @@ pub(crate) struct Server {
 #[derive(Clone)]
 pub struct ModelService(pub(crate) Arc<Server>);
 
-type Answering =
-    Pin<Box<dyn Future<Output = Result<Response<ModelBody>, ConnectionBroken>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Response<ModelBody>, ConnectionBroken>> + Send>>;
 
 impl Service<Request<Body>> for ModelService {
     type Response = Response<ModelBody>;
@@ -56,28 +55,16 @@ impl Service<Request<Body>> for ModelService {
 }
 
 impl Server {
-    async fn exchange(
-        self: Arc<Self>,
-        request: Request<Body>,
-    ) -> Result<Response<ModelBody>, ConnectionBroken> {
+    async fn exchange(self: Arc<Self>, request: Request<Body>) -> Result<Response<ModelBody>, ConnectionBroken> {
         let (head, body) = request.into_parts();
-        let body = body
-            .collect()
-            .await
-            .map_err(|_| ConnectionBroken)?
-            .to_bytes();
+        let body = body.collect().await.map_err(|_| ConnectionBroken)?.to_bytes();
         let number = {
             let mut requests = self.requests.lock();
             *requests += 1;
             *requests
         };
         let asked = Asked::read(number, &head, body);
-        let fault = self
-            .hook
-            .lock()
-            .as_mut()
-            .map(|hook| hook(&asked))
-            .unwrap_or_default();
+        let fault = self.hook.lock().as_mut().map(|hook| hook(&asked)).unwrap_or_default();
         match fault {
             Fault::None => Ok(self.answer(&asked)),
             Fault::Answer { code, retry_after } => {
@@ -117,9 +104,7 @@ impl Server {
                 let response = json(whole.code, whole.body.to_string().into());
                 warning(response, &whole.warnings)
             }
-            Ok(Answer::Watch(watch)) => {
-                json(200, Bytes::new()).map(|_| ModelBody::watch(Arc::clone(self), watch))
-            }
+            Ok(Answer::Watch(watch)) => json(200, Bytes::new()).map(|_| ModelBody::watch(Arc::clone(self), watch)),
             Err(refusal) => warning(refused(&refusal), &refusal.warnings),
         }
     }
@@ -152,10 +137,7 @@ fn refused(refusal: &Refusal) -> Response<ModelBody> {
         Ok(body) => json(refusal.code, body.to_string().into()),
         Err(text) => {
             let mut response = json(refusal.code, text.to_owned().into());
-            response.headers_mut().insert(
-                "content-type",
-                HeaderValue::from_static("text/plain; charset=utf-8"),
-            );
+            response.headers_mut().insert("content-type", HeaderValue::from_static("text/plain; charset=utf-8"));
             response
         }
     }
@@ -163,10 +145,7 @@ fn refused(refusal: &Refusal) -> Response<ModelBody> {
 
 fn json(code: u16, body: Bytes) -> Response<ModelBody> {
     let mut response = Response::new(ModelBody::whole(body));
-    *response.status_mut() =
-        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response
-        .headers_mut()
-        .insert("content-type", HeaderValue::from_static("application/json"));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
     response
 }

@@ -15,18 +15,9 @@ pub(crate) fn allocate(object: &mut Value, number: u32) {
     if spec.get("type") == Some(&"ExternalName".into()) {
         return;
     }
-    let given = spec
-        .get("clusterIP")
-        .and_then(Value::as_str)
-        .filter(|given| !given.is_empty())
-        .unwrap_or(&address)
-        .to_owned();
-    let values = [
-        json!(given),
-        json!([given]),
-        json!(["IPv4"]),
-        json!("SingleStack"),
-    ];
+    let given =
+        spec.get("clusterIP").and_then(Value::as_str).filter(|given| !given.is_empty()).unwrap_or(&address).to_owned();
+    let values = [json!(given), json!([given]), json!(["IPv4"]), json!("SingleStack")];
     for (field, value) in GIVEN.into_iter().zip(values) {
         spec.entry(field).or_insert(value);
     }
@@ -34,10 +25,7 @@ pub(crate) fn allocate(object: &mut Value, number: u32) {
 
 /// Keeps the addresses of a Service that is written without them.
 pub(crate) fn keep(old: &Value, new: &mut Value) {
-    let (Some(old), Some(new)) = (
-        old.get("spec"),
-        new.get_mut("spec").and_then(Value::as_object_mut),
-    ) else {
+    let (Some(old), Some(new)) = (old.get("spec"), new.get_mut("spec").and_then(Value::as_object_mut)) else {
         return;
     };
     if new.get("type") == Some(&"ExternalName".into()) {

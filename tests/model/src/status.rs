@@ -21,14 +21,7 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     fn new(code: u16, reason: &'static str, message: String) -> Self {
-        Self {
-            code,
-            reason,
-            message,
-            details: None,
-            warnings: Vec::new(),
-            plain: false,
-        }
+        Self { code, reason, message, details: None, warnings: Vec::new(), plain: false }
     }
 
     fn about(mut self, kind: &Kind, name: &str) -> Self {
@@ -48,38 +41,22 @@ impl Refusal {
 
     /// There is no such object.
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
-        Self::new(
-            404,
-            "NotFound",
-            format!("{} {name:?} not found", kind.full_name()),
-        )
-        .about(kind, name)
+        Self::new(404, "NotFound", format!("{} {name:?} not found", kind.full_name())).about(kind, name)
     }
 
     /// Nothing is served there.
     pub(crate) fn no_page() -> Self {
-        Self {
-            plain: true,
-            ..Self::new(404, "NotFound", "404 page not found\n".to_owned())
-        }
+        Self { plain: true, ..Self::new(404, "NotFound", "404 page not found\n".to_owned()) }
     }
 
     /// There is one already.
     pub(crate) fn exists(kind: &Kind, name: &str) -> Self {
-        Self::new(
-            409,
-            "AlreadyExists",
-            format!("{} {name:?} already exists", kind.full_name()),
-        )
-        .about(kind, name)
+        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", kind.full_name())).about(kind, name)
     }
 
     /// It is another one by now.
     pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
-        let message = format!(
-            "Operation cannot be fulfilled on {} {name:?}: {why}",
-            kind.full_name()
-        );
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.full_name());
         Self::new(409, "Conflict", message).about(kind, name)
     }
 
@@ -103,18 +80,11 @@ impl Refusal {
                 }
                 lines.push(format!("- {path}"));
             }
-            format!(
-                "Apply failed with {} conflicts: {}",
-                conflicts.len(),
-                lines.join("\n")
-            )
+            format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
         };
         let cause = |(manager, path): &(String, String)| json!({ "reason": "FieldManagerConflict", "message": format!("conflict with {manager}"), "field": path });
         let causes: Vec<Value> = conflicts.iter().map(cause).collect();
-        Self {
-            details: Some(json!({ "causes": causes })),
-            ..Self::new(409, "Conflict", message)
-        }
+        Self { details: Some(json!({ "causes": causes })), ..Self::new(409, "Conflict", message) }
     }
 
     /// It can't be as it is said to be.
@@ -130,23 +100,11 @@ impl Refusal {
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
         };
-        let title = if kind.group.is_empty() {
-            kind.name.clone()
-        } else {
-            format!("{}.{}", kind.name, kind.group)
-        };
-        let cause = |Wrong {
-                         kind,
-                         field,
-                         message,
-                     }: &Wrong| json!({ "reason": kind, "message": message, "field": field });
+        let title = if kind.group.is_empty() { kind.name.clone() } else { format!("{}.{}", kind.name, kind.group) };
+        let cause =
+            |Wrong { kind, field, message }: &Wrong| json!({ "reason": kind, "message": message, "field": field });
         let causes: Vec<Value> = wrong.iter().map(cause).collect();
-        let mut refusal = Self::new(
-            422,
-            "Invalid",
-            format!("{title} {name:?} is invalid: {said}"),
-        )
-        .about(kind, name);
+        let mut refusal = Self::new(422, "Invalid", format!("{title} {name:?} is invalid: {said}")).about(kind, name);
         if let Some(details) = refusal.details.as_mut().and_then(Value::as_object_mut) {
             details.remove("kind");
             let named = Some(kind.name.clone()).filter(|name| !name.is_empty());
@@ -160,63 +118,38 @@ impl Refusal {
     pub(crate) fn unfit() -> Self {
         Self {
             details: Some(json!({})),
-            ..Self::new(
-                422,
-                "Invalid",
-                "the server rejected our request due to an error in our request".to_owned(),
-            )
+            ..Self::new(422, "Invalid", "the server rejected our request due to an error in our request".to_owned())
         }
     }
 
     /// The version must be said.
     pub(crate) fn unversioned(kind: &Kind, name: &str) -> Self {
-        let wrong = Wrong::invalid(
-            "metadata.resourceVersion",
-            &Value::from(0),
-            "must be specified for an update",
-        );
+        let wrong = Wrong::invalid("metadata.resourceVersion", &Value::from(0), "must be specified for an update");
         // Where the name of the kind stands otherwise, the API server puts that of the resource here.
-        let named = Kind {
-            name: kind.plural.clone(),
-            ..kind.clone()
-        };
+        let named = Kind { name: kind.plural.clone(), ..kind.clone() };
         Self::invalid(&named, name, &[wrong])
     }
 
     /// A condition of a delete does not hold.
     pub(crate) fn condition(kind: &Kind, name: &str, why: &str) -> Self {
         // As above, the other way round.
-        let named = Kind {
-            plural: kind.name.clone(),
-            ..kind.clone()
-        };
+        let named = Kind { plural: kind.name.clone(), ..kind.clone() };
         Self::conflict(&named, name, why)
     }
 
     /// Returns the refusal with warnings.
     pub(crate) fn warning(self, warnings: &[String]) -> Self {
-        Self {
-            warnings: warnings.to_vec(),
-            ..self
-        }
+        Self { warnings: warnings.to_vec(), ..self }
     }
 
     /// The options of a request are wrong.
     pub(crate) fn options(options: &str, wrong: &Wrong) -> Self {
-        let Wrong {
-            kind,
-            field,
-            message,
-        } = wrong;
+        let Wrong { kind, field, message } = wrong;
         Self {
             details: Some(
                 json!({ "group": "meta.k8s.io", "kind": options, "causes": [{ "reason": kind, "message": message, "field": field }] }),
             ),
-            ..Self::new(
-                422,
-                "Invalid",
-                format!("{options}.meta.k8s.io \"\" is invalid: {field}: {message}"),
-            )
+            ..Self::new(422, "Invalid", format!("{options}.meta.k8s.io \"\" is invalid: {field}: {message}"))
         }
     }
 
@@ -232,19 +165,13 @@ impl Refusal {
 
     /// It may not be done.
     pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
-        let what = if name.is_empty() {
-            kind.full_name()
-        } else {
-            format!("{} {name:?}", kind.full_name())
-        };
+        let what = if name.is_empty() { kind.full_name() } else { format!("{} {name:?}", kind.full_name()) };
         Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about(kind, name)
     }
 
     /// Nothing is made any more in this namespace.
     pub(crate) fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
-        let why = format!(
-            "unable to create new content in namespace {namespace} because it is being terminated"
-        );
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut refusal = Self::forbidden(kind, name, &why);
         if let Some(details) = refusal.details.as_mut().and_then(Value::as_object_mut) {
             let cause = json!({ "reason": "NamespaceTerminating", "message": format!("namespace {namespace} is being terminated"), "field": "metadata.namespace" });
@@ -272,20 +199,13 @@ impl Refusal {
     /// What a patch makes of an object can't be read.
     pub(crate) fn of_patch(self, kind: &Kind) -> Self {
         let wrong = Wrong::invalid("patch", &Value::Null, &self.message);
-        let unnamed = Kind {
-            name: String::new(),
-            group: String::new(),
-            ..kind.clone()
-        };
+        let unnamed = Kind { name: String::new(), group: String::new(), ..kind.clone() };
         Self::invalid(&unnamed, "", &[wrong])
     }
 
     /// The verb is none of this kind's.
     pub(crate) fn method(kind: &Kind, action: &str) -> Self {
-        let message = format!(
-            "{action} is not supported on resources of kind {:?}",
-            kind.full_name()
-        );
+        let message = format!("{action} is not supported on resources of kind {:?}", kind.full_name());
         Self::new(405, "MethodNotAllowed", message).about(kind, "")
     }
 
@@ -293,11 +213,7 @@ impl Refusal {
     pub(crate) fn media() -> Self {
         Self {
             details: Some(json!({})),
-            ..Self::new(
-                415,
-                "UnsupportedMediaType",
-                "415: Unsupported Media Type".to_owned(),
-            )
+            ..Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type".to_owned())
         }
     }
 
@@ -305,11 +221,7 @@ impl Refusal {
     pub(crate) fn no_resource() -> Self {
         Self {
             details: Some(json!({})),
-            ..Self::new(
-                404,
-                "NotFound",
-                "the server could not find the requested resource".to_owned(),
-            )
+            ..Self::new(404, "NotFound", "the server could not find the requested resource".to_owned())
         }
     }
 
@@ -318,28 +230,13 @@ impl Refusal {
         let (reason, message) = match code {
             401 => ("Unauthorized", "Unauthorized"),
             403 => ("Forbidden", "forbidden"),
-            404 => (
-                "NotFound",
-                "the server could not find the requested resource",
-            ),
+            404 => ("NotFound", "the server could not find the requested resource"),
             409 => ("Conflict", "the server reported a conflict"),
             410 => ("Gone", "the resource is gone"),
-            422 => (
-                "Invalid",
-                "the server rejected our request due to an error in our request",
-            ),
-            429 => (
-                "TooManyRequests",
-                "Too many requests, please try again later.",
-            ),
-            503 => (
-                "ServiceUnavailable",
-                "the server is currently unable to handle the request",
-            ),
-            504 => (
-                "Timeout",
-                "Timeout: request did not complete within the allotted timeout",
-            ),
+            422 => ("Invalid", "the server rejected our request due to an error in our request"),
+            429 => ("TooManyRequests", "Too many requests, please try again later."),
+            503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
+            504 => ("Timeout", "Timeout: request did not complete within the allotted timeout"),
             _ => ("InternalError", "Internal error occurred: injected"),
         };
         Self {

@@ -56,9 +56,7 @@ impl Id {
 
     /// Returns its name.
     pub(crate) fn name(&self) -> &str {
-        self.path
-            .split_once('/')
-            .map_or(self.path.as_str(), |(_, name)| name)
+        self.path.split_once('/').map_or(self.path.as_str(), |(_, name)| name)
     }
 
     /// Returns what tells it apart from others of its kind.
@@ -70,13 +68,7 @@ impl Id {
 impl Store {
     /// Returns an empty store, whose versions don't begin at nothing.
     pub(crate) fn new() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            revision: 1,
-            compacted: 0,
-            log: Vec::new(),
-            shown: BTreeMap::new(),
-        }
+        Self { objects: BTreeMap::new(), revision: 1, compacted: 0, log: Vec::new(), shown: BTreeMap::new() }
     }
 
     /// Returns the version of the last change.
@@ -101,13 +93,8 @@ impl Store {
 
     /// Returns the objects of a kind, in their order.
     pub(crate) fn of(&self, kind: usize) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
-        let first = Id {
-            kind,
-            path: String::new(),
-        };
-        self.objects
-            .range(first..)
-            .take_while(move |(id, _)| id.kind == kind)
+        let first = Id { kind, path: String::new() };
+        self.objects.range(first..).take_while(move |(id, _)| id.kind == kind)
     }
 
     /// Returns all objects.
@@ -117,15 +104,9 @@ impl Store {
 
     /// Returns the objects of a kind as they were at a version.
     pub(crate) fn as_of(&self, kind: usize, revision: u64) -> BTreeMap<Id, Arc<Value>> {
-        let mut objects: BTreeMap<Id, Arc<Value>> = self
-            .of(kind)
-            .map(|(id, object)| (id.clone(), Arc::clone(object)))
-            .collect();
-        let undone = self
-            .log
-            .iter()
-            .rev()
-            .take_while(|change| change.revision > revision);
+        let mut objects: BTreeMap<Id, Arc<Value>> =
+            self.of(kind).map(|(id, object)| (id.clone(), Arc::clone(object))).collect();
+        let undone = self.log.iter().rev().take_while(|change| change.revision > revision);
         for Change { id, old, .. } in undone.filter(|change| change.id.kind == kind) {
             match old {
                 Some(old) => objects.insert(id.clone(), Arc::clone(old)),
@@ -137,40 +118,23 @@ impl Store {
 
     /// Returns the last version of a kind that watches show by now.
     pub(crate) fn seen(&self, kind: usize, now: Instant) -> u64 {
-        let hidden = self
-            .log
-            .iter()
-            .find(|change| change.id.kind == kind && change.visible > now);
+        let hidden = self.log.iter().find(|change| change.id.kind == kind && change.visible > now);
         hidden.map_or(self.revision, |change| change.revision.saturating_sub(1))
     }
 
     /// Returns the first change of a kind after a version.
     pub(crate) fn after(&self, kind: usize, revision: u64) -> Option<&Change> {
-        let from = self
-            .log
-            .partition_point(|change| change.revision <= revision);
-        self.log
-            .get(from..)?
-            .iter()
-            .find(|change| change.id.kind == kind)
+        let from = self.log.partition_point(|change| change.revision <= revision);
+        self.log.get(from..)?.iter().find(|change| change.id.kind == kind)
     }
 
     /// Stores an object, or removes it, and returns it with its version; as it was last if it is removed. It is shown at
     /// `visible` at the earliest.
-    pub(crate) fn commit(
-        &mut self,
-        id: &Id,
-        new: Option<Value>,
-        last: &Value,
-        visible: Instant,
-    ) -> Arc<Value> {
+    pub(crate) fn commit(&mut self, id: &Id, new: Option<Value>, last: &Value, visible: Instant) -> Arc<Value> {
         self.revision += 1;
         let mut shown = new.as_ref().unwrap_or(last).clone();
         if let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert(
-                "resourceVersion".to_owned(),
-                self.revision.to_string().into(),
-            );
+            metadata.insert("resourceVersion".to_owned(), self.revision.to_string().into());
         }
         let shown = Arc::new(shown);
         let new = new.map(|_| Arc::clone(&shown));
@@ -180,13 +144,7 @@ impl Store {
         };
         let latest = self.shown.entry(id.kind).or_insert(visible);
         *latest = visible.max(*latest);
-        self.log.push(Change {
-            revision: self.revision,
-            id: id.clone(),
-            old,
-            new,
-            visible: *latest,
-        });
+        self.log.push(Change { revision: self.revision, id: id.clone(), old, new, visible: *latest });
         shown
     }
 }

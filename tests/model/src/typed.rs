@@ -78,9 +78,7 @@ fn collect_items(value: &Value, list: &List, path: &mut Vec<Step>, fields: &mut 
 /// Returns the items of a list that can be told apart, each with the step to it.
 fn steps<'a>(value: &'a Value, list: &List) -> Vec<(Step, &'a Value)> {
     let items = value.as_array().into_iter().flatten();
-    items
-        .filter_map(|item| Some((list.step(item)?, item)))
-        .collect()
+    items.filter_map(|item| Some((list.step(item)?, item))).collect()
 }
 
 // === how two values differ ===
@@ -123,61 +121,37 @@ impl Walk {
     fn inside(&mut self, old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> bool {
         match shape {
             Shape::Scalar
-            | Shape::List(
-                None
-                | Some(List {
-                    kind: ListKind::Atomic,
-                    ..
-                }),
-            )
+            | Shape::List(None | Some(List { kind: ListKind::Atomic, .. }))
             | Shape::Map(Some(Map { atomic: true, .. })) => true,
             Shape::Map(map) => {
-                let [old, new] = [old, new].map(|value| {
-                    value
-                        .and_then(Value::as_object)
-                        .filter(|map| !map.is_empty())
-                });
+                let [old, new] = [old, new].map(|value| value.and_then(Value::as_object).filter(|map| !map.is_empty()));
                 self.maps(old, new, map);
                 old.is_none() && new.is_none()
             }
             Shape::List(Some(list)) => {
-                let [old, new] = [old, new].map(|value| {
-                    value.filter(|value| value.as_array().is_some_and(|list| !list.is_empty()))
-                });
+                let [old, new] =
+                    [old, new].map(|value| value.filter(|value| value.as_array().is_some_and(|list| !list.is_empty())));
                 self.lists(old, new, list);
                 old.is_none() && new.is_none()
             }
         }
     }
 
-    fn maps(
-        &mut self,
-        old: Option<&Json<String, Value>>,
-        new: Option<&Json<String, Value>>,
-        map: Option<&Map>,
-    ) {
-        let names = |map: Option<&Json<String, Value>>| {
-            map.into_iter()
-                .flat_map(Json::keys)
-                .cloned()
-                .collect::<Vec<_>>()
-        };
+    fn maps(&mut self, old: Option<&Json<String, Value>>, new: Option<&Json<String, Value>>, map: Option<&Map>) {
+        let names =
+            |map: Option<&Json<String, Value>>| map.into_iter().flat_map(Json::keys).cloned().collect::<Vec<_>>();
         for name in names(old) {
             let [before, after] = [old, new].map(|map| map.and_then(|map| map.get(&name)));
             self.step(field(&name), before, after, field_of(map, &name));
         }
-        for name in names(new)
-            .into_iter()
-            .filter(|name| !old.is_some_and(|old| old.contains_key(name)))
-        {
+        for name in names(new).into_iter().filter(|name| !old.is_some_and(|old| old.contains_key(name))) {
             let after = new.and_then(|map| map.get(&name));
             self.step(field(&name), None, after, field_of(map, &name));
         }
     }
 
     fn lists(&mut self, old: Option<&Value>, new: Option<&Value>, list: &List) {
-        let [old, new] =
-            [old, new].map(|value| value.map(|value| steps(value, list)).unwrap_or_default());
+        let [old, new] = [old, new].map(|value| value.map(|value| steps(value, list)).unwrap_or_default());
         let mut done = Vec::<&Step>::new();
         for (step, _) in old.iter().chain(&new) {
             if done.contains(&step) {
@@ -218,11 +192,7 @@ impl Walk {
     }
 
     fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        let Comparison {
-            added,
-            modified,
-            removed,
-        } = &mut self.found;
+        let Comparison { added, modified, removed } = &mut self.found;
         match (old, new) {
             (None, _) => added.insert(&self.path),
             (_, None) => removed.insert(&self.path),
@@ -252,11 +222,7 @@ pub(crate) fn without(value: &Value, gone: &Fields, schema: &Schema) -> Value {
                 };
                 left.insert(name.clone(), inner);
             }
-            if left.is_empty() {
-                Value::Null
-            } else {
-                Value::Object(left)
-            }
+            if left.is_empty() { Value::Null } else { Value::Object(left) }
         }
         Shape::List(Some(list)) => {
             let items = value.as_array().into_iter().flatten();
@@ -268,17 +234,10 @@ pub(crate) fn without(value: &Value, gone: &Fields, schema: &Schema) -> Value {
                     if gone.has(&step) {
                         return None;
                     }
-                    Some(
-                        gone.below(&step)
-                            .map_or_else(|| item.clone(), |gone| without(item, gone, &list.items)),
-                    )
+                    Some(gone.below(&step).map_or_else(|| item.clone(), |gone| without(item, gone, &list.items)))
                 })
                 .collect();
-            if left.is_empty() {
-                Value::Null
-            } else {
-                Value::Array(left)
-            }
+            if left.is_empty() { Value::Null } else { Value::Array(left) }
         }
     }
 }
@@ -324,42 +283,24 @@ mod tests {
     #[test]
     fn what_is_added_has_the_map_around_it_and_what_is_modified_has_not() {
         let found = compare(&json!({}), &json!({ "data": { "a": "1" } }), &schema());
-        assert_eq!(
-            found.added.write(),
-            json!({ "f:data": { ".": {}, "f:a": {} } })
-        );
-        let found = compare(
-            &json!({ "data": { "a": "1", "b": "1" } }),
-            &json!({ "data": { "a": "2" } }),
-            &schema(),
-        );
+        assert_eq!(found.added.write(), json!({ "f:data": { ".": {}, "f:a": {} } }));
+        let found = compare(&json!({ "data": { "a": "1", "b": "1" } }), &json!({ "data": { "a": "2" } }), &schema());
         assert_eq!(found.modified.write(), json!({ "f:data": { "f:a": {} } }));
         assert_eq!(found.removed.write(), json!({ "f:data": { "f:b": {} } }));
     }
 
     #[test]
     fn what_changes_its_shape_is_modified_and_what_was_inside_is_removed() {
-        let found = compare(
-            &json!({ "spec": { "a": { "b": 1 } } }),
-            &json!({ "spec": { "a": 1 } }),
-            &schema(),
-        );
+        let found = compare(&json!({ "spec": { "a": { "b": 1 } } }), &json!({ "spec": { "a": 1 } }), &schema());
         assert_eq!(found.modified.write(), json!({ "f:spec": { "f:a": {} } }));
-        assert_eq!(
-            found.removed.write(),
-            json!({ "f:spec": { "f:a": { "f:b": {} } } })
-        );
+        assert_eq!(found.removed.write(), json!({ "f:spec": { "f:a": { "f:b": {} } } }));
     }
 
     #[test]
     fn a_map_from_which_all_is_taken_is_null() {
         let gone = Fields::of(&[&["data", "a"]]);
         assert_eq!(
-            without(
-                &json!({ "data": { "a": "1" }, "spec": 1 }),
-                &gone,
-                &schema()
-            ),
+            without(&json!({ "data": { "a": "1" }, "spec": 1 }), &gone, &schema()),
             json!({ "data": null, "spec": 1 })
         );
     }

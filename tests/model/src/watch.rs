@@ -66,14 +66,9 @@ impl World {
     pub(crate) fn open(&mut self, at: &At<'_>, name: Option<&str>) -> Result<Watch, Refusal> {
         let asked = at.asked;
         let selector = Selector::of(asked, at.namespace, name)?;
-        let initial = asked
-            .query
-            .contains_key("sendInitialEvents")
-            .then(|| asked.is("sendInitialEvents"));
+        let initial = asked.query.contains_key("sendInitialEvents").then(|| asked.is("sendInitialEvents"));
         fits(initial, asked.parameter("resourceVersionMatch"))?;
-        let lasts = asked
-            .parameter("timeoutSeconds")
-            .and_then(|seconds| seconds.parse().ok());
+        let lasts = asked.parameter("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
         let lasts = lasts.unwrap_or_else(|| LASTS + self.chance.below(LASTS));
         let bookmarks = asked.is("allowWatchBookmarks");
         let mut watch = Watch {
@@ -110,15 +105,9 @@ impl World {
     /// Begins a watch with all that is there: as it is seen by now, if that is not older than a version.
     fn begin(&self, watch: &mut Watch, version: u64, now: Instant) {
         let seen = self.store.seen(watch.number, now);
-        watch.shown = if seen >= version {
-            seen
-        } else {
-            self.store.revision()
-        };
+        watch.shown = if seen >= version { seen } else { self.store.revision() };
         let objects = self.store.as_of(watch.number, watch.shown);
-        let objects = objects
-            .values()
-            .filter(|object| watch.selector.takes(object));
+        let objects = objects.values().filter(|object| watch.selector.takes(object));
         watch.first = objects.map(|object| line("ADDED", object)).collect();
     }
 
@@ -142,9 +131,7 @@ impl World {
     /// Returns what a watch shows next.
     pub(crate) fn next(&self, watch: &mut Watch, now: Instant) -> Next {
         let cuts = self.cuts.get(watch.cuts..).unwrap_or_default();
-        let cut = cuts
-            .iter()
-            .find(|(number, _)| number.is_none_or(|number| number == watch.number));
+        let cut = cuts.iter().find(|(number, _)| number.is_none_or(|number| number == watch.number));
         match cut {
             Some((_, Cut::Closed)) => return Next::End,
             Some((_, Cut::Broken)) => return Next::Broken,
@@ -183,20 +170,15 @@ fn fits(initial: Option<bool>, matches: Option<&str>) -> Result<(), Refusal> {
     let why = match (initial, matches) {
         (Some(_), Some("NotOlderThan")) | (None, None) => return Ok(()),
         (Some(_), _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        (None, Some(_)) => {
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        }
+        (None, Some(_)) => "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
     };
-    Err(Refusal::options(
-        "ListOptions",
-        &Wrong::forbidden("resourceVersionMatch", why),
-    ))
+    Err(Refusal::options("ListOptions", &Wrong::forbidden("resourceVersionMatch", why)))
 }
 
 /// Returns how a watch of these objects shows a change, if it does.
 fn shown(change: &Change, selector: &Selector) -> Option<Bytes> {
-    let [before, after] = [&change.old, &change.new]
-        .map(|object| object.as_ref().filter(|object| selector.takes(object)));
+    let [before, after] =
+        [&change.old, &change.new].map(|object| object.as_ref().filter(|object| selector.takes(object)));
     match (before, after) {
         (None, None) => None,
         (None, Some(new)) => Some(line("ADDED", new)),
@@ -204,11 +186,7 @@ fn shown(change: &Change, selector: &Selector) -> Option<Bytes> {
         // As it was when it was one of them, with the version of what it is now.
         (Some(old), None) => {
             let mut last = old.as_ref().clone();
-            meta::set(
-                &mut last,
-                "resourceVersion",
-                Some(change.revision.to_string().into()),
-            );
+            meta::set(&mut last, "resourceVersion", Some(change.revision.to_string().into()));
             Some(line("DELETED", &last))
         }
     }
@@ -221,12 +199,8 @@ fn line(kind: &str, object: &Value) -> Bytes {
 }
 
 fn bookmark(kind: &Kind, revision: u64, initial: bool) -> Bytes {
-    let mut metadata =
-        json!({ "resourceVersion": revision.to_string(), "creationTimestamp": null });
+    let mut metadata = json!({ "resourceVersion": revision.to_string(), "creationTimestamp": null });
     let annotations = initial.then(|| json!({ "k8s.io/initial-events-end": "true" }));
     meta::set_part(&mut metadata, "annotations", annotations);
-    line(
-        "BOOKMARK",
-        &json!({ "kind": kind.name, "apiVersion": kind.api_version(), "metadata": metadata }),
-    )
+    line("BOOKMARK", &json!({ "kind": kind.name, "apiVersion": kind.api_version(), "metadata": metadata }))
 }

@@ -76,11 +76,7 @@ pub(crate) struct At<'a> {
 impl Whole {
     /// Returns an answer of success.
     pub(crate) fn ok(body: Value) -> Self {
-        Self {
-            code: 200,
-            body,
-            warnings: Vec::new(),
-        }
+        Self { code: 200, body, warnings: Vec::new() }
     }
 }
 
@@ -106,10 +102,7 @@ impl World {
         for kind in kinds::built_in() {
             world.add(kind);
         }
-        world.put(
-            &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "default" } }),
-            now,
-        );
+        world.put(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "default" } }), now);
         world
     }
 
@@ -118,19 +111,13 @@ impl World {
         let same = |served: &&mut Served| served.kind.is(&kind.api_version(), &kind.name);
         match self.kinds.iter_mut().find(same) {
             Some(served) => served.kind = Arc::new(kind),
-            None => self.kinds.push(Served {
-                kind: Arc::new(kind),
-                on: true,
-                delay: Duration::ZERO,
-            }),
+            None => self.kinds.push(Served { kind: Arc::new(kind), on: true, delay: Duration::ZERO }),
         }
     }
 
     /// Returns the number of a kind.
     pub(crate) fn number(&self, api_version: &str, kind: &str) -> Option<usize> {
-        self.kinds
-            .iter()
-            .position(|served| served.kind.is(api_version, kind))
+        self.kinds.iter().position(|served| served.kind.is(api_version, kind))
     }
 
     /// Returns a kind by its number.
@@ -145,10 +132,7 @@ impl World {
 
     /// Returns the kinds that are served.
     pub(crate) fn served(&self) -> impl Iterator<Item = &Kind> {
-        self.kinds
-            .iter()
-            .filter(|served| served.on)
-            .map(|served| &*served.kind)
+        self.kinds.iter().filter(|served| served.on).map(|served| &*served.kind)
     }
 
     /// Says whether a kind is served from now on.
@@ -169,9 +153,7 @@ impl World {
     pub(crate) fn written(&self, now: Instant) -> String {
         let passed = now.saturating_duration_since(self.began).as_secs();
         let seconds = BEGINNING.saturating_add(i64::try_from(passed).unwrap_or_default());
-        Timestamp::from_second(seconds)
-            .map(|time| time.to_string())
-            .unwrap_or_default()
+        Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default()
     }
 
     /// Returns the answer to a request.
@@ -184,17 +166,10 @@ impl World {
         }
         let place = asked.place().ok_or_else(Refusal::no_page)?;
         if let Some(answer) = self.rights.review(asked, &place) {
-            return answer.map(|body| {
-                Answer::Whole(Whole {
-                    code: 201,
-                    ..Whole::ok(body)
-                })
-            });
+            return answer.map(|body| Answer::Whole(Whole { code: 201, ..Whole::ok(body) }));
         }
         let served = |(_, served): &(usize, &Served)| {
-            served.on
-                && served.kind.plural == place.plural
-                && served.kind.api_version() == place.api_version
+            served.on && served.kind.plural == place.plural && served.kind.api_version() == place.api_version
         };
         let found = self.kinds.iter().enumerate().find(served);
         let (number, kind) = found
@@ -211,25 +186,14 @@ impl World {
         {
             return Err(Refusal::no_page());
         }
-        let at = At {
-            asked,
-            now,
-            number,
-            kind,
-            namespace: place.namespace.as_deref(),
-            part,
-        };
+        let at = At { asked, now, number, kind, namespace: place.namespace.as_deref(), part };
         self.dispatch(&at, &place)
     }
 
     /// Returns how it is said that nothing is served at a path in this group and version.
     fn nothing_at(&self, api_version: &str) -> Refusal {
         let own = |served: &Served| !served.kind.custom && served.kind.api_version() == api_version;
-        if self.kinds.iter().any(own) {
-            Refusal::no_resource()
-        } else {
-            Refusal::no_page()
-        }
+        if self.kinds.iter().any(own) { Refusal::no_resource() } else { Refusal::no_page() }
     }
 
     fn dispatch(&mut self, at: &At<'_>, place: &Place) -> Result<Answer, Refusal> {
@@ -251,29 +215,15 @@ impl World {
     }
 
     /// Stores a change, which watches show when their kind's delay is over.
-    pub(crate) fn commit(
-        &mut self,
-        id: &Id,
-        new: Option<Value>,
-        last: &Value,
-        now: Instant,
-    ) -> Arc<Value> {
-        let delay = self
-            .kinds
-            .get(id.kind)
-            .map_or(Duration::ZERO, |served| served.delay);
+    pub(crate) fn commit(&mut self, id: &Id, new: Option<Value>, last: &Value, now: Instant) -> Arc<Value> {
+        let delay = self.kinds.get(id.kind).map_or(Duration::ZERO, |served| served.delay);
         self.store.commit(id, new, last, now + delay)
     }
 
     /// Stores an object as it is, new or in the place of another, whatever any rule says; what the API server gives, it gets.
     /// None if its kind is not known.
     pub(crate) fn put(&mut self, object: &Value, now: Instant) -> Option<Value> {
-        let text = |field: &str| {
-            object
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
         let number = self.number(text("apiVersion"), text("kind"))?;
         let kind = Arc::clone(self.kind(number)?);
         let namespace = kind.namespaced.then(|| meta::text(object, "namespace"));
@@ -293,11 +243,7 @@ impl World {
                 meta::set_part(&mut object, "status", status);
             }
         }
-        Some(
-            self.commit(&id, Some(object), &Value::Object(Json::new()), now)
-                .as_ref()
-                .clone(),
-        )
+        Some(self.commit(&id, Some(object), &Value::Object(Json::new()), now).as_ref().clone())
     }
 
     /// Gives a new object what the API server gives: uid, time and, if it is to have one, its name.
@@ -307,11 +253,7 @@ impl World {
         let begins = meta::text(object, "generateName").to_owned();
         if meta::text(object, "name").is_empty() && !begins.is_empty() {
             let begins: String = begins.chars().take(58).collect();
-            meta::set(
-                object,
-                "name",
-                Some(format!("{begins}{}", self.chance.suffix()).into()),
-            );
+            meta::set(object, "name", Some(format!("{begins}{}", self.chance.suffix()).into()));
         }
     }
 }

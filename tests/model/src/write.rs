@@ -28,20 +28,13 @@ impl World {
         warned(&warnings, self.create_decoded(at, &options, object))
     }
 
-    fn create_decoded(
-        &mut self,
-        at: &At<'_>,
-        options: &Options,
-        mut object: Value,
-    ) -> Result<Whole, Refusal> {
+    fn create_decoded(&mut self, at: &At<'_>, options: &Options, mut object: Value) -> Result<Whole, Refusal> {
         fits_namespace(at, &mut object)?;
         defaults::fill(&at.kind, &mut object);
         self.fits_life(at, meta::text(&object, "name"))?;
         // A PUT or an apply that creates does not mind.
         if !meta::text(&object, "resourceVersion").is_empty() {
-            return Err(Refusal::unknown(
-                "resourceVersion should not be set on objects to be created",
-            ));
+            return Err(Refusal::unknown("resourceVersion should not be set on objects to be created"));
         }
         let object = self.managed_update(at, options, &at.kind.nothing(), &object);
         self.insert(at, options, object)
@@ -71,9 +64,7 @@ impl World {
                 return Err(Refusal::not_found(&at.kind, name));
             }
             if !uid.is_empty() {
-                let why = format!(
-                    "Precondition failed: UID in precondition: {uid}, UID in object meta: "
-                );
+                let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
                 return Err(Refusal::conflict(&at.kind, name, &why));
             }
             self.fits_life(at, name)?;
@@ -82,9 +73,7 @@ impl World {
         };
         let found = meta::text(&old, "uid");
         if !uid.is_empty() && uid != found {
-            let why = format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {found}"
-            );
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
             return Err(Refusal::conflict(&at.kind, name, &why));
         }
         let object = self.managed_update(at, options, &old, &object);
@@ -118,34 +107,17 @@ impl World {
     }
 
     /// Stores what a patch has made of an object.
-    fn patched(
-        &mut self,
-        at: &At<'_>,
-        options: &Options,
-        (old, new): (&Arc<Value>, &Value),
-    ) -> Result<Whole, Refusal> {
+    fn patched(&mut self, at: &At<'_>, options: &Options, (old, new): (&Arc<Value>, &Value)) -> Result<Whole, Refusal> {
         let decoded = decode(&at.kind, new, options.validation);
-        let Decoded {
-            mut object,
-            warnings,
-        } = decoded.map_err(|refusal| refusal.of_patch(&at.kind))?;
+        let Decoded { mut object, warnings } = decoded.map_err(|refusal| refusal.of_patch(&at.kind))?;
         defaults::fill(&at.kind, &mut object);
         let mut object = self.managed_update(at, options, old, &object);
-        let fits = fits_namespace(at, &mut object)
-            .and_then(|()| fits_name(&mut object, meta::text(old, "name")));
-        warned(
-            &warnings,
-            fits.and_then(|()| self.update(at, options, (old, object))),
-        )
+        let fits = fits_namespace(at, &mut object).and_then(|()| fits_name(&mut object, meta::text(old, "name")));
+        warned(&warnings, fits.and_then(|()| self.update(at, options, (old, object))))
     }
 
     /// Stores an object that is new.
-    pub(crate) fn insert(
-        &mut self,
-        at: &At<'_>,
-        options: &Options,
-        mut object: Value,
-    ) -> Result<Whole, Refusal> {
+    pub(crate) fn insert(&mut self, at: &At<'_>, options: &Options, mut object: Value) -> Result<Whole, Refusal> {
         let before = self.chance.clone();
         self.found(&mut object, at.now);
         if at.kind.name == "Service" && at.part == Part::Main {
@@ -166,16 +138,10 @@ impl World {
             return Err(refusal);
         }
         if options.dry_run {
-            return Ok(Whole {
-                code: 201,
-                ..Whole::ok(object)
-            });
+            return Ok(Whole { code: 201, ..Whole::ok(object) });
         }
         let stored = self.commit(&at.id(&name), Some(object), &Value::Null, at.now);
-        Ok(Whole {
-            code: 201,
-            ..Whole::ok(stored.as_ref().clone())
-        })
+        Ok(Whole { code: 201, ..Whole::ok(stored.as_ref().clone()) })
     }
 
     /// Stores an object in the place of `old`, unless it is the same.
@@ -186,18 +152,13 @@ impl World {
         (old, mut new): (&Arc<Value>, Value),
     ) -> Result<Whole, Refusal> {
         let id = &at.id(meta::text(old, "name"));
-        let (given, version) = (
-            meta::text(&new, "resourceVersion"),
-            meta::text(old, "resourceVersion"),
-        );
+        let (given, version) = (meta::text(&new, "resourceVersion"), meta::text(old, "resourceVersion"));
         if given.is_empty() || given == "0" {
             if at.kind.custom {
                 return Err(Refusal::unversioned(&at.kind, id.name()));
             }
         } else if given.parse::<u64>().is_err() {
-            return Err(Refusal::unknown(&format!(
-                "unable to parse resourceVersion: {given}"
-            )));
+            return Err(Refusal::unknown(&format!("unable to parse resourceVersion: {given}")));
         } else if given != version {
             return Err(Refusal::outdated(&at.kind, id.name()));
         }
@@ -231,11 +192,7 @@ impl World {
     fn managed_update(&self, at: &At<'_>, options: &Options, live: &Value, new: &Value) -> Value {
         let manager = manager(at, options, Operation::Update);
         let now = self.written(at.now);
-        let rules = Rules {
-            kind: &at.kind,
-            reset: at.part.reset(&at.kind),
-            now: &now,
-        };
+        let rules = Rules { kind: &at.kind, reset: at.part.reset(&at.kind), now: &now };
         managed::updated(live, new, &manager, &rules)
     }
 
@@ -247,14 +204,9 @@ impl World {
         let Some(namespaces) = self.number("v1", "Namespace") else {
             return Ok(());
         };
-        match (
-            self.store.get(&Id::new(namespaces, None, namespace)),
-            self.kind(namespaces),
-        ) {
+        match (self.store.get(&Id::new(namespaces, None, namespace)), self.kind(namespaces)) {
             (None, Some(kind)) => Err(Refusal::not_found(kind, namespace)),
-            (Some(object), _) if is_deleting(object) => {
-                Err(Refusal::terminating(&at.kind, name, namespace))
-            }
+            (Some(object), _) if is_deleting(object) => Err(Refusal::terminating(&at.kind, name, namespace)),
             (Some(_) | None, _) => Ok(()),
         }
     }
@@ -273,17 +225,13 @@ pub(crate) fn manager(at: &At<'_>, options: &Options, operation: Operation) -> M
 /// Returns an answer with what it warns of, be it of success or not.
 fn warned(warnings: &[String], answer: Result<Whole, Refusal>) -> Result<Whole, Refusal> {
     match answer {
-        Ok(whole) => Ok(Whole {
-            warnings: warnings.to_vec(),
-            ..whole
-        }),
+        Ok(whole) => Ok(Whole { warnings: warnings.to_vec(), ..whole }),
         Err(refusal) => Err(refusal.warning(warnings)),
     }
 }
 
 pub(crate) fn body(at: &At<'_>) -> Result<Value, Refusal> {
-    serde_json::from_slice(&at.asked.body)
-        .map_err(|error| Refusal::bad(format!("error decoding body: {error}")))
+    serde_json::from_slice(&at.asked.body).map_err(|error| Refusal::bad(format!("error decoding body: {error}")))
 }
 
 pub(crate) fn fits_namespace(at: &At<'_>, object: &mut Value) -> Result<(), Refusal> {
@@ -293,12 +241,10 @@ pub(crate) fn fits_namespace(at: &At<'_>, object: &mut Value) -> Result<(), Refu
             meta::set(object, "namespace", Some(namespace.into()));
             Ok(())
         }
-        Some(namespace) if given != namespace => Err(Refusal::bad(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        )),
-        None if !given.is_empty() => Err(Refusal::bad(
-            "namespace may not be set on a cluster-scoped object",
-        )),
+        Some(namespace) if given != namespace => {
+            Err(Refusal::bad("the namespace of the provided object does not match the namespace sent on the request"))
+        }
+        None if !given.is_empty() => Err(Refusal::bad("namespace may not be set on a cluster-scoped object")),
         Some(_) | None => Ok(()),
     }
 }
@@ -322,9 +268,7 @@ fn patched(old: &Value, patch: Patch) -> Option<Value> {
     let mut new = old.clone();
     for operation in patch.0 {
         let in_map = |path: &PointerBuf| {
-            let parent = path
-                .parent()
-                .and_then(|parent| new.pointer(parent.as_str()));
+            let parent = path.parent().and_then(|parent| new.pointer(parent.as_str()));
             parent.is_some_and(Value::is_object)
         };
         let operation = match operation {
@@ -346,14 +290,9 @@ fn patched(old: &Value, patch: Patch) -> Option<Value> {
 /// Whether a write changes nothing: when somebody wrote last is no change.
 fn is_same(old: &Value, new: &Value) -> bool {
     let timeless = |object: &Value| {
-        let entries = owner::read(object).into_iter().map(|entry| {
-            (
-                entry.manager.name,
-                entry.manager.operation,
-                entry.manager.subresource,
-                entry.fields,
-            )
-        });
+        let entries = owner::read(object)
+            .into_iter()
+            .map(|entry| (entry.manager.name, entry.manager.operation, entry.manager.subresource, entry.fields));
         let mut entries: Vec<(String, Operation, String, Fields)> = entries.collect();
         entries.sort_by(|a, b| (&a.0, a.1, &a.2).cmp(&(&b.0, b.1, &b.2)));
         entries

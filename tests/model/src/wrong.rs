@@ -16,25 +16,13 @@ pub(crate) struct Wrong {
 impl Wrong {
     /// Returns that a value can't be.
     pub(crate) fn invalid(field: &str, value: &Value, why: &str) -> Self {
-        Self {
-            kind: "FieldValueInvalid",
-            field: field.to_owned(),
-            message: format!("Invalid value: {value}: {why}"),
-        }
+        Self { kind: "FieldValueInvalid", field: field.to_owned(), message: format!("Invalid value: {value}: {why}") }
     }
 
     /// Returns that a value is missing.
     pub(crate) fn required(field: &str, why: &str) -> Self {
-        let more = if why.is_empty() {
-            String::new()
-        } else {
-            format!(": {why}")
-        };
-        Self {
-            kind: "FieldValueRequired",
-            field: field.to_owned(),
-            message: format!("Required value{more}"),
-        }
+        let more = if why.is_empty() { String::new() } else { format!(": {why}") };
+        Self { kind: "FieldValueRequired", field: field.to_owned(), message: format!("Required value{more}") }
     }
 
     /// Returns that a value is none of those that there are.
@@ -43,29 +31,18 @@ impl Wrong {
         Self {
             kind: "FieldValueNotSupported",
             field: field.to_owned(),
-            message: format!(
-                "Unsupported value: {value:?}: supported values: {}",
-                known.join(", ")
-            ),
+            message: format!("Unsupported value: {value:?}: supported values: {}", known.join(", ")),
         }
     }
 
     /// Returns that there is one like it before.
     pub(crate) fn duplicate(field: &str, value: &Value) -> Self {
-        Self {
-            kind: "FieldValueDuplicate",
-            field: field.to_owned(),
-            message: format!("Duplicate value: {value}"),
-        }
+        Self { kind: "FieldValueDuplicate", field: field.to_owned(), message: format!("Duplicate value: {value}") }
     }
 
     /// Returns that a value may not be.
     pub(crate) fn forbidden(field: &str, why: &str) -> Self {
-        Self {
-            kind: "FieldValueForbidden",
-            field: field.to_owned(),
-            message: format!("Forbidden: {why}"),
-        }
+        Self { kind: "FieldValueForbidden", field: field.to_owned(), message: format!("Forbidden: {why}") }
     }
 
     /// Returns that a value is of another type.
@@ -82,9 +59,7 @@ impl Wrong {
         Self {
             kind: "FieldValueTypeInvalid",
             field: field.to_owned(),
-            message: format!(
-                "Invalid value: \"{found}\": {field} in body must be of type {wanted}: \"{found}\""
-            ),
+            message: format!("Invalid value: \"{found}\": {field} in body must be of type {wanted}: \"{found}\""),
         }
     }
 }

@@ -91,14 +91,9 @@ impl Place {
                 "crd/probes.test.capstan.dev",
                 "crd/clusterprobes.test.capstan.dev",
             ];
-            cluster
-                .kubectl(&[&established[..], &kinds[..]].concat())
-                .unwrap();
+            cluster.kubectl(&[&established[..], &kinds[..]].concat()).unwrap();
         });
-        Self {
-            cluster,
-            namespace: cluster.namespace(prefix).unwrap(),
-        }
+        Self { cluster, namespace: cluster.namespace(prefix).unwrap() }
     }
 
     /// Returns the path of probes, or of one.
@@ -113,13 +108,7 @@ impl Place {
 
     /// Creates a probe with this spec.
     pub fn probe(&self, name: &str, spec: Value) -> Value {
-        self.create(
-            "test.capstan.dev/v1",
-            "Probe",
-            &self.probes(),
-            name,
-            json!({ "spec": spec }),
-        )
+        self.create("test.capstan.dev/v1", "Probe", &self.probes(), name, json!({ "spec": spec }))
     }
 
     /// Creates a probe with a label, by which one of several operators is told that it is its.
@@ -134,14 +123,7 @@ impl Place {
     }
 
     /// Creates an object with these fields beside its name.
-    pub fn create(
-        &self,
-        api_version: &str,
-        kind: &str,
-        path: &str,
-        name: &str,
-        fields: Value,
-    ) -> Value {
+    pub fn create(&self, api_version: &str, kind: &str, path: &str, name: &str, fields: Value) -> Value {
         let mut object = fields;
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
@@ -155,13 +137,7 @@ impl Place {
     }
 
     /// Waits until an object is as `wanted` says, and returns it.
-    pub fn await_object(
-        &self,
-        path: &str,
-        name: &str,
-        what: &str,
-        wanted: impl Fn(&Value) -> bool,
-    ) -> Value {
+    pub fn await_object(&self, path: &str, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let found = wait::until_ok(SOON, what, || match self.find(path, name) {
             Some(object) if wanted(&object) => Ok(object),
             Some(object) => Err(object.to_string()),
@@ -181,29 +157,18 @@ impl Place {
 
     /// Merges a patch into an object.
     pub fn merge(&self, path: &str, name: &str, patch: &Value) -> Value {
-        self.cluster
-            .api()
-            .merge(&format!("{path}/{name}"), patch)
-            .unwrap()
+        self.cluster.api().merge(&format!("{path}/{name}"), patch).unwrap()
     }
 
     /// Deletes an object.
     pub fn delete(&self, path: &str, name: &str) {
-        self.cluster
-            .api()
-            .delete(&format!("{path}/{name}"))
-            .unwrap();
+        self.cluster.api().delete(&format!("{path}/{name}")).unwrap();
     }
 
     /// Returns a manifest of one controller over probes of this namespace; `fields` are those of the controller, in YAML
     /// flow style, such as `retry: { maxAttempts: 3 }` one per line.
     pub fn probe_manifest(&self, fields: &str) -> String {
-        self.manifest(
-            "probe",
-            "{ apiVersion: test.capstan.dev/v1, kind: Probe }",
-            "",
-            fields,
-        )
+        self.manifest("probe", "{ apiVersion: test.capstan.dev/v1, kind: Probe }", "", fields)
     }
 
     /// Returns a manifest whose operator and controller have another name than the others of this place.
@@ -211,27 +176,15 @@ impl Place {
         let name = self.namespace.name();
         manifest
             .replace(&format!("name: {name}"), &format!("name: {name}-{suffix}"))
-            .replace(
-                &format!("    {name}:\n"),
-                &format!("    {name}-{suffix}:\n"),
-            )
+            .replace(&format!("    {name}:\n"), &format!("    {name}-{suffix}:\n"))
     }
 
     /// Returns a manifest of one controller with one plugin.
-    pub fn manifest(
-        &self,
-        plugin: &str,
-        primary: &str,
-        plugin_fields: &str,
-        fields: &str,
-    ) -> String {
+    pub fn manifest(&self, plugin: &str, primary: &str, plugin_fields: &str, fields: &str) -> String {
         let component = component(plugin);
         let namespace = self.namespace.name();
-        let indent = |text: &str, by: usize| -> String {
-            text.lines()
-                .map(|line| format!("{:by$}{line}\n", ""))
-                .collect()
-        };
+        let indent =
+            |text: &str, by: usize| -> String { text.lines().map(|line| format!("{:by$}{line}\n", "")).collect() };
         format!(
             "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {namespace} }}\nspec:\n  plugins:\n    {plugin}:\n      component: {{ path: {} }}\n{}  controllers:\n    {namespace}:\n      plugin: {plugin}\n      primary: {primary}\n      namespaces: [{namespace}]\n{}",
             component.display(),
@@ -274,12 +227,7 @@ impl<'a> Start<'a> {
     }
 
     fn with(manifests: Manifests) -> Self {
-        Self {
-            manifests,
-            kubeconfig: None,
-            arguments: Vec::new(),
-            environment: Vec::new(),
-        }
+        Self { manifests, kubeconfig: None, arguments: Vec::new(), environment: Vec::new() }
     }
 
     /// Uses this kubeconfig instead of the administrator's.
@@ -316,26 +264,14 @@ impl<'a> Start<'a> {
                 manifest
             }
         };
-        let kubeconfig = self
-            .kubeconfig
-            .unwrap_or_else(|| cluster.admin_kubeconfig());
+        let kubeconfig = self.kubeconfig.unwrap_or_else(|| cluster.admin_kubeconfig());
         let mut command = Command::new(capstan());
         command
-            .args([
-                "run",
-                "--listen",
-                "127.0.0.1:0",
-                "--log-format",
-                "json",
-                "-m",
-            ])
+            .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json", "-m"])
             .arg(&manifests)
             .args(&self.arguments)
             .env("KUBECONFIG", kubeconfig)
-            .env(
-                "RUST_LOG",
-                "info,kube_client=off,capstan=debug,capstan_core=debug",
-            )
+            .env("RUST_LOG", "info,kube_client=off,capstan=debug,capstan_core=debug")
             .envs(self.environment);
         Daemon::spawn(command, folder)
     }
@@ -346,30 +282,15 @@ impl Daemon {
     /// what it needs, and its log.
     pub fn spawn(mut command: Command, folder: tempfile::TempDir) -> Self {
         let log = folder.path().join("daemon.log");
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        let mut daemon = Self {
-            child,
-            address: String::new(),
-            log,
-            _folder: folder,
-        };
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let mut daemon = Self { child, address: String::new(), log, _folder: folder };
         let address = wait::until_done(SOON, "the daemon to serve its probes", || {
-            let serving = daemon
-                .lines()
-                .into_iter()
-                .find(|line| line["message"] == "serving probes and metrics");
+            let serving = daemon.lines().into_iter().find(|line| line["message"] == "serving probes and metrics");
             match serving.and_then(|line| line["address"].as_str().map(str::to_owned)) {
                 Some(address) => wait::Look::Done(address),
                 None => match daemon.child.try_wait().unwrap() {
-                    Some(status) => wait::Look::Never(anyhow::anyhow!(
-                        "it ended with {status}: {}",
-                        daemon.log()
-                    )),
+                    Some(status) => wait::Look::Never(anyhow::anyhow!("it ended with {status}: {}", daemon.log())),
                     None => wait::Look::NotYet(daemon.log()),
                 },
             }
@@ -413,10 +334,7 @@ impl Folder {
         let (half, rest) = content.split_at(content.len() / 2);
         let mut file = File::create(self.path(name)).unwrap();
         file.write_all(half).unwrap();
-        Half {
-            file,
-            rest: rest.to_owned(),
-        }
+        Half { file, rest: rest.to_owned() }
     }
 
     /// Puts files there all at once, as the kubelet does with a config map: the names are links to `..data/name`, and
@@ -457,11 +375,9 @@ impl Half {
 impl Daemon {
     /// Waits until `/readyz` says yes, which may take until a component is compiled.
     pub fn until_ready(self) -> Self {
-        wait::until_ok(LATER, "the daemon to be ready", || {
-            match self.get("/readyz") {
-                (200, _) => Ok(()),
-                (code, body) => Err(format!("{code}: {body}; its log:\n{}", self.log())),
-            }
+        wait::until_ok(LATER, "the daemon to be ready", || match self.get("/readyz") {
+            (200, _) => Ok(()),
+            (code, body) => Err(format!("{code}: {body}; its log:\n{}", self.log())),
         })
         .unwrap();
         self
@@ -490,17 +406,11 @@ impl Daemon {
             let rest = line.strip_prefix(name);
             rest.is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(labels)
         });
-        lines
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum()
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
     /// Returns the value of a metric that counts, summed as by [`Daemon::metric`].
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a count"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
     pub fn count(&self, name: &str, labels: &str) -> u64 {
         self.metric(name, labels) as u64
     }
@@ -531,13 +441,7 @@ impl Daemon {
         let (mut before, mut same) = (u64::MAX, 0);
         wait::until(SOON, "the daemon to be quiet", || {
             let controllers = self.controllers();
-            let busy = |field: &str| {
-                controllers["controllers"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .any(|c| c[field] != 0)
-            };
+            let busy = |field: &str| controllers["controllers"].as_array().unwrap().iter().any(|c| c[field] != 0);
             let runs = self.runs();
             let quiet = runs == before && !busy("due") && !busy("inFlight");
             same = if quiet { same + 1 } else { 0 };
@@ -590,14 +494,9 @@ impl Daemon {
             let plugins = self.plugins();
             let manifests = plugins["manifests"].as_array().unwrap().iter();
             let text = |value: &Value| value.as_str().unwrap().to_owned();
-            let found: Vec<_> = manifests
-                .map(|manifest| (text(&manifest["file"]), text(&manifest["problem"])))
-                .collect();
-            if found.len() == count {
-                Ok(found)
-            } else {
-                Err(plugins)
-            }
+            let found: Vec<_> =
+                manifests.map(|manifest| (text(&manifest["file"]), text(&manifest["problem"]))).collect();
+            if found.len() == count { Ok(found) } else { Err(plugins) }
         })
         .unwrap()
     }
@@ -613,9 +512,7 @@ impl Daemon {
     pub fn informers(&self, namespace: &str) -> Vec<Value> {
         let controllers = self.controllers();
         let all = controllers["informers"].as_array().unwrap().iter();
-        all.filter(|informer| informer["scope"].as_str().unwrap().contains(namespace))
-            .cloned()
-            .collect()
+        all.filter(|informer| informer["scope"].as_str().unwrap().contains(namespace)).cloned().collect()
     }
 
     /// Returns the log so far.
@@ -626,20 +523,14 @@ impl Daemon {
     /// Returns the lines of the log, parsed.
     pub fn lines(&self) -> Vec<Value> {
         let file = BufReader::new(File::open(&self.log).unwrap());
-        file.lines()
-            .map_while(Result::ok)
-            .filter_map(|line| serde_json::from_str(&line).ok())
-            .collect()
+        file.lines().map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect()
     }
 
     /// Waits for a log line with this text anywhere in it, and returns it.
     pub fn await_line(&self, text: &str) -> String {
         wait::until_ok(SOON, &format!("a log line with {text:?}"), || {
             let log = self.log();
-            log.lines()
-                .find(|line| line.contains(text))
-                .map(str::to_owned)
-                .ok_or(log)
+            log.lines().find(|line| line.contains(text)).map(str::to_owned).ok_or(log)
         })
         .unwrap()
     }
@@ -660,10 +551,7 @@ impl Daemon {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill")
-            .args(["-s", name, &self.child.id().to_string()])
-            .status()
-            .unwrap();
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
     }
 
@@ -676,10 +564,7 @@ impl Daemon {
     /// Waits for the end.
     pub fn await_end(&mut self) -> ExitStatus {
         wait::until_ok(SOON, "the daemon's end", || {
-            self.child
-                .try_wait()
-                .unwrap()
-                .ok_or_else(|| "it is running".to_owned())
+            self.child.try_wait().unwrap().ok_or_else(|| "it is running".to_owned())
         })
         .unwrap()
     }
@@ -703,52 +588,30 @@ impl Drop for Daemon {
 
 /// Runs `capstan` with arguments to its end, and returns exit code, standard output and standard error.
 pub fn run(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(capstan())
-        .args(arguments)
-        .env_remove("RUST_LOG")
-        .output()
-        .unwrap();
+    let output = Command::new(capstan()).args(arguments).env_remove("RUST_LOG").output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap_or(-1),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
 
 /// Returns what the shared control plane of the scenarios is made of: workloads run, and the kinds of sample and probe
 /// are known to the garbage collector from its start.
 pub fn options() -> Options {
-    let kinds =
-        ["webpage", "probe"].map(|name| repository().join(format!("plugins/{name}/crd.yaml")));
-    Options {
-        manifests: kinds.to_vec(),
-        ..Options::default()
-    }
-    .with(Tool::KubeScheduler)
-    .with(Tool::Kwok)
+    let kinds = ["webpage", "probe"].map(|name| repository().join(format!("plugins/{name}/crd.yaml")));
+    Options { manifests: kinds.to_vec(), ..Options::default() }.with(Tool::KubeScheduler).with(Tool::Kwok)
 }
 
 /// Returns the daemon's binary, built by `cargo build -p capstan`.
 pub fn capstan() -> PathBuf {
     let given = std::env::var_os("CAPSTAN_BIN").map(PathBuf::from);
     let binary = given.unwrap_or_else(|| target().join("debug/capstan"));
-    assert!(
-        binary.exists(),
-        "{} is missing: run `cargo build -p capstan`, or set CAPSTAN_BIN",
-        binary.display()
-    );
+    assert!(binary.exists(), "{} is missing: run `cargo build -p capstan`, or set CAPSTAN_BIN", binary.display());
     binary
 }
 
 /// Returns a plugin's component, built by `cargo xtask plugins`.
 pub fn component(name: &str) -> PathBuf {
     let file = target().join(format!("plugins/{name}.wasm"));
-    assert!(
-        file.exists(),
-        "{} is missing: run `cargo xtask plugins`",
-        file.display()
-    );
+    assert!(file.exists(), "{} is missing: run `cargo xtask plugins`", file.display());
     file
 }
 
@@ -757,10 +620,7 @@ pub fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = bytes.to_vec();
     let mut at = 0;
-    while let Some(found) = bytes[at..]
-        .windows(from.len())
-        .position(|window| window == from)
-    {
+    while let Some(found) = bytes[at..].windows(from.len()).position(|window| window == from) {
         bytes[at + found..at + found + to.len()].copy_from_slice(to);
         at += found + to.len();
     }
@@ -770,18 +630,11 @@ pub fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 
 /// Returns the folder of the sources.
 pub fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
 fn target() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let target = test
-        .ancestors()
-        .find(|folder| folder.join("CACHEDIR.TAG").exists());
-    target
-        .expect("a test runs from cargo's target folder")
-        .to_owned()
+    let target = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
+    target.expect("a test runs from cargo's target folder").to_owned()
 }

@@ -46,19 +46,10 @@ impl Line {
     }
 
     /// Returns a kubeconfig that leads over this line.
-    pub fn kubeconfig(
-        &self,
-        cluster: &Cluster,
-        user: &User,
-        folder: &tempfile::TempDir,
-    ) -> PathBuf {
+    pub fn kubeconfig(&self, cluster: &Cluster, user: &User, folder: &tempfile::TempDir) -> PathBuf {
         let text = std::fs::read_to_string(cluster.kubeconfig(user).unwrap()).unwrap();
         let file = folder.path().join("kubeconfig");
-        std::fs::write(
-            &file,
-            text.replace(cluster.url(), &format!("https://{}", self.address)),
-        )
-        .unwrap();
+        std::fs::write(&file, text.replace(cluster.url(), &format!("https://{}", self.address))).unwrap();
         file
     }
 

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 /// Waits until a primary has been reconciled.
 fn reconciled(place: &Place, name: &str) {
-    place.await_object(&place.probes(), name, "its status", |probe| {
-        probe["status"]["seen"] == true
-    });
+    place.await_object(&place.probes(), name, "its status", |probe| probe["status"]["seen"] == true);
 }
 
 /// Creates a primary of the operator with this label, and waits until it has been reconciled.
@@ -44,9 +42,7 @@ fn a_plugin_in_a_process_of_its_own_works_and_its_death_harms_nobody_else() {
         "labelSelector: apart",
     );
     let beside = place.renamed(&place.probe_manifest("labelSelector: beside"), "beside");
-    let daemon = Start::new(&format!("{apart}---\n{beside}"))
-        .run(&place)
-        .until_ready();
+    let daemon = Start::new(&format!("{apart}---\n{beside}")).run(&place).until_ready();
     let ready = daemon.await_line("its process is ready");
     let ready: Value = serde_json::from_str(&ready).unwrap();
     if cfg!(target_os = "linux") {
@@ -80,10 +76,8 @@ fn a_plugin_in_a_process_of_its_own_works_and_its_death_harms_nobody_else() {
 
 /// Waits until a process is gone.
 fn await_end(process: u64) {
-    wait::until(LATER, "the end of the process", || {
-        (!Path::new(&format!("/proc/{process}")).exists()).then_some(())
-    })
-    .unwrap();
+    wait::until(LATER, "the end of the process", || (!Path::new(&format!("/proc/{process}")).exists()).then_some(()))
+        .unwrap();
 }
 
 #[test]

@@ -61,14 +61,13 @@ impl Attacked {
             let spec = json!({ "reconcile": { "status": { "well": true } } });
             self.place.labelled_probe(&name, "victim", spec);
             let path = self.place.probes();
-            self.place
-                .await_object(&path, &name, "the victim's status", |probe| {
-                    let begun = Instant::now();
-                    assert_eq!(self.daemon.get("/livez").0, 200);
-                    let took = begun.elapsed();
-                    assert!(took < Duration::from_secs(1), "/livez took {took:?}");
-                    probe["status"]["well"] == true
-                });
+            self.place.await_object(&path, &name, "the victim's status", |probe| {
+                let begun = Instant::now();
+                assert_eq!(self.daemon.get("/livez").0, 200);
+                let took = begun.elapsed();
+                assert!(took < Duration::from_secs(1), "/livez took {took:?}");
+                probe["status"]["well"] == true
+            });
             self.place.delete(&path, &name);
         }
     }
@@ -78,11 +77,7 @@ impl Attacked {
         let status = wait::until_ok(LATER, "the attacker's status", || {
             let probe = self.place.find(&self.place.probes(), name).unwrap();
             let status = &probe["status"];
-            if status.is_null() {
-                Err(self.daemon.log())
-            } else {
-                Ok(status.clone())
-            }
+            if status.is_null() { Err(self.daemon.log()) } else { Ok(status.clone()) }
         });
         status.unwrap()
     }
@@ -178,9 +173,7 @@ fn a_deep_list_of_a_primary_is_matched_in_no_time() {
     let innermost = |value: u32| {
         let list = nested(40, json!(value));
         let place = &attacked.place;
-        place.await_object(&path, "copy", "the copy", |copy| {
-            copy["spec"]["list"] == list
-        });
+        place.await_object(&path, "copy", "the copy", |copy| copy["spec"]["list"] == list);
     };
     innermost(1);
     let changed = json!({ "spec": wanted(2) });
@@ -192,11 +185,7 @@ fn a_deep_list_of_a_primary_is_matched_in_no_time() {
 #[test]
 fn all_keys_of_a_large_status_may_change_at_once() {
     let attacked = Attacked::begin("wide", &Setting::default());
-    let keys = |value: u32| -> Map<String, Value> {
-        (0..20_000)
-            .map(|n| (format!("k{n}"), json!(value)))
-            .collect()
-    };
+    let keys = |value: u32| -> Map<String, Value> { (0..20_000).map(|n| (format!("k{n}"), json!(value))).collect() };
     let spec = |value| json!({ "reconcile": { "status": { "keys": keys(value) } } });
     attacked.attack("p", spec(1));
     attacked.others_are_well();
@@ -222,7 +211,8 @@ fn all_keys_of_a_large_status_may_change_at_once() {
 // === patching ===
 
 /// Permits a probe to patch itself.
-const PATCHES: &str = "capabilities: { kubernetes: [{ apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch, update] }] }\n";
+const PATCHES: &str =
+    "capabilities: { kubernetes: [{ apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch, update] }] }\n";
 
 /// A step that patches the probe of this name, and keeps what becomes of it.
 fn patch(attacked: &Attacked, name: &str, patch: Value) -> Value {
@@ -233,23 +223,11 @@ fn patch(attacked: &Attacked, name: &str, patch: Value) -> Value {
 
 #[test]
 fn a_patch_that_doubles_what_it_copies_is_refused() {
-    let setting = Setting {
-        plugin: PATCHES,
-        ..Setting::default()
-    };
+    let setting = Setting { plugin: PATCHES, ..Setting::default() };
     let attacked = Attacked::begin("bombs", &setting);
     let copy = |from: &str, path: &str| json!({ "op": "copy", "from": from, "path": path });
-    let wide: Vec<_> = (0..27)
-        .map(|n| copy("/spec/x", &format!("/spec/x/k{n}")))
-        .collect();
-    let deep: Vec<_> = (0..14)
-        .map(|n| {
-            copy(
-                "/spec/x",
-                &format!("/spec/x{}", "/a".repeat(16 << n.min(8))),
-            )
-        })
-        .collect();
+    let wide: Vec<_> = (0..27).map(|n| copy("/spec/x", &format!("/spec/x/k{n}"))).collect();
+    let deep: Vec<_> = (0..14).map(|n| copy("/spec/x", &format!("/spec/x{}", "/a".repeat(16 << n.min(8))))).collect();
     for (name, bomb) in [("wide", json!(wide)), ("deep", json!(deep))] {
         let steps = [patch(&attacked, name, bomb)];
         let spec = json!({ "x": chain(16), "reconcile": { "do": steps, "status": {} } });
@@ -268,23 +246,19 @@ fn a_patch_that_doubles_what_it_copies_is_refused() {
 
 #[test]
 fn an_edit_repeats_no_long_path_for_each_field_that_it_changes() {
-    let setting = Setting {
-        plugin: PATCHES,
-        ..Setting::default()
-    };
+    let setting = Setting { plugin: PATCHES, ..Setting::default() };
     let attacked = Attacked::begin("long-path", &setting);
     let namespace = attacked.place.namespace.name();
     let long = "k".repeat(200 << 10);
     let object = |value: u32| {
-        let fields: Map<String, Value> = (0..5_000)
-            .map(|n| (format!("f{n}"), json!(value)))
-            .collect();
+        let fields: Map<String, Value> = (0..5_000).map(|n| (format!("f{n}"), json!(value))).collect();
         json!({
             "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": { "namespace": namespace, "name": "p", "uid": "u", "resourceVersion": "1" },
             "spec": { &*long: fields },
         })
     };
-    let edit = json!({ "write": { "verb": "edit", "object": object(2), "actual": object(1) }, "mayFail": true, "as": "bomb" });
+    let edit =
+        json!({ "write": { "verb": "edit", "object": object(2), "actual": object(1) }, "mayFail": true, "as": "bomb" });
     attacked.attack("p", json!({ "reconcile": { "do": [edit], "status": {} } }));
     attacked.others_are_well();
     // Whether it is refused or sent, as one field in place of thousands.
@@ -308,16 +282,9 @@ fn a_condition_may_not_compute_for_as_long_as_its_primary_wants() {
     let many: Vec<_> = (0..40_000).map(|n| format!("h{n}")).collect();
     for (prefix, expression, data) in [
         ("cel-n2", hosts, json!({ "hosts": many })),
-        (
-            "cel-regex",
-            pattern,
-            json!({ "text": "a".repeat(400_000), "pattern": "(a{0,200}){0,200}$" }),
-        ),
+        ("cel-regex", pattern, json!({ "text": "a".repeat(400_000), "pattern": "(a{0,200}){0,200}$" })),
     ] {
-        let setting = Setting {
-            controller: &cel(expression),
-            ..Setting::default()
-        };
+        let setting = Setting { controller: &cel(expression), ..Setting::default() };
         let attacked = Attacked::begin(prefix, &setting);
         let mut spec = data;
         spec["dependents"] = json!({ "own": { "metadata": { "name": "own" } } });
@@ -359,11 +326,7 @@ fn what_is_printed_published_and_asked_for_takes_little_memory() {
         }
     }
     attacked.others_are_well();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "it is a number of bytes"
-    )]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a number of bytes")]
     let cached = cached as u64;
     let peak = attacked.peak();
     let most = OWN + (192 << 20) + 2 * cached;
@@ -373,38 +336,24 @@ fn what_is_printed_published_and_asked_for_takes_little_memory() {
 
 /// Specs that cost much, each in its own way, by what they do.
 fn costly(attacked: &Attacked, name: &str) -> Vec<(&'static str, Value)> {
-    let copies: Vec<_> = (0..27)
-        .map(|n| json!({ "op": "copy", "from": "/spec/x", "path": format!("/spec/x/k{n}") }))
-        .collect();
+    let copies: Vec<_> =
+        (0..27).map(|n| json!({ "op": "copy", "from": "/spec/x", "path": format!("/spec/x/k{n}") })).collect();
     let compare = json!({ "compare": { "by": "generic", "actual": { "spec": nested(60, json!(1)) }, "desired": { "spec": nested(60, json!(2)) } } });
     let many: Vec<_> = (0..40_000).map(|n| format!("h{n}")).collect();
     let event = json!({ "event": { "reason": "Long", "message": "m".repeat(1 << 20) } });
     let everything = json!({ "read": { "in": "primaries", "select": "everywhere" }, "mayFail": true, "as": "all" });
     let doing = |steps: Value| json!({ "reconcile": { "do": steps, "status": {} } });
-    let mut bomb = doing(json!([patch(
-        attacked,
-        &format!("bomb-{name}"),
-        json!(copies)
-    )]));
+    let mut bomb = doing(json!([patch(attacked, &format!("bomb-{name}"), json!(copies))]));
     bomb["x"] = chain(16);
     vec![
         ("bomb", bomb),
         ("compare", doing(json!([compare]))),
         ("hosts", json!({ "hosts": many })),
-        (
-            "pattern",
-            json!({ "text": "a".repeat(400_000), "pattern": "(a{0,200}){0,200}$" }),
-        ),
+        ("pattern", json!({ "text": "a".repeat(400_000), "pattern": "(a{0,200}){0,200}$" })),
         ("hoard", doing(json!(["allocate"]))),
         ("loop", doing(json!(["loop"]))),
-        (
-            "shout",
-            doing(json!([{ "times": { "n": 6, "do": [{ "shout": 4 << 20 }] } }])),
-        ),
-        (
-            "events",
-            doing(json!([{ "times": { "n": 50, "do": [event] } }])),
-        ),
+        ("shout", doing(json!([{ "times": { "n": 6, "do": [{ "shout": 4 << 20 }] } }]))),
+        ("events", doing(json!([{ "times": { "n": 50, "do": [event] } }]))),
         ("all", doing(json!([everything]))),
         ("ballast", json!({ "ballast": "b".repeat(1 << 20) })),
     ]
@@ -446,9 +395,7 @@ fn what_attacks_take_is_given_back_or_used_again() {
         }
         wait::until_ok(LATER, "the memory to be given back", || {
             let held = attacked.held();
-            (held <= most)
-                .then_some(())
-                .ok_or_else(|| format!("{held} of {most}, {before} before"))
+            (held <= most).then_some(()).ok_or_else(|| format!("{held} of {most}, {before} before"))
         })
         .unwrap();
         let held = attacked.held();
@@ -491,9 +438,7 @@ fn runs_that_never_end_take_no_turn_from_another_plugin() {
     let name = attacked.place.namespace.name();
     let spent = |operator: &str| {
         let label = format!("operator=\"{operator}\"");
-        let spent = attacked
-            .daemon
-            .metric("capstan_plugin_cpu_seconds_total", &label);
+        let spent = attacked.daemon.metric("capstan_plugin_cpu_seconds_total", &label);
         assert!(spent > 0.0, "{operator}");
         spent
     };

@@ -14,24 +14,12 @@ fn check(manifest: &str) -> (i32, String) {
     let file = folder.path().join("operator.yaml");
     fs::write(&file, manifest).unwrap();
     let cache = folder.path().join("code");
-    let (code, out, err) = run(&[
-        "check",
-        "-m",
-        file.to_str().unwrap(),
-        "--code-cache",
-        cache.to_str().unwrap(),
-    ]);
-    (
-        code,
-        format!("{out}{err}").replace(folder.path().to_str().unwrap(), "."),
-    )
+    let (code, out, err) = run(&["check", "-m", file.to_str().unwrap(), "--code-cache", cache.to_str().unwrap()]);
+    (code, format!("{out}{err}").replace(folder.path().to_str().unwrap(), "."))
 }
 
 fn manifest(component: &Path, controller: &str) -> String {
-    let controller: String = controller
-        .lines()
-        .map(|line| format!("      {line}\n"))
-        .collect();
+    let controller: String = controller.lines().map(|line| format!("      {line}\n")).collect();
     format!(
         "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: sample }}\nspec:\n  plugins:\n    sample:\n      component: {{ path: {} }}\n  controllers:\n    sample:\n      plugin: sample\n      primary: {{ apiVersion: test.capstan.dev/v1, kind: Probe }}\n{controller}",
         component.display()
@@ -53,34 +41,12 @@ fn refused(manifest: &str, texts: &[&str]) {
 fn manifests_are_refused_with_place_and_remedy() {
     let probe = component("probe");
     for (controller, texts) in [
-        (
-            "finaliser: a.dev/f",
-            &["operator.yaml:12:7", "finaliser", "finalizer"][..],
-        ),
-        (
-            "generationAware: 1",
-            &[
-                "operator.yaml:12:",
-                "generationAware",
-                "expected `true` or `false`",
-            ][..],
-        ),
-        (
-            "maxReconciliationInterval: 30",
-            &["operator.yaml:12:", "30s"][..],
-        ),
-        (
-            "labelSelector: \"a in (\"",
-            &["operator.yaml:12:", "labelSelector"][..],
-        ),
-        (
-            "concurrency: 4294967295",
-            &["operator.yaml:12:", "a whole number from 1 to 1024"][..],
-        ),
-        (
-            "fieldManager: kubectl-client-side-apply",
-            &["operator.yaml:12:", "under which others write"][..],
-        ),
+        ("finaliser: a.dev/f", &["operator.yaml:12:7", "finaliser", "finalizer"][..]),
+        ("generationAware: 1", &["operator.yaml:12:", "generationAware", "expected `true` or `false`"][..]),
+        ("maxReconciliationInterval: 30", &["operator.yaml:12:", "30s"][..]),
+        ("labelSelector: \"a in (\"", &["operator.yaml:12:", "labelSelector"][..]),
+        ("concurrency: 4294967295", &["operator.yaml:12:", "a whole number from 1 to 1024"][..]),
+        ("fieldManager: kubectl-client-side-apply", &["operator.yaml:12:", "under which others write"][..]),
         (
             "workflow: { dependents: { a: { apiVersion: v1, kind: Pod, dependsOn: [b] } } }",
             &["operator.yaml:12:", "`b`"][..],
@@ -115,22 +81,10 @@ fn a_component_that_is_none_is_refused_with_what_it_is() {
     };
     let whole = fs::read(component("probe")).unwrap();
     for (path, texts) in [
-        (
-            folder.path().join("missing.wasm"),
-            &["missing.wasm", "No such file"][..],
-        ),
-        (
-            file("text.wasm", b"hello"),
-            &["text.wasm", "is not WebAssembly"][..],
-        ),
-        (
-            file("core.wasm", b"\0asm\x01\0\0\0"),
-            &["core.wasm", "is a core module, not a component"][..],
-        ),
-        (
-            file("cut.wasm", &whole[..whole.len() / 2]),
-            &["cut.wasm", "is cut off"][..],
-        ),
+        (folder.path().join("missing.wasm"), &["missing.wasm", "No such file"][..]),
+        (file("text.wasm", b"hello"), &["text.wasm", "is not WebAssembly"][..]),
+        (file("core.wasm", b"\0asm\x01\0\0\0"), &["core.wasm", "is a core module, not a component"][..]),
+        (file("cut.wasm", &whole[..whole.len() / 2]), &["cut.wasm", "is cut off"][..]),
     ] {
         refused(&manifest(&path, ""), texts);
     }
@@ -143,10 +97,7 @@ fn a_component_of_another_contract_is_refused_with_both_versions() {
     let bytes = fs::read(component("probe")).unwrap();
     // The version stands in the names of imports and exports, whose length it leaves as it is.
     fs::write(&path, replace(&bytes, b"@0.1.0", b"@0.2.0")).unwrap();
-    refused(
-        &manifest(&path, ""),
-        &["was built for capstan:operator 0.2.0, this daemon offers 0.1.0"],
-    );
+    refused(&manifest(&path, ""), &["was built for capstan:operator 0.2.0, this daemon offers 0.1.0"]);
 }
 
 #[test]
@@ -154,29 +105,15 @@ fn a_component_that_imports_what_there_is_not_is_refused_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("imports.wasm");
     let bytes = fs::read(component("probe")).unwrap();
-    fs::write(
-        &path,
-        replace(
-            &bytes,
-            b"capstan:operator/recorder@",
-            b"capstan:operator/telegram@",
-        ),
-    )
-    .unwrap();
-    refused(
-        &manifest(&path, ""),
-        &["imports what this daemon does not offer", "telegram"],
-    );
+    fs::write(&path, replace(&bytes, b"capstan:operator/recorder@", b"capstan:operator/telegram@")).unwrap();
+    refused(&manifest(&path, ""), &["imports what this daemon does not offer", "telegram"]);
 }
 
 #[test]
 fn exports_that_the_manifest_needs_are_all_named() {
     // The sample has dependents, but neither conditions nor matchers.
     let controller = "workflow:\n  dependents:\n    a: { apiVersion: v1, kind: Pod, match: { export: same }, readyPostcondition: { export: green } }";
-    refused(
-        &manifest(&component("webpage"), controller),
-        &["matcher", "condition", "match"],
-    );
+    refused(&manifest(&component("webpage"), controller), &["matcher", "condition", "match"]);
 }
 
 #[test]
@@ -186,9 +123,7 @@ fn a_broken_plugin_leaves_the_others_running() {
     let bad = manifest(Path::new("/nowhere/missing.wasm"), "").replace("name: sample", "name: bad");
     let daemon = Start::new(&format!("{good}---\n{bad}")).run(&place);
     place.probe("p", json!({ "reconcile": { "status": { "seen": true } } }));
-    place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["seen"] == true
-    });
+    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
     let (code, body) = daemon.get("/readyz");
     assert_eq!(code, 503);
     assert!(body.contains("missing.wasm"), "{body}");
@@ -201,13 +136,8 @@ fn a_component_has_no_network_even_where_its_language_brings_one_along() {
     // Somebody listens there.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": [{ "connect": address }], "status": {} } }),
-    );
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["connect"].is_object()
-    });
+    place.probe("p", json!({ "reconcile": { "do": [{ "connect": address }], "status": {} } }));
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["connect"].is_object());
     let connect = &probe["status"]["connect"];
     for attempt in ["tcp", "listen", "udp"] {
         assert_eq!(connect[attempt], "permission denied", "{attempt}");
@@ -221,18 +151,10 @@ fn a_component_has_no_network_even_where_its_language_brings_one_along() {
 #[test]
 fn a_kind_that_is_not_installed_is_named_and_waited_for() {
     let place = Place::new("nocrd");
-    let manifest = place.manifest(
-        "probe",
-        "{ apiVersion: nowhere.dev/v1, kind: Nothing }",
-        "",
-        "",
-    );
+    let manifest = place.manifest("probe", "{ apiVersion: nowhere.dev/v1, kind: Nothing }", "", "");
     let daemon = Start::new(&manifest).run(&place);
     let line = daemon.await_line("waiting for a kind");
-    assert!(
-        line.contains("nowhere.dev/v1 Nothing") && line.contains("CustomResourceDefinition"),
-        "{line}"
-    );
+    assert!(line.contains("nowhere.dev/v1 Nothing") && line.contains("CustomResourceDefinition"), "{line}");
     assert_eq!(daemon.get("/readyz").0, 503);
     assert_eq!(daemon.get("/livez").0, 200);
 }
@@ -240,17 +162,11 @@ fn a_kind_that_is_not_installed_is_named_and_waited_for() {
 #[test]
 fn a_refusing_api_server_is_quoted_with_verb_and_kind() {
     let place = Place::new("forbidden");
-    let visitor = place
-        .cluster
-        .kubeconfig(place.cluster.user(cluster::VISITOR).unwrap())
-        .unwrap();
+    let visitor = place.cluster.kubeconfig(place.cluster.user(cluster::VISITOR).unwrap()).unwrap();
     let manifest = place.probe_manifest("");
     let daemon = Start::new(&manifest).kubeconfig(visitor).run(&place);
     let line = daemon.await_line("watching failed");
-    assert!(
-        line.contains("probes") && line.contains("forbidden") && line.contains("403"),
-        "{line}"
-    );
+    assert!(line.contains("probes") && line.contains("forbidden") && line.contains("403"), "{line}");
     assert_eq!(daemon.get("/readyz").0, 503);
 }
 
@@ -271,8 +187,7 @@ fn a_token_that_is_not_accepted_is_told() {
 /// A service account that may do with probes what it likes, and read config maps.
 fn account(place: &Place) -> cluster::User {
     let account = place.namespace.service_account("daemon").unwrap();
-    let maps =
-        json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"] });
+    let maps = json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"] });
     admit(place, place, &[maps]);
     account
 }
@@ -300,46 +215,31 @@ fn a_write_that_is_forbidden_is_quoted_with_verb_and_kind() {
     let place = Place::new("nowrite");
     let kubeconfig = place.cluster.kubeconfig(&account(&place)).unwrap();
     let manifest = place.probe_manifest(MAP);
-    let daemon = Start::new(&manifest)
-        .kubeconfig(kubeconfig)
-        .run(&place)
-        .until_ready();
-    place.probe(
-        "p",
-        json!({ "dependents": { "cm": { "metadata": { "name": "cm" } } } }),
-    );
+    let daemon = Start::new(&manifest).kubeconfig(kubeconfig).run(&place).until_ready();
+    place.probe("p", json!({ "dependents": { "cm": { "metadata": { "name": "cm" } } } }));
     let line = daemon.await_line("the run failed");
-    assert!(
-        line.contains("create v1 ConfigMap") && line.contains("forbidden"),
-        "{line}"
-    );
+    assert!(line.contains("create v1 ConfigMap") && line.contains("forbidden"), "{line}");
     assert_eq!(daemon.get("/livez").0, 200);
 }
 
 #[test]
 fn rights_that_are_lost_later_are_told_and_watching_goes_on_once_they_are_back() {
+    // IE-4, IE-5
     let place = Place::new("lost");
     let account = account(&place);
     let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());
     let kubeconfig = line.kubeconfig(place.cluster, &account, &folder);
     let manifest = place.probe_manifest("");
-    let daemon = Start::new(&manifest)
-        .kubeconfig(kubeconfig)
-        .run(&place)
-        .until_ready();
-    let roles = place
-        .namespace
-        .path("rbac.authorization.k8s.io/v1", "roles");
+    let daemon = Start::new(&manifest).kubeconfig(kubeconfig).run(&place).until_ready();
+    let roles = place.namespace.path("rbac.authorization.k8s.io/v1", "roles");
     let role = place.find(&roles, "daemon").unwrap();
     place.delete(&roles, "daemon");
     line.interrupt();
     let told = daemon.await_line("watching failed");
     assert!(told.contains("test.capstan.dev/v1 Probe"), "{told}");
-    wait::until_ok(SOON, "the refusal in /readyz", || {
-        match daemon.get("/readyz") {
-            (503, body) if body.contains("403") => Ok(()),
-            (code, body) => Err(format!("{code} {body}")),
-        }
+    wait::until_ok(SOON, "the refusal in /readyz", || match daemon.get("/readyz") {
+        (503, body) if body.contains("403") => Ok(()),
+        (code, body) => Err(format!("{code} {body}")),
     })
     .unwrap();
     assert_eq!(daemon.get("/livez").0, 200);
@@ -347,9 +247,7 @@ fn rights_that_are_lost_later_are_told_and_watching_goes_on_once_they_are_back()
     place.cluster.api().create(&roles, &again).unwrap();
     place.probe("p", json!({ "reconcile": { "status": { "seen": true } } }));
     let seen = wait::until(LATER, "the probe to be served", || {
-        place
-            .find(&place.probes(), "p")
-            .filter(|p| p["status"]["seen"] == true)
+        place.find(&place.probes(), "p").filter(|p| p["status"]["seen"] == true)
     });
     seen.unwrap();
     daemon.until_ready();
@@ -362,30 +260,17 @@ fn an_api_server_that_goes_away_is_waited_for_and_nothing_is_lost() {
     let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());
     let kubeconfig = line.kubeconfig(place.cluster, admin, &folder);
     let manifest = place.probe_manifest("");
-    let daemon = Start::new(&manifest)
-        .kubeconfig(kubeconfig)
-        .run(&place)
-        .until_ready();
-    place.probe(
-        "before",
-        json!({ "reconcile": { "status": { "seen": true } } }),
-    );
-    place.await_object(&place.probes(), "before", "its status", |p| {
-        p["status"]["seen"] == true
-    });
+    let daemon = Start::new(&manifest).kubeconfig(kubeconfig).run(&place).until_ready();
+    place.probe("before", json!({ "reconcile": { "status": { "seen": true } } }));
+    place.await_object(&place.probes(), "before", "its status", |p| p["status"]["seen"] == true);
     line.cut();
     daemon.await_line("watching failed");
-    place.probe(
-        "meanwhile",
-        json!({ "reconcile": { "status": { "seen": true } } }),
-    );
+    place.probe("meanwhile", json!({ "reconcile": { "status": { "seen": true } } }));
     place.delete(&place.probes(), "before");
     assert_eq!(daemon.get("/livez").0, 200);
     line.mend();
     let served = wait::until(LATER, "what came meanwhile to be served", || {
-        place
-            .find(&place.probes(), "meanwhile")
-            .filter(|p| p["status"]["seen"] == true)
+        place.find(&place.probes(), "meanwhile").filter(|p| p["status"]["seen"] == true)
     });
     served.unwrap();
     place.await_gone(&place.probes(), "before");
@@ -401,145 +286,81 @@ fn guest(name: &str, spec: Value, plugin: &str) -> String {
     let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
     let daemon = place.daemon(&place.manifest("probe", primary, plugin, retry));
     place.probe("bad", spec);
-    place.probe(
-        "good",
-        json!({ "reconcile": { "status": { "seen": true } } }),
-    );
+    place.probe("good", json!({ "reconcile": { "status": { "seen": true } } }));
     let line = daemon.await_line("no retries left");
     assert!(line.contains("bad"), "{line}");
-    place.await_object(&place.probes(), "good", "its status", |p| {
-        p["status"]["seen"] == true
-    });
+    place.await_object(&place.probes(), "good", "its status", |p| p["status"]["seen"] == true);
     assert_eq!(daemon.get("/livez").0, 200);
     // The finalizer's run, the first try and one retry; the good one has two.
-    wait::until_ok(SOON, "five runs", || {
-        if daemon.runs() == 5 {
-            Ok(())
-        } else {
-            Err(daemon.log())
-        }
-    })
-    .unwrap();
+    wait::until_ok(SOON, "five runs", || if daemon.runs() == 5 { Ok(()) } else { Err(daemon.log()) }).unwrap();
     daemon.log()
 }
 
 #[test]
 fn a_guest_that_returns_no_json_fails_that_call() {
     let log = guest("badjson", json!({ "reconcile": { "badJson": true } }), "");
-    assert!(
-        log.contains("the answer of `reconcile` (status) is not JSON"),
-        "{log}"
-    );
+    assert!(log.contains("the answer of `reconcile` (status) is not JSON"), "{log}");
 }
 
 #[test]
 fn a_guest_that_returns_another_object_fails_that_call() {
-    let log = guest(
-        "othername",
-        json!({ "reconcile": { "otherName": "somebody-else" } }),
-        "",
-    );
-    assert!(
-        log.contains("is about another object: metadata.name is \\\"somebody-else\\\""),
-        "{log}"
-    );
+    let log = guest("othername", json!({ "reconcile": { "otherName": "somebody-else" } }), "");
+    assert!(log.contains("is about another object: metadata.name is \\\"somebody-else\\\""), "{log}");
 }
 
 #[test]
 fn a_guest_that_traps_fails_that_call() {
     let log = guest("traps", json!({ "reconcile": { "do": ["trap"] } }), "");
-    assert!(
-        log.contains("trapped") && log.contains("traps on purpose"),
-        "{log}"
-    );
+    assert!(log.contains("trapped") && log.contains("traps on purpose"), "{log}");
 }
 
 #[test]
 fn a_guest_that_loops_for_ever_is_stopped() {
-    let log = guest(
-        "loops",
-        json!({ "reconcile": { "do": ["loop"] } }),
-        "limits: { timeout: 200ms }\n",
-    );
-    assert!(
-        log.contains("200ms") && log.contains("limits.timeout"),
-        "{log}"
-    );
+    let log = guest("loops", json!({ "reconcile": { "do": ["loop"] } }), "limits: { timeout: 200ms }\n");
+    assert!(log.contains("200ms") && log.contains("limits.timeout"), "{log}");
 }
 
 #[test]
 fn a_guest_that_allocates_without_end_is_stopped() {
-    let log = guest(
-        "allocates",
-        json!({ "reconcile": { "do": ["allocate"] } }),
-        "limits: { memory: 16Mi }\n",
-    );
-    assert!(
-        log.contains("16Mi") && log.contains("limits.memory"),
-        "{log}"
-    );
+    let log = guest("allocates", json!({ "reconcile": { "do": ["allocate"] } }), "limits: { memory: 16Mi }\n");
+    assert!(log.contains("16Mi") && log.contains("limits.memory"), "{log}");
 }
 
 #[test]
 fn a_guest_that_recurses_without_end_is_stopped() {
-    let log = guest(
-        "recurses",
-        json!({ "reconcile": { "do": ["recurse"] } }),
-        "",
-    );
+    let log = guest("recurses", json!({ "reconcile": { "do": ["recurse"] } }), "");
     assert!(log.contains("stack"), "{log}");
 }
 
 #[test]
 fn a_guest_that_asks_for_a_kind_that_it_may_not_is_refused() {
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "default" } });
-    let log = guest(
-        "denied",
-        json!({ "reconcile": { "do": [{ "write": { "verb": "apply", "object": secret } }] } }),
-        "",
-    );
-    assert!(
-        log.contains("does not permit `apply` on v1 Secret"),
-        "{log}"
-    );
+    let log =
+        guest("denied", json!({ "reconcile": { "do": [{ "write": { "verb": "apply", "object": secret } }] } }), "");
+    assert!(log.contains("does not permit `apply` on v1 Secret"), "{log}");
 }
 
 #[test]
 fn a_guest_that_prints_a_megabyte_is_cut_short_and_goes_on() {
     let place = Place::new("prints");
     let daemon = place.daemon(&place.probe_manifest(""));
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": [{ "print": 1_000_000 }], "status": { "seen": true } } }),
-    );
-    place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["seen"] == true
-    });
+    place.probe("p", json!({ "reconcile": { "do": [{ "print": 1_000_000 }], "status": { "seen": true } } }));
+    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
     let log = daemon.log();
     assert!(log.len() < 400_000, "{} bytes", log.len());
-    assert!(
-        log.contains("dropped"),
-        "it is told that something is missing"
-    );
+    assert!(log.contains("dropped"), "it is told that something is missing");
     let line = log
         .lines()
         .find(|line| line.contains("\"key\"") && line.contains("xxxx") || line.contains("guest"))
         .unwrap_or_default();
-    assert!(
-        line.contains("probe") && line.contains("/p"),
-        "lines name plugin and object: {line}"
-    );
+    assert!(line.contains("probe") && line.contains("/p"), "lines name plugin and object: {line}");
 }
 
 /// A manifest of one controller over the probes of two places.
 fn of_both(one: &Place, two: &Place, fields: &str) -> String {
     let alone = one.probe_manifest(fields);
     let first = format!("namespaces: [{}]", one.namespace.name());
-    let both = format!(
-        "namespaces: [{}, {}]",
-        one.namespace.name(),
-        two.namespace.name()
-    );
+    let both = format!("namespaces: [{}, {}]", one.namespace.name(), two.namespace.name());
     assert!(alone.contains(&first), "{alone}");
     alone.replace(&first, &both)
 }
@@ -547,9 +368,7 @@ fn of_both(one: &Place, two: &Place, fields: &str) -> String {
 const SEEN: &str = "seen";
 
 fn await_seen(place: &Place) {
-    place.await_object(&place.probes(), "p", "its run", |p| {
-        p["status"][SEEN] == true
-    });
+    place.await_object(&place.probes(), "p", "its run", |p| p["status"][SEEN] == true);
 }
 
 #[test]
@@ -559,9 +378,7 @@ fn s103_a_forbidden_namespace_keeps_the_others_from_nothing() {
     for place in [&one, &two] {
         place.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
     }
-    let daemon = Start::new(&of_both(&one, &two, "cacheSyncTimeout: 2s\n"))
-        .kubeconfig(kubeconfig)
-        .run(&one);
+    let daemon = Start::new(&of_both(&one, &two, "cacheSyncTimeout: 2s\n")).kubeconfig(kubeconfig).run(&one);
     await_seen(&one);
     let (code, why) = daemon.get("/readyz?verbose");
     assert_eq!(code, 503, "{why}");
@@ -572,10 +389,7 @@ fn s103_a_forbidden_namespace_keeps_the_others_from_nothing() {
     await_seen(&two);
     let daemon = daemon.until_ready();
     let controller = daemon.controller(one.namespace.name()).unwrap();
-    assert_eq!(
-        (&controller["phase"], &controller["why"]),
-        (&json!("running"), &Value::Null)
-    );
+    assert_eq!((&controller["phase"], &controller["why"]), (&json!("running"), &Value::Null));
 }
 
 #[test]
@@ -585,25 +399,17 @@ fn a_controller_that_is_to_wait_or_to_fail_runs_nothing_without_all_that_it_watc
         let kubeconfig = one.cluster.kubeconfig(&account(&one)).unwrap();
         one.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
         let fields = format!("cacheSyncTimeout: 1s\nonStartError: {policy}\n");
-        let daemon = Start::new(&of_both(&one, &two, &fields))
-            .kubeconfig(kubeconfig)
-            .run(&one);
+        let daemon = Start::new(&of_both(&one, &two, &fields)).kubeconfig(kubeconfig).run(&one);
         if policy == "fail" {
             let line = daemon.await_line("the controller does not start");
             assert!(line.contains(two.namespace.name()), "{line}");
         }
-        wait::until_ok(LATER, phase, || {
-            match daemon.controller(one.namespace.name()) {
-                Some(controller) if controller["phase"] == phase => Ok(()),
-                found => Err(json!(found)),
-            }
+        wait::until_ok(LATER, phase, || match daemon.controller(one.namespace.name()) {
+            Some(controller) if controller["phase"] == phase => Ok(()),
+            found => Err(json!(found)),
         })
         .unwrap();
-        assert_eq!(
-            (daemon.runs(), daemon.get("/readyz").0),
-            (0, 503),
-            "{policy}"
-        );
+        assert_eq!((daemon.runs(), daemon.get("/readyz").0), (0, 503), "{policy}");
     }
 }
 
@@ -618,10 +424,7 @@ fn a_dependent_of_what_can_not_be_listed_is_not_made_and_fails_by_name() {
     let route = json!({ "metadata": { "name": "r" } });
     place.probe("p", json!({ "dependents": { "cm": map, "route": route } }));
     let line = daemon.await_line("the run failed");
-    assert!(
-        line.contains("does not know all of nowhere.dev/v1 Route"),
-        "{line}"
-    );
+    assert!(line.contains("does not know all of nowhere.dev/v1 Route"), "{line}");
     place.await_object(&place.config_maps(), "cm", "what can be made", |_| true);
 }
 
@@ -629,9 +432,7 @@ fn a_dependent_of_what_can_not_be_listed_is_not_made_and_fails_by_name() {
 fn what_only_an_inactive_dependent_needs_is_not_waited_for() {
     let place = Place::new("inactive");
     let fields = "workflow:\n  dependents:\n    route: { apiVersion: nowhere.dev/v1, kind: Route, activation: { cel: \"false\" } }\n";
-    let daemon = Start::new(&place.probe_manifest(fields))
-        .run(&place)
-        .until_ready();
+    let daemon = Start::new(&place.probe_manifest(fields)).run(&place).until_ready();
     place.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
     await_seen(&place);
     drop(daemon);

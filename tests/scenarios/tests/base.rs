@@ -10,23 +10,19 @@ const FINALIZER_RUN: u64 = 1;
 const CLEANER: &str = "finalizer: probes.test.capstan.dev/finalizer\n";
 
 fn finalizers(object: &Value) -> usize {
-    object["metadata"]["finalizers"]
-        .as_array()
-        .map_or(0, Vec::len)
+    object["metadata"]["finalizers"].as_array().map_or(0, Vec::len)
 }
 
 #[test]
 fn s012_cleanup_runs_once_and_the_resource_goes() {
+    // DC-1
     let place = Place::new("s012");
     let daemon = place.daemon(&place.probe_manifest(CLEANER));
     place.probe("p", json!({ "reconcile": { "status": { "seen": true } }, "cleanup": { "do": [{ "log": { "message": "cleaned up" } }] } }));
     let probe = place.await_object(&place.probes(), "p", "the finalizer and the status", |p| {
         finalizers(p) == 1 && p["status"]["seen"] == true
     });
-    assert_eq!(
-        probe["metadata"]["finalizers"][0],
-        "probes.test.capstan.dev/finalizer"
-    );
+    assert_eq!(probe["metadata"]["finalizers"][0], "probes.test.capstan.dev/finalizer");
     place.delete(&place.probes(), "p");
     place.await_gone(&place.probes(), "p");
     daemon.await_quiet();
@@ -40,20 +36,15 @@ fn s012_cleanup_runs_once_and_the_resource_goes() {
 fn s012_cleanup_comes_back_until_it_lets_the_resource_go() {
     let place = Place::new("s012b");
     let daemon = place.daemon(&place.probe_manifest(CLEANER));
-    place.probe("p", json!({ "cleanup": { "do": [{ "log": { "message": "asked again" } }], "keep": true, "reschedule": 150 } }));
-    place.await_object(&place.probes(), "p", "the finalizer", |p| {
-        finalizers(p) == 1
-    });
-    place.delete(&place.probes(), "p");
-    wait::until(SOON, "more than five calls", || {
-        (daemon.log().matches("asked again").count() > 5).then_some(())
-    })
-    .unwrap();
-    place.merge(
-        &place.probes(),
+    place.probe(
         "p",
-        &json!({ "spec": { "cleanup": { "keep": false } } }),
+        json!({ "cleanup": { "do": [{ "log": { "message": "asked again" } }], "keep": true, "reschedule": 150 } }),
     );
+    place.await_object(&place.probes(), "p", "the finalizer", |p| finalizers(p) == 1);
+    place.delete(&place.probes(), "p");
+    wait::until(SOON, "more than five calls", || (daemon.log().matches("asked again").count() > 5).then_some(()))
+        .unwrap();
+    place.merge(&place.probes(), "p", &json!({ "spec": { "cleanup": { "keep": false } } }));
     place.await_gone(&place.probes(), "p");
 }
 
@@ -71,29 +62,16 @@ fn s022_a_rescheduled_primary_comes_back_by_itself() {
 
 #[test]
 fn s034_only_what_the_selector_selects_is_reconciled() {
+    // IN-3
     let place = Place::new("s034");
     let daemon = place.daemon(&place.probe_manifest("labelSelector: app=myapp\n"));
     let labelled = json!({ "metadata": { "labels": { "app": "myapp" } }, "spec": { "reconcile": { "status": { "seen": true } } } });
-    place.probe(
-        "other",
-        json!({ "reconcile": { "status": { "seen": true } } }),
-    );
-    place.create(
-        "test.capstan.dev/v1",
-        "Probe",
-        &place.probes(),
-        "mine",
-        labelled,
-    );
-    place.await_object(&place.probes(), "mine", "its status", |p| {
-        p["status"]["seen"] == true
-    });
+    place.probe("other", json!({ "reconcile": { "status": { "seen": true } } }));
+    place.create("test.capstan.dev/v1", "Probe", &place.probes(), "mine", labelled);
+    place.await_object(&place.probes(), "mine", "its status", |p| p["status"]["seen"] == true);
     daemon.await_quiet();
     assert_eq!(daemon.runs(), FINALIZER_RUN + 1);
-    assert_eq!(
-        place.find(&place.probes(), "other").unwrap()["status"],
-        Value::Null
-    );
+    assert_eq!(place.find(&place.probes(), "other").unwrap()["status"], Value::Null);
 }
 
 #[test]
@@ -101,20 +79,12 @@ fn s036_the_status_follows_the_generation() {
     let place = Place::new("s036");
     let daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", json!({ "reconcile": { "status": { "seen": true } } }));
-    place.await_object(&place.probes(), "p", "generation 1", |p| {
-        p["status"]["observedGeneration"] == 1
-    });
+    place.await_object(&place.probes(), "p", "generation 1", |p| p["status"]["observedGeneration"] == 1);
     place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
-    let probe = place.await_object(&place.probes(), "p", "generation 2", |p| {
-        p["status"]["observedGeneration"] == 2
-    });
+    let probe = place.await_object(&place.probes(), "p", "generation 2", |p| p["status"]["observedGeneration"] == 2);
     assert_eq!(probe["metadata"]["generation"], 2);
     daemon.await_quiet();
-    assert_eq!(
-        daemon.runs(),
-        FINALIZER_RUN + 2,
-        "the status's own events cause no run"
-    );
+    assert_eq!(daemon.runs(), FINALIZER_RUN + 2, "the status's own events cause no run");
 }
 
 #[test]
@@ -134,13 +104,8 @@ fn s063_failures_are_retried_until_they_cease() {
     let retry = "retry: { initialInterval: 150ms, multiplier: 1, maxAttempts: 5 }\n";
     let daemon = place.daemon(&place.probe_manifest(retry));
     let steps = json!([{ "failTimes": 3 }, { "see": ["retry"] }]);
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": steps, "status": { "state": "SUCCESS" } } }),
-    );
-    let probe = place.await_object(&place.probes(), "p", "success", |p| {
-        p["status"]["state"] == "SUCCESS"
-    });
+    place.probe("p", json!({ "reconcile": { "do": steps, "status": { "state": "SUCCESS" } } }));
+    let probe = place.await_object(&place.probes(), "p", "success", |p| p["status"]["state"] == "SUCCESS");
     assert_eq!(probe["status"]["retry"]["attempt"], 3);
     assert_eq!(probe["status"]["retry"]["last"], false);
     daemon.await_quiet();
@@ -152,10 +117,7 @@ fn s065_retries_end_after_the_last_attempt() {
     let place = Place::new("s065");
     let retry = "retry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 3 }\n";
     let daemon = place.daemon(&place.probe_manifest(retry));
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": [{ "fail": "never works" }] } }),
-    );
+    place.probe("p", json!({ "reconcile": { "do": [{ "fail": "never works" }] } }));
     daemon.await_line("no retries left");
     daemon.await_quiet();
     assert_eq!(daemon.runs(), FINALIZER_RUN + 4);
@@ -174,9 +136,7 @@ fn an_error_handler_writes_the_status_and_stops_the_retries() {
             "onError": { "failure": true, "status": { "ok": false }, "next": "stop" },
         }),
     );
-    let probe = place.await_object(&place.probes(), "p", "the error status", |p| {
-        p["status"]["ok"] == false
-    });
+    let probe = place.await_object(&place.probes(), "p", "the error status", |p| p["status"]["ok"] == false);
     assert_eq!(probe["status"]["failure"]["message"], "the disk is full");
     assert_eq!(probe["status"]["failure"]["origin"], "reconciler");
     daemon.await_quiet();
@@ -189,10 +149,7 @@ fn runs_of_one_primary_never_overlap_and_events_meanwhile_collapse() {
     let place = Place::new("ep11");
     let daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 700 }] } }));
-    let busy = || {
-        daemon.runs() == FINALIZER_RUN + 1
-            && daemon.metric("capstan_reconciliations_active", "") > 0.0
-    };
+    let busy = || daemon.runs() == FINALIZER_RUN + 1 && daemon.metric("capstan_reconciliations_active", "") > 0.0;
     wait::until(SOON, "a run under way", || busy().then_some(())).unwrap();
     for n in 0..5 {
         place.merge(&place.probes(), "p", &json!({ "spec": { "anything": n } }));
@@ -206,8 +163,7 @@ fn runs_of_one_primary_never_overlap_and_events_meanwhile_collapse() {
 fn a_rate_limit_spaces_runs() {
     // RL-1
     let place = Place::new("rl");
-    let daemon =
-        place.daemon(&place.probe_manifest("rateLimit: { maxReconciliations: 2, within: 2s }\n"));
+    let daemon = place.daemon(&place.probe_manifest("rateLimit: { maxReconciliations: 2, within: 2s }\n"));
     place.probe("p", json!({ "reconcile": { "reschedule": 10 } }));
     daemon.await_runs(6);
     let times: Vec<_> = daemon
@@ -226,21 +182,14 @@ fn a_rate_limit_spaces_runs() {
 fn gaps(daemon: &Daemon) -> Vec<f64> {
     let ended = |line: &Value| line["message"] == "reconciled";
     let lines = daemon.lines().into_iter().filter(ended);
-    let times: Vec<_> = lines
-        .map(|line| seconds_of_day(&line["timestamp"].to_string()))
-        .collect();
+    let times: Vec<_> = lines.map(|line| seconds_of_day(&line["timestamp"].to_string())).collect();
     let gap = |pair: &[f64]| (pair[1] - pair[0]).rem_euclid(86_400.0);
     times.windows(2).map(gap).collect()
 }
 
 /// Returns the time of day of a log line, in seconds.
 fn seconds_of_day(timestamp: &str) -> f64 {
-    let time = timestamp
-        .trim_matches('"')
-        .split_once('T')
-        .unwrap()
-        .1
-        .trim_end_matches('Z');
+    let time = timestamp.trim_matches('"').split_once('T').unwrap().1.trim_end_matches('Z');
     let parts: Vec<f64> = time.split(':').map(|part| part.parse().unwrap()).collect();
     parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]
 }
@@ -255,13 +204,9 @@ fn memos_outlive_runs_as_long_as_they_were_asked_to() {
         { "memo": { "lifetime": "plugin", "count": "runs" }, "as": "plugin" },
     ]);
     place.probe("p", json!({ "reconcile": { "do": steps, "status": {} } }));
-    place.await_object(&place.probes(), "p", "the first run", |p| {
-        p["status"]["primary"] == 1
-    });
+    place.await_object(&place.probes(), "p", "the first run", |p| p["status"]["primary"] == 1);
     place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
-    let probe = place.await_object(&place.probes(), "p", "the second run", |p| {
-        p["status"]["observedGeneration"] == 2
-    });
+    let probe = place.await_object(&place.probes(), "p", "the second run", |p| p["status"]["observedGeneration"] == 2);
     assert_eq!(probe["status"]["run"], 1);
     assert_eq!(probe["status"]["primary"], 2);
     assert_eq!(probe["status"]["plugin"], 2);
@@ -273,8 +218,7 @@ fn kubernetes_events_about_a_primary_are_counted_as_one() {
     // ER-2, ER-4, ER-5
     let place = Place::new("er");
     let daemon = place.daemon(&place.probe_manifest(""));
-    let event =
-        json!({ "event": { "warning": true, "reason": "DiskFull", "message": "no room left" } });
+    let event = json!({ "event": { "warning": true, "reason": "DiskFull", "message": "no room left" } });
     place.probe("p", json!({ "reconcile": { "do": [event] } }));
     daemon.await_runs(FINALIZER_RUN + 1);
     daemon.await_quiet();
@@ -303,20 +247,11 @@ fn memos_of_a_primary_go_with_it() {
     let count = json!([{ "memo": { "lifetime": "primary", "count": "runs" }, "as": "runs" }]);
     for _ in 0..2 {
         place.probe("p", json!({ "reconcile": { "do": count, "status": {} } }));
-        let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-            p["status"]["runs"].is_number()
-        });
+        let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["runs"].is_number());
         assert_eq!(probe["status"]["runs"], 1);
         place.delete(&place.probes(), "p");
         place.await_gone(&place.probes(), "p");
         let primaries = || daemon.metric("capstan_custom_resources", "");
-        wait::until_ok(SOON, "no primaries", || {
-            if primaries() == 0.0 {
-                Ok(())
-            } else {
-                Err(primaries())
-            }
-        })
-        .unwrap();
+        wait::until_ok(SOON, "no primaries", || if primaries() == 0.0 { Ok(()) } else { Err(primaries()) }).unwrap();
     }
 }

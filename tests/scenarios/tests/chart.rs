@@ -27,13 +27,9 @@ struct Release {
 impl Release {
     /// Installs the sample, for its namespace alone, by one command.
     fn install(prefix: &str) -> Self {
-        let release = Self {
-            place: Place::new(prefix),
-        };
+        let release = Self { place: Place::new(prefix) };
         let name = release.place.namespace.name();
-        release
-            .helm("install", &["--set", &format!("fullnameOverride={name}")])
-            .unwrap();
+        release.helm("install", &["--set", &format!("fullnameOverride={name}")]).unwrap();
         release
     }
 
@@ -63,8 +59,7 @@ impl Release {
 
     fn upgrade(&self, more: &[&str]) {
         let name = format!("fullnameOverride={}", self.place.namespace.name());
-        self.helm("upgrade", &[&["--set", &name], more].concat())
-            .unwrap();
+        self.helm("upgrade", &[&["--set", &name], more].concat()).unwrap();
     }
 
     fn find(&self, api_version: &str, plural: &str) -> Value {
@@ -92,21 +87,12 @@ impl Release {
 
     fn page(&self, html: &str) {
         let spec = json!({ "spec": { "html": html } });
-        self.place.create(
-            "sample.capstan.dev/v1",
-            "WebPage",
-            &self.place.pages(),
-            "site",
-            spec,
-        );
+        self.place.create("sample.capstan.dev/v1", "WebPage", &self.place.pages(), "site", spec);
     }
 
     fn await_good(&self) {
         let pages = self.place.pages();
-        self.place
-            .await_object(&pages, "site", "a good status", |page| {
-                page["status"]["areWeGood"] == true
-            });
+        self.place.await_object(&pages, "site", "a good status", |page| page["status"]["areWeGood"] == true);
     }
 }
 
@@ -124,10 +110,7 @@ impl Data {
 
     /// Returns what `--set-file` is given.
     fn argument(&self) -> String {
-        format!(
-            "operators.webpage.components.webpage.data={}",
-            self.0.path().display()
-        )
+        format!("operators.webpage.components.webpage.data={}", self.0.path().display())
     }
 }
 
@@ -141,15 +124,9 @@ fn what_one_command_installs_runs_with_the_rights_that_it_says() {
     release.await_good();
     let deployments = release.place.namespace.path("apps/v1", "deployments");
     let ready = |site: &Value| site["status"]["readyReplicas"].as_u64().unwrap_or(0) >= 1;
-    wait::until(LATER, "a site that is up", || {
-        release.place.find(&deployments, "site").filter(ready)
-    })
-    .unwrap();
+    wait::until(LATER, "a site that is up", || release.place.find(&deployments, "site").filter(ready)).unwrap();
     let requests = release.requests();
-    let refused: Vec<_> = requests
-        .iter()
-        .filter(|request| request.code == 403)
-        .collect();
+    let refused: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
     assert!(!requests.is_empty() && refused.is_empty(), "{refused:?}");
     assert!(daemon.stop().success());
 }
@@ -157,10 +134,7 @@ fn what_one_command_installs_runs_with_the_rights_that_it_says() {
 #[test]
 fn a_right_that_is_taken_away_is_told_by_verb_and_kind() {
     let release = Release::install("chart-less");
-    let roles = release
-        .place
-        .namespace
-        .path("rbac.authorization.k8s.io/v1", "roles");
+    let roles = release.place.namespace.path("rbac.authorization.k8s.io/v1", "roles");
     let name = release.place.namespace.name();
     let mut role = release.place.find(&roles, name).unwrap();
     for rule in role["rules"].as_array_mut().unwrap() {
@@ -169,31 +143,19 @@ fn a_right_that_is_taken_away_is_told_by_verb_and_kind() {
             verbs.retain(|verb| verb != "update");
         }
     }
-    release
-        .place
-        .merge(&roles, name, &json!({ "rules": role["rules"] }));
+    release.place.merge(&roles, name, &json!({ "rules": role["rules"] }));
     let daemon = release.daemon(Way::best()).until_ready();
     release.page(HTML);
     release.await_good();
     let changed = json!({ "spec": { "html": HTML.replace("Hello", "Changed") } });
-    release
-        .place
-        .merge(&release.place.pages(), "site", &changed);
+    release.place.merge(&release.place.pages(), "site", &changed);
     let line = daemon.await_line("HTTP 403");
     assert!(
-        line.contains("update v1 ConfigMap")
-            && line.contains("cannot update resource \\\"configmaps\\\""),
+        line.contains("update v1 ConfigMap") && line.contains("cannot update resource \\\"configmaps\\\""),
         "{line}"
     );
-    let refused = release
-        .requests()
-        .into_iter()
-        .find(|request| request.code == 403)
-        .unwrap();
-    assert_eq!(
-        (refused.verb, refused.resource),
-        ("update".to_owned(), "configmaps".to_owned())
-    );
+    let refused = release.requests().into_iter().find(|request| request.code == 403).unwrap();
+    assert_eq!((refused.verb, refused.resource), ("update".to_owned(), "configmaps".to_owned()));
 }
 
 #[test]
@@ -224,10 +186,7 @@ fn a_component_that_is_missing_keeps_neither_the_pod_nor_the_others_from_running
     release.await_good();
     let (code, body) = daemon.get("/readyz");
     assert_eq!(code, 503);
-    assert!(
-        body.contains("/etc/capstan/components/other/other/other.wasm"),
-        "{body}"
-    );
+    assert!(body.contains("/etc/capstan/components/other/other/other.wasm"), "{body}");
 }
 
 #[test]
@@ -236,50 +195,30 @@ fn helm_test_checks_manifests_and_components() {
     let name = release.place.namespace.name();
     let checked = || {
         let hooks = helm(release.place.cluster, &["get", "hooks", name, "-n", name]).unwrap();
-        let [check] = &documents(&hooks)[..] else {
-            panic!("{hooks}")
-        };
+        let [check] = &documents(&hooks)[..] else { panic!("{hooks}") };
         assert_eq!(check["metadata"]["annotations"]["helm.sh/hook"], "test");
         let output = Pod::new(release.place.cluster, name, &check["spec"]).run(Way::best());
-        (
-            output.status.success(),
-            String::from_utf8(output.stdout).unwrap(),
-        )
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
     };
     let (well, said) = checked();
-    assert!(
-        well && said.contains("ok     controller  webpage"),
-        "{said}"
-    );
-    release.upgrade(&[
-        "--set",
-        "operators.webpage.manifest.spec.controllers.webpage.finaliser=x.dev/y",
-    ]);
+    assert!(well && said.contains("ok     controller  webpage"), "{said}");
+    release.upgrade(&["--set", "operators.webpage.manifest.spec.controllers.webpage.finaliser=x.dev/y"]);
     let (well, said) = checked();
-    assert!(
-        !well && said.contains("did you mean `finalizer`?"),
-        "{said}"
-    );
+    assert!(!well && said.contains("did you mean `finalizer`?"), "{said}");
 }
 
 #[test]
 fn the_pod_meets_the_restricted_standard() {
     let release = Release::install("chart-hard");
     let name = release.place.namespace.name();
-    let label =
-        json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
+    let label = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
     release.place.merge("/api/v1/namespaces", name, &label);
     let pods = release.place.namespace.path("v1", "pods?dryRun=All");
     let mut pod = json!({ "metadata": { "name": "pod" }, "spec": release.deployment()["spec"]["template"]["spec"] });
     release.place.cluster.api().create(&pods, &pod).unwrap();
     pod["spec"]["containers"][0]["securityContext"]["capabilities"] = Value::Null;
     let refused = release.place.cluster.api().create(&pods, &pod).unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .contains("violates PodSecurity \"restricted:latest\""),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("violates PodSecurity \"restricted:latest\""), "{refused}");
 }
 
 // === upgrades and the end ===
@@ -291,10 +230,7 @@ fn what_the_daemon_takes_live_does_not_roll_the_pod_and_the_rest_does() {
     let before = template();
     let map = format!("{}-operators", release.place.namespace.name());
     let manifest = || {
-        let map = release
-            .place
-            .find(&release.place.config_maps(), &map)
-            .unwrap();
+        let map = release.place.find(&release.place.config_maps(), &map).unwrap();
         map["data"]["webpage.yaml"].as_str().unwrap().to_owned()
     };
     let limits = "operators.webpage.manifest.spec.plugins.webpage.limits.memory=32Mi";
@@ -314,13 +250,7 @@ fn the_pod_is_given_longer_than_the_daemon_takes_to_drain() {
         let objects = template("deployment.yaml", "home", &json!({ "drain": drain })).unwrap();
         objects[0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].clone()
     };
-    let table = [
-        ("30s", 45),
-        ("1m30s", 105),
-        ("1h", 3615),
-        ("500ms", 16),
-        ("1h1m1s1ms", 3677),
-    ];
+    let table = [("30s", 45), ("1m30s", 105), ("1h", 3615), ("500ms", 16), ("1h1m1s1ms", 3677)];
     for (drain, expected) in table {
         assert_eq!(seconds(drain), expected, "{drain}");
     }
@@ -335,24 +265,12 @@ fn nothing_is_left_of_a_release_that_is_uninstalled() {
     let all = || {
         let arguments = ["-n", name, "get", kinds, "-o", "name"];
         let text = cluster.kubectl(&arguments).unwrap();
-        text.lines()
-            .filter(|line| line.contains(name))
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+        text.lines().filter(|line| line.contains(name)).map(str::to_owned).collect::<Vec<_>>()
     };
     release.upgrade(&["--set", "podDisruptionBudget.enabled=true,metrics.enabled=true,rbac.extraRules[0].verbs={get},rbac.extraRules[0].nonResourceURLs={/version}"]);
     let installed = all();
-    for kind in [
-        "deployment",
-        "role.",
-        "networkpolicy",
-        "poddisruptionbudget",
-        "clusterrolebinding",
-    ] {
-        assert!(
-            installed.iter().any(|line| line.starts_with(kind)),
-            "{kind} in {installed:?}"
-        );
+    for kind in ["deployment", "role.", "networkpolicy", "poddisruptionbudget", "clusterrolebinding"] {
+        assert!(installed.iter().any(|line| line.starts_with(kind)), "{kind} in {installed:?}");
     }
     helm(cluster, &["uninstall", name, "-n", name, "--wait"]).unwrap();
     wait::until_ok(LATER, "nothing to be left", || match all() {
@@ -370,21 +288,9 @@ fn the_chart_has_no_lint() {
     let chart = chart.to_str().unwrap();
     let example = format!("{chart}/examples/webpage.yaml");
     let data = Data::new();
-    let everything =
-        "metrics.enabled=true,serviceMonitor.enabled=true,podDisruptionBudget.enabled=true";
+    let everything = "metrics.enabled=true,serviceMonitor.enabled=true,podDisruptionBudget.enabled=true";
     offline(&["lint", "--strict", chart]).unwrap();
-    offline(&[
-        "lint",
-        "--strict",
-        chart,
-        "-f",
-        &example,
-        "--set-file",
-        &data.argument(),
-        "--set",
-        everything,
-    ])
-    .unwrap();
+    offline(&["lint", "--strict", chart, "-f", &example, "--set-file", &data.argument(), "--set", everything]).unwrap();
 }
 
 #[test]
@@ -393,28 +299,13 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
     let chart = chart.to_str().unwrap();
     let example = format!("{chart}/examples/webpage.yaml");
     let table = [
-        (
-            "service.port=many",
-            "at '/service/port': got string, want integer",
-        ),
-        (
-            "servce.port=1",
-            "additional properties 'servce' not allowed",
-        ),
+        ("service.port=many", "at '/service/port': got string, want integer"),
+        ("servce.port=1", "additional properties 'servce' not allowed"),
         ("replicas=2", "additional properties 'replicas' not allowed"),
-        (
-            "log.format=xml",
-            "at '/log/format': value must be one of 'auto', 'text', 'json'",
-        ),
+        ("log.format=xml", "at '/log/format': value must be one of 'auto', 'text', 'json'"),
         ("drain=30", "at '/drain': got number, want string"),
-        (
-            "image.digest=latest",
-            "at '/image/digest': 'latest' does not match pattern",
-        ),
-        (
-            "operators.Web.manifest=x",
-            "at '/operators': additional properties 'Web' not allowed",
-        ),
+        ("image.digest=latest", "at '/image/digest': 'latest' does not match pattern"),
+        ("operators.Web.manifest=x", "at '/operators': additional properties 'Web' not allowed"),
         (
             "operators.webpage.manifest.spec.controllers=1",
             "at '/operators/webpage/manifest/spec/controllers': got number, want object",
@@ -423,10 +314,7 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
             "operators.webpage.manifest.spec.controllers.webpage.namespaces=everywhere",
             "at '/operators/webpage/manifest/spec/controllers/webpage/namespaces': value must be one of 'all', 'own'",
         ),
-        (
-            "operators.webpage.components.webpage.configMap.name=x",
-            "missing property 'key'",
-        ),
+        ("operators.webpage.components.webpage.configMap.name=x", "missing property 'key'"),
         (
             "operators.webpage.manifest.spec.plugins.second.limits.memory=1Mi",
             "operators.webpage.components.second: say where the component is",
@@ -439,21 +327,13 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
             "operators.webpage.components.webpage.data=hello",
             "operators.webpage.components.webpage.data: expected a WebAssembly component in base64",
         ),
-        (
-            "serviceMonitor.enabled=true",
-            "serviceMonitor.enabled needs metrics.enabled",
-        ),
+        ("serviceMonitor.enabled=true", "serviceMonitor.enabled needs metrics.enabled"),
     ];
     for (value, expected) in table {
         let component = "operators.webpage.components.webpage.data=AGFzbQ0AAQA=";
-        let refused = offline(&[
-            "template", chart, "-f", &example, "--set", component, "--set", value,
-        ]);
+        let refused = offline(&["template", chart, "-f", &example, "--set", component, "--set", value]);
         let said = refused.expect_err(value);
-        assert!(
-            said.contains(expected),
-            "{value}: {expected:?} is not in:\n{said}"
-        );
+        assert!(said.contains(expected), "{value}: {expected:?} is not in:\n{said}");
     }
 }
 
@@ -463,21 +343,13 @@ fn a_component_comes_from_where_the_values_say() {
     let table = [
         (json!({ "configMap": file }), "configMap", "page.wasm"),
         (json!({ "secret": file }), "secret", "page.wasm"),
-        (
-            json!({ "data": "AGFzbQ0AAQA=" }),
-            "configMap",
-            "component.wasm",
-        ),
+        (json!({ "data": "AGFzbQ0AAQA=" }), "configMap", "component.wasm"),
         (
             json!({ "volume": { "source": { "persistentVolumeClaim": { "claimName": "pages" } }, "path": "a/b.wasm" } }),
             "persistentVolumeClaim",
             "a/b.wasm",
         ),
-        (
-            json!({ "image": { "reference": "registry.example/pages:1", "path": "page.wasm" } }),
-            "image",
-            "page.wasm",
-        ),
+        (json!({ "image": { "reference": "registry.example/pages:1", "path": "page.wasm" } }), "image", "page.wasm"),
     ];
     for (component, source, path) in table {
         let operator = json!({
@@ -486,26 +358,15 @@ fn a_component_comes_from_where_the_values_say() {
         });
         let values = json!({ "operators": { "o": operator } });
         let operators = template("operators.yaml", "home", &values).unwrap();
-        let manifest: Value =
-            serde_yaml::from_str(operators[0]["data"]["o.yaml"].as_str().unwrap()).unwrap();
+        let manifest: Value = serde_yaml::from_str(operators[0]["data"]["o.yaml"].as_str().unwrap()).unwrap();
         let folder = "/etc/capstan/components/o/p";
-        assert_eq!(
-            manifest["spec"]["plugins"]["p"]["component"],
-            json!({ "path": format!("{folder}/{path}") })
-        );
-        let spec =
-            &template("deployment.yaml", "home", &values).unwrap()[0]["spec"]["template"]["spec"];
+        assert_eq!(manifest["spec"]["plugins"]["p"]["component"], json!({ "path": format!("{folder}/{path}") }));
+        let spec = &template("deployment.yaml", "home", &values).unwrap()[0]["spec"]["template"]["spec"];
         let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
-        let mount = mounts
-            .iter()
-            .find(|mount| mount["mountPath"] == folder)
-            .unwrap();
+        let mount = mounts.iter().find(|mount| mount["mountPath"] == folder).unwrap();
         assert_eq!(mount["readOnly"], true);
         let volumes = spec["volumes"].as_array().unwrap();
-        let volume = volumes
-            .iter()
-            .find(|volume| volume["name"] == mount["name"])
-            .unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
         assert!(volume[source].is_object(), "{volume}");
     }
 }
@@ -516,12 +377,8 @@ fn a_plugins_requests_are_bounded_if_that_is_wanted() {
         let objects = template("deployment.yaml", "home", values)?;
         let arguments = &objects[0]["spec"]["template"]["spec"]["containers"][0]["args"];
         let arguments = arguments.as_array().unwrap().iter();
-        let bounds = arguments.filter_map(|argument| {
-            argument
-                .as_str()?
-                .strip_prefix("--plugin-requests=")
-                .map(str::to_owned)
-        });
+        let bounds =
+            arguments.filter_map(|argument| argument.as_str()?.strip_prefix("--plugin-requests=").map(str::to_owned));
         Ok::<_, String>(bounds.collect::<Vec<_>>())
     };
     for (requests, expected) in [
@@ -546,54 +403,29 @@ fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
     };
     let has = |container: &Value, argument: &str| {
         let arguments = container["args"].as_array().unwrap();
-        assert!(
-            arguments.contains(&json!(argument)),
-            "{argument} in {container}"
-        );
+        assert!(arguments.contains(&json!(argument)), "{argument} in {container}");
     };
     let closed = container(&json!({}));
     assert_eq!(closed["ports"].as_array().unwrap().len(), 1);
     let port = &closed["ports"][0];
-    has(
-        &closed,
-        &format!("--listen=0.0.0.0:{}", port["containerPort"]),
-    );
+    has(&closed, &format!("--listen=0.0.0.0:{}", port["containerPort"]));
     has(&closed, "--admin-listen=127.0.0.1:8081");
-    assert_eq!(
-        closed["env"][1]["value"], "127.0.0.1:8081",
-        "for `capstan plugins`"
-    );
-    for (probe, path) in [
-        ("startupProbe", "/livez"),
-        ("livenessProbe", "/livez"),
-        ("readinessProbe", "/readyz"),
-    ] {
+    assert_eq!(closed["env"][1]["value"], "127.0.0.1:8081", "for `capstan plugins`");
+    for (probe, path) in [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
         let get = json!({ "path": path, "port": port["name"] });
         assert_eq!(closed[probe]["httpGet"], get);
         assert_eq!(closed[probe]["timeoutSeconds"], 5);
     }
-    assert_eq!(
-        template("service.yaml", "home", &json!({})).unwrap_or_default(),
-        Vec::<Value>::new()
-    );
+    assert_eq!(template("service.yaml", "home", &json!({})).unwrap_or_default(), Vec::<Value>::new());
 
     let values = json!({ "metrics": { "enabled": true } });
     let open = container(&values);
     let port = &open["ports"][1];
-    has(
-        &open,
-        &format!(
-            "--admin-listen=127.0.0.1:8081,0.0.0.0:{}",
-            port["containerPort"]
-        ),
-    );
+    has(&open, &format!("--admin-listen=127.0.0.1:8081,0.0.0.0:{}", port["containerPort"]));
     has(&open, "--metrics-auth=token");
     let service = render("service.yaml", &values);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
-    assert_eq!(
-        service["spec"]["selector"],
-        render("deployment.yaml", &values)["spec"]["selector"]["matchLabels"]
-    );
+    assert_eq!(service["spec"]["selector"], render("deployment.yaml", &values)["spec"]["selector"]["matchLabels"]);
 }
 
 #[test]
@@ -604,23 +436,17 @@ fn metrics_are_read_with_a_token_and_the_daemon_may_ask_whose_it_is() {
         objects.iter().filter_map(name).collect::<BTreeSet<_>>()
     };
     let metrics = |auth: &str| {
-        let reader =
-            json!({ "kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring" });
+        let reader = json!({ "kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring" });
         json!({ "metrics": { "enabled": true, "auth": auth, "readers": [reader] }, "serviceMonitor": { "enabled": true } })
     };
     let endpoint = |auth: &str| {
-        let monitor = template("servicemonitor.yaml", "home", &metrics(auth))
-            .unwrap()
-            .remove(0);
+        let monitor = template("servicemonitor.yaml", "home", &metrics(auth)).unwrap().remove(0);
         monitor["spec"]["endpoints"][0].clone()
     };
     let (token, none) = (names(&metrics("token")), names(&metrics("none")));
     for name in ["capstan-metrics-auth", "capstan-metrics-reader"] {
         assert!(token.contains(name), "{token:?}");
-        assert!(
-            !none.contains(name) && !names(&json!({})).contains(name),
-            "{none:?}"
-        );
+        assert!(!none.contains(name) && !names(&json!({})).contains(name), "{none:?}");
     }
     let file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
     assert_eq!(endpoint("token")["bearerTokenFile"], file);
@@ -629,9 +455,7 @@ fn metrics_are_read_with_a_token_and_the_daemon_may_ask_whose_it_is() {
 
 #[test]
 fn without_an_operator_there_is_nothing_to_run() {
-    let replicas = |values: Value| {
-        template("deployment.yaml", "home", &values).unwrap()[0]["spec"]["replicas"].clone()
-    };
+    let replicas = |values: Value| template("deployment.yaml", "home", &values).unwrap()[0]["spec"]["replicas"].clone();
     assert_eq!(replicas(json!({})), 0);
     assert_eq!(replicas(json!({ "manifests": ["/operators"] })), 1);
     let operator = json!({ "manifest": rights::manifest(json!({}), json!({})), "components": { "p": { "data": "AGFzbQ0AAQA=" } } });

@@ -45,10 +45,7 @@ fn bomb(functions: usize, size: usize) -> Vec<u8> {
         b"\0asm\x01\0\0\0".to_vec(),
         section(1, b"\x01\x60\x01\x7f\x01\x7f"),
         section(3, &[number(functions), vec![0; functions]].concat()),
-        section(
-            10,
-            &[number(functions), function.repeat(functions)].concat(),
-        ),
+        section(10, &[number(functions), function.repeat(functions)].concat()),
     ];
     [b"\0asm\x0d\0\x01\0".to_vec(), section(1, &module.concat())].concat()
 }
@@ -93,23 +90,15 @@ fn an_operator_is_well_beside_one_that_cannot_be_compiled_also_after_restarts() 
     let why = problem(&daemon, "bomb");
     let needs = "it needs more than 256Mi of memory to be compiled";
     assert!(why.as_str().unwrap().contains(needs), "{why}");
-    assert_eq!(
-        daemon.count("capstan_plugin_compile_failures_total", "plugin=\"bomb\""),
-        1
-    );
+    assert_eq!(daemon.count("capstan_plugin_compile_failures_total", "plugin=\"bomb\""), 1);
     place.probe("one", json!({ "reconcile": { "status": {} } }));
-    place.await_object(&place.probes(), "one", "a status", |probe| {
-        probe["status"].is_object()
-    });
+    place.await_object(&place.probes(), "one", "a status", |probe| probe["status"].is_object());
     daemon.stop();
     for _ in 0..2 {
         let daemon = start(&place, &folder, &limits);
         daemon.await_plugin("probe", "active", 1);
         let why = problem(&daemon, "bomb");
-        assert!(
-            why.as_str().unwrap().contains("as was found out before"),
-            "{why}"
-        );
+        assert!(why.as_str().unwrap().contains("as was found out before"), "{why}");
         daemon.stop();
     }
 }
@@ -145,10 +134,7 @@ fn what_could_not_be_compiled_by_the_daemons_own_fault_is_tried_again() {
     command
         .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json"])
         .args(["-m".as_ref(), folder.path("").as_os_str()])
-        .args([
-            "--code-cache".as_ref(),
-            home.path().join("code").as_os_str(),
-        ])
+        .args(["--code-cache".as_ref(), home.path().join("code").as_os_str()])
         .env("KUBECONFIG", place.cluster.admin_kubeconfig());
     let daemon = Daemon::spawn(command, tempfile::tempdir().unwrap());
     // Another process of it can't be started.
@@ -158,11 +144,7 @@ fn what_could_not_be_compiled_by_the_daemons_own_fault_is_tried_again() {
     let expected = "prepare to load components: start the process that compiles: ";
     wait::until_ok(LATER, "the plugin to be refused", || {
         let why = why();
-        if why.contains(expected) {
-            Ok(())
-        } else {
-            Err(why)
-        }
+        if why.contains(expected) { Ok(()) } else { Err(why) }
     })
     .unwrap();
     mode(0o755);
@@ -179,8 +161,5 @@ fn a_file_without_an_end_is_refused_at_once() {
     let daemon = start(&place, &folder, &[]);
     daemon.await_plugin("probe", "active", 1);
     let why = problem(&daemon, "endless");
-    assert_eq!(
-        why,
-        "read component /dev/zero: it is a device; it should be a regular file"
-    );
+    assert_eq!(why, "read component /dev/zero: it is a device; it should be a regular file");
 }

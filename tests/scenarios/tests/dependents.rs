@@ -10,19 +10,14 @@ fn config_map(name: &str, data: &Value) -> Value {
 
 /// Returns a manifest with these dependents, in YAML flow style, one per line.
 fn manifest(place: &Place, dependents: &str) -> String {
-    let lines: String = dependents
-        .lines()
-        .map(|line| format!("    {}\n", line.trim()))
-        .collect();
+    let lines: String = dependents.lines().map(|line| format!("    {}\n", line.trim())).collect();
     place.probe_manifest(&format!("workflow:\n  dependents:\n{lines}"))
 }
 
 fn gone(place: &Place, name: &str) {
-    wait::until_ok(SOON, &format!("the end of {name}"), || {
-        match place.find(&place.config_maps(), name) {
-            None => Ok(()),
-            Some(object) => Err(object.to_string()),
-        }
+    wait::until_ok(SOON, &format!("the end of {name}"), || match place.find(&place.config_maps(), name) {
+        None => Ok(()),
+        Some(object) => Err(object.to_string()),
     })
     .unwrap();
 }
@@ -31,19 +26,11 @@ fn gone(place: &Place, name: &str) {
 fn s087_dependents_alone_can_need_a_finalizer() {
     let place = Place::new("s087");
     // The probe exports a cleaner, so the finalizer alone would prove nothing: the config map is deleted by the workflow.
-    let daemon = place.daemon(&manifest(
-        &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }",
-    ));
-    place.probe(
-        "p",
-        json!({ "dependents": { "cm": config_map("s087", &json!({ "a": "b" })) } }),
-    );
+    let daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }"));
+    place.probe("p", json!({ "dependents": { "cm": config_map("s087", &json!({ "a": "b" })) } }));
     place.await_object(&place.config_maps(), "s087", "the config map", |_| true);
     place.await_object(&place.probes(), "p", "the finalizer", |p| {
-        p["metadata"]["finalizers"]
-            .as_array()
-            .is_some_and(|f| f.len() == 1)
+        p["metadata"]["finalizers"].as_array().is_some_and(|f| f.len() == 1)
     });
     place.delete(&place.probes(), "p");
     place.await_gone(&place.probes(), "p");
@@ -55,53 +42,29 @@ fn s087_dependents_alone_can_need_a_finalizer() {
 fn s087_dependents_alone_need_a_finalizer_where_no_cleaner_is_exported() {
     let place = Place::new("s087alone");
     let page = "{ apiVersion: sample.capstan.dev/v1, kind: WebPage }";
-    let workflow = "workflow:\n  dependents:\n    configmap: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }\n";
+    let workflow =
+        "workflow:\n  dependents:\n    configmap: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }\n";
     let daemon = place.daemon(&place.manifest("webpage", page, "", workflow));
     let spec = json!({ "spec": { "html": "<html>1</html>" } });
-    place.create(
-        "sample.capstan.dev/v1",
-        "WebPage",
-        &place.pages(),
-        "page",
-        spec,
-    );
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "page", spec);
     let made = place.await_object(&place.pages(), "page", "the finalizer", |p| {
-        p["metadata"]["finalizers"]
-            .as_array()
-            .is_some_and(|f| f.len() == 1)
+        p["metadata"]["finalizers"].as_array().is_some_and(|f| f.len() == 1)
     });
-    place.await_object(&place.config_maps(), "page-html", "the config map", |_| {
-        true
-    });
+    place.await_object(&place.config_maps(), "page-html", "the config map", |_| true);
     daemon.await_quiet();
     place.delete(&place.pages(), "page");
     place.await_gone(&place.pages(), "page");
     place.await_gone(&place.config_maps(), "page-html");
-    assert_eq!(
-        daemon.log().matches("dependent deleted").count(),
-        1,
-        "{made}"
-    );
+    assert_eq!(daemon.log().matches("dependent deleted").count(), 1, "{made}");
 }
 
 #[test]
 fn s088_a_create_only_dependent_leaves_what_exists_alone() {
     let place = Place::new("s088");
-    place.create(
-        "v1",
-        "ConfigMap",
-        &place.config_maps(),
-        "taken",
-        json!({ "data": { "key": "value" } }),
-    );
-    let daemon = place.daemon(&manifest(
-        &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, createOnly: true }",
-    ));
-    place.probe(
-        "p",
-        json!({ "dependents": { "cm": config_map("taken", &json!({ "other": "x" })) } }),
-    );
+    place.create("v1", "ConfigMap", &place.config_maps(), "taken", json!({ "data": { "key": "value" } }));
+    let daemon = place
+        .daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, createOnly: true }"));
+    place.probe("p", json!({ "dependents": { "cm": config_map("taken", &json!({ "other": "x" })) } }));
     let line = daemon.await_line("the run failed");
     assert!(line.contains("409"), "{line}");
     let map = place.find(&place.config_maps(), "taken").unwrap();
@@ -111,33 +74,18 @@ fn s088_a_create_only_dependent_leaves_what_exists_alone() {
 #[test]
 fn s089_annotations_map_a_dependent_that_is_not_garbage_collected() {
     let place = Place::new("s089");
-    let daemon = place.daemon(&manifest(
-        &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }",
-    ));
-    place.probe(
-        "p",
-        json!({ "dependents": { "cm": config_map("s089", &json!({ "a": "b" })) } }),
-    );
+    let daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }"));
+    place.probe("p", json!({ "dependents": { "cm": config_map("s089", &json!({ "a": "b" })) } }));
     let map = place.await_object(&place.config_maps(), "s089", "the config map", |_| true);
     let annotations = &map["metadata"]["annotations"];
-    assert_eq!(annotations["io.javaoperatorsdk/primary-name"], "p");
-    assert_eq!(
-        annotations["io.javaoperatorsdk/primary-namespace"],
-        place.namespace.name()
-    );
+    assert_eq!(annotations["capstan.dev/primary-name"], "p");
+    assert_eq!(annotations["capstan.dev/primary-namespace"], place.namespace.name());
     assert_eq!(map["metadata"]["ownerReferences"], Value::Null);
     daemon.await_quiet();
     // One run adds the finalizer, one reconciles; the write's own event causes none.
     assert_eq!(daemon.runs(), 2);
-    place.merge(
-        &place.config_maps(),
-        "s089",
-        &json!({ "data": { "a": "edited" } }),
-    );
-    place.await_object(&place.config_maps(), "s089", "the repair", |map| {
-        map["data"]["a"] == "b"
-    });
+    place.merge(&place.config_maps(), "s089", &json!({ "data": { "a": "edited" } }));
+    place.await_object(&place.config_maps(), "s089", "the repair", |map| map["data"]["a"] == "b");
     daemon.await_quiet();
     assert_eq!(daemon.runs(), 3);
 }
@@ -146,17 +94,12 @@ fn s089_annotations_map_a_dependent_that_is_not_garbage_collected() {
 fn s104_a_garbage_collected_dependent_goes_with_its_primary() {
     let place = Place::new("s104");
     let _daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap }"));
-    let probe = place.probe(
-        "p",
-        json!({ "dependents": { "cm": config_map("s104", &json!({ "a": "b" })) } }),
-    );
+    let probe = place.probe("p", json!({ "dependents": { "cm": config_map("s104", &json!({ "a": "b" })) } }));
     let map = place.await_object(&place.config_maps(), "s104", "the config map", |_| true);
     let owners = map["metadata"]["ownerReferences"].as_array().unwrap();
     assert_eq!(owners.len(), 1);
     assert_eq!(owners[0]["uid"], probe["metadata"]["uid"]);
-    place.await_object(&place.probes(), "p", "the finalizer", |p| {
-        p["metadata"]["finalizers"].is_array()
-    });
+    place.await_object(&place.probes(), "p", "the finalizer", |p| p["metadata"]["finalizers"].is_array());
     place.delete(&place.probes(), "p");
     place.await_gone(&place.config_maps(), "s104");
 }
@@ -166,19 +109,14 @@ fn s104_a_dependent_goes_when_its_precondition_ceases_to_be_met() {
     let place = Place::new("s104b");
     let line = "cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.createConfigMap } }";
     let _daemon = place.daemon(&manifest(&place, line));
-    place.probe("p", json!({ "createConfigMap": true, "dependents": { "cm": config_map("s104b", &json!({ "a": "b" })) } }));
+    place.probe(
+        "p",
+        json!({ "createConfigMap": true, "dependents": { "cm": config_map("s104b", &json!({ "a": "b" })) } }),
+    );
     place.await_object(&place.config_maps(), "s104b", "the config map", |_| true);
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": { "createConfigMap": false } }),
-    );
+    place.merge(&place.probes(), "p", &json!({ "spec": { "createConfigMap": false } }));
     gone(&place, "s104b");
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": { "createConfigMap": true } }),
-    );
+    place.merge(&place.probes(), "p", &json!({ "spec": { "createConfigMap": true } }));
     place.await_object(&place.config_maps(), "s104b", "its return", |_| true);
 }
 
@@ -188,10 +126,7 @@ fn an_inactive_dependent_is_left_alone_and_wakes_nobody() {
     let line = "cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.createConfigMap } }";
     let daemon = place.daemon(&manifest(&place, line));
     let made = json!({ "a": "b" });
-    place.probe(
-        "p",
-        json!({ "createConfigMap": true, "dependents": { "cm": config_map("asleep", &made) } }),
-    );
+    place.probe("p", json!({ "createConfigMap": true, "dependents": { "cm": config_map("asleep", &made) } }));
     place.await_object(&place.config_maps(), "asleep", "the config map", |_| true);
     let switch = |on| {
         let spec = json!({ "spec": { "createConfigMap": on } });
@@ -209,33 +144,23 @@ fn an_inactive_dependent_is_left_alone_and_wakes_nobody() {
     let runs = daemon.runs();
     assert_eq!(edit(), (runs, false));
     switch(true);
-    place.await_object(&place.config_maps(), "asleep", "what is desired", |map| {
-        map["data"] == made
-    });
+    place.await_object(&place.config_maps(), "asleep", "what is desired", |map| map["data"] == made);
     let runs = daemon.runs();
     assert_eq!(edit(), (runs + 1, true));
 }
 
 #[test]
 fn s127_dependents_are_made_in_their_order() {
+    // WF-1, WF-2
     let place = Place::new("s127");
     let lines = "cm2: { apiVersion: v1, kind: ConfigMap, dependsOn: [cm1] }\ncm1: { apiVersion: v1, kind: ConfigMap }";
-    let daemon = place.daemon(&manifest(&place, lines).replace(
-        "plugin: probe\n",
-        "plugin: probe\n      finalizer: a.dev/f\n",
-    ));
-    let dependents =
-        json!({ "cm1": config_map("s127-1", &json!({})), "cm2": config_map("s127-2", &json!({})) });
+    let daemon =
+        place.daemon(&manifest(&place, lines).replace("plugin: probe\n", "plugin: probe\n      finalizer: a.dev/f\n"));
+    let dependents = json!({ "cm1": config_map("s127-1", &json!({})), "cm2": config_map("s127-2", &json!({})) });
     place.probe("p", json!({ "dependents": dependents }));
     let second = place.await_object(&place.config_maps(), "s127-2", "the second", |_| true);
     let first = place.find(&place.config_maps(), "s127-1").unwrap();
-    let version = |object: &Value| {
-        object["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
-    };
+    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
     assert!(version(&first) < version(&second));
     daemon.await_quiet();
     // The finalizer's run, and one that makes both.
@@ -251,18 +176,12 @@ fn what_depends_on_an_unready_dependent_waits() {
     let dependents = json!({ "first": config_map("first", &json!({})), "second": config_map("second", &json!({})) });
     let steps = json!([{ "workflow": { "run": "lastResult" } }]);
     place.probe("p", json!({ "dependents": dependents, "conditions": { "green": false }, "reconcile": { "do": steps, "status": {} } }));
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["workflow"].is_object()
-    });
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["workflow"].is_object());
     assert_eq!(probe["status"]["workflow"]["complete"], false, "{probe}");
     daemon.await_quiet();
     assert!(place.find(&place.config_maps(), "first").is_some());
     assert!(place.find(&place.config_maps(), "second").is_none());
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": { "conditions": { "green": true } } }),
-    );
+    place.merge(&place.probes(), "p", &json!({ "spec": { "conditions": { "green": true } } }));
     place.await_object(&place.config_maps(), "second", "the second", |_| true);
 }
 
@@ -277,28 +196,26 @@ fn a_workflow_that_the_reconciler_calls_runs_when_it_is_called() {
     daemon.await_runs(2);
     daemon.await_quiet();
     assert!(place.find(&place.config_maps(), "called").is_none());
-    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": [{ "workflow": { "run": "reconcile" } }], "status": {} } } }));
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "spec": { "reconcile": { "do": [{ "workflow": { "run": "reconcile" } }], "status": {} } } }),
+    );
     place.await_object(&place.config_maps(), "called", "the config map", |_| true);
 }
 
 #[test]
 fn a_standalone_dependent_runs_by_name() {
+    // WF-2
     let place = Place::new("standalone");
     let fields = "standalone:\n  preview:\n    dependents:\n      pre: { apiVersion: v1, kind: ConfigMap }\n";
     let _daemon = place.daemon(&place.probe_manifest(fields));
     let dependents = json!({ "pre": config_map("preview", &json!({ "a": "b" })) });
     let make = json!([{ "dependent": { "run": "reconcile", "name": "pre" } }]);
-    place.probe(
-        "p",
-        json!({ "dependents": dependents, "reconcile": { "do": make } }),
-    );
+    place.probe("p", json!({ "dependents": dependents, "reconcile": { "do": make } }));
     place.await_object(&place.config_maps(), "preview", "the config map", |_| true);
     let remove = json!([{ "dependent": { "run": "remove", "name": "pre" } }]);
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": { "reconcile": { "do": remove } } }),
-    );
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": remove } } }));
     gone(&place, "preview");
 }
 
@@ -308,28 +225,15 @@ fn a_component_compares_in_its_own_way() {
     let place = Place::new("match");
     let daemon = place.daemon(&manifest(
         &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, match: { export: same-data } }",
+        "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, match: { export: same-data } }",
     ));
-    place.probe(
-        "p",
-        json!({ "dependents": { "cm": config_map("matched", &json!({ "a": "b" })) } }),
-    );
+    place.probe("p", json!({ "dependents": { "cm": config_map("matched", &json!({ "a": "b" })) } }));
     let before = place.await_object(&place.config_maps(), "matched", "the config map", |_| true);
     daemon.await_quiet();
-    place.merge(
-        &place.config_maps(),
-        "matched",
-        &json!({ "metadata": { "labels": { "foreign": "label" } } }),
-    );
+    place.merge(&place.config_maps(), "matched", &json!({ "metadata": { "labels": { "foreign": "label" } } }));
     daemon.await_quiet();
-    place.merge(
-        &place.config_maps(),
-        "matched",
-        &json!({ "data": { "a": "edited" } }),
-    );
-    let after = place.await_object(&place.config_maps(), "matched", "the repair", |map| {
-        map["data"]["a"] == "b"
-    });
+    place.merge(&place.config_maps(), "matched", &json!({ "data": { "a": "edited" } }));
+    let after = place.await_object(&place.config_maps(), "matched", "the repair", |map| map["data"]["a"] == "b");
     assert_eq!(after["metadata"]["labels"]["foreign"], "label");
     assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
 }
@@ -338,30 +242,12 @@ fn a_component_compares_in_its_own_way() {
 fn a_field_that_is_desired_no_more_is_removed_by_server_side_apply() {
     // SSA-5
     let place = Place::new("ssa");
-    let _daemon = place.daemon(&manifest(
-        &place,
-        "cm: { apiVersion: v1, kind: ConfigMap, ssa: true }",
-    ));
-    place.probe(
-        "p",
-        json!({ "dependents": { "cm": config_map("ssa", &json!({ "a": "b", "old": "x" })) } }),
-    );
-    place.await_object(&place.config_maps(), "ssa", "the config map", |map| {
-        map["data"]["old"] == "x"
-    });
-    place.merge(
-        &place.config_maps(),
-        "ssa",
-        &json!({ "data": { "foreign": "y" } }),
-    );
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": { "dependents": { "cm": { "data": { "old": null } } } } }),
-    );
-    let map = place.await_object(&place.config_maps(), "ssa", "the field to go", |map| {
-        map["data"]["old"].is_null()
-    });
+    let _daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true }"));
+    place.probe("p", json!({ "dependents": { "cm": config_map("ssa", &json!({ "a": "b", "old": "x" })) } }));
+    place.await_object(&place.config_maps(), "ssa", "the config map", |map| map["data"]["old"] == "x");
+    place.merge(&place.config_maps(), "ssa", &json!({ "data": { "foreign": "y" } }));
+    place.merge(&place.probes(), "p", &json!({ "spec": { "dependents": { "cm": { "data": { "old": null } } } } }));
+    let map = place.await_object(&place.config_maps(), "ssa", "the field to go", |map| map["data"]["old"].is_null());
     assert_eq!(map["data"], json!({ "a": "b", "foreign": "y" }));
 }
 
@@ -370,20 +256,14 @@ fn a_dependent_is_not_taken_for_another_of_its_kind() {
     let place = Place::new("two");
     let lines = "one: { apiVersion: v1, kind: ConfigMap }\ntwo: { apiVersion: v1, kind: ConfigMap, dependsOn: [one], reconcilePrecondition: { export: wanted } }";
     let _daemon = place.daemon(&manifest(&place, lines));
-    let dependents =
-        json!({ "one": config_map("two-1", &json!({})), "two": config_map("two-2", &json!({})) });
+    let dependents = json!({ "one": config_map("two-1", &json!({})), "two": config_map("two-2", &json!({})) });
     let read = json!([
         { "read": { "in": { "source": "one" }, "select": "one" }, "as": "one" },
         { "read": { "in": { "source": "two" }, "select": "one" }, "as": "two" },
     ]);
     place.probe("p", json!({ "dependents": dependents, "conditions": { "wanted": false }, "reconcile": { "do": read, "status": { "done": true } } }));
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["done"] == true
-    });
-    assert!(
-        probe["status"]["one"].to_string().contains("two-1"),
-        "{probe}"
-    );
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["done"] == true);
+    assert!(probe["status"]["one"].to_string().contains("two-1"), "{probe}");
     assert_eq!(probe["status"]["two"], Value::Null, "{probe}");
 }
 
@@ -397,10 +277,7 @@ fn a_dependent_where_nobody_watches_is_refused() {
     let map = json!({ "metadata": { "name": "unwatched", "namespace": "default" }, "data": {} });
     place.probe("p", json!({ "dependents": { "cm": map } }));
     let line = daemon.await_line("the run failed");
-    assert!(
-        line.contains("default/unwatched is in a namespace that this controller does not watch"),
-        "{line}"
-    );
+    assert!(line.contains("default/unwatched is in a namespace that this controller does not watch"), "{line}");
 }
 
 #[test]
@@ -432,20 +309,17 @@ fn a_dependent_of_a_primary_without_a_namespace_is_found_by_name_and_namespace()
 #[test]
 fn an_object_under_a_former_name_goes_once_the_new_one_is_ready() {
     let place = Place::new("renamed");
-    let line = "cm: { apiVersion: v1, kind: ConfigMap, ssa: true, onRename: delete, readyPostcondition: { cel: dependent.data.ready == 'yes' } }";
+    let line = "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, onRename: delete, readyPostcondition: { cel: dependent.data.ready == 'yes' } }";
     let daemon = place.daemon(&manifest(&place, line));
     let map = |name: &str, ready: &str| json!({ "metadata": { "name": name }, "data": { "ready": ready } });
-    let spec =
-        |name: &str, ready: &str| json!({ "spec": { "dependents": { "cm": map(name, ready) } } });
+    let spec = |name: &str, ready: &str| json!({ "spec": { "dependents": { "cm": map(name, ready) } } });
     let probe = place.probe("p", spec("first", "yes")["spec"].clone());
     let first = place.await_object(&place.config_maps(), "first", "the first", |_| true);
     let mark = &first["metadata"]["annotations"]["capstan.dev/made-for"];
-    assert!(
-        mark.as_str().unwrap().contains("\"dependent\":\"cm\""),
-        "{first}"
-    );
+    assert!(mark.as_str().unwrap().contains("\"dependent\":\"cm\""), "{first}");
     // Somebody's, whatever its owner reference says.
-    let owner = json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "name": "p", "uid": probe["metadata"]["uid"] });
+    let owner =
+        json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "name": "p", "uid": probe["metadata"]["uid"] });
     let by_hand = json!({ "metadata": { "ownerReferences": [owner] } });
     place.create("v1", "ConfigMap", &place.config_maps(), "by-hand", by_hand);
     place.merge(&place.probes(), "p", &spec("second", "no"));
@@ -456,10 +330,7 @@ fn an_object_under_a_former_name_goes_once_the_new_one_is_ready() {
     gone(&place, "first");
     daemon.await_line("the former object is deleted");
     daemon.await_quiet();
-    assert_eq!(
-        daemon.log().matches("the former object is deleted").count(),
-        1
-    );
+    assert_eq!(daemon.log().matches("the former object is deleted").count(), 1);
     assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
     for name in ["second", "by-hand"] {
         assert!(place.find(&place.config_maps(), name).is_some(), "{name}");
@@ -471,13 +342,9 @@ fn an_object_under_a_former_name_stays_by_default_and_goes_before_the_primary() 
     let place = Place::new("formerly");
     let line = "cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false }";
     let daemon = place.daemon(&manifest(&place, line));
-    place.probe(
-        "p",
-        json!({ "dependents": { "cm": config_map("first", &json!({})) } }),
-    );
+    place.probe("p", json!({ "dependents": { "cm": config_map("first", &json!({})) } }));
     place.await_object(&place.config_maps(), "first", "the first", |_| true);
-    let second =
-        json!({ "spec": { "dependents": { "cm": { "metadata": { "name": "second" } } } } });
+    let second = json!({ "spec": { "dependents": { "cm": { "metadata": { "name": "second" } } } } });
     place.merge(&place.probes(), "p", &second);
     place.await_object(&place.config_maps(), "second", "the second", |_| true);
     daemon.await_line("its former object stays");

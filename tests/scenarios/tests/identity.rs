@@ -15,36 +15,20 @@ fn manifest(place: &Place) -> String {
 
 /// The same with fields of the plugin.
 fn manifest_with(place: &Place, plugin: &str) -> String {
-    let account = format!(
-        "serviceAccount: {{ name: pages, namespace: {} }}",
-        place.namespace.name()
-    );
+    let account = format!("serviceAccount: {{ name: pages, namespace: {} }}", place.namespace.name());
     let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
     let manifest = place.manifest("probe", primary, plugin, MAP);
-    manifest.replace(
-        "spec:\n  plugins:",
-        &format!("spec:\n  {account}\n  plugins:"),
-    )
+    manifest.replace("spec:\n  plugins:", &format!("spec:\n  {account}\n  plugins:"))
 }
 
 /// Gives the daemon and the operator the rights that the daemon prints, and returns the daemon's account.
 fn permit(place: &Place, manifest: &str) -> User {
     let namespace = place.namespace.name();
     let folder = tempfile::tempdir().unwrap();
-    let (file, rights) = (
-        folder.path().join("o.yaml"),
-        folder.path().join("rights.json"),
-    );
+    let (file, rights) = (folder.path().join("o.yaml"), folder.path().join("rights.json"));
     std::fs::write(&file, manifest).unwrap();
     let file = file.to_str().unwrap();
-    let daemon = [
-        "--namespace",
-        namespace,
-        "--service-account",
-        "daemon",
-        "--name",
-        "rights",
-    ];
+    let daemon = ["--namespace", namespace, "--service-account", "daemon", "--name", "rights"];
     let (code, out, err) = run(&[&["rbac", "-o", "json", "-m", file], &daemon[..]].concat());
     assert_eq!(code, 0, "{err}");
     std::fs::write(&rights, out).unwrap();
@@ -60,10 +44,8 @@ fn what_an_operator_writes_and_reads_live_is_asked_for_in_its_name() {
     let account = permit(&place, &manifest);
     let operator = format!("system:serviceaccount:{}:pages", place.namespace.name());
     let mark = place.cluster.audit().unwrap().mark().unwrap();
-    let daemon = Start::new(&manifest)
-        .kubeconfig(place.cluster.kubeconfig(&account).unwrap())
-        .run(&place)
-        .until_ready();
+    let daemon =
+        Start::new(&manifest).kubeconfig(place.cluster.kubeconfig(&account).unwrap()).run(&place).until_ready();
     place.create("v1", "ConfigMap", &place.config_maps(), "taken", json!({}));
     let event = json!({ "event": { "reason": "Told", "message": "told" } });
     let spec = |name: &str| {
@@ -74,9 +56,7 @@ fn what_an_operator_writes_and_reads_live_is_asked_for_in_its_name() {
     };
     place.probe("p", spec("made"));
     place.probe("q", spec("taken"));
-    place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["done"] == true
-    });
+    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     daemon.await_line("taken exists and is not ours");
     place.delete(&place.probes(), "p");
     place.await_gone(&place.probes(), "p");
@@ -92,15 +72,10 @@ fn what_an_operator_writes_and_reads_live_is_asked_for_in_its_name() {
 
     let query = Query::since(mark).user(&account.name);
     let requests = place.cluster.audit().unwrap().requests(&query).unwrap();
-    let requests = requests
-        .iter()
-        .filter(|request| !request.resource.is_empty());
+    let requests = requests.iter().filter(|request| !request.resource.is_empty());
     let mut written = std::collections::BTreeSet::new();
     for request in requests {
-        assert!(
-            request.code < 400 || [404, 409].contains(&request.code),
-            "{request:?}"
-        );
+        assert!(request.code < 400 || [404, 409].contains(&request.code), "{request:?}");
         let cached = request.uri.contains("watch=") || !request.uri.contains("fieldSelector");
         if ["list", "watch"].contains(&&*request.verb) && cached {
             assert_eq!(request.impersonated, "", "{request:?}");
@@ -135,8 +110,7 @@ fn rights(place: &Place) -> [Value; 2] {
     let role = json!({ "metadata": { "name": "reading" }, "rules": [rule] });
     let roles = path.replace("rolebindings", "roles");
     place.cluster.api().create(&roles, &role).unwrap();
-    let whole =
-        json!({ "metadata": named, "roleRef": whole["roleRef"], "subjects": whole["subjects"] });
+    let whole = json!({ "metadata": named, "roleRef": whole["roleRef"], "subjects": whole["subjects"] });
     [whole, reading]
 }
 
@@ -152,9 +126,7 @@ fn grant(place: &Place, binding: Option<&Value>) {
 }
 
 fn start(place: &Place, manifest: &str, account: &User) -> Daemon {
-    Start::new(manifest)
-        .kubeconfig(place.cluster.kubeconfig(account).unwrap())
-        .run(place)
+    Start::new(manifest).kubeconfig(place.cluster.kubeconfig(account).unwrap()).run(place)
 }
 
 #[test]
@@ -168,20 +140,11 @@ fn a_right_that_is_missing_is_told_with_who_lacks_it() {
     grant(&place, Some(&reading));
     place.probe("p", json!({}));
     let lacking = start(&place, &manifest, &account).until_ready();
-    lacking.await_line(&format!(
-        "the operator acts as {operator}, which lacks that right"
-    ));
+    lacking.await_line(&format!("the operator acts as {operator}, which lacks that right"));
     assert!(lacking.stop().success());
-    let command = [
-        "-n",
-        namespace,
-        "delete",
-        "rolebinding",
-        "rights:impersonate",
-    ];
+    let command = ["-n", namespace, "delete", "rolebinding", "rights:impersonate"];
     place.cluster.kubectl(&command).unwrap();
-    let text =
-        format!("the daemon's own service account lacks the right to impersonate {operator}");
+    let text = format!("the daemon's own service account lacks the right to impersonate {operator}");
     start(&place, &manifest, &account).await_line(&text);
 }
 
@@ -197,9 +160,7 @@ fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_th
     place.probe("p", runs(1));
     let folder = Folder::new();
     folder.put("operator.yaml", &manifest);
-    let daemon = Start::at(&folder.path(""))
-        .kubeconfig(place.cluster.kubeconfig(&account).unwrap())
-        .run(&place);
+    let daemon = Start::at(&folder.path("")).kubeconfig(place.cluster.kubeconfig(&account).unwrap()).run(&place);
     let namespace = place.namespace.name();
     let missing = format!(
         "system:serviceaccount:{namespace}:pages may not list test.capstan.dev/v1 Probe in namespace {namespace}"
@@ -207,9 +168,7 @@ fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_th
     daemon.await_line(&missing);
     wait::until_ok(SOON, "what is missing on /readyz", || {
         let (code, text) = daemon.get("/readyz");
-        (code == 503 && text.contains(&missing))
-            .then_some(())
-            .ok_or(text)
+        (code == 503 && text.contains(&missing)).then_some(()).ok_or(text)
     })
     .unwrap();
     assert_eq!(daemon.runs(), 0);
@@ -217,9 +176,7 @@ fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_th
     grant(&place, Some(&whole));
     let daemon = daemon.until_ready();
     let seen = |n: u32| {
-        place.await_object(&place.probes(), "p", "its status", |p| {
-            p["status"]["n"] == n
-        });
+        place.await_object(&place.probes(), "p", "its status", |p| p["status"]["n"] == n);
     };
     seen(1);
 
@@ -236,15 +193,10 @@ fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_th
     assert_eq!(daemon.runs(), before);
 
     // What is put in place meanwhile counts afterwards.
-    folder.put(
-        "operator.yaml",
-        manifest_with(&place, "config: { word: new }\n"),
-    );
+    folder.put("operator.yaml", manifest_with(&place, "config: { word: new }\n"));
     daemon.await_plugin("probe", "active", 2);
     grant(&place, Some(&whole));
     seen(3);
-    place.await_object(&place.probes(), "p", "the new configuration", |p| {
-        p["status"]["config"]["word"] == "new"
-    });
+    place.await_object(&place.probes(), "p", "the new configuration", |p| p["status"]["config"]["word"] == "new");
     assert!(daemon.stop().success());
 }

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 /// Names the archive of the image.
 const IMAGE: &str = "CAPSTAN_IMAGE";
 /// What running the image takes.
-const POWERS: &str = "running the image takes a mount namespace, so root or a kernel that lets others have user namespaces";
+const POWERS: &str =
+    "running the image takes a mount namespace, so root or a kernel that lets others have user namespaces";
 /// The user of the image and of the chart.
 const USER: u32 = 65532;
 /// Where the daemon finds manifests, its folder for compiled code, and who it is.
@@ -72,12 +73,8 @@ impl Image {
         let folder = tempfile::tempdir().unwrap();
         let oci = folder.path().join("oci");
         unpack(&archive, &oci);
-        let read =
-            |path: &Path| -> Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
-        let blob = |of: &Value| {
-            oci.join("blobs")
-                .join(of["digest"].as_str().unwrap().replace(':', "/"))
-        };
+        let read = |path: &Path| -> Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
+        let blob = |of: &Value| oci.join("blobs").join(of["digest"].as_str().unwrap().replace(':', "/"));
         let index = read(&oci.join("index.json"));
         let manifest = read(&blob(&index["manifests"][0]));
         let config = read(&blob(&manifest["config"]))["config"].take();
@@ -131,10 +128,7 @@ impl Image {
         self.prepare();
         let words = |field: &str| {
             let words = self.config[field].as_array().unwrap();
-            words
-                .iter()
-                .map(|word| word.as_str().unwrap().to_owned())
-                .collect::<Vec<_>>()
+            words.iter().map(|word| word.as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let me = me();
         let mut command = Command::new("unshare");
@@ -150,9 +144,7 @@ impl Image {
             [] => command.args(words("Cmd")),
             given => command.args(given),
         };
-        command
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.envs(words("Env").iter().filter_map(|word| word.split_once('=')));
         command.envs(variables.iter().copied()).current_dir("/");
         command.stdin(Stdio::null());
@@ -182,11 +174,7 @@ fn unpack(archive: &Path, folder: &Path) {
     tar.arg("-xf").arg(archive).arg("-C").arg(folder);
     let output = tar.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "unpack {}: {said}",
-        archive.display()
-    );
+    assert!(output.status.success(), "unpack {}: {said}", archive.display());
 }
 
 /// Returns the paths of all files below a folder, and of links and folders.
@@ -194,11 +182,7 @@ fn tree(folder: &Path) -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let below = |entry: fs::DirEntry| {
         let path = entry.path();
-        let inner = if entry.file_type().unwrap().is_dir() {
-            tree(&path)
-        } else {
-            BTreeSet::new()
-        };
+        let inner = if entry.file_type().unwrap().is_dir() { tree(&path) } else { BTreeSet::new() };
         inner.into_iter().chain([path])
     };
     entries.flat_map(below).collect()
@@ -212,10 +196,7 @@ impl Container {
     }
 
     fn lines(&self) -> Vec<Value> {
-        self.log()
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect()
+        self.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     /// Waits until the daemon is ready.
@@ -226,10 +207,7 @@ impl Container {
                 return wait::Look::Never(why);
             }
             match self.probe() {
-                Some(answer)
-                    if answer.starts_with("HTTP/1.0 200 ")
-                        || answer.starts_with("HTTP/1.1 200 ") =>
-                {
+                Some(answer) if answer.starts_with("HTTP/1.0 200 ") || answer.starts_with("HTTP/1.1 200 ") => {
                     wait::Look::Done(())
                 }
                 Some(answer) => wait::Look::NotYet(answer),
@@ -242,9 +220,7 @@ impl Container {
     /// Returns what `/readyz` answers, once it is served.
     fn probe(&self) -> Option<String> {
         let lines = self.lines();
-        let serving = lines
-            .iter()
-            .find(|line| line["message"] == "serving probes and metrics")?;
+        let serving = lines.iter().find(|line| line["message"] == "serving probes and metrics")?;
         let mut stream = TcpStream::connect(serving["address"].as_str()?).ok()?;
         write!(stream, "GET /readyz HTTP/1.0\r\nhost: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -255,19 +231,13 @@ impl Container {
     /// Returns the values of a field of `/proc/PID/status`.
     fn status(&self, field: &str) -> Vec<String> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(field))
-            .unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
         line.split_whitespace().skip(1).map(str::to_owned).collect()
     }
 
     /// Sends SIGTERM and waits for the end.
     fn stop(mut self) -> ExitStatus {
-        let kill = Command::new("kill")
-            .arg(self.child.id().to_string())
-            .status()
-            .unwrap();
+        let kill = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(kill.success());
         let ended = wait::until(SOON, "the daemon's end", || self.child.try_wait().unwrap());
         ended.unwrap()
@@ -292,14 +262,8 @@ fn me() -> u32 {
 #[test]
 fn the_image_is_the_daemon_and_nothing_else() {
     let image = Image::unpacked();
-    assert_eq!(
-        tree(&image.root()),
-        BTreeSet::from([image.root().join("capstan")])
-    );
-    assert_eq!(
-        image.root().join("capstan").metadata().unwrap().mode() & 0o7777,
-        0o755
-    );
+    assert_eq!(tree(&image.root()), BTreeSet::from([image.root().join("capstan")]));
+    assert_eq!(image.root().join("capstan").metadata().unwrap().mode() & 0o7777, 0o755);
     let version = env!("CARGO_PKG_VERSION");
     let expected = json!({
         "User": "65532:65532",
@@ -325,12 +289,7 @@ fn the_image_is_the_daemon_and_nothing_else() {
     assert_eq!(image.config, expected);
     let output = image.command(&["version"], &[]).output().unwrap();
     let said = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    assert_eq!(
-        said[0].lines().next(),
-        Some(&*format!("capstan {version}")),
-        "{} ({POWERS})",
-        said[1]
-    );
+    assert_eq!(said[0].lines().next(), Some(&*format!("capstan {version}")), "{} ({POWERS})", said[1]);
 }
 
 #[test]
@@ -339,14 +298,8 @@ fn a_daemon_out_of_the_image_reconciles_and_writes_nothing_but_compiled_code() {
     let image = Image::unpacked();
     let manifest = place.sample_manifest("webpage");
     let wasm = component("webpage");
-    image.write(
-        &format!("{OPERATORS}/webpage.yaml"),
-        manifest.replace(wasm.to_str().unwrap(), "webpage.wasm"),
-    );
-    image.write(
-        &format!("{OPERATORS}/webpage.wasm"),
-        fs::read(wasm).unwrap(),
-    );
+    image.write(&format!("{OPERATORS}/webpage.yaml"), manifest.replace(wasm.to_str().unwrap(), "webpage.wasm"));
+    image.write(&format!("{OPERATORS}/webpage.wasm"), fs::read(wasm).unwrap());
     // As a pod's service account, and its secret of the code cache. Components can't reach the pod's own namespace.
     let own = place.cluster.namespace("image-own").unwrap();
     let account = own.service_account("capstan").unwrap();
@@ -366,11 +319,7 @@ fn a_daemon_out_of_the_image_reconciles_and_writes_nothing_but_compiled_code() {
     image.write(&format!("{ACCOUNT}/token"), account.token);
     image.write(&format!("{ACCOUNT}/ca.crt"), place.cluster.ca_pem());
     image.write(&format!("{ACCOUNT}/namespace"), namespace);
-    let server = place
-        .cluster
-        .url()
-        .trim_start_matches("https://")
-        .to_owned();
+    let server = place.cluster.url().trim_start_matches("https://").to_owned();
     let (host, port) = server.rsplit_once(':').unwrap();
     image.prepare();
     let before = tree(&image.root());
@@ -387,40 +336,19 @@ fn a_daemon_out_of_the_image_reconciles_and_writes_nothing_but_compiled_code() {
     let user = if me == 0 { USER } else { me };
     assert_eq!(daemon.status("Uid"), vec![user.to_string(); 4]);
     // In a user namespace `chroot` takes a capability, which is one over that namespace alone.
-    let powers = if me == 0 {
-        "0000000000000000"
-    } else {
-        "0000000000040000"
-    };
+    let powers = if me == 0 { "0000000000000000" } else { "0000000000040000" };
     assert_eq!(daemon.status("CapEff"), [powers]);
     let html = "<html><head><title>Hello</title></head><body>x</body></html>";
-    place.create(
-        "sample.capstan.dev/v1",
-        "WebPage",
-        &place.pages(),
-        "site",
-        json!({ "spec": { "html": html } }),
-    );
-    place.await_object(&place.pages(), "site", "a good status", |page| {
-        page["status"]["areWeGood"] == true
-    });
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "site", json!({ "spec": { "html": html } }));
+    place.await_object(&place.pages(), "site", "a good status", |page| page["status"]["areWeGood"] == true);
     let map = place.find(&place.config_maps(), "site-html").unwrap();
     assert_eq!(map["data"]["index.html"], html);
 
-    let warnings: Vec<_> = daemon
-        .lines()
-        .into_iter()
-        .filter(|line| line["level"] != "INFO")
-        .collect();
+    let warnings: Vec<_> = daemon.lines().into_iter().filter(|line| line["level"] != "INFO").collect();
     assert_eq!(warnings, Vec::<Value>::new());
     assert!(daemon.stop().success());
     assert_eq!(tree(&image.root()), before);
     let code: Vec<_> = tree(&image.cache()).into_iter().collect();
-    let [folder, compiled] = code.as_slice() else {
-        panic!("{code:?}")
-    };
-    assert_eq!(
-        (folder, compiled.extension()),
-        (&image.cache().join("code"), Some("cwasm".as_ref()))
-    );
+    let [folder, compiled] = code.as_slice() else { panic!("{code:?}") };
+    assert_eq!((folder, compiled.extension()), (&image.cache().join("code"), Some("cwasm".as_ref())));
 }

@@ -26,9 +26,7 @@ pub(crate) fn daemon(place: &Place, manifest: &str) -> Daemon {
         .stderr(File::create(&said).unwrap())
         .spawn()
         .unwrap();
-    let ended = wait::until(COMPILING, "the components to be compiled", || {
-        check.try_wait().unwrap()
-    });
+    let ended = wait::until(COMPILING, "the components to be compiled", || check.try_wait().unwrap());
     drop(check.kill());
     let said = fs::read_to_string(said).unwrap();
     assert!(ended.unwrap().success(), "{said}");
@@ -96,16 +94,10 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Returns the whole status but for what is another each time.
     fn status(&self) -> Value {
-        let Self {
-            namespace,
-            generation,
-            text,
-            note,
-            done,
-            retry,
-        } = self;
+        let Self { namespace, generation, text, note, done, retry } = self;
         let made = format!("p-{generation}");
-        let refused = |reason: &str, code: u16, message: &str| json!({ "reason": reason, "code": code, "message": message });
+        let refused =
+            |reason: &str, code: u16, message: &str| json!({ "reason": reason, "code": code, "message": message });
         let stale = format!(
             "update v1 ConfigMap {namespace}/{made}-one: Operation cannot be fulfilled on configmaps \"{made}-one\": \
              the object has been modified; please apply your changes to the latest version and try again (HTTP 409)"
@@ -160,9 +152,8 @@ impl Asked<'_> {
     fn answers(&self, place: &Place) -> Value {
         let generation = self.generation;
         let what = format!("the answers of generation {generation}");
-        let mut probe = place.await_object(&place.probes(), "p", &what, |probe| {
-            probe["status"]["memo"]["primary"] == generation
-        });
+        let mut probe =
+            place.await_object(&place.probes(), "p", &what, |probe| probe["status"]["memo"]["primary"] == generation);
         let chance = probe["status"]["chance"].take();
         assert_eq!(bare(&probe["status"]), self.status());
         chance
@@ -176,10 +167,7 @@ fn bare(document: &Value) -> Value {
             let fields = fields.iter().map(|(name, value)| (name, bare(value)));
             let is_something = |value: &Value| !value.is_null() && *value != json!([]);
             Value::Object(
-                fields
-                    .filter(|(_, value)| is_something(value))
-                    .map(|(name, value)| (name.clone(), value))
-                    .collect(),
+                fields.filter(|(_, value)| is_something(value)).map(|(name, value)| (name.clone(), value)).collect(),
             )
         }
         Value::Array(items) => items.iter().map(bare).collect(),
@@ -187,24 +175,14 @@ fn bare(document: &Value) -> Value {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "other processes run in real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "other processes run in real time")]
 fn now_ms() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs_f64()
-        * 1000.0
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() * 1000.0
 }
 
 /// Time and chance are those of now, and no others than the daemon's.
 fn is_plausible(chance: &Value, begun: f64) {
-    let (number, text) = (
-        |field: &str| chance[field].as_f64().unwrap(),
-        |field: &str| chance[field].as_str().unwrap(),
-    );
+    let (number, text) = (|field: &str| chance[field].as_f64().unwrap(), |field: &str| chance[field].as_str().unwrap());
     // Whole milliseconds may be cut off.
     let lasting = begun.floor()..=now_ms();
     assert!(lasting.contains(&number("nowMs")), "{chance}");
@@ -222,23 +200,15 @@ fn is_plausible(chance: &Value, begun: f64) {
 }
 
 fn the_daemon_is_asked_for_all_that_there_is(component: &str) {
+    // CX-1a, CX-1b, DR-7
     let (place, begun) = (Place::new("asks"), now_ms());
     let daemon = daemon(&place, &manifest(&place, component));
     place.probe("p", json!({ "text": "a", "note": "b" }));
-    let mut asked = Asked {
-        namespace: place.namespace.name(),
-        generation: 1,
-        text: "a",
-        note: "b",
-        done: "created",
-        retry: None,
-    };
+    let mut asked =
+        Asked { namespace: place.namespace.name(), generation: 1, text: "a", note: "b", done: "created", retry: None };
     let first = asked.answers(&place);
     let line = await_line(&daemon, "asked");
-    assert_eq!(
-        (&line["level"], &line["call"]),
-        (&json!("INFO"), &json!("reconcile"))
-    );
+    assert_eq!((&line["level"], &line["call"]), (&json!("INFO"), &json!("reconcile")));
     assert_eq!(line["fields"], format!("word=\"{WORD}\" generation=\"1\""));
     assert_eq!(events(&place), expected_events(place.namespace.name()));
     place.await_gone(&place.config_maps(), "p-1-two");
@@ -279,19 +249,9 @@ fn events(place: &Place) -> Value {
     let about = |event: &&Value| event["involvedObject"]["kind"] == "Probe";
     let events = wait::until_ok(SOON, "the Events", || {
         let list = place.cluster.api().get(&path).unwrap();
-        let mut events: Vec<Value> = list["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(about)
-            .cloned()
-            .collect();
+        let mut events: Vec<Value> = list["items"].as_array().unwrap().iter().filter(about).cloned().collect();
         events.sort_by_key(|event| event["reason"].to_string());
-        if events.len() == 2 {
-            Ok(events)
-        } else {
-            Err(list)
-        }
+        if events.len() == 2 { Ok(events) } else { Err(list) }
     });
     let told = |event: &Value| {
         json!({
@@ -337,7 +297,8 @@ fn a_failure_is_handed_to_the_error_handler(component: &str) {
     assert_eq!(fails("error", json!({ "reconcile": "error" })), expected);
 
     // What nobody catches is told in the daemon's words.
-    let message = "the manifest does not permit `delete` on v1 Secret; add it to spec.plugins.probe.capabilities.kubernetes";
+    let message =
+        "the manifest does not permit `delete` on v1 Secret; add it to spec.plugins.probe.capabilities.kubernetes";
     let expected = json!({ "origin": "reconciler", "message": message, "retry": retry });
     assert_eq!(fails("denied", json!({ "reconcile": "denied" })), expected);
 
@@ -350,9 +311,8 @@ fn a_failure_is_handed_to_the_error_handler(component: &str) {
 
     let spec = json!({ "text": "a", "note": "b", "stop": true, "fail": { "reconcile": "error" } });
     place.probe("stopped", spec);
-    let stopped = place.await_object(&place.probes(), "stopped", "the failure", |probe| {
-        probe["status"]["failure"].is_object()
-    });
+    let stopped =
+        place.await_object(&place.probes(), "stopped", "the failure", |probe| probe["status"]["failure"].is_object());
     daemon.await_quiet();
     assert_eq!(place.find(&place.probes(), "stopped").unwrap(), stopped);
     let failure = &stopped["status"]["failure"];
@@ -365,24 +325,16 @@ fn a_primary_comes_back_and_goes_when_it_is_told_to(component: &str) {
     let daemon = daemon(&place, &manifest(&place, component));
     let spec = json!({ "text": "a", "note": "b", "again": true, "wanted": false });
     place.probe("p", spec);
-    let probe = place.await_object(&place.probes(), "p", "three runs", |probe| {
-        probe["status"].is_object()
-    });
+    let probe = place.await_object(&place.probes(), "p", "three runs", |probe| probe["status"].is_object());
     assert_eq!(probe["status"], json!({ "runs": 3 }));
     let metadata = &probe["metadata"];
     assert_eq!(metadata["annotations"], json!({ "runs": "3" }));
-    assert_eq!(
-        metadata["finalizers"],
-        json!(["probes.test.capstan.dev/finalizer"])
-    );
+    assert_eq!(metadata["finalizers"], json!(["probes.test.capstan.dev/finalizer"]));
     assert!(place.find(&place.config_maps(), "p-first").is_none());
     place.delete(&place.probes(), "p");
     place.await_gone(&place.probes(), "p");
     daemon.await_quiet();
-    let tidied = daemon
-        .lines()
-        .into_iter()
-        .filter(|line| line["message"] == "tidied");
+    let tidied = daemon.lines().into_iter().filter(|line| line["message"] == "tidied");
     let calls: Vec<Value> = tidied.map(|mut line| line["fields"].take()).collect();
     assert_eq!(calls, ["calls=\"1\"", "calls=\"2\""]);
     assert!(daemon.stop().success());
@@ -399,12 +351,7 @@ struct Exception {
 }
 
 fn an_exception_is_told_with_its_text_and_its_stack(exception: &Exception) {
-    let Exception {
-        component,
-        file,
-        message,
-        frame,
-    } = exception;
+    let Exception { component, file, message, frame } = exception;
     let source = repository().join(format!("plugins/{component}/{file}"));
     let source = fs::read_to_string(source).unwrap();
     let line = source.lines().position(|line| line.contains("exploded: "));
@@ -412,17 +359,12 @@ fn an_exception_is_told_with_its_text_and_its_stack(exception: &Exception) {
     let (message, frame) = (message.replace("LINE", &line), frame.replace("LINE", &line));
     let place = Place::new("explodes");
     let daemon = daemon(&place, &manifest(&place, component));
-    for (name, call, fail) in [
-        ("p", "reconcile", json!({ "reconcile": "explode" })),
-        ("q", "desired", json!({ "first": "explode" })),
-    ] {
+    for (name, call, fail) in
+        [("p", "reconcile", json!({ "reconcile": "explode" })), ("q", "desired", json!({ "first": "explode" }))]
+    {
         place.probe(name, json!({ "text": "a", "note": "b", "fail": fail }));
         let failure = last_failure(&place, name);
-        let told = if call == "reconcile" {
-            &failure["message"]
-        } else {
-            &failure["dependents"][0]["message"]
-        };
+        let told = if call == "reconcile" { &failure["message"] } else { &failure["dependents"][0]["message"] };
         assert_eq!(*told, message);
         let key = format!("{}/{name}", place.namespace.name());
         let lines = daemon.lines();
@@ -430,10 +372,7 @@ fn an_exception_is_told_with_its_text_and_its_stack(exception: &Exception) {
             let fields = line["fields"].as_str().unwrap_or_default();
             line["key"] == key && line["call"] == call && fields.contains("stack=")
         });
-        let stack = stack.unwrap()["fields"]
-            .as_str()
-            .unwrap()
-            .replace("\\\"", "\"");
+        let stack = stack.unwrap()["fields"].as_str().unwrap().replace("\\\"", "\"");
         assert!(stack.contains(&frame), "{frame:?} is not in {stack}");
         assert!(stack.contains(WORD), "{stack}");
     }

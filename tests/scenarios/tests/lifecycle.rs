@@ -8,40 +8,22 @@ use serde_json::{Value, json};
 
 fn page(place: &Place, name: &str) {
     let spec = json!({ "spec": { "html": "<html><title>hello</title></html>" } });
-    place.create(
-        "sample.capstan.dev/v1",
-        "WebPage",
-        &place.pages(),
-        name,
-        spec,
-    );
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), name, spec);
 }
 
 fn count(place: &Place, path: &str, wanted: impl Fn(&Value) -> bool) -> usize {
-    place.cluster.api().get(path).unwrap()["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|item| wanted(item))
-        .count()
+    place.cluster.api().get(path).unwrap()["items"].as_array().unwrap().iter().filter(|item| wanted(item)).count()
 }
 
 #[test]
 fn s030_a_run_under_way_ends_before_the_daemon_does() {
     let place = Place::new("s030");
     let daemon = place.daemon(&place.probe_manifest(""));
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": [{ "busyMs": 1000 }], "status": {} } }),
-    );
-    place.await_object(&place.probes(), "p", "generation 1", |p| {
-        p["status"]["observedGeneration"] == 1
-    });
+    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 1000 }], "status": {} } }));
+    place.await_object(&place.probes(), "p", "generation 1", |p| p["status"]["observedGeneration"] == 1);
     place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
-    wait::until(SOON, "the second run", || {
-        (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())
-    })
-    .unwrap();
+    wait::until(SOON, "the second run", || (daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(()))
+        .unwrap();
     let status = daemon.stop();
     assert!(status.success());
     let probe = place.find(&place.probes(), "p").unwrap();
@@ -52,26 +34,16 @@ fn s030_a_run_under_way_ends_before_the_daemon_does() {
 fn a_run_that_outlasts_the_drain_is_aborted() {
     let place = Place::new("drain");
     let manifest = place.probe_manifest("");
-    let mut daemon = Start::new(&manifest)
-        .arguments(&["--drain", "200ms"])
-        .run(&place)
-        .until_ready();
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": [{ "busyMs": 4000 }], "status": {} } }),
-    );
+    let mut daemon = Start::new(&manifest).arguments(&["--drain", "200ms"]).run(&place).until_ready();
+    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 4000 }], "status": {} } }));
     wait::until(SOON, "the run", || {
-        (daemon.runs() == 2 && daemon.metric("capstan_reconciliations_active", "") > 0.0)
-            .then_some(())
+        (daemon.runs() == 2 && daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())
     })
     .unwrap();
     daemon.terminate();
     daemon.await_line("\"aborted\":1");
     assert!(daemon.await_end().success());
-    assert_eq!(
-        place.find(&place.probes(), "p").unwrap()["status"],
-        Value::Null
-    );
+    assert_eq!(place.find(&place.probes(), "p").unwrap()["status"], Value::Null);
 }
 
 #[test]
@@ -80,8 +52,7 @@ fn the_second_signal_aborts() {
     let mut daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 4000 }] } }));
     wait::until(SOON, "the run", || {
-        (daemon.runs() == 2 && daemon.metric("capstan_reconciliations_active", "") > 0.0)
-            .then_some(())
+        (daemon.runs() == 2 && daemon.metric("capstan_reconciliations_active", "") > 0.0).then_some(())
     })
     .unwrap();
     daemon.terminate();
@@ -98,9 +69,7 @@ fn s114_a_daemon_started_again_reconciles_again() {
     for _ in 0..2 {
         let daemon = place.daemon(&manifest);
         daemon.await_runs(1);
-        place.await_object(&place.probes(), "p", "its status", |p| {
-            p["status"]["seen"] == true
-        });
+        place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
         assert!(daemon.stop().success());
     }
 }
@@ -110,38 +79,27 @@ fn a_daemon_killed_in_the_middle_of_its_work_ends_it_when_started_again() {
     const PAGES: usize = 200;
     let place = Place::new("killed");
     // One at a time, so that it is in the middle of them for a while.
-    let manifest = place.sample_manifest("webpage").replace(
-        "      plugin: webpage\n",
-        "      plugin: webpage\n      concurrency: 1\n",
-    );
+    let manifest = place
+        .sample_manifest("webpage")
+        .replace("      plugin: webpage\n", "      plugin: webpage\n      concurrency: 1\n");
     assert!(manifest.contains("concurrency: 1"));
     for n in 0..PAGES {
         page(&place, &format!("page-{n}"));
     }
     let daemon = place.daemon(&manifest);
     let maps = place.config_maps();
-    let ours = |map: &Value| {
-        map["metadata"]["name"]
-            .as_str()
-            .unwrap()
-            .starts_with("page-")
-    };
+    let ours = |map: &Value| map["metadata"]["name"].as_str().unwrap().starts_with("page-");
     let made = wait::until(LATER, "some of the objects", || {
         let made = count(&place, &maps, ours);
         (made > 20).then_some(made)
     });
     daemon.kill();
-    assert!(
-        made.unwrap() < PAGES,
-        "it was killed too late to show anything"
-    );
+    assert!(made.unwrap() < PAGES, "it was killed too late to show anything");
     let daemon = place.daemon(&manifest);
     let good = |page: &Value| page["status"]["areWeGood"] == true;
-    wait::until_ok(LATER, "all pages to be good", || {
-        match count(&place, &place.pages(), good) {
-            PAGES => Ok(()),
-            good => Err(good),
-        }
+    wait::until_ok(LATER, "all pages to be good", || match count(&place, &place.pages(), good) {
+        PAGES => Ok(()),
+        good => Err(good),
     })
     .unwrap();
     let deployments = place.namespace.path("apps/v1", "deployments");
@@ -157,36 +115,22 @@ fn a_run_that_changes_nothing_makes_no_request() {
     const RUNS: u64 = 1000;
     let place = Place::new("noop");
     // The page is run again each millisecond, without any change.
-    let manifest = place.sample_manifest("webpage").replace(
-        "plugin: webpage\n",
-        "plugin: webpage\n      maxReconciliationInterval: 1ms\n      rateLimit: none\n",
-    );
+    let manifest = place
+        .sample_manifest("webpage")
+        .replace("plugin: webpage\n", "plugin: webpage\n      maxReconciliationInterval: 1ms\n      rateLimit: none\n");
     let daemon = place.daemon(&manifest);
     page(&place, "page");
-    place.await_object(&place.pages(), "page", "its status", |page| {
-        page["status"]["areWeGood"] == true
-    });
+    place.await_object(&place.pages(), "page", "its status", |page| page["status"]["areWeGood"] == true);
     let deployments = place.namespace.path("apps/v1", "deployments");
     // Its changes on the way to being ready cause runs and no requests, but the test is about none of them.
     let ready = |d: &Value| d["status"]["readyReplicas"] == 1;
-    wait::until(LATER, "its deployment to be ready", || {
-        place.find(&deployments, "page").filter(ready)
-    })
-    .unwrap();
+    wait::until(LATER, "its deployment to be ready", || place.find(&deployments, "page").filter(ready)).unwrap();
     daemon.await_runs(10);
     let audit = place.cluster.audit().unwrap();
     let (mark, runs) = (audit.mark().unwrap(), daemon.runs());
-    wait::until(LATER, "1,000 runs", || {
-        (daemon.runs() > runs + RUNS).then_some(())
-    })
-    .unwrap();
-    let requests = audit
-        .requests(
-            &Query::since(mark)
-                .user_agent("capstan/")
-                .namespace(place.namespace.name()),
-        )
-        .unwrap();
+    wait::until(LATER, "1,000 runs", || (daemon.runs() > runs + RUNS).then_some(())).unwrap();
+    let requests =
+        audit.requests(&Query::since(mark).user_agent("capstan/").namespace(place.namespace.name())).unwrap();
     assert_eq!(requests, []);
 }
 
@@ -200,15 +144,9 @@ fn the_sample_makes_exactly_four_writes_per_page() {
         page(&place, &format!("page-{n}"));
     }
     let good = |page: &Value| page["status"]["areWeGood"] == true;
-    wait::until(LATER, "all pages to be good", || {
-        (count(&place, &place.pages(), good) == 10).then_some(())
-    })
-    .unwrap();
+    wait::until(LATER, "all pages to be good", || (count(&place, &place.pages(), good) == 10).then_some(())).unwrap();
     daemon.await_quiet();
-    let query = Query::since(mark)
-        .user_agent("capstan/")
-        .namespace(place.namespace.name())
-        .writes();
+    let query = Query::since(mark).user_agent("capstan/").namespace(place.namespace.name()).writes();
     let writes = audit.requests(&query).unwrap();
     assert_eq!(writes.len(), 40, "{writes:#?}");
 }
@@ -251,49 +189,24 @@ fn a_kind_that_is_deleted_and_comes_back_is_served_again() {
         "metadata": { "name": name },
         "spec": { "group": group, "names": { "kind": "Thing", "plural": "things" }, "scope": "Namespaced", "versions": [version] },
     });
-    let manifest = place.manifest(
-        "probe",
-        &format!("{{ apiVersion: {group}/v1, kind: Thing }}"),
-        "",
-        "",
-    );
+    let manifest = place.manifest("probe", &format!("{{ apiVersion: {group}/v1, kind: Thing }}"), "", "");
     let daemon = Start::new(&manifest).run(&place);
     let things = place.namespace.path(&format!("{group}/v1"), "things");
     for round in 0..2 {
         place.cluster.api().create(crds, &crd).unwrap();
-        let wait = [
-            "wait",
-            "--for=condition=Established",
-            "--timeout=30s",
-            &format!("crd/{name}"),
-        ];
+        let wait = ["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{name}")];
         place.cluster.kubectl(&wait).unwrap();
         let spec = json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": { "name": "t" }, "spec": { "reconcile": { "status": { "seen": round } } } });
-        wait::until_ok(SOON, "the kind to be served", || {
-            place.cluster.api().create(&things, &spec)
-        })
-        .unwrap();
-        wait::until_ok(LATER, "the thing to be served", || {
-            match place.find(&things, "t") {
-                Some(thing) if thing["status"]["seen"] == round => Ok(()),
-                found => Err(format!("{found:?}\n{}", daemon.log())),
-            }
+        wait::until_ok(SOON, "the kind to be served", || place.cluster.api().create(&things, &spec)).unwrap();
+        wait::until_ok(LATER, "the thing to be served", || match place.find(&things, "t") {
+            Some(thing) if thing["status"]["seen"] == round => Ok(()),
+            found => Err(format!("{found:?}\n{}", daemon.log())),
         })
         .unwrap();
         place.delete(&things, "t");
-        place
-            .cluster
-            .api()
-            .delete(&format!("{crds}/{name}"))
-            .unwrap();
+        place.cluster.api().delete(&format!("{crds}/{name}")).unwrap();
         wait::until(LATER, "the kind to go", || {
-            place
-                .cluster
-                .api()
-                .find(&format!("{crds}/{name}"))
-                .unwrap()
-                .is_none()
-                .then_some(())
+            place.cluster.api().find(&format!("{crds}/{name}")).unwrap().is_none().then_some(())
         })
         .unwrap();
     }

@@ -15,10 +15,7 @@ const WHILE: Duration = Duration::from_secs(5);
 /// Waits while something is done by others.
 fn let_pass(time: Duration) {
     let begun = tokio::time::Instant::now();
-    wait::until(2 * time, "time to pass", || {
-        (begun.elapsed() >= time).then_some(())
-    })
-    .unwrap();
+    wait::until(2 * time, "time to pass", || (begun.elapsed() >= time).then_some(())).unwrap();
 }
 
 /// Returns a spec that fails with this text, again and again, as fast as it can.
@@ -29,9 +26,7 @@ fn failing(text: &str) -> Value {
 /// Creates a primary, and waits until it has been reconciled.
 fn reconciles(place: &Place, name: &str) {
     place.probe(name, json!({ "reconcile": { "status": { "seen": true } } }));
-    place.await_object(&place.probes(), name, "its status", |probe| {
-        probe["status"]["seen"] == true
-    });
+    place.await_object(&place.probes(), name, "its status", |probe| probe["status"]["seen"] == true);
 }
 
 #[test]
@@ -42,11 +37,7 @@ fn a_component_that_fails_all_the_time_with_a_long_text_fills_no_log() {
     daemon.await_runs(20);
     let_pass(WHILE);
     let (log, runs) = (daemon.log(), daemon.runs());
-    assert!(
-        log.len() < 1 << 20,
-        "{} bytes of log for {runs} runs",
-        log.len()
-    );
+    assert!(log.len() < 1 << 20, "{} bytes of log for {runs} runs", log.len());
     assert!(log.contains("bytes left out"), "{log}");
     reconciles(&place, "victim");
 }
@@ -55,10 +46,7 @@ fn a_component_that_fails_all_the_time_with_a_long_text_fills_no_log() {
 fn a_failure_can_not_pass_for_a_line_of_the_log() {
     let place = Place::new("forged");
     let daemon = place.daemon(&place.probe_manifest(""));
-    place.probe(
-        "p",
-        failing("oops\n{\"level\":\"ERROR\",\"forged\":1}\n\u{1b}[31mred\u{202e}txt\u{200b}"),
-    );
+    place.probe("p", failing("oops\n{\"level\":\"ERROR\",\"forged\":1}\n\u{1b}[31mred\u{202e}txt\u{200b}"));
     let line = daemon.await_line("oops");
     assert!(line.contains(r"oops\\n{"), "{line}");
     for hidden in ['\u{1b}', '\u{202e}', '\u{200b}'] {
@@ -87,19 +75,14 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
         .spawn()
         .unwrap();
     assert!(component("probe").exists());
-    place.probe(
-        "noisy",
-        json!({ "reconcile": { "do": [{ "print": 60_000 }], "reschedule": 0 } }),
-    );
+    place.probe("noisy", json!({ "reconcile": { "do": [{ "print": 60_000 }], "reschedule": 0 } }));
     reconciles(&place, "victim");
     let_pass(WHILE);
     reconciles(&place, "another");
     assert_eq!(get(&address, "/livez").as_deref(), Some("ok\n"));
     assert_eq!(get(&address, "/readyz").as_deref(), Some("ok\n"));
     signal(daemon.id(), "TERM");
-    let ended = wait::until_ok(SOON, "the end", || {
-        daemon.try_wait().unwrap().ok_or("it runs")
-    });
+    let ended = wait::until_ok(SOON, "the end", || daemon.try_wait().unwrap().ok_or("it runs"));
     drop(daemon.kill());
     drop(daemon.wait());
     assert!(ended.unwrap().success());
@@ -113,19 +96,8 @@ fn connections_that_ask_nothing_take_nothing_from_others() {
     std::fs::write(&manifest, place.probe_manifest("")).unwrap();
     let mut command = Command::new("sh");
     // As container runtimes have it.
-    command
-        .args(["-c", "ulimit -Sn 1024; exec \"$@\"", "sh"])
-        .arg(scenarios::capstan());
-    command
-        .args([
-            "run",
-            "--log-format",
-            "json",
-            "--listen",
-            "127.0.0.1:0",
-            "-m",
-        ])
-        .arg(&manifest);
+    command.args(["-c", "ulimit -Sn 1024; exec \"$@\"", "sh"]).arg(scenarios::capstan());
+    command.args(["run", "--log-format", "json", "--listen", "127.0.0.1:0", "-m"]).arg(&manifest);
     command.env("KUBECONFIG", place.cluster.admin_kubeconfig());
     let daemon = Daemon::spawn(command, folder).until_ready();
     let mut open = Vec::new();
@@ -138,22 +110,14 @@ fn connections_that_ask_nothing_take_nothing_from_others() {
     }
     reconciles(&place, "victim");
     assert_eq!(get(daemon.address(), "/livez").as_deref(), Some("ok\n"));
-    let files = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid()))
-        .unwrap()
-        .count();
+    let files = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
     assert!(files < 200, "{files} open files");
     let mut stream = TcpStream::connect(daemon.address()).unwrap();
-    let long = format!(
-        "GET /livez HTTP/1.1\r\nx: {}\r\n\r\n",
-        "y".repeat(320 << 10)
-    );
+    let long = format!("GET /livez HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(320 << 10));
     drop(stream.write_all(long.as_bytes()));
     let mut answer = String::new();
     drop(stream.read_to_string(&mut answer));
-    assert!(
-        answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
-        "{answer}"
-    );
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
     assert!(daemon.stop().success());
 }
 
@@ -169,8 +133,6 @@ fn get(address: &str, path: &str) -> Option<String> {
 }
 
 fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill")
-        .args(["-s", name, &pid.to_string()])
-        .status();
+    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
     assert!(status.unwrap().success());
 }

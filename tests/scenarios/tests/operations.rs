@@ -4,7 +4,8 @@ use scenarios::Place;
 use serde_json::{Value, json};
 
 const PERMITTED: &str = "capabilities:\n  kubernetes: [{ apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply, update, patch, delete] }]\n";
-const SOURCE: &str = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
+const SOURCE: &str =
+    "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
 
 fn manifest(place: &Place, fields: &str) -> String {
     let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
@@ -14,7 +15,7 @@ fn manifest(place: &Place, fields: &str) -> String {
 fn map(place: &Place, name: &str, data: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": data,
-        "metadata": { "name": name, "namespace": place.namespace.name(), "annotations": { "io.javaoperatorsdk/primary-name": "p" } },
+        "metadata": { "name": name, "namespace": place.namespace.name(), "annotations": { "capstan.dev/primary-name": "p" } },
     })
 }
 
@@ -22,41 +23,28 @@ fn map(place: &Place, name: &str, data: &Value) -> Value {
 fn s017_filtered_writes_cause_no_run() {
     let place = Place::new("s017");
     let daemon = place.daemon(&manifest(&place, ""));
-    let write = |value: &str| json!([{ "write": { "verb": "apply", "object": map(&place, "s017", &json!({ "v": value })) } }]);
+    let write =
+        |value: &str| json!([{ "write": { "verb": "apply", "object": map(&place, "s017", &json!({ "v": value })) } }]);
     place.probe("p", json!({ "reconcile": { "do": write("one") } }));
-    place.await_object(&place.config_maps(), "s017", "the first write", |m| {
-        m["data"]["v"] == "one"
-    });
+    place.await_object(&place.config_maps(), "s017", "the first write", |m| m["data"]["v"] == "one");
     daemon.await_quiet();
     // The probe has a cleaner: one run adds the finalizer.
     assert_eq!(daemon.runs(), 2);
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": { "reconcile": { "do": write("two") } } }),
-    );
-    place.await_object(&place.config_maps(), "s017", "the second write", |m| {
-        m["data"]["v"] == "two"
-    });
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": write("two") } } }));
+    place.await_object(&place.config_maps(), "s017", "the second write", |m| m["data"]["v"] == "two");
     daemon.await_quiet();
     assert_eq!(daemon.runs(), 3);
 }
 
 #[test]
 fn s062_each_verb_writes_a_secondary() {
+    // RO-1
     let place = Place::new("s062");
     let daemon = place.daemon(&manifest(&place, ""));
     let object = |name: &str| map(&place, name, &json!({ "v": "written" }));
     let target = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": place.namespace.name(), "name": name });
     for name in ["updated", "edited", "patched", "merged", "removed"] {
-        place
-            .cluster
-            .api()
-            .create(
-                &place.config_maps(),
-                &map(&place, name, &json!({ "v": "before" })),
-            )
-            .unwrap();
+        place.cluster.api().create(&place.config_maps(), &map(&place, name, &json!({ "v": "before" }))).unwrap();
     }
     let mut updated = place.find(&place.config_maps(), "updated").unwrap();
     updated["apiVersion"] = "v1".into();
@@ -71,21 +59,10 @@ fn s062_each_verb_writes_a_secondary() {
         { "write": { "verb": "mergePatch", "target": target("merged"), "patch": { "data": { "v": "written" } } } },
         { "write": { "verb": "remove", "target": target("removed") } },
     ]);
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": steps, "status": { "done": true } } }),
-    );
-    place.await_object(&place.probes(), "p", "the end of the run", |p| {
-        p["status"]["done"] == true
-    });
-    for name in [
-        "created", "applied", "updated", "edited", "patched", "merged",
-    ] {
-        assert_eq!(
-            place.find(&place.config_maps(), name).unwrap()["data"]["v"],
-            "written",
-            "{name}"
-        );
+    place.probe("p", json!({ "reconcile": { "do": steps, "status": { "done": true } } }));
+    place.await_object(&place.probes(), "p", "the end of the run", |p| p["status"]["done"] == true);
+    for name in ["created", "applied", "updated", "edited", "patched", "merged"] {
+        assert_eq!(place.find(&place.config_maps(), name).unwrap()["data"]["v"], "written", "{name}");
     }
     assert!(place.find(&place.config_maps(), "removed").is_none());
     daemon.await_quiet();
@@ -108,8 +85,7 @@ fn a_422_is_a_conflict_of_a_json_patch_whose_test_does_not_hold_and_of_nothing_e
     updated["metadata"]["labels"] = json!({ "x": "a b" });
     let version = &updated["metadata"]["resourceVersion"];
     let test = |value: &str| json!({ "op": "test", "path": "/data/v", "value": value });
-    let label =
-        json!({ "op": "add", "path": "/metadata/labels", "value": { "x": "a b", "op": "test" } });
+    let label = json!({ "op": "add", "path": "/metadata/labels", "value": { "x": "a b", "op": "test" } });
     let known = json!({ "resourceVersion": version, "labels": { "x": "a b" } });
     let patch = |name: &str, patch: Value| json!({ "write": { "verb": "jsonPatch", "target": target, "patch": patch }, "mayFail": true, "as": name });
     let steps = json!([
@@ -120,13 +96,8 @@ fn a_422_is_a_conflict_of_a_json_patch_whose_test_does_not_hold_and_of_nothing_e
         { "write": { "verb": "update", "object": updated }, "mayFail": true, "as": "updated" },
         { "write": { "verb": "mergePatch", "target": target, "patch": { "metadata": known } }, "mayFail": true, "as": "merged" },
     ]);
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": steps, "status": { "done": true } } }),
-    );
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["done"] == true
-    });
+    place.probe("p", json!({ "reconcile": { "do": steps, "status": { "done": true } } }));
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     for (name, expected) in [
         ("another", "conflict"),
         ("held", "rejected"),
@@ -153,9 +124,7 @@ fn own_writes_are_read_at_once() {
         { "read": { "in": { "kind": { "apiVersion": "v1", "kind": "ConfigMap" } }, "select": { "named": { "namespace": place.namespace.name(), "name": "own" } } }, "show": ["/data/v"], "as": "named" },
     ]);
     place.probe("p", json!({ "reconcile": { "do": steps, "status": {} } }));
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["one"].is_object()
-    });
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["one"].is_object());
     assert_eq!(probe["status"]["one"]["/data/v"], "1", "{probe}");
     assert_eq!(probe["status"]["named"]["/data/v"], "1", "{probe}");
 }
@@ -164,23 +133,14 @@ fn own_writes_are_read_at_once() {
 fn an_index_finds_primaries_by_a_field() {
     // IX-2
     let place = Place::new("ix");
-    let daemon = place.daemon(&manifest(
-        &place,
-        "indexes: { by-config: { pointer: /spec/config } }\n",
-    ));
+    let daemon = place.daemon(&manifest(&place, "indexes: { by-config: { pointer: /spec/config } }\n"));
     place.probe("other", json!({ "config": "common" }));
     place.probe("none", json!({ "config": "another" }));
     daemon.await_runs(4);
     let steps = json!([{ "read": { "in": "primaries", "select": { "indexed": { "index": "by-config", "key": "common" } } }, "show": ["/metadata/name"] }]);
     place.probe("p", json!({ "reconcile": { "do": steps, "status": {} } }));
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["read"].is_array()
-    });
-    assert_eq!(
-        probe["status"]["read"],
-        json!([{ "/metadata/name": "other" }]),
-        "{probe}"
-    );
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["read"].is_array());
+    assert_eq!(probe["status"]["read"], json!([{ "/metadata/name": "other" }]), "{probe}");
 }
 
 #[test]
@@ -188,13 +148,7 @@ fn a_name_leads_to_no_other_object_than_the_one_that_is_permitted() {
     let place = Place::new("escape");
     let _daemon = place.daemon(&manifest(&place, ""));
     let secrets = place.namespace.path("v1", "secrets");
-    place.create(
-        "v1",
-        "Secret",
-        &secrets,
-        "safe",
-        json!({ "stringData": { "k": "v" } }),
-    );
+    place.create("v1", "Secret", &secrets, "safe", json!({ "stringData": { "k": "v" } }));
     let namespace = place.namespace.name();
     let target = |namespace: &str, name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name });
     let around = target(&format!("{namespace}/secrets/safe?x="), "y");
@@ -205,18 +159,10 @@ fn a_name_leads_to_no_other_object_than_the_one_that_is_permitted() {
         { "write": { "verb": "remove", "target": target(namespace, "..") }, "mayFail": true, "as": "up" },
         { "write": { "verb": "mergePatch", "target": target(namespace, "y"), "patch": patch, "subresource": "../../secrets/safe", "mode": "plain" }, "mayFail": true, "as": "sub" },
     ]);
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": steps, "status": { "done": true } } }),
-    );
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["done"] == true
-    });
+    place.probe("p", json!({ "reconcile": { "do": steps, "status": { "done": true } } }));
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     for name in ["patched", "removed", "up", "sub"] {
-        assert_eq!(
-            probe["status"][name]["refused"], "invalid",
-            "{name}: {probe}"
-        );
+        assert_eq!(probe["status"][name]["refused"], "invalid", "{name}: {probe}");
     }
     assert_eq!(place.find(&secrets, "safe").unwrap()["data"]["k"], "dg==");
 }
@@ -229,17 +175,9 @@ fn another_finalizer_is_added_and_removed_beside_the_controllers_own() {
         "kubernetes: [{ apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch, delete] }, ",
     ));
     let add = json!([{ "write": { "verb": "addFinalizer", "finalizer": "other.dev/f" } }]);
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": add, "status": { "step": 1 } } }),
-    );
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["step"] == 1
-    });
-    assert_eq!(
-        probe["metadata"]["finalizers"],
-        json!(["own.dev/f", "other.dev/f"])
-    );
+    place.probe("p", json!({ "reconcile": { "do": add, "status": { "step": 1 } } }));
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["step"] == 1);
+    assert_eq!(probe["metadata"]["finalizers"], json!(["own.dev/f", "other.dev/f"]));
     daemon.await_quiet();
     assert!(daemon.runs() < 5, "{}", daemon.runs());
     let both = json!([
@@ -247,14 +185,8 @@ fn another_finalizer_is_added_and_removed_beside_the_controllers_own() {
         { "write": { "verb": "addFinalizer", "finalizer": "third.dev/f" } },
         { "write": { "verb": "removeFinalizer", "finalizer": "third.dev/f" } },
     ]);
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": { "reconcile": { "do": both, "status": { "step": 2 } } } }),
-    );
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["step"] == 2
-    });
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": both, "status": { "step": 2 } } } }));
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["step"] == 2);
     assert_eq!(probe["metadata"]["finalizers"], json!(["own.dev/f"]));
 }
 
@@ -266,16 +198,11 @@ fn an_object_and_its_status_are_written_upon_one_version() {
     let probe = place.probe("p", json!({}));
     daemon.await_runs(2);
     daemon.await_quiet();
-    let spec = json!({ "reconcile": { "object": { "metadata": { "labels": { "a": "b" } } }, "status": { "seen": true } } });
-    let probe = place.merge(
-        &place.probes(),
-        probe["metadata"]["name"].as_str().unwrap(),
-        &json!({ "spec": spec }),
-    );
+    let spec =
+        json!({ "reconcile": { "object": { "metadata": { "labels": { "a": "b" } } }, "status": { "seen": true } } });
+    let probe = place.merge(&place.probes(), probe["metadata"]["name"].as_str().unwrap(), &json!({ "spec": spec }));
     drop(probe);
-    let probe = place.await_object(&place.probes(), "p", "both", |p| {
-        p["status"]["seen"] == true
-    });
+    let probe = place.await_object(&place.probes(), "p", "both", |p| p["status"]["seen"] == true);
     assert_eq!(probe["metadata"]["labels"]["a"], "b");
 }
 
@@ -284,23 +211,18 @@ fn requests_are_counted_per_run_and_not_per_session() {
     let place = Place::new("spent");
     let fields = "limits: { requests: 2 }\n";
     let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
-    let standalone =
-        "standalone:\n  s:\n    dependents:\n      pre: { apiVersion: v1, kind: ConfigMap }\n";
+    let standalone = "standalone:\n  s:\n    dependents:\n      pre: { apiVersion: v1, kind: ConfigMap }\n";
     let plugin = format!("{PERMITTED}{fields}");
-    let _daemon =
-        place.daemon(&place.manifest("probe", primary, &plugin, &format!("{SOURCE}{standalone}")));
+    let _daemon = place.daemon(&place.manifest("probe", primary, &plugin, &format!("{SOURCE}{standalone}")));
     // `desired` asks for a write in a session of its own, and `reconcile` for another afterwards.
-    let write =
-        |name: &str| json!({ "verb": "apply", "object": map(&place, name, &json!({ "v": "1" })) });
+    let write = |name: &str| json!({ "verb": "apply", "object": map(&place, name, &json!({ "v": "1" })) });
     let pre = json!({ "$do": { "write": write("inner") }, "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "pre" } });
     let steps = json!([
         { "dependent": { "run": "reconcile", "name": "pre" }, "mayFail": true },
         { "write": write("outer"), "mayFail": true, "as": "outer" },
     ]);
     place.probe("p", json!({ "dependents": { "pre": pre }, "reconcile": { "do": steps, "status": { "done": true } } }));
-    let probe = place.await_object(&place.probes(), "p", "its status", |p| {
-        p["status"]["done"] == true
-    });
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     assert_eq!(probe["status"]["outer"]["refused"], "exhausted", "{probe}");
     assert!(place.find(&place.config_maps(), "inner").is_some());
     assert!(place.find(&place.config_maps(), "outer").is_none());

@@ -21,10 +21,7 @@ fn start(place: &Place, line: &Line, folder: &tempfile::TempDir) -> Daemon {
     let admin = place.cluster.user(cluster::ADMIN).unwrap();
     let kubeconfig = line.kubeconfig(place.cluster, admin, folder);
     let manifest = place.probe_manifest(ONE_ATTEMPT);
-    Start::new(&manifest)
-        .kubeconfig(kubeconfig)
-        .run(place)
-        .until_ready()
+    Start::new(&manifest).kubeconfig(kubeconfig).run(place).until_ready()
 }
 
 /// Creates probes that count their runs in their status, one each 300 ms.
@@ -50,11 +47,7 @@ fn go_on(place: &Place, before: &[u64], daemon: &Daemon) -> Duration {
     let since = Instant::now();
     wait::until_ok(LATER, "all probes to go on", || {
         let now = ticks(place);
-        if now
-            .iter()
-            .zip(before)
-            .all(|(now, before)| *now >= before + 2)
-        {
+        if now.iter().zip(before).all(|(now, before)| *now >= before + 2) {
             Ok(())
         } else {
             Err(format!("{before:?} {now:?} {}", daemon.controllers()))
@@ -66,10 +59,7 @@ fn go_on(place: &Place, before: &[u64], daemon: &Daemon) -> Duration {
 
 /// Waits until an outage has lasted for long enough, by the clock of the test.
 fn last(since: Instant) {
-    wait::until(LATER, "the outage to last", || {
-        (since.elapsed() > OUTAGE).then_some(())
-    })
-    .unwrap();
+    wait::until(LATER, "the outage to last", || (since.elapsed() > OUTAGE).then_some(())).unwrap();
 }
 
 #[test]
@@ -86,10 +76,7 @@ fn an_outage_that_outlasts_all_attempts_is_over_within_seconds_of_its_end() {
     line.mend();
     let took = go_on(&place, &before, &daemon);
     assert!(took <= BACK, "{took:?}; {}", daemon.log());
-    assert!(
-        !daemon.log().contains("no retries left"),
-        "no attempt is used up"
-    );
+    assert!(!daemon.log().contains("no retries left"), "no attempt is used up");
     assert!(daemon.count("capstan_reconciliations_outage_retries_total", "") > 0);
     assert_eq!(daemon.count("capstan_reconciliations_retries_total", ""), 0);
     daemon.until_ready();
@@ -163,15 +150,13 @@ fn an_api_server_that_only_takes_no_writes_uses_up_no_attempt_either() {
     // The API server itself takes a moment to forget the webhook.
     let took = go_on(&place, &before, &daemon);
     assert!(took <= BACK * 2, "{took:?}; {}", daemon.log());
-    assert!(
-        !daemon.log().contains("no retries left"),
-        "no attempt is used up"
-    );
+    assert!(!daemon.log().contains("no retries left"), "no attempt is used up");
     daemon.until_ready();
 }
 
 #[test]
 fn a_plugin_that_floods_events_keeps_no_other_from_writing_its_own() {
+    // ER-6
     let place = Place::new("events");
     let event = |reason: &str| json!({ "event": { "reason": reason, "message": "m" } });
     let other = place.probe_manifest("labelSelector: calm\n");
@@ -192,33 +177,19 @@ fn a_plugin_that_floods_events_keeps_no_other_from_writing_its_own() {
     })
     .unwrap();
     for n in 0..20 {
-        create(
-            &format!("calm{n}"),
-            "calm",
-            json!({ "do": [event("Calm")] }),
-        );
+        create(&format!("calm{n}"), "calm", json!({ "do": [event("Calm")] }));
     }
     let events = place.namespace.path("v1", "events");
     wait::until_ok(SOON, "all events of the calm one", || {
         let list = place.cluster.api().get(&events).unwrap();
         let items = list["items"].as_array().unwrap();
-        match items
-            .iter()
-            .filter(|event| event["reason"] == "Calm")
-            .count()
-        {
+        match items.iter().filter(|event| event["reason"] == "Calm").count() {
             20 => Ok(()),
             some => Err(some),
         }
     })
     .unwrap();
-    assert_eq!(
-        daemon.count(
-            "capstan_plugin_events_dropped_total",
-            &format!("operator=\"{name}\"")
-        ),
-        0
-    );
+    assert_eq!(daemon.count("capstan_plugin_events_dropped_total", &format!("operator=\"{name}\"")), 0);
     let told = daemon.log().matches("kubernetes events dropped").count();
     assert!((1..=2).contains(&told), "{told} warnings");
 }
@@ -228,16 +199,10 @@ fn a_plugin_that_never_comes_to_rest_runs_as_often_as_its_rate_permits() {
     let place = Place::new("spin");
     let daemon = place.daemon(&place.probe_manifest(""));
     let count = json!([{ "memo": { "lifetime": "primary", "count": "runs" }, "as": "runs" }]);
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": count, "status": {}, "reschedule": 0 } }),
-    );
+    place.probe("p", json!({ "reconcile": { "do": count, "status": {}, "reschedule": 0 } }));
     daemon.await_runs(5);
     let (runs, since) = (daemon.runs(), Instant::now());
-    wait::until(SOON, "two seconds", || {
-        (since.elapsed() > Duration::from_secs(2)).then_some(())
-    })
-    .unwrap();
+    wait::until(SOON, "two seconds", || (since.elapsed() > Duration::from_secs(2)).then_some(())).unwrap();
     let more = daemon.runs() - runs;
     assert!((5..=21).contains(&more), "{more} runs in two seconds");
 }

@@ -36,13 +36,7 @@ impl Two {
     /// Creates a config map of somebody in a namespace.
     fn safe(&self, namespace: &Namespace) -> String {
         let maps = namespace.path("v1", "configmaps");
-        self.place.create(
-            "v1",
-            "ConfigMap",
-            &maps,
-            "safe",
-            json!({ "data": { "v": "safe" } }),
-        );
+        self.place.create("v1", "ConfigMap", &maps, "safe", json!({ "data": { "v": "safe" } }));
         maps
     }
 
@@ -52,9 +46,7 @@ impl Two {
         let spec = json!({ "reconcile": { "do": steps, "status": status } });
         self.place.probe("p", spec);
         let done = |probe: &Value| probe["status"]["done"] == true;
-        self.place
-            .await_object(&self.place.probes(), "p", "its status", done)["status"]
-            .clone()
+        self.place.await_object(&self.place.probes(), "p", "its status", done)["status"].clone()
     }
 }
 
@@ -85,36 +77,15 @@ fn all_writes(namespace: &str, name: &str, metadata: &Value) -> Value {
         step("apply", json!({ "verb": "apply", "object": object })),
         step("create", json!({ "verb": "create", "object": object })),
         step("update", json!({ "verb": "update", "object": object })),
-        step(
-            "edit",
-            json!({ "verb": "edit", "object": object, "actual": {} })
-        ),
-        step(
-            "jsonPatch",
-            json!({ "verb": "jsonPatch", "target": target, "patch": add })
-        ),
-        step(
-            "mergePatch",
-            json!({ "verb": "mergePatch", "target": target, "patch": { "data": { "v": "taken" } } })
-        ),
-        step(
-            "status",
-            json!({ "verb": "mergePatch", "target": target, "patch": {}, "subresource": "status" })
-        ),
+        step("edit", json!({ "verb": "edit", "object": object, "actual": {} })),
+        step("jsonPatch", json!({ "verb": "jsonPatch", "target": target, "patch": add })),
+        step("mergePatch", json!({ "verb": "mergePatch", "target": target, "patch": { "data": { "v": "taken" } } })),
+        step("status", json!({ "verb": "mergePatch", "target": target, "patch": {}, "subresource": "status" })),
         step("remove", json!({ "verb": "remove", "target": target })),
     ])
 }
 
-const WRITES: [&str; 8] = [
-    "apply",
-    "create",
-    "update",
-    "edit",
-    "jsonPatch",
-    "mergePatch",
-    "status",
-    "remove",
-];
+const WRITES: [&str; 8] = ["apply", "create", "update", "edit", "jsonPatch", "mergePatch", "status", "remove"];
 
 fn assert_denied(status: &Value, writes: &[&str], text: &str) {
     for name in writes {
@@ -125,8 +96,7 @@ fn assert_denied(status: &Value, writes: &[&str], text: &str) {
     }
 }
 
-const MAPS: &str =
-    "apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply, update, patch, delete]";
+const MAPS: &str = "apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply, update, patch, delete]";
 
 #[test]
 fn a_grant_ends_where_the_controller_does() {
@@ -136,10 +106,7 @@ fn a_grant_ends_where_the_controller_does() {
     let status = two.seen(all_writes(two.other.name(), "safe", &json!({})));
     let text = format!("but not in namespace {}", two.other.name());
     assert_denied(&status, &WRITES, &text);
-    assert_eq!(
-        two.place.find(&maps, "safe").unwrap()["data"],
-        json!({ "v": "safe" })
-    );
+    assert_eq!(two.place.find(&maps, "safe").unwrap()["data"], json!({ "v": "safe" }));
 }
 
 #[test]
@@ -179,15 +146,9 @@ fn nothing_reaches_the_daemons_own_namespace() {
                   workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, mapping: { acrossNamespaces: true } } } }\n";
     let manifest = two.manifest(&format!("{{ {MAPS}, namespaces: all }}"), fields);
     let namespaces = format!("namespaces: [{}]", two.name());
-    let manifest = manifest.replace(
-        &namespaces,
-        &format!("namespaces: [{}, {home}]", two.name()),
-    );
+    let manifest = manifest.replace(&namespaces, &format!("namespaces: [{}, {home}]", two.name()));
     let start = || Start::new(&manifest);
-    let daemon = start()
-        .arguments(&["--namespace", home])
-        .run(&two.place)
-        .until_ready();
+    let daemon = start().arguments(&["--namespace", home]).run(&two.place).until_ready();
     // A dependent there is none of the daemon's, nor is one that stands there under the name.
     let cm = map(home, "safe", json!({}));
     two.place.probe("q", json!({ "dependents": { "cm": cm } }));
@@ -199,11 +160,7 @@ fn nothing_reaches_the_daemons_own_namespace() {
     let fine = map(two.name(), "fine", json!({}));
     let spec = json!({ "dependents": { "cm": fine }, "reconcile": { "do": steps, "status": { "done": true } } });
     two.place.probe("p", spec);
-    let probe = two
-        .place
-        .await_object(&two.place.probes(), "p", "its status", |p| {
-            p["status"]["done"] == true
-        });
+    let probe = two.place.await_object(&two.place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     assert_denied(&probe["status"], &WRITES, "the daemon's own namespace");
     assert_eq!(probe["status"]["all"], json!([]), "{probe}");
     assert_eq!(probe["status"]["named"], Value::Null);
@@ -212,12 +169,8 @@ fn nothing_reaches_the_daemons_own_namespace() {
     assert_eq!(safe["metadata"]["annotations"], Value::Null);
     drop(daemon);
     // Opened by the daemon's user.
-    let daemon = start()
-        .arguments(&["--namespace", home, "--allow-own-namespace"])
-        .run(&two.place)
-        .until_ready();
-    two.place
-        .await_object(&maps, "safe", "a patch", |map| map["data"]["v"] == "taken");
+    let daemon = start().arguments(&["--namespace", home, "--allow-own-namespace"]).run(&two.place).until_ready();
+    two.place.await_object(&maps, "safe", "a patch", |map| map["data"]["v"] == "taken");
     drop(daemon);
 }
 
@@ -225,17 +178,12 @@ fn nothing_reaches_the_daemons_own_namespace() {
 fn a_dependent_lets_nobody_read_what_is_not_the_primarys() {
     let two = Two::new("loot");
     let secrets = two.place.namespace.path("v1", "secrets");
-    two.place.create(
-        "v1",
-        "Secret",
-        &secrets,
-        "loot",
-        json!({ "stringData": { "k": "v" } }),
-    );
+    two.place.create("v1", "Secret", &secrets, "loot", json!({ "stringData": { "k": "v" } }));
     let fields = "workflow: { dependents: { sec: { apiVersion: v1, kind: Secret } } }\n";
     let _daemon = two.place.daemon(&two.place.probe_manifest(fields));
     let namespace = two.name();
-    let own = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "own" }, "stringData": { "k": "w" } });
+    let own =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "own" }, "stringData": { "k": "w" } });
     let kind = json!({ "kind": { "apiVersion": "v1", "kind": "Secret" } });
     let source = json!({ "source": "sec" });
     let read = |place: &Value, select: Value, name: &str| json!({ "read": { "in": place, "select": select }, "show": ["/data/k"], "mayFail": true, "as": name });
@@ -253,17 +201,9 @@ fn a_dependent_lets_nobody_read_what_is_not_the_primarys() {
     ]);
     let spec = json!({ "dependents": { "sec": own }, "reconcile": { "do": steps, "status": { "done": true } } });
     two.place.probe("p", spec);
-    let probe = two
-        .place
-        .await_object(&two.place.probes(), "p", "its status", |p| {
-            p["status"]["done"] == true
-        });
+    let probe = two.place.await_object(&two.place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     let status = &probe["status"];
-    assert_denied(
-        status,
-        &["everywhere", "namespace", "kind"],
-        "does not permit `get` on v1 Secret",
-    );
+    assert_denied(status, &["everywhere", "namespace", "kind"], "does not permit `get` on v1 Secret");
     for name in ["loot", "alsoLoot"] {
         assert_eq!(status[name], Value::Null, "{status}");
     }
@@ -275,49 +215,26 @@ fn a_dependent_lets_nobody_read_what_is_not_the_primarys() {
 
 #[test]
 fn a_write_that_writes_nothing_shows_nothing() {
+    // RO-5, RO-6
     let two = Two::new("peek");
     let secrets = two.place.namespace.path("v1", "secrets");
-    two.place.create(
-        "v1",
-        "Secret",
-        &secrets,
-        "loot",
-        json!({ "stringData": { "k": "v" } }),
-    );
+    two.place.create("v1", "Secret", &secrets, "loot", json!({ "stringData": { "k": "v" } }));
     let fields = "workflow: { invocation: explicit, dependents: { sec: { apiVersion: v1, kind: Secret } } }\n";
-    let _daemon = two.daemon(
-        "{ apiVersion: v1, kind: Secret, verbs: [apply, patch] }",
-        fields,
-    );
-    let object = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": two.name(), "name": "loot" } });
+    let _daemon = two.daemon("{ apiVersion: v1, kind: Secret, verbs: [apply, patch] }", fields);
+    let object =
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": two.name(), "name": "loot" } });
     let target = target("Secret", two.name(), "loot");
     let write = |name: &str, write: Value| json!({ "write": write, "show": ["/data/k", "/metadata/name"], "as": name });
     let names = ["merge", "json", "apply", "edit", "plain"];
     let status = two.seen(json!([
-        write(
-            "merge",
-            json!({ "verb": "mergePatch", "target": target, "patch": {} })
-        ),
-        write(
-            "json",
-            json!({ "verb": "jsonPatch", "target": target, "patch": [] })
-        ),
-        write(
-            "edit",
-            json!({ "verb": "edit", "object": object, "compareBy": "generic" })
-        ),
-        write(
-            "plain",
-            json!({ "verb": "mergePatch", "target": target, "patch": {}, "mode": "plain" })
-        ),
+        write("merge", json!({ "verb": "mergePatch", "target": target, "patch": {} })),
+        write("json", json!({ "verb": "jsonPatch", "target": target, "patch": [] })),
+        write("edit", json!({ "verb": "edit", "object": object, "compareBy": "generic" })),
+        write("plain", json!({ "verb": "mergePatch", "target": target, "patch": {}, "mode": "plain" })),
         write("apply", json!({ "verb": "apply", "object": object })),
     ]));
     for name in names {
-        assert_eq!(
-            status[name],
-            json!({ "/data/k": null, "/metadata/name": "loot" }),
-            "{name}: {status}"
-        );
+        assert_eq!(status[name], json!({ "/data/k": null, "/metadata/name": "loot" }), "{name}: {status}");
     }
 }
 
@@ -345,19 +262,10 @@ fn nothing_is_deleted_or_held_back_without_delete() {
         step("apply", json!({ "verb": "apply", "object": object })),
         step("create", json!({ "verb": "create", "object": made })),
         step("edit", json!({ "verb": "edit", "object": object })),
-        step(
-            "jsonPatch",
-            json!({ "verb": "jsonPatch", "target": on("safe"), "patch": add })
-        ),
-        step(
-            "mergePatch",
-            json!({ "verb": "mergePatch", "target": on("safe"), "patch": { "metadata": owned } })
-        ),
+        step("jsonPatch", json!({ "verb": "jsonPatch", "target": on("safe"), "patch": add })),
+        step("mergePatch", json!({ "verb": "mergePatch", "target": on("safe"), "patch": { "metadata": owned } })),
         step("update", json!({ "verb": "update", "object": released })),
-        step(
-            "loosen",
-            json!({ "verb": "jsonPatch", "target": on("held"), "patch": loosen })
-        ),
+        step("loosen", json!({ "verb": "jsonPatch", "target": on("held"), "patch": loosen })),
         step(
             "mergeLoosen",
             json!({ "verb": "mergePatch", "target": on("held"), "patch": { "metadata": { "finalizers": null } } })
@@ -366,10 +274,7 @@ fn nothing_is_deleted_or_held_back_without_delete() {
             "hold",
             json!({ "verb": "apply", "object": map(two.name(), "safe", json!({ "finalizers": ["third.dev/f"] })) })
         ),
-        step(
-            "addFinalizer",
-            json!({ "verb": "addFinalizer", "finalizer": "third.dev/f" })
-        ),
+        step("addFinalizer", json!({ "verb": "addFinalizer", "finalizer": "third.dev/f" })),
     ]);
     let status = two.seen(steps);
     let writes = [
@@ -386,14 +291,8 @@ fn nothing_is_deleted_or_held_back_without_delete() {
     ];
     assert_denied(&status, &writes, "`delete`");
     let safe = two.place.find(&maps, "safe").unwrap();
-    assert_eq!(
-        (&safe["data"]["v"], &safe["metadata"]["ownerReferences"]),
-        (&json!("safe"), &Value::Null)
-    );
-    assert_eq!(
-        two.place.find(&maps, "held").unwrap()["metadata"]["finalizers"],
-        json!(["other.dev/f"])
-    );
+    assert_eq!((&safe["data"]["v"], &safe["metadata"]["ownerReferences"]), (&json!("safe"), &Value::Null));
+    assert_eq!(two.place.find(&maps, "held").unwrap()["metadata"]["finalizers"], json!(["other.dev/f"]));
 }
 
 #[test]
@@ -404,16 +303,13 @@ fn an_object_is_adopted_only_if_it_is_new() {
     let daemon = two.daemon("{ apiVersion: v1, kind: ConfigMap, verbs: [apply] }", "");
     let probe = two.place.probe("p", json!({}));
     daemon.await_quiet();
-    let owner = json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "name": "p", "uid": probe["metadata"]["uid"] });
+    let owner =
+        json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "name": "p", "uid": probe["metadata"]["uid"] });
     let write = |name: &str| json!({ "write": { "verb": "apply", "mode": "plain", "object": map(two.name(), name, json!({ "ownerReferences": [owner] })) }, "mayFail": true, "as": name });
     let steps = json!([write("safe"), write("new")]);
     let spec = json!({ "spec": { "reconcile": { "do": steps, "status": { "done": true } } } });
     two.place.merge(&two.place.probes(), "p", &spec);
-    let probe = two
-        .place
-        .await_object(&two.place.probes(), "p", "its status", |p| {
-            p["status"]["done"] == true
-        });
+    let probe = two.place.await_object(&two.place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     assert_eq!(probe["status"]["safe"]["refused"], "conflict", "{probe}");
     assert_eq!(two.place.find(&maps, "safe").unwrap()["data"]["v"], "safe");
     let new = two.place.find(&maps, "new").unwrap();
@@ -427,13 +323,9 @@ fn an_answer_of_reconcile_ties_the_primary_to_nothing() {
         let daemon = two.place.daemon(&two.place.probe_manifest(fields));
         let nobody = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000" });
         let object = json!({ "metadata": { "ownerReferences": [nobody] } });
-        two.place
-            .probe(serves, json!({ "reconcile": { "object": object } }));
+        two.place.probe(serves, json!({ "reconcile": { "object": object } }));
         let line = daemon.await_line("it would be owned by ConfigMap gone");
-        assert!(
-            line.contains("the answer of `reconcile` (object)"),
-            "{line}"
-        );
+        assert!(line.contains("the answer of `reconcile` (object)"), "{line}");
         let probe = two.place.find(&two.place.probes(), serves).unwrap();
         assert_eq!(probe["metadata"]["ownerReferences"], Value::Null);
         assert_eq!(probe["metadata"]["deletionTimestamp"], Value::Null);
@@ -449,35 +341,18 @@ fn an_annotation_leads_to_no_primary_of_another_namespace() {
             "sources:\n  maps: {{ informer: {{ apiVersion: v1, kind: ConfigMap, namespaces: [{here}, {other}], mapper: {{ annotations: {{ {more} }} }} }} }}\n"
         )
     };
-    let tags = json!({ "io.javaoperatorsdk/primary-name": "p", "io.javaoperatorsdk/primary-namespace": here });
+    let tags = json!({ "capstan.dev/primary-name": "p", "capstan.dev/primary-namespace": here });
     let maps = two.other.path("v1", "configmaps");
-    two.place.create(
-        "v1",
-        "ConfigMap",
-        &maps,
-        "attached",
-        json!({ "metadata": { "annotations": tags } }),
-    );
+    two.place.create("v1", "ConfigMap", &maps, "attached", json!({ "metadata": { "annotations": tags } }));
     let read = json!([{ "read": { "in": { "source": "maps" }, "select": "related" } }]);
-    for (more, expected) in [
-        ("", json!([])),
-        ("acrossNamespaces: true", json!(["attached"])),
-    ] {
+    for (more, expected) in [("", json!([])), ("acrossNamespaces: true", json!(["attached"]))] {
         let daemon = two.place.daemon(&two.place.probe_manifest(&source(more)));
-        two.place.probe(
-            "p",
-            json!({ "reconcile": { "do": read, "status": { "done": true } } }),
-        );
-        let probe = two
-            .place
-            .await_object(&two.place.probes(), "p", "its status", |p| {
-                p["status"]["done"] == true
-            });
+        two.place.probe("p", json!({ "reconcile": { "do": read, "status": { "done": true } } }));
+        let probe = two.place.await_object(&two.place.probes(), "p", "its status", |p| p["status"]["done"] == true);
         assert_eq!(probe["status"]["read"], expected, "{more}");
         daemon.await_quiet();
         let runs = daemon.runs();
-        two.place
-            .merge(&maps, "attached", &json!({ "data": { "touched": more } }));
+        two.place.merge(&maps, "attached", &json!({ "data": { "touched": more } }));
         if more.is_empty() {
             daemon.await_quiet();
             assert_eq!(daemon.runs(), runs, "nobody is woken");
@@ -501,12 +376,7 @@ fn a_refused_write_shows_nothing_of_what_may_not_be_read() {
         let patch = json!([{ "op": "copy", "from": "/data/k", "path": path }]);
         json!({ "write": { "verb": "jsonPatch", "mode": "plain", "target": target, "patch": patch }, "mayFail": true, "as": path })
     };
-    let paths = [
-        "/metadata/labels",
-        "/metadata/labels/x",
-        "/type",
-        "/immutable",
-    ];
+    let paths = ["/metadata/labels", "/metadata/labels/x", "/type", "/immutable"];
     let status = two.seen(paths.map(copy).into());
     let encoded = "aHVudGVyMiBwYXNzIQ";
     for path in paths {
@@ -520,10 +390,7 @@ fn a_refused_write_shows_nothing_of_what_may_not_be_read() {
 #[test]
 fn a_grant_opens_no_door_beside_the_object() {
     let two = Two::new("doors");
-    let _daemon = two.daemon(
-        "{ apiVersion: v1, kind: Pod, verbs: [create, patch, update] }",
-        "",
-    );
+    let _daemon = two.daemon("{ apiVersion: v1, kind: Pod, verbs: [create, patch, update] }", "");
     let target = target("Pod", two.name(), "p");
     let doors = ["attach", "exec", "portforward", "proxy", "token"];
     let write = |name: &str| json!({ "write": { "verb": "mergePatch", "subresource": name, "target": target, "patch": {} }, "mayFail": true, "as": name });

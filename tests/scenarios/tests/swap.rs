@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 const PROBE: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
 /// A source of config maps, which say by an annotation whose they are.
-const SOURCE: &str = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
+const SOURCE: &str =
+    "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
 const OLD: &str = "nginx:1.29";
 const NEW: &str = "nginx:1.30";
 
@@ -38,10 +39,7 @@ fn web_manifest(place: &Place) -> String {
 
 /// Returns a manifest of one controller over probes, with the component beside it.
 fn probe_manifest(place: &Place, plugin_fields: &str, fields: &str) -> String {
-    beside(
-        &place.manifest("probe", PROBE, plugin_fields, fields),
-        "probe",
-    )
+    beside(&place.manifest("probe", PROBE, plugin_fields, fields), "probe")
 }
 
 /// Returns a folder with the probe's component and this manifest.
@@ -68,11 +66,9 @@ fn html(text: &str) -> Value {
 fn settled_page(place: &Place, daemon: &Daemon) {
     let (kind, pages) = ("WebPage", place.pages());
     place.create("sample.capstan.dev/v1", kind, &pages, "page", html("1"));
-    wait::until_ok(LATER, "the page to be served", || {
-        match place.find(&deployments(place), "page") {
-            Some(deployment) if deployment["status"]["readyReplicas"] == 1 => Ok(()),
-            found => Err(format!("{found:?}")),
-        }
+    wait::until_ok(LATER, "the page to be served", || match place.find(&deployments(place), "page") {
+        Some(deployment) if deployment["status"]["readyReplicas"] == 1 => Ok(()),
+        found => Err(format!("{found:?}")),
     })
     .unwrap();
     daemon.await_quiet();
@@ -103,15 +99,9 @@ fn await_status(place: &Place, name: &str, what: &str, wanted: impl Fn(&Value) -
 
 /// Changes a probe, and waits until that has been reconciled.
 fn proves_work(place: &Place, name: &str, change: &str) {
-    let changed = place.merge(
-        &place.probes(),
-        name,
-        &json!({ "spec": { "anything": change } }),
-    );
+    let changed = place.merge(&place.probes(), name, &json!({ "spec": { "anything": change } }));
     let generation = &changed["metadata"]["generation"];
-    await_status(place, name, &format!("{change} to be reconciled"), |s| {
-        s["observedGeneration"] == *generation
-    });
+    await_status(place, name, &format!("{change} to be reconciled"), |s| s["observedGeneration"] == *generation);
 }
 
 /// A probe that writes its status in each run, with these sights.
@@ -147,16 +137,10 @@ fn takes_over(prefix: &str, lay: impl Fn(&Folder, &str), change: impl Fn(&Folder
     await_image(&place, NEW);
     let line = daemon.await_line("the plugin is swapped");
     assert!(line.contains("webpage/webpage"), "{line}");
-    assert_eq!(
-        (&first["refused"], &second["refused"], &second["problem"]),
-        (&json!(0), &json!(0), &Value::Null)
-    );
+    assert_eq!((&first["refused"], &second["refused"], &second["problem"]), (&json!(0), &json!(0), &Value::Null));
     assert_eq!(daemon.count("capstan_plugin_versions_placed_total", ""), 2);
     // The caches stay.
-    let query = Query::since(mark)
-        .user_agent("capstan/")
-        .namespace(place.namespace.name())
-        .verbs(["list", "watch"]);
+    let query = Query::since(mark).user_agent("capstan/").namespace(place.namespace.name()).verbs(["list", "watch"]);
     assert_eq!(audit.requests(&query).unwrap(), []);
     // It is still the same process, and has not begun again.
     let begun = |line: &Value| line["message"] == "controller started";
@@ -185,10 +169,7 @@ fn a_component_that_is_written_slowly_takes_over_once_it_is_whole() {
             daemon.await_quiet();
         }
         let now = daemon.plugin("webpage").unwrap();
-        assert_eq!(
-            (&now["state"], &now["version"], &now["refused"]),
-            (&json!("active"), &json!(1), &json!(0))
-        );
+        assert_eq!((&now["state"], &now["version"], &now["refused"]), (&json!("active"), &json!(1), &json!(0)));
         half.finish();
     });
 }
@@ -199,18 +180,12 @@ fn a_component_in_a_config_map_takes_over() {
         "flipped",
         |folder, manifest| {
             let old = webpage(OLD);
-            let files = [
-                ("webpage.wasm", &old[..]),
-                ("operator.yaml", manifest.as_bytes()),
-            ];
+            let files = [("webpage.wasm", &old[..]), ("operator.yaml", manifest.as_bytes())];
             folder.flip("1", &files);
         },
         |folder, _, manifest| {
             let new = webpage(NEW);
-            let files = [
-                ("webpage.wasm", &new[..]),
-                ("operator.yaml", manifest.as_bytes()),
-            ];
+            let files = [("webpage.wasm", &new[..]), ("operator.yaml", manifest.as_bytes())];
             folder.flip("2", &files);
         },
     );
@@ -235,10 +210,8 @@ fn a_component_that_is_replaced_by_itself_is_no_new_version() {
 #[test]
 fn with_on_swap_nothing_the_next_event_runs_the_new_version() {
     let place = Place::new("onswap");
-    let manifest = web_manifest(&place).replace(
-        "component: { path: webpage.wasm }\n",
-        "component: { path: webpage.wasm }\n      onSwap: nothing\n",
-    );
+    let manifest = web_manifest(&place)
+        .replace("component: { path: webpage.wasm }\n", "component: { path: webpage.wasm }\n      onSwap: nothing\n");
     assert!(manifest.contains("onSwap"));
     let folder = web_folder(&manifest);
     let daemon = folder.daemon(&place);
@@ -262,25 +235,13 @@ fn a_run_under_way_ends_on_the_old_version_and_the_next_begins_on_the_new_one() 
     place.probe("p", json!({}));
     daemon.await_quiet();
     let runs = daemon.runs();
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": seeing(json!([{ "busyMs": 4000 }, { "see": ["config"] }])) }),
-    );
+    place.merge(&place.probes(), "p", &json!({ "spec": seeing(json!([{ "busyMs": 4000 }, { "see": ["config"] }])) }));
     daemon.await_runs(runs + 1);
     folder.put("operator.yaml", config("new"));
     daemon.await_plugin("probe", "active", 2);
-    assert_eq!(
-        (daemon.active(), daemon.runs()),
-        (1, runs + 1),
-        "the old run is under way, and no other one beside it"
-    );
-    await_status(&place, "p", "the old run's end", |s| {
-        s["config"]["word"] == "old"
-    });
-    await_status(&place, "p", "the new run's end", |s| {
-        s["config"]["word"] == "new"
-    });
+    assert_eq!((daemon.active(), daemon.runs()), (1, runs + 1), "the old run is under way, and no other one beside it");
+    await_status(&place, "p", "the old run's end", |s| s["config"]["word"] == "old");
+    await_status(&place, "p", "the new run's end", |s| s["config"]["word"] == "new");
     daemon.await_quiet();
     assert_eq!(daemon.runs(), runs + 2);
 }
@@ -305,30 +266,22 @@ fn changed_config_is_in_force_without_an_event() {
 fn changed_limits_are_in_force_without_an_event() {
     let place = Place::new("limits");
     let retry = "retry: { maxAttempts: 1, initialInterval: 10ms }";
-    let manifest =
-        |time: &str| probe_manifest(&place, &format!("limits: {{ timeout: {time} }}"), retry);
+    let manifest = |time: &str| probe_manifest(&place, &format!("limits: {{ timeout: {time} }}"), retry);
     let folder = probe_folder(&manifest("300ms"));
     let daemon = folder.daemon(&place);
     place.probe("p", seeing(json!([{ "busyMs": 1000 }])));
     daemon.await_line("no retries left");
     daemon.await_quiet();
-    assert_eq!(
-        place.find(&place.probes(), "p").unwrap()["status"],
-        Value::Null
-    );
+    assert_eq!(place.find(&place.probes(), "p").unwrap()["status"], Value::Null);
     folder.put("operator.yaml", manifest("10s"));
-    await_status(&place, "p", "a run in time", |s| {
-        s["observedGeneration"] == 1
-    });
+    await_status(&place, "p", "a run in time", |s| s["observedGeneration"] == 1);
 }
 
 #[test]
 fn changed_permissions_are_in_force_without_an_event() {
     let place = Place::new("permit");
     let manifest = |verbs: &str| {
-        let grant = format!(
-            "capabilities:\n  kubernetes: [{{ apiVersion: v1, kind: ConfigMap, verbs: [{verbs}] }}]\n"
-        );
+        let grant = format!("capabilities:\n  kubernetes: [{{ apiVersion: v1, kind: ConfigMap, verbs: [{verbs}] }}]\n");
         probe_manifest(&place, &grant, SOURCE)
     };
     let folder = probe_folder(&manifest("get"));
@@ -336,15 +289,11 @@ fn changed_permissions_are_in_force_without_an_event() {
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "cm", "namespace": place.namespace.name() } });
     let apply = json!([{ "write": { "verb": "apply", "object": map }, "mayFail": true }]);
     place.probe("p", seeing(apply));
-    await_status(&place, "p", "a refusal", |s| {
-        s["refused"]["refused"] == "denied"
-    });
+    await_status(&place, "p", "a refusal", |s| s["refused"]["refused"] == "denied");
     folder.put("operator.yaml", manifest("get, apply"));
     await_status(&place, "p", "the write", |s| s["write"] == "cm");
     folder.put("operator.yaml", manifest("get"));
-    await_status(&place, "p", "a refusal again", |s| {
-        s["refused"]["refused"] == "denied"
-    });
+    await_status(&place, "p", "a refusal again", |s| s["refused"]["refused"] == "denied");
 }
 
 #[test]
@@ -365,10 +314,7 @@ fn changed_concurrency_counts_while_runs_are_under_way() {
     daemon.await_runs(runs + 1);
     folder.put("operator.yaml", manifest(2));
     daemon.await_plugin("probe", "active", 2);
-    wait::until(SOON, "both runs at once", || {
-        (daemon.active() == 2).then_some(())
-    })
-    .unwrap();
+    wait::until(SOON, "both runs at once", || (daemon.active() == 2).then_some(())).unwrap();
     assert_eq!(daemon.runs(), runs + 2);
 }
 
@@ -379,10 +325,7 @@ fn retries_go_on_counting_over_a_swap() {
     let config = |word: &str| probe_manifest(&place, &format!("config: {{ word: {word} }}"), retry);
     let folder = probe_folder(&config("old"));
     let daemon = folder.daemon(&place);
-    place.probe(
-        "p",
-        json!({ "reconcile": { "do": [{ "fail": "on purpose" }] } }),
-    );
+    place.probe("p", json!({ "reconcile": { "do": [{ "fail": "on purpose" }] } }));
     let attempts = || -> Vec<u64> {
         let lines = daemon.lines().into_iter();
         let failed = lines.filter(|line| line["message"] == "the run failed");
@@ -391,9 +334,7 @@ fn retries_go_on_counting_over_a_swap() {
             let next = line["next"].as_str().unwrap();
             !next.starts_with("again at once")
         });
-        counted
-            .map(|line| line["attempt"].as_u64().unwrap())
-            .collect()
+        counted.map(|line| line["attempt"].as_u64().unwrap()).collect()
     };
     let reached = |count: u64| {
         wait::until_ok(SOON, &format!("attempt {count}"), || {
@@ -449,15 +390,9 @@ fn a_running_daemon_can_be_asked_how_its_plugins_are() {
     let daemon = folder.daemon(&place);
     let ask = |output| run(&["plugins", "--address", daemon.address(), "-o", output]);
     let (code, table, _) = ask("table");
-    let lines: Vec<Vec<&str>> = table
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!((code, lines.len()), (0, 2), "{table}");
-    assert_eq!(
-        lines[0][..5],
-        ["OPERATOR", "NAME", "STATE", "VERSION", "DIGEST"]
-    );
+    assert_eq!(lines[0][..5], ["OPERATOR", "NAME", "STATE", "VERSION", "DIGEST"]);
     assert_eq!(lines[1][..4], ["webpage", "webpage", "active", "1"]);
     folder.put("webpage.wasm", b"no component");
     daemon.await_plugin("webpage", "outdated", 1);
@@ -478,10 +413,7 @@ fn asking_where_no_daemon_is_says_so() {
     drop(free);
     let (code, _, said) = run(&["plugins", "--address", &address]);
     assert_eq!(code, 1);
-    assert!(
-        said.contains(&format!("ask the daemon at {address}")),
-        "{said}"
-    );
+    assert!(said.contains(&format!("ask the daemon at {address}")), "{said}");
 }
 
 // === operators that come and go ===
@@ -504,36 +436,25 @@ fn an_operator_that_comes_starts_and_one_that_goes_stops_and_others_are_not_touc
         assert!(!daemon.informers(comes.namespace.name()).is_empty());
         daemon.await_quiet();
         folder.remove("second.yaml");
-        wait::until_ok(SOON, "the end of its watches", || {
-            match daemon.informers(comes.namespace.name()) {
-                informers if informers.is_empty() => Ok(()),
-                informers => Err(json!(informers)),
-            }
+        wait::until_ok(SOON, "the end of its watches", || match daemon.informers(comes.namespace.name()) {
+            informers if informers.is_empty() => Ok(()),
+            informers => Err(json!(informers)),
         })
         .unwrap();
         assert_eq!(daemon.controller(comes.namespace.name()), None);
         let operators = |report: &Value| -> Vec<String> {
             let rows = report["plugins"].as_array().unwrap().iter();
-            rows.map(|row| row["operator"].as_str().unwrap().to_owned())
-                .collect()
+            rows.map(|row| row["operator"].as_str().unwrap().to_owned()).collect()
         };
         assert_eq!(operators(&daemon.plugins()), [name]);
-        let last = comes.merge(
-            &comes.probes(),
-            "p",
-            &json!({ "spec": { "anything": "unseen" }, "status": {} }),
-        );
+        let last = comes.merge(&comes.probes(), "p", &json!({ "spec": { "anything": "unseen" }, "status": {} }));
         // Some other event, which comes later, is reconciled.
         proves_work(&stays, "p", round);
         daemon.await_quiet();
         let now = comes.find(&comes.probes(), "p").unwrap();
         assert_eq!(now["status"], last["status"]);
         comes.delete(&comes.probes(), "p");
-        comes.merge(
-            &comes.probes(),
-            "p",
-            &json!({ "metadata": { "finalizers": null } }),
-        );
+        comes.merge(&comes.probes(), "p", &json!({ "metadata": { "finalizers": null } }));
         comes.await_gone(&comes.probes(), "p");
         comes.probe("p", counting());
         assert_eq!(daemon.get("/readyz").0, 200);
@@ -567,20 +488,14 @@ fn a_manifest_that_is_renamed_is_the_same_operator() {
 
 #[test]
 fn a_changed_selector_watches_anew_and_keeps_memos_of_primaries_that_stay() {
+    // IN-3, PO-1
     let place = Place::new("selector");
-    let manifest =
-        |selector: &str| probe_manifest(&place, "", &format!("labelSelector: \"{selector}\""));
+    let manifest = |selector: &str| probe_manifest(&place, "", &format!("labelSelector: \"{selector}\""));
     let folder = probe_folder(&manifest("team = a"));
     let daemon = folder.daemon(&place);
     for team in ["a", "b"] {
         let fields = json!({ "metadata": { "labels": { "team": team } }, "spec": counting() });
-        place.create(
-            "test.capstan.dev/v1",
-            "Probe",
-            &place.probes(),
-            team,
-            fields,
-        );
+        place.create("test.capstan.dev/v1", "Probe", &place.probes(), team, fields);
     }
     await_status(&place, "a", "a run", |s| s["runs"] == 1);
     folder.put("operator.yaml", manifest("team in (a, b)"));
@@ -597,14 +512,13 @@ fn a_changed_selector_watches_anew_and_keeps_memos_of_primaries_that_stay() {
     assert_eq!(status("a")["runs"], 2, "it is no primary any more");
     assert_eq!(status("b")["runs"], 3);
     folder.put("operator.yaml", manifest("team = a"));
-    await_status(&place, "a", "a new life", |s| {
-        s["runs"] == 1 && s["observedGeneration"] == 2
-    });
+    await_status(&place, "a", "a new life", |s| s["runs"] == 1 && s["observedGeneration"] == 2);
     assert_eq!(daemon.informers(place.namespace.name()).len(), 1);
 }
 
 #[test]
 fn changed_namespaces_are_watched_and_left() {
+    // IN-1, NS-2, NS-3
     let (one, two) = (Place::new("one"), Place::new("two"));
     let alone = probe_manifest(&one, "", "");
     let namespaces = |names: &str| {
@@ -622,10 +536,7 @@ fn changed_namespaces_are_watched_and_left() {
     let (first, second) = (one.namespace.name(), two.namespace.name());
     // A run that is under way is not waited for.
     one.probe("slow", seeing(json!([{ "busyMs": 4000 }])));
-    wait::until(SOON, "the slow run", || {
-        (daemon.active() == 1).then_some(())
-    })
-    .unwrap();
+    wait::until(SOON, "the slow run", || (daemon.active() == 1).then_some(())).unwrap();
     folder.put("operator.yaml", namespaces(&format!("{first}, {second}")));
     await_status(&two, "p", "its first run", |s| s["runs"] == 1);
     assert_eq!(daemon.active(), 1, "the slow run goes on");
@@ -633,33 +544,24 @@ fn changed_namespaces_are_watched_and_left() {
     let status = one.find(&one.probes(), "p").unwrap()["status"].clone();
     assert_eq!(status["runs"], 1, "nothing has changed for it");
     folder.put("operator.yaml", namespaces(second));
-    wait::until_ok(SOON, "the first to be left", || {
-        match daemon.informers(first) {
-            informers if informers.is_empty() => Ok(()),
-            informers => Err(json!(informers)),
-        }
+    wait::until_ok(SOON, "the first to be left", || match daemon.informers(first) {
+        informers if informers.is_empty() => Ok(()),
+        informers => Err(json!(informers)),
     })
     .unwrap();
     proves_work(&two, "p", "something");
     let controller = daemon.controller(first).unwrap();
-    assert_eq!(
-        (&controller["phase"], &controller["keys"]),
-        (&json!("running"), &json!(1))
-    );
+    assert_eq!((&controller["phase"], &controller["keys"]), (&json!("running"), &json!(1)));
 }
 
 #[test]
 fn a_finalizer_that_would_be_left_behind_is_refused_until_the_manifest_says_what_becomes_of_it() {
     let place = Place::new("formerly");
-    let manifest =
-        |more: &str| probe_manifest(&place, "", &format!("serverSideApply: false\n{more}"));
+    let manifest = |more: &str| probe_manifest(&place, "", &format!("serverSideApply: false\n{more}"));
     let folder = probe_folder(&manifest("finalizer: a.dev/old"));
     let daemon = folder.daemon(&place);
     for name in ["live", "going"] {
-        place.probe(
-            name,
-            json!({ "reconcile": { "status": {} }, "cleanup": { "keep": true } }),
-        );
+        place.probe(name, json!({ "reconcile": { "status": {} }, "cleanup": { "keep": true } }));
         await_status(&place, name, "a run", |s| s["observedGeneration"] == 1);
     }
     place.delete(&place.probes(), "going");
@@ -667,16 +569,10 @@ fn a_finalizer_that_would_be_left_behind_is_refused_until_the_manifest_says_what
     folder.put("operator.yaml", manifest("finalizer: a.dev/new"));
     let row = daemon.await_plugin("probe", "outdated", 1);
     let problem = row["problem"].to_string();
-    for words in [
-        "2 primaries carry the finalizer a.dev/old",
-        "formerly: [a.dev/old]",
-    ] {
+    for words in ["2 primaries carry the finalizer a.dev/old", "formerly: [a.dev/old]"] {
         assert!(problem.contains(words), "{problem}");
     }
-    folder.put(
-        "operator.yaml",
-        manifest("finalizer: a.dev/new\nfinalizers: { formerly: [a.dev/old] }"),
-    );
+    folder.put("operator.yaml", manifest("finalizer: a.dev/new\nfinalizers: { formerly: [a.dev/old] }"));
     place.await_object(&place.probes(), "live", "its new finalizer", |p| {
         p["metadata"]["finalizers"] == json!(["a.dev/new"])
     });
@@ -699,10 +595,7 @@ fn a_new_source_runs_nobody_where_nothing_follows_a_swap() {
     let runs = daemon.runs();
     let source = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
     folder.put("operator.yaml", manifest(source));
-    wait::until(SOON, "the new watch", || {
-        (daemon.informers(place.namespace.name()).len() == 2).then_some(())
-    })
-    .unwrap();
+    wait::until(SOON, "the new watch", || (daemon.informers(place.namespace.name()).len() == 2).then_some(())).unwrap();
     daemon.await_quiet();
     assert_eq!(daemon.runs(), runs);
     proves_work(&place, "p", "something");
@@ -718,15 +611,12 @@ fn a_new_source_is_watched() {
     daemon.await_quiet();
     let source = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
     folder.put("operator.yaml", probe_manifest(&place, "", source));
-    wait::until(SOON, "the new watch", || {
-        (daemon.informers(place.namespace.name()).len() == 2).then_some(())
-    })
-    .unwrap();
+    wait::until(SOON, "the new watch", || (daemon.informers(place.namespace.name()).len() == 2).then_some(())).unwrap();
     let taken = || await_status(&place, "p", "a run more", |s| s["runs"].as_u64() > Some(1));
     taken();
     daemon.await_quiet();
     let runs = taken()["runs"].as_u64().unwrap();
-    let annotations = json!({ "io.javaoperatorsdk/primary-name": "p" });
+    let annotations = json!({ "capstan.dev/primary-name": "p" });
     let fields = json!({ "metadata": { "annotations": annotations } });
     place.create("v1", "ConfigMap", &place.config_maps(), "cm", fields);
     await_status(&place, "p", "the map's run", |s| s["runs"] == runs + 1);
@@ -759,10 +649,7 @@ impl<'a> Things<'a> {
         });
         let api = place.cluster.api();
         api.create(Self::DEFINITIONS, &definition).unwrap();
-        Self {
-            place,
-            path: format!("{}/{name}", Self::DEFINITIONS),
-        }
+        Self { place, path: format!("{}/{name}", Self::DEFINITIONS) }
     }
 }
 
@@ -779,28 +666,18 @@ fn of_another_kind_of_primaries_nothing_is_remembered() {
     let manifest = probe_manifest(&place, "", "");
     let folder = probe_folder(&manifest);
     let _daemon = folder.daemon(&place);
-    let paths = [
-        place.probes(),
-        place.namespace.path(&format!("{group}/v1"), "things"),
-    ];
+    let paths = [place.probes(), place.namespace.path(&format!("{group}/v1"), "things")];
     let memo = |deed: Value| seeing(json!([{ "memo": deed, "as": "memo" }]));
     let get = memo(json!({ "lifetime": "primary", "get": "who" }));
-    let thing = json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": { "name": "p" }, "spec": get });
-    wait::until_ok(SOON, "the kind to be served", || {
-        place.cluster.api().create(&paths[1], &thing)
-    })
-    .unwrap();
-    place.probe(
-        "p",
-        memo(json!({ "lifetime": "primary", "put": "who", "value": "a probe" })),
-    );
+    let thing =
+        json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": { "name": "p" }, "spec": get });
+    wait::until_ok(SOON, "the kind to be served", || place.cluster.api().create(&paths[1], &thing)).unwrap();
+    place.probe("p", memo(json!({ "lifetime": "primary", "put": "who", "value": "a probe" })));
     await_status(&place, "p", "a run", |s| s["memo"] == "a probe");
     let other = format!("{{ apiVersion: {group}/v1, kind: Thing }}");
     folder.put("operator.yaml", manifest.replace(PROBE, &other));
     let thing = wait::until(LATER, "the thing to be reconciled", || {
-        place
-            .find(&paths[1], "p")
-            .filter(|thing| thing["status"]["observedGeneration"] == 1)
+        place.find(&paths[1], "p").filter(|thing| thing["status"]["observedGeneration"] == 1)
     })
     .unwrap();
     assert_eq!(thing["status"]["memo"], Value::Null, "{thing}");
@@ -810,9 +687,7 @@ fn of_another_kind_of_primaries_nothing_is_remembered() {
 fn a_kind_that_is_not_installed_yet_is_waited_for_while_all_goes_on() {
     let place = Place::new("later");
     let group = Things::group(&place);
-    let manifest = |word: &str, source: &str| {
-        probe_manifest(&place, &format!("config: {{ word: {word} }}"), source)
-    };
+    let manifest = |word: &str, source: &str| probe_manifest(&place, &format!("config: {{ word: {word} }}"), source);
     let source = format!(
         "sources:\n  things: {{ informer: {{ apiVersion: {group}/v1, kind: Thing, mapper: {{ annotations: {{}} }} }} }}\n"
     );
@@ -832,11 +707,9 @@ fn a_kind_that_is_not_installed_yet_is_waited_for_while_all_goes_on() {
     assert_eq!(status["config"]["word"], "old", "all of it changes at once");
     assert_eq!(daemon.get("/readyz").0, 200);
     let things = Things::new(&place);
-    wait::until_ok(LATER, "the new settings", || {
-        match place.find(&place.probes(), "p") {
-            Some(probe) if probe["status"]["config"]["word"] == "new" => Ok(()),
-            found => Err(format!("{found:?}")),
-        }
+    wait::until_ok(LATER, "the new settings", || match place.find(&place.probes(), "p") {
+        Some(probe) if probe["status"]["config"]["word"] == "new" => Ok(()),
+        found => Err(format!("{found:?}")),
     })
     .unwrap();
     let controller = daemon.controller(place.namespace.name()).unwrap();
@@ -854,18 +727,11 @@ fn a_change_that_waits_for_a_kind_can_be_taken_back() {
     let source = "sources:\n  things: { informer: { apiVersion: nowhere.dev/v1, kind: Nothing, mapper: { annotations: {} } } }\n";
     folder.put("operator.yaml", probe_manifest(&place, "", source));
     daemon.await_line("waiting for a kind");
-    folder.put(
-        "operator.yaml",
-        probe_manifest(&place, "config: { word: new }", ""),
-    );
-    await_status(&place, "p", "the new settings", |s| {
-        s["config"]["word"] == "new"
-    });
-    wait::until_ok(SOON, "it to run as usual", || {
-        match daemon.controller(place.namespace.name()).unwrap() {
-            controller if controller["phase"] == "running" => Ok(()),
-            controller => Err(controller),
-        }
+    folder.put("operator.yaml", probe_manifest(&place, "config: { word: new }", ""));
+    await_status(&place, "p", "the new settings", |s| s["config"]["word"] == "new");
+    wait::until_ok(SOON, "it to run as usual", || match daemon.controller(place.namespace.name()).unwrap() {
+        controller if controller["phase"] == "running" => Ok(()),
+        controller => Err(controller),
     })
     .unwrap();
 }
@@ -885,18 +751,14 @@ fn a_change_that_is_taken_back_costs_nothing() {
     folder.put("operator.yaml", probe_manifest(&place, "", source));
     daemon.await_line("waiting for a kind");
     folder.put("operator.yaml", manifest);
-    wait::until_ok(SOON, "it to run as usual", || {
-        match daemon.controller(place.namespace.name()).unwrap() {
-            controller if controller["phase"] == "running" => Ok(()),
-            controller => Err(controller),
-        }
+    wait::until_ok(SOON, "it to run as usual", || match daemon.controller(place.namespace.name()).unwrap() {
+        controller if controller["phase"] == "running" => Ok(()),
+        controller => Err(controller),
     })
     .unwrap();
     daemon.await_quiet();
     assert_eq!(daemon.runs(), runs);
-    let query = Query::since(mark)
-        .user_agent("capstan/")
-        .namespace(place.namespace.name());
+    let query = Query::since(mark).user_agent("capstan/").namespace(place.namespace.name());
     assert_eq!(audit.requests(&query).unwrap(), []);
     let begun = |line: &Value| line["message"] == "controller started";
     assert_eq!(daemon.lines().iter().filter(|line| begun(line)).count(), 1);
@@ -913,33 +775,21 @@ fn a_bad_component_leaves_the_last_good_version_at_work_until_a_good_one_comes()
     let folder = probe_folder(&probe_manifest(&place, "", CONDITION));
     let daemon = folder.daemon(&place);
     let desired = json!({ "cm": { "metadata": { "name": "cm" } } });
-    place.probe(
-        "p",
-        json!({ "reconcile": { "status": {} }, "dependents": desired, "conditions": { "exposed": true } }),
-    );
+    place
+        .probe("p", json!({ "reconcile": { "status": {} }, "dependents": desired, "conditions": { "exposed": true } }));
     await_status(&place, "p", "a run", |s| s["observedGeneration"] == 1);
     let whole = probe(1);
     let cases: [(Option<Vec<u8>>, &[&str]); 7] = [
         (Some(whole[..whole.len() / 2].to_vec()), &["is cut off"]),
         (Some(b"hello".to_vec()), &["is not WebAssembly"]),
-        (
-            Some(b"\0asm\x01\0\0\0".to_vec()),
-            &["is a core module, not a component"],
-        ),
+        (Some(b"\0asm\x01\0\0\0".to_vec()), &["is a core module, not a component"]),
         (
             Some(replace(&whole, b"@0.1.0", b"@0.2.0")),
             &["was built for capstan:operator 0.2.0, this daemon offers 0.1.0"],
         ),
+        (Some(webpage(OLD)), &["lacks exports that the manifest needs", "`condition`"]),
         (
-            Some(webpage(OLD)),
-            &["lacks exports that the manifest needs", "`condition`"],
-        ),
-        (
-            Some(replace(
-                &whole,
-                b"capstan:operator/recorder@",
-                b"capstan:operator/telegram@",
-            )),
+            Some(replace(&whole, b"capstan:operator/recorder@", b"capstan:operator/telegram@")),
             &["imports what this daemon does not offer", "telegram"],
         ),
         (None, &["No such file"]),
@@ -960,15 +810,10 @@ fn a_bad_component_leaves_the_last_good_version_at_work_until_a_good_one_comes()
         assert_eq!(metric("versions_refused_total"), u64::from(refused));
         assert_eq!(metric("in_force"), 0);
         let lines = daemon.lines();
-        let told: Vec<&Value> = lines
-            .iter()
-            .filter(|line| line["level"] == "ERROR" && line.to_string().contains(texts[0]))
-            .collect();
+        let told: Vec<&Value> =
+            lines.iter().filter(|line| line["level"] == "ERROR" && line.to_string().contains(texts[0])).collect();
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(
-            told[0].to_string().contains("the last good one goes on"),
-            "{told:?}"
-        );
+        assert!(told[0].to_string().contains("the last good one goes on"), "{told:?}");
         proves_work(&place, "p", &format!("beside bad version {refused}"));
         assert_eq!(daemon.get("/readyz").0, 200);
         folder.put("probe.wasm", probe(refused + 1));
@@ -1023,9 +868,7 @@ fn a_manifest_that_breaks_leaves_its_last_good_version_at_work_until_it_is_mende
             assert!(problem.contains(text), "{text:?} is not in: {problem}");
         }
         let lines = daemon.lines();
-        let told = lines
-            .iter()
-            .filter(|line| line["level"] == "ERROR" && line["message"] == **problem);
+        let told = lines.iter().filter(|line| line["level"] == "ERROR" && line["message"] == **problem);
         assert_eq!(told.count(), 1, "{problem}");
         daemon.await_plugin("probe", "active", version);
         proves_work(&place, "p", &format!("beside bad manifest {version}"));
@@ -1092,45 +935,22 @@ impl HalfGood {
         this(b"hello", NEW, "2");
         daemon.await_plugin("probe", "outdated", 1);
         daemon.await_plugin("webpage", "outdated", 1);
-        Self {
-            place,
-            folder,
-            daemon,
-        }
+        Self { place, folder, daemon }
     }
 
     fn flip(place: &Place, folder: &Folder, version: &str, probe: &[u8], image: &str) {
         let (manifest, page) = (both_manifest(place), webpage(image));
-        let files = [
-            ("operator.yaml", manifest.as_bytes()),
-            ("probe.wasm", probe),
-            ("webpage.wasm", &page),
-        ];
+        let files = [("operator.yaml", manifest.as_bytes()), ("probe.wasm", probe), ("webpage.wasm", &page)];
         folder.flip(version, &files);
     }
 }
 
 #[test]
 fn an_operator_changes_as_a_whole_or_not_at_all() {
-    let HalfGood {
-        place,
-        folder,
-        daemon,
-    } = HalfGood::new("whole");
+    let HalfGood { place, folder, daemon } = HalfGood::new("whole");
     let message = |name: &str| daemon.plugin(name).unwrap()["problem"]["message"].clone();
-    assert!(
-        message("probe").as_str().unwrap().contains("probe.wasm"),
-        "{}",
-        message("probe")
-    );
-    assert!(
-        message("webpage")
-            .as_str()
-            .unwrap()
-            .contains("plugin probe"),
-        "{}",
-        message("webpage")
-    );
+    assert!(message("probe").as_str().unwrap().contains("probe.wasm"), "{}", message("probe"));
+    assert!(message("webpage").as_str().unwrap().contains("plugin probe"), "{}", message("webpage"));
     place.merge(&place.pages(), "page", &html("2"));
     place.await_object(&place.config_maps(), "page-html", "the event", |map| {
         map["data"]["index.html"] == "<html>2</html>"
@@ -1145,11 +965,7 @@ fn an_operator_changes_as_a_whole_or_not_at_all() {
 
 #[test]
 fn what_is_held_back_stays_so_when_something_else_changes() {
-    let HalfGood {
-        place,
-        folder,
-        daemon,
-    } = HalfGood::new("heldback");
+    let HalfGood { place, folder, daemon } = HalfGood::new("heldback");
     folder.put("other.yaml", "nonsense");
     daemon.await_bad_manifests(1);
     daemon.await_quiet();
@@ -1196,10 +1012,7 @@ fn a_controller_name_in_use_is_refused_while_the_first_goes_on() {
     await_status(&place, "p", "a run", |s| s["observedGeneration"] == 1);
     daemon.await_quiet();
     let runs = daemon.runs();
-    let second = manifest.replace(
-        &format!("metadata: {{ name: {name} }}"),
-        "metadata: { name: other }",
-    );
+    let second = manifest.replace(&format!("metadata: {{ name: {name} }}"), "metadata: { name: other }");
     // Before the first one in the order of names.
     folder.put("a.yaml", &second);
     let problems = daemon.await_bad_manifests(1);
@@ -1213,11 +1026,9 @@ fn a_controller_name_in_use_is_refused_while_the_first_goes_on() {
     proves_work(&place, "p", "something");
     folder.remove("operator.yaml");
     daemon.await_bad_manifests(0);
-    wait::until_ok(SOON, "the other one to have the name", || {
-        match daemon.plugin("probe") {
-            Some(row) if row["operator"] == "other" => Ok(()),
-            row => Err(format!("{row:?}")),
-        }
+    wait::until_ok(SOON, "the other one to have the name", || match daemon.plugin("probe") {
+        Some(row) if row["operator"] == "other" => Ok(()),
+        row => Err(format!("{row:?}")),
     })
     .unwrap();
     proves_work(&place, "p", "something else");
@@ -1229,11 +1040,7 @@ fn two_manifests_may_swap_their_names() {
     let manifests = [&one, &two].map(|place| probe_manifest(place, "", ""));
     let folder = Folder::new();
     let lay = |version: &str, a: &str, b: &str| {
-        let files = [
-            ("probe.wasm", &probe(1)[..]),
-            ("a.yaml", a.as_bytes()),
-            ("b.yaml", b.as_bytes()),
-        ];
+        let files = [("probe.wasm", &probe(1)[..]), ("a.yaml", a.as_bytes()), ("b.yaml", b.as_bytes())];
         folder.flip(version, &files);
     };
     lay("1", &manifests[0], &manifests[1]);
@@ -1246,9 +1053,7 @@ fn two_manifests_may_swap_their_names() {
     };
     lay("2", &word(&manifests[1], "b"), &word(&manifests[0], "a"));
     one.probe("p", seeing(json!([{ "see": ["config"] }])));
-    await_status(&one, "p", "its new settings", |s| {
-        s["config"]["word"] == "a"
-    });
+    await_status(&one, "p", "its new settings", |s| s["config"]["word"] == "a");
     daemon.await_bad_manifests(0);
 }
 
@@ -1262,11 +1067,9 @@ fn a_hangup_has_what_was_refused_tried_again() {
     daemon.await_quiet();
     let runs = daemon.runs();
     let refused = |count: u64| {
-        wait::until_ok(SOON, &format!("{count} refusals"), || {
-            match daemon.plugin("probe").unwrap() {
-                row if row["state"] == "outdated" && row["refused"] == count => Ok(()),
-                row => Err(format!("{row:?}")),
-            }
+        wait::until_ok(SOON, &format!("{count} refusals"), || match daemon.plugin("probe").unwrap() {
+            row if row["state"] == "outdated" && row["refused"] == count => Ok(()),
+            row => Err(format!("{row:?}")),
         })
         .unwrap();
     };
@@ -1295,34 +1098,22 @@ fn an_operator_that_comes_back_waits_for_its_last_runs() {
     place.probe("p", json!({}));
     daemon.await_quiet();
     let runs = daemon.runs();
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": seeing(json!([{ "busyMs": 4000 }])) }),
-    );
+    place.merge(&place.probes(), "p", &json!({ "spec": seeing(json!([{ "busyMs": 4000 }])) }));
     daemon.await_runs(runs + 1);
     folder.remove("operator.yaml");
     daemon.await_line("no manifest declares it any more");
     folder.put("operator.yaml", manifest);
     let starts = |lines: &[Value], message: &str| -> Vec<usize> {
         let all = lines.iter().enumerate();
-        all.filter(|(_, line)| line["message"] == message)
-            .map(|(at, _)| at)
-            .collect()
+        all.filter(|(_, line)| line["message"] == message).map(|(at, _)| at).collect()
     };
     let lines = wait::until(LATER, "the new controller", || {
         let lines = daemon.lines();
         (starts(&lines, "controller started").len() == 2).then_some(lines)
     })
     .unwrap();
-    let (started, stopped) = (
-        starts(&lines, "controller started"),
-        starts(&lines, "controller stopped"),
-    );
-    assert!(
-        stopped.first().is_some_and(|stopped| *stopped < started[1]),
-        "a key must not run twice at once"
-    );
+    let (started, stopped) = (starts(&lines, "controller started"), starts(&lines, "controller stopped"));
+    assert!(stopped.first().is_some_and(|stopped| *stopped < started[1]), "a key must not run twice at once");
 }
 
 #[test]
@@ -1333,29 +1124,14 @@ fn a_new_version_that_needs_a_permission_which_is_not_given_leaves_the_last_good
     let manifest = |fields: &str| beside(&place.manifest("webpage", page, fields, ""), "webpage");
     let folder = web_folder(&manifest(""));
     let daemon = folder.daemon(&place);
-    folder.put(
-        "webpage.wasm",
-        fs::read(component("webpage-lowlevel")).unwrap(),
-    );
+    folder.put("webpage.wasm", fs::read(component("webpage-lowlevel")).unwrap());
     let row = daemon.await_plugin("webpage", "outdated", 1);
     let problem = row["problem"]["message"].as_str().unwrap();
-    for text in [
-        "`apply`",
-        "permits that on no kind",
-        "spec.plugins.webpage.capabilities.kubernetes",
-    ] {
+    for text in ["`apply`", "permits that on no kind", "spec.plugins.webpage.capabilities.kubernetes"] {
         assert!(problem.contains(text), "{text:?} is not in: {problem}");
     }
-    place.create(
-        "sample.capstan.dev/v1",
-        "WebPage",
-        &place.pages(),
-        "page",
-        html("1"),
-    );
-    place.await_object(&place.pages(), "page", "its status", |page| {
-        page["status"]["areWeGood"] == true
-    });
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "page", html("1"));
+    place.await_object(&place.pages(), "page", "its status", |page| page["status"]["areWeGood"] == true);
     // With the permission it takes over.
     folder.put(
         "operator.yaml",
@@ -1370,17 +1146,13 @@ fn a_folder_that_goes_away_leaves_all_at_work() {
     fs::create_dir(folder.path("manifests")).unwrap();
     folder.put("manifests/probe.wasm", probe(1));
     folder.put("manifests/operator.yaml", probe_manifest(&place, "", ""));
-    let daemon = Start::at(&folder.path("manifests"))
-        .run(&place)
-        .until_ready();
+    let daemon = Start::at(&folder.path("manifests")).run(&place).until_ready();
     place.probe("p", seeing(json!([])));
     await_status(&place, "p", "a run", |s| s["observedGeneration"] == 1);
     fs::rename(folder.path("manifests"), folder.path("elsewhere")).unwrap();
-    wait::until_ok(SOON, "the missing folder to be told", || {
-        match daemon.plugins() {
-            report if report["manifests"] != json!([]) => Ok(()),
-            report => Err(report),
-        }
+    wait::until_ok(SOON, "the missing folder to be told", || match daemon.plugins() {
+        report if report["manifests"] != json!([]) => Ok(()),
+        report => Err(report),
     })
     .unwrap();
     daemon.await_quiet();
@@ -1414,10 +1186,7 @@ fn a_file_that_is_given_up_while_it_is_written_holds_up_nothing() {
     let daemon = folder.daemon(&place);
     folder.put("other.wasm", probe(2));
     let half = folder.begin("probe.wasm", probe(3));
-    folder.put(
-        "operator.yaml",
-        manifest.replace("probe.wasm", "other.wasm"),
-    );
+    folder.put("operator.yaml", manifest.replace("probe.wasm", "other.wasm"));
     daemon.hang_up();
     daemon.await_plugin("probe", "active", 2);
     half.finish();
@@ -1429,8 +1198,7 @@ fn a_file_that_is_given_up_while_it_is_written_holds_up_nothing() {
 fn a_long_run_of_one_operator_holds_up_no_other_one() {
     let place = Place::new("longrun");
     let manifest = |word: &str| {
-        let fields =
-            format!("config: {{ word: {word} }}\nlimits: {{ timeout: 30s }}\nonSwap: nothing");
+        let fields = format!("config: {{ word: {word} }}\nlimits: {{ timeout: 30s }}\nonSwap: nothing");
         probe_manifest(&place, &fields, "")
     };
     let folder = probe_folder(&manifest("v1"));
@@ -1468,8 +1236,5 @@ fn what_is_said_of_a_version_in_force_is_not_that_of_a_refused_one() {
     folder.put("operator.yaml", renamed);
     let now = daemon.await_plugin("probe", "outdated", 1);
     assert!(daemon.controller(name).is_some());
-    assert_eq!(
-        (&now["controllers"], &now["component"]),
-        (&first["controllers"], &first["component"])
-    );
+    assert_eq!((&now["controllers"], &now["component"]), (&first["controllers"], &first["component"]));
 }

@@ -21,36 +21,23 @@ fn wanting(place: &Place, name: &str, object: Value) -> Value {
 /// Creates a config map as somebody else.
 fn foreign(place: &Place, name: &str) -> Value {
     let path = format!("{}?fieldManager=argocd", place.config_maps());
-    place.create(
-        "v1",
-        "ConfigMap",
-        &path,
-        name,
-        json!({ "data": { "key": "theirs" } }),
-    )
+    place.create("v1", "ConfigMap", &path, name, json!({ "data": { "key": "theirs" } }))
 }
 
 /// Waits until the failure of a run says all of this, and returns the line.
 fn failure(daemon: &Daemon, texts: &[&str]) -> String {
     let has = |line: &Value| {
         let line = line.to_string();
-        (line.contains("the run failed") && texts.iter().all(|text| line.contains(text)))
-            .then_some(line)
+        (line.contains("the run failed") && texts.iter().all(|text| line.contains(text))).then_some(line)
     };
     let found = wait::until_ok(SOON, "a failure that says whose it is", || {
-        daemon
-            .lines()
-            .iter()
-            .find_map(has)
-            .ok_or_else(|| daemon.log())
+        daemon.lines().iter().find_map(has).ok_or_else(|| daemon.log())
     });
     found.unwrap()
 }
 
 fn await_value(place: &Place, name: &str, value: &str) -> Value {
-    place.await_object(&place.config_maps(), name, value, |map| {
-        map["data"]["key"] == value
-    })
+    place.await_object(&place.config_maps(), name, value, |map| map["data"]["key"] == value)
 }
 
 #[test]
@@ -72,13 +59,7 @@ fn a_deployment_of_another_team_is_not_taken_over_by_a_page_of_its_name() {
     );
     let daemon = place.daemon(&place.sample_manifest("webpage"));
     let html = json!({ "spec": { "html": "<html><title>x</title></html>" } });
-    place.create(
-        "sample.capstan.dev/v1",
-        "WebPage",
-        &place.pages(),
-        "payments",
-        html,
-    );
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "payments", html);
     let key = format!("{}/payments", place.namespace.name());
     failure(
         &daemon,
@@ -91,13 +72,7 @@ fn a_deployment_of_another_team_is_not_taken_over_by_a_page_of_its_name() {
         let found = place.find(&deployments, "payments").unwrap();
         let content = &found["spec"];
         assert_eq!(content["replicas"], 3);
-        assert_eq!(
-            content["template"]["spec"]["containers"]
-                .as_array()
-                .unwrap()
-                .len(),
-            1
-        );
+        assert_eq!(content["template"]["spec"]["containers"].as_array().unwrap().len(), 1);
         assert_eq!(found["metadata"]["ownerReferences"], Value::Null);
         assert_eq!(found["metadata"]["generation"], 1);
     };
@@ -111,15 +86,9 @@ fn a_deployment_of_another_team_is_not_taken_over_by_a_page_of_its_name() {
 fn what_exists_is_named_with_who_manages_it_however_it_would_be_written() {
     for (prefix, dependent) in [
         ("posted", "{ apiVersion: v1, kind: ConfigMap }"),
-        ("applied", "{ apiVersion: v1, kind: ConfigMap, ssa: true }"),
-        (
-            "marked",
-            "{ apiVersion: v1, kind: ConfigMap, ssa: true, garbageCollected: false }",
-        ),
-        (
-            "named",
-            "{ apiVersion: v1, kind: ConfigMap, ssa: true, name: { cel: '\"taken\"' } }",
-        ),
+        ("applied", "{ apiVersion: v1, kind: ConfigMap, serverSideApply: true }"),
+        ("marked", "{ apiVersion: v1, kind: ConfigMap, serverSideApply: true, garbageCollected: false }"),
+        ("named", "{ apiVersion: v1, kind: ConfigMap, serverSideApply: true, name: { cel: '\"taken\"' } }"),
     ] {
         let place = Place::new(prefix);
         let before = foreign(&place, "taken");
@@ -127,10 +96,7 @@ fn what_exists_is_named_with_who_manages_it_however_it_would_be_written() {
         wanting(&place, "p", map("taken", "ours"));
         let key = format!("{}/taken", place.namespace.name());
         let text = format!("ConfigMap {key} exists and is not ours: managed by argocd");
-        failure(
-            &daemon,
-            &[&text, "set `adopt: true` on dependent own to take it over"],
-        );
+        failure(&daemon, &[&text, "set `adopt: true` on dependent own to take it over"]);
         place.delete(&place.probes(), "p");
         place.await_gone(&place.probes(), "p");
         daemon.await_quiet();
@@ -145,15 +111,14 @@ fn a_source_that_does_not_see_an_object_does_not_make_it_ours() {
     let place = Place::new("unseen");
     let before = foreign(&place, "taken");
     let source = "sources:\n  some: { informer: { apiVersion: v1, kind: ConfigMap, labelSelector: mine=yes } }\n";
-    let dependent = "workflow:\n  dependents:\n    own: { apiVersion: v1, kind: ConfigMap, ssa: true, source: some }\n";
+    let dependent =
+        "workflow:\n  dependents:\n    own: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, source: some }\n";
     let daemon = place.daemon(&place.probe_manifest(&format!("{source}{dependent}")));
-    let labelled = |value: &str| json!({ "metadata": { "name": "taken", "labels": { "mine": "yes" } }, "data": { "key": value } });
+    let labelled =
+        |value: &str| json!({ "metadata": { "name": "taken", "labels": { "mine": "yes" } }, "data": { "key": value } });
     wanting(&place, "p", labelled("ours"));
     failure(&daemon, &["exists and is not ours: managed by argocd"]);
-    assert_eq!(
-        place.find(&place.config_maps(), "taken").unwrap()["metadata"],
-        before["metadata"]
-    );
+    assert_eq!(place.find(&place.config_maps(), "taken").unwrap()["metadata"], before["metadata"]);
 
     // What is ours stays ours, seen or not.
     let blind = json!({ "metadata": { "name": "blind" }, "data": { "key": "1" } });
@@ -167,21 +132,9 @@ fn a_source_that_does_not_see_an_object_does_not_make_it_ours() {
 #[test]
 fn the_second_primary_that_wants_an_object_is_told_of_the_first() {
     for (prefix, dependent, owner) in [
-        (
-            "owned",
-            "{ apiVersion: v1, kind: ConfigMap, ssa: true, adopt: true }",
-            "owned by Probe first",
-        ),
-        (
-            "created",
-            "{ apiVersion: v1, kind: ConfigMap, adopt: true }",
-            "owned by Probe first",
-        ),
-        (
-            "annotated",
-            "{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, adopt: true }",
-            "/first (uid ",
-        ),
+        ("owned", "{ apiVersion: v1, kind: ConfigMap, serverSideApply: true, adopt: true }", "owned by Probe first"),
+        ("created", "{ apiVersion: v1, kind: ConfigMap, adopt: true }", "owned by Probe first"),
+        ("annotated", "{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, adopt: true }", "/first (uid "),
     ] {
         let place = Place::new(prefix);
         let daemon = place.daemon(&manifest(&place, dependent));
@@ -201,8 +154,8 @@ fn the_second_primary_that_wants_an_object_is_told_of_the_first() {
 fn what_nobody_owns_is_adopted_where_the_manifest_says_so() {
     for (prefix, more, annotated) in [
         ("adopt", "", false),
-        ("adopt-ssa", ", ssa: true", false),
-        ("adopt-mark", ", ssa: true, garbageCollected: false", true),
+        ("adopt-ssa", ", serverSideApply: true", false),
+        ("adopt-mark", ", serverSideApply: true, garbageCollected: false", true),
     ] {
         let place = Place::new(prefix);
         foreign(&place, "orphan");
@@ -213,9 +166,7 @@ fn what_nobody_owns_is_adopted_where_the_manifest_says_so() {
         let metadata = &adopted["metadata"];
         let uid = probe["metadata"]["uid"].as_str().unwrap();
         if annotated {
-            let mark = metadata["annotations"]["capstan.dev/made-for"]
-                .as_str()
-                .unwrap();
+            let mark = metadata["annotations"]["capstan.dev/made-for"].as_str().unwrap();
             let mark: Value = serde_json::from_str(mark).unwrap();
             assert_eq!(mark["primary"]["uid"], uid);
             assert_eq!(mark["operator"], place.namespace.name());
@@ -224,11 +175,7 @@ fn what_nobody_owns_is_adopted_where_the_manifest_says_so() {
             assert_eq!(metadata["ownerReferences"][0]["uid"], uid);
         }
         // Drift in what is ours is put right, whoever made it.
-        place.merge(
-            &place.config_maps(),
-            "orphan",
-            &json!({ "data": { "key": "edited" } }),
-        );
+        place.merge(&place.config_maps(), "orphan", &json!({ "data": { "key": "edited" } }));
         await_value(&place, "orphan", "ours");
         daemon.await_quiet();
         place.delete(&place.probes(), "p");
@@ -246,11 +193,7 @@ fn an_object_that_was_made_for_a_primary_that_is_gone_can_be_adopted() {
     daemon.await_quiet();
     assert!(daemon.stop().success());
     place.delete(&place.probes(), "first");
-    place.merge(
-        &place.probes(),
-        "first",
-        &json!({ "metadata": { "finalizers": null } }),
-    );
+    place.merge(&place.probes(), "first", &json!({ "metadata": { "finalizers": null } }));
     place.await_gone(&place.probes(), "first");
     let _daemon = place.daemon(&manifest(&place, fields));
     wanting(&place, "second", map("left", "second"));
@@ -262,30 +205,20 @@ fn what_somebody_else_put_in_the_place_of_ours_is_left_alone() {
     let place = Place::new("replaced");
     let dependent = "{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, reconcilePrecondition: { cel: primary.spec.wanted } }";
     let daemon = place.daemon(&manifest(&place, dependent));
-    place.probe(
-        "p",
-        json!({ "wanted": true, "dependents": { "own": map("swapped", "ours") } }),
-    );
+    place.probe("p", json!({ "wanted": true, "dependents": { "own": map("swapped", "ours") } }));
     let ours = await_value(&place, "swapped", "ours");
     daemon.await_quiet();
     assert!(daemon.stop().success());
     place.delete(&place.config_maps(), "swapped");
     // It names the primary as ours did, but for what proves it.
     let mut annotations = ours["metadata"]["annotations"].clone();
-    annotations
-        .as_object_mut()
-        .unwrap()
-        .remove("capstan.dev/made-for");
+    annotations.as_object_mut().unwrap().remove("capstan.dev/made-for");
     let fields = json!({ "metadata": { "annotations": annotations }, "data": { "key": "theirs" } });
     let theirs = place.create("v1", "ConfigMap", &place.config_maps(), "swapped", fields);
 
     let daemon = place.daemon(&manifest(&place, dependent));
     failure(&daemon, &["swapped exists and is not ours"]);
-    place.merge(
-        &place.probes(),
-        "p",
-        &json!({ "spec": { "wanted": false } }),
-    );
+    place.merge(&place.probes(), "p", &json!({ "spec": { "wanted": false } }));
     daemon.await_quiet();
     place.delete(&place.probes(), "p");
     place.await_gone(&place.probes(), "p");
@@ -298,23 +231,16 @@ fn what_somebody_else_put_in_the_place_of_ours_is_left_alone() {
 fn a_component_applies_by_force_what_is_its_primarys_or_what_it_says() {
     let place = Place::new("force");
     foreign(&place, "taken");
-    let permitted =
-        "capabilities:\n  kubernetes: [{ apiVersion: v1, kind: ConfigMap, verbs: [apply] }]\n";
+    let permitted = "capabilities:\n  kubernetes: [{ apiVersion: v1, kind: ConfigMap, verbs: [apply] }]\n";
     let source = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap } }\n";
     let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
     let _daemon = place.daemon(&place.manifest("probe", primary, permitted, source));
     let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "key": "ours" },
         "metadata": { "name": "taken", "namespace": place.namespace.name() } });
     let step = |name: &str, verb: &str| {
-        let write =
-            json!({ "write": { "verb": verb, "object": object }, "mayFail": true, "as": "seen" });
-        place.probe(
-            name,
-            json!({ "reconcile": { "do": [write], "status": { "done": true } } }),
-        );
-        let probe = place.await_object(&place.probes(), name, "its status", |p| {
-            p["status"]["done"] == true
-        });
+        let write = json!({ "write": { "verb": verb, "object": object }, "mayFail": true, "as": "seen" });
+        place.probe(name, json!({ "reconcile": { "do": [write], "status": { "done": true } } }));
+        let probe = place.await_object(&place.probes(), name, "its status", |p| p["status"]["done"] == true);
         probe["status"]["seen"].clone()
     };
     let refused = step("usual", "apply");

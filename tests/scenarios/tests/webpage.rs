@@ -8,12 +8,7 @@ use serde_json::{Value, json};
 
 use crate::languages::daemon;
 
-const SAMPLES: [&str; 4] = [
-    "webpage",
-    "webpage-python",
-    "webpage-javascript",
-    "webpage-go",
-];
+const SAMPLES: [&str; 4] = ["webpage", "webpage-python", "webpage-javascript", "webpage-go"];
 
 const HTML: &str = "<html><head><title>Grüße 👋</title></head><body>x</body></html>";
 
@@ -59,9 +54,8 @@ impl Page {
         status["observedGeneration"] = generation.into();
         let what = format!("the status of generation {generation}");
         let pages = self.place.pages();
-        let page = self.place.await_object(&pages, "site", &what, |page| {
-            page["status"]["observedGeneration"] == generation
-        });
+        let page =
+            self.place.await_object(&pages, "site", &what, |page| page["status"]["observedGeneration"] == generation);
         assert_eq!(page["status"], status);
     }
 
@@ -110,9 +104,7 @@ impl Page {
     fn is_served(&self) {
         let path = self.place.namespace.path("apps/v1", "deployments");
         let ready = |deployment: &Value| deployment["status"]["readyReplicas"] == 1;
-        let found = wait::until(LATER, "a ready replica", || {
-            self.place.find(&path, "site").filter(ready)
-        });
+        let found = wait::until(LATER, "a ready replica", || self.place.find(&path, "site").filter(ready));
         found.unwrap();
         self.daemon.await_quiet();
     }
@@ -247,60 +239,27 @@ fn the_manifests_of_the_sample_differ_in_the_component_and_its_memory_alone() {
 fn s145_a_reconciler_can_write_everything_itself() {
     let place = Place::new("s145");
     let daemon = place.daemon(&place.sample_manifest("webpage-lowlevel"));
-    let (deployments, services) = (
-        place.namespace.path("apps/v1", "deployments"),
-        place.namespace.path("v1", "services"),
-    );
+    let (deployments, services) =
+        (place.namespace.path("apps/v1", "deployments"), place.namespace.path("v1", "services"));
     let ingresses = place.namespace.path("networking.k8s.io/v1", "ingresses");
-    place.create(
-        "sample.capstan.dev/v1",
-        "WebPage",
-        &place.pages(),
-        "site",
-        json!({ "spec": { "html": HTML } }),
-    );
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "site", json!({ "spec": { "html": HTML } }));
     let ready = |d: &Value| d["status"]["readyReplicas"].as_u64().unwrap_or(0) >= 1;
-    wait::until(LATER, "ready replicas", || {
-        place.find(&deployments, "site").filter(ready)
-    })
-    .unwrap();
-    place.await_object(&place.pages(), "site", "a good status", |page| {
-        page["status"]["areWeGood"] == true
-    });
+    wait::until(LATER, "ready replicas", || place.find(&deployments, "site").filter(ready)).unwrap();
+    place.await_object(&place.pages(), "site", "a good status", |page| page["status"]["areWeGood"] == true);
     assert!(place.find(&services, "site").is_some());
     assert!(place.find(&ingresses, "site").is_none());
-    let map = place.find(&place.pages(), "site").unwrap()["status"]["htmlConfigMap"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    assert_eq!(
-        place.find(&place.config_maps(), &map).unwrap()["data"]["index.html"],
-        HTML
-    );
+    let map = place.find(&place.pages(), "site").unwrap()["status"]["htmlConfigMap"].as_str().unwrap().to_owned();
+    assert_eq!(place.find(&place.config_maps(), &map).unwrap()["data"]["index.html"], HTML);
 
     let changed = HTML.replace('x', "y");
-    place.merge(
-        &place.pages(),
-        "site",
-        &json!({ "spec": { "html": changed, "exposed": true } }),
-    );
-    place.await_object(&place.config_maps(), &map, "the new title", |map| {
-        map["data"]["index.html"] == changed
-    });
+    place.merge(&place.pages(), "site", &json!({ "spec": { "html": changed, "exposed": true } }));
+    place.await_object(&place.config_maps(), &map, "the new title", |map| map["data"]["index.html"] == changed);
     place.await_object(&ingresses, "site", "the ingress", |_| true);
-    place.merge(
-        &place.pages(),
-        "site",
-        &json!({ "spec": { "exposed": false } }),
-    );
+    place.merge(&place.pages(), "site", &json!({ "spec": { "exposed": false } }));
     place.await_gone(&ingresses, "site");
 
     place.delete(&place.pages(), "site");
-    for (path, name) in [
-        (&deployments, "site"),
-        (&services, "site"),
-        (&place.config_maps(), &map),
-    ] {
+    for (path, name) in [(&deployments, "site"), (&services, "site"), (&place.config_maps(), &map)] {
         place.await_gone(path, name);
     }
     assert!(daemon.stop().success());

@@ -41,12 +41,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts it, for the `number`th time.
-    pub(crate) fn start(
-        stage: &Arc<Stage>,
-        setup: Setup,
-        variant: Variant,
-        (seed, number): (u64, u64),
-    ) -> Self {
+    pub(crate) fn start(stage: &Arc<Stage>, setup: Setup, variant: Variant, (seed, number): (u64, u64)) -> Self {
         let client = kube::Client::new(Line::new(stage), "default");
         let chance = Mutex::new(Chance::new(seed, 100 + number));
         let chance = pause::Chance::of(move || chance.lock().share());
@@ -58,29 +53,18 @@ impl Daemon {
         let runtime = tokio::runtime::Handle::current();
         let room = Room::default();
         let neighbours = Arc::new(Neighbours {
-            pool: Pool::new(
-                Arc::clone(&api),
-                Arc::clone(&metrics),
-                (CACHE, room),
-                stop.clone(),
-            ),
+            pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), (CACHE, room), stop.clone()),
             api: Arc::clone(&api),
             metrics,
             recorder,
             meters: Meters::default(),
             requests_per_second: 1000,
-            home: Home {
-                own: "capstan".into(),
-                closed: None,
-            },
+            home: Home { own: "capstan".into(), closed: None },
             identity: "sim".into(),
             drain: Duration::from_secs(30),
             workers: Workers::here(runtime, slots),
         });
-        let guest: Arc<dyn Guest> = Arc::new(Script {
-            stage: Arc::clone(stage),
-            cleaner: setup.cleaner,
-        });
+        let guest: Arc<dyn Guest> = Arc::new(Script { stage: Arc::clone(stage), cleaner: setup.cleaner });
         let declared = declared(&neighbours, &guest, setup, variant);
         let handle = Arc::new(Handle::new(declared, &neighbours));
         let mut tasks = JoinSet::new();
@@ -89,18 +73,8 @@ impl Daemon {
             let handle = Arc::clone(&handle);
             async move { api.listen(|| handle.resume()).await }
         });
-        tasks.spawn(controller::run(
-            Arc::clone(&handle),
-            Arc::clone(&neighbours),
-            stop,
-        ));
-        Self {
-            handle,
-            neighbours,
-            guest,
-            setup,
-            _tasks: tasks,
-        }
+        tasks.spawn(controller::run(Arc::clone(&handle), Arc::clone(&neighbours), stop));
+        Self { handle, neighbours, guest, setup, _tasks: tasks }
     }
 
     /// Makes its controller another.
@@ -115,15 +89,9 @@ impl Daemon {
     }
 }
 
-fn declared(
-    neighbours: &Neighbours,
-    guest: &Arc<dyn Guest>,
-    setup: Setup,
-    variant: Variant,
-) -> Declared {
+fn declared(neighbours: &Neighbours, guest: &Arc<dyn Guest>, setup: Setup, variant: Variant) -> Declared {
     let operator = operator(setup, variant);
-    let first =
-        |map: &BTreeMap<_, capstan_core::manifest::Controller>| map.values().next().cloned();
+    let first = |map: &BTreeMap<_, capstan_core::manifest::Controller>| map.values().next().cloned();
     let spec = first(&operator.controllers).expect("the manifest has a controller");
     let plugin = operator.plugins.values().next().cloned();
     neighbours.api.keep_shares_of(&spec.field_manager);

@@ -4,12 +4,7 @@
 //! `play` lets it happen, `stage` is what all share, `line` carries requests, `script` is the component, `daemon` puts the daemon
 //! together, `verdict` says what is wrong, and `shrink` leaves out what has nothing to do with it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test may fail loudly"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
 mod chance;
 mod daemon;
@@ -49,16 +44,9 @@ pub fn shorten(seed: u64) -> Failure {
     let plan = Plan::of(seed);
     let played = play(&plan);
     let (plan, played) = shrink::shrink(&plan, played);
-    let mut trace = vec![format!(
-        "{:?}, lag {:?}, way {:?}",
-        plan.setup, plan.lag, plan.way
-    )];
+    let mut trace = vec![format!("{:?}, lag {:?}, way {:?}", plan.setup, plan.lag, plan.way)];
     trace.extend(played.lines);
-    Failure {
-        seed,
-        wrong: played.wrong.unwrap_or_default(),
-        trace,
-    }
+    Failure { seed, wrong: played.wrong.unwrap_or_default(), trace }
 }
 
 /// Returns what happens in the simulation of a seed.

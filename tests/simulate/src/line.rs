@@ -29,15 +29,11 @@ struct Waiting {
 
 impl Line {
     pub(crate) fn new(stage: &Arc<Stage>) -> Self {
-        Self {
-            service: stage.model.service(),
-            stage: Arc::clone(stage),
-        }
+        Self { service: stage.model.service(), stage: Arc::clone(stage) }
     }
 }
 
-type Answering =
-    Pin<Box<dyn Future<Output = Result<Response<ModelBody>, ConnectionBroken>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Response<ModelBody>, ConnectionBroken>> + Send>>;
 
 impl Service<Request<Body>> for Line {
     type Response = Response<ModelBody>;
@@ -51,14 +47,7 @@ impl Service<Request<Body>> for Line {
     fn call(&mut self, request: Request<Body>) -> Answering {
         let (method, uri) = (request.method(), request.uri());
         let path = uri.path().to_owned();
-        let watch = if uri
-            .query()
-            .is_some_and(|query| query.contains("watch=true"))
-        {
-            " (watch)"
-        } else {
-            ""
-        };
+        let watch = if uri.query().is_some_and(|query| query.contains("watch=true")) { " (watch)" } else { "" };
         let waiting = Waiting {
             stage: Arc::clone(&self.stage),
             what: format!("{method} {path}{watch}"),
@@ -81,8 +70,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let dull = self.path == "/version" || self.path.ends_with("accessreviews");
         if !dull {
-            self.stage
-                .answered(&self.method, (&self.what, &self.path), self.code);
+            self.stage.answered(&self.method, (&self.what, &self.path), self.code);
         }
     }
 }

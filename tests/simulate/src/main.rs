@@ -51,11 +51,7 @@ fn main() -> ExitCode {
     #[expect(clippy::cast_precision_loss, reason = "it is for people")]
     let rate = played as f64 * 60.0 / took.max(0.001);
     println!("{played} seeds in {took:.1} s, {rate:.0} a minute; {failed} failed");
-    if failed > 0 {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn print(lines: &[String]) {

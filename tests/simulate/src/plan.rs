@@ -194,10 +194,7 @@ impl Plan {
         let count = 6 + chance.below(40);
         let mut draw = Draw { chance, things };
         let mut steps: Vec<Step> = (0..2 + draw.chance.below(3))
-            .map(|_| Step {
-                at: Duration::ZERO,
-                act: Act::Create(draw.thing(), draw.value()),
-            })
+            .map(|_| Step { at: Duration::ZERO, act: Act::Create(draw.thing(), draw.value()) })
             .collect();
         for _ in 0..count {
             let near = *draw.chance.pick(&[1, 50, 500, 3000]);
@@ -208,13 +205,7 @@ impl Plan {
             steps.push(Step { at, act });
         }
         steps.sort_by_key(|step| step.at);
-        Self {
-            seed,
-            setup,
-            lag: Duration::from_millis(lag),
-            way: Duration::from_millis(way),
-            steps,
-        }
+        Self { seed, setup, lag: Duration::from_millis(lag), way: Duration::from_millis(way), steps }
     }
 }
 
@@ -311,27 +302,15 @@ fn while_(chance: &mut Chance) -> Duration {
 }
 
 fn fault(chance: &mut Chance) -> Fault {
-    let loss = if chance.one_in(4) {
-        Loss::Silent
-    } else {
-        Loss::Broken
-    };
+    let loss = if chance.one_in(4) { Loss::Silent } else { Loss::Broken };
     match chance.below(6) {
         0 => Fault::LoseRequest(loss),
         1 | 2 => Fault::LoseAnswer(loss),
-        3 => Fault::Cut {
-            after: usize::try_from(chance.below(2000)).unwrap_or_default(),
-        },
-        4 => Fault::Delay {
-            before: while_(chance),
-            after: while_(chance),
-        },
+        3 => Fault::Cut { after: usize::try_from(chance.below(2000)).unwrap_or_default() },
+        4 => Fault::Delay { before: while_(chance), after: while_(chance) },
         _ => {
             let code = *chance.pick(&[409, 410, 422, 429, 429, 500, 503, 504]);
-            Fault::Answer {
-                code,
-                retry_after: (code == 429).then(|| chance.below(3)),
-            }
+            Fault::Answer { code, retry_after: (code == 429).then(|| chance.below(3)) }
         }
     }
 }

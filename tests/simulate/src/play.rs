@@ -64,10 +64,7 @@ pub(crate) fn play(plan: &Plan) -> Played {
     runtime.block_on(async {
         let mut play = Play::new(plan);
         play.run().await;
-        Played {
-            wrong: play.stage.is_wrong(),
-            lines: play.stage.lines(),
-        }
+        Played { wrong: play.stage.is_wrong(), lines: play.stage.lines() }
     })
 }
 
@@ -82,11 +79,7 @@ impl<'a> Play<'a> {
         let stage = Arc::new(Stage::new(model, plan));
         stage.model.on_request({
             let stage = Arc::downgrade(&stage);
-            move |asked| {
-                stage
-                    .upgrade()
-                    .map_or(Fault::None, |stage| stage.decide(asked))
-            }
+            move |asked| stage.upgrade().map_or(Fault::None, |stage| stage.decide(asked))
         });
         for which in [THINGS, MAPS] {
             stage.model.delay(which, plan.lag);
@@ -140,17 +133,14 @@ impl<'a> Play<'a> {
                 object["spec"]["value"] = 5000.into();
             });
             if let Some(object) = self.object(thing).filter(|_| edited) {
-                let wanted = world::DEPENDENTS
-                    .iter()
-                    .filter(|dependent| dependent.is_wanted(&object));
+                let wanted = world::DEPENDENTS.iter().filter(|dependent| dependent.is_wanted(&object));
                 needed += wanted.count() as u64 + 1;
             }
         }
         let quiet = self.quiet().await;
         let written = self.stage.writes() - before;
         if written * 10 > needed * 11 || !quiet {
-            self.stage
-                .wrong(format!("{written} writes where {needed} are needed"));
+            self.stage.wrong(format!("{written} writes where {needed} are needed"));
         }
         self.judge(verdict::settled(&self.stage.model));
         self.own_writes();
@@ -328,10 +318,7 @@ impl<'a> Play<'a> {
                 });
             }
             Wrong::Away(None) => self.stage.outage(Some(Fault::LoseRequest(Loss::Broken))),
-            Wrong::Away(Some(code)) => self.stage.outage(Some(Fault::Answer {
-                code,
-                retry_after: None,
-            })),
+            Wrong::Away(Some(code)) => self.stage.outage(Some(Fault::Answer { code, retry_after: None })),
         }
     }
 
@@ -373,9 +360,7 @@ impl<'a> Play<'a> {
             let mark: Value = serde_json::from_str(mark).unwrap_or_default();
             if self.forced.contains(&mark["primary"]["uid"].to_string()) {
                 let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-                self.stage
-                    .model
-                    .delete(MAPS, Some(text("namespace")), text("name"));
+                self.stage.model.delete(MAPS, Some(text("namespace")), text("name"));
             }
         }
     }
@@ -412,18 +397,13 @@ impl<'a> Play<'a> {
     }
 
     fn object(&self, thing: Thing) -> Option<Value> {
-        self.stage
-            .model
-            .object(THINGS, Some(thing.namespace()), thing.name())
+        self.stage.model.object(THINGS, Some(thing.namespace()), thing.name())
     }
 
     fn create(&self, thing: Thing, value: u64) {
         if self.object(thing).is_none() {
-            self.stage
-                .created(&(thing.namespace().to_owned(), thing.name().to_owned()));
-            self.stage
-                .model
-                .put(&thing.object(value, value.is_multiple_of(2)));
+            self.stage.created(&(thing.namespace().to_owned(), thing.name().to_owned()));
+            self.stage.model.put(&thing.object(value, value.is_multiple_of(2)));
         }
     }
 
@@ -437,9 +417,7 @@ impl<'a> Play<'a> {
     }
 
     fn edit(&self, thing: Thing, change: impl FnOnce(&mut Value)) {
-        self.stage
-            .model
-            .edit(THINGS, Some(thing.namespace()), thing.name(), change);
+        self.stage.model.edit(THINGS, Some(thing.namespace()), thing.name(), change);
     }
 }
 
@@ -463,9 +441,5 @@ fn denied(kind: Kind, verb: Verb) -> Denied {
         Kind::Things => "things.sim.dev",
         Kind::Maps => "configmaps",
     };
-    Denied {
-        verb: verb.map(str::to_owned),
-        kind: Some(kind.to_owned()),
-        ..Denied::default()
-    }
+    Denied { verb: verb.map(str::to_owned), kind: Some(kind.to_owned()), ..Denied::default() }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use capstan_core::guest::ObjectTarget;
 use capstan_core::guest::{
-    CallError, Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo,
-    Guest, Lifetime, MatchQuestion, MatchResult, Place, PrimaryUpdate, Run, Session, UpdateControl,
-    WriteOptions, WriteRequest, WriteVerb,
+    CallError, Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, Lifetime,
+    MatchQuestion, MatchResult, Place, PrimaryUpdate, Run, Session, UpdateControl, WriteOptions, WriteRequest,
+    WriteVerb,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::FutureExt;
@@ -49,12 +49,7 @@ impl Guest for Script {
     }
 
     fn exports(&self) -> Exports {
-        Exports {
-            reconciler: true,
-            cleaner: self.cleaner,
-            dependent: true,
-            ..Exports::default()
-        }
+        Exports { reconciler: true, cleaner: self.cleaner, dependent: true, ..Exports::default() }
     }
 }
 
@@ -66,12 +61,7 @@ fn key_of(run: &Arc<dyn Run>) -> Key {
 
 impl Script {
     fn scene(&self, run: Arc<dyn Run>, key: Key, running: Option<Running>) -> Box<dyn Session> {
-        Box::new(Scene {
-            stage: Arc::clone(&self.stage),
-            run,
-            key,
-            _running: running,
-        })
+        Box::new(Scene { stage: Arc::clone(&self.stage), run, key, _running: running })
     }
 }
 
@@ -83,14 +73,11 @@ impl Session for Scene {
             let mut reschedule = None;
             if let Some(whim) = self.stage.next_whim() {
                 let again = tokio::time::timeout(LONGEST, self.act(whim)).await;
-                reschedule =
-                    again.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
+                reschedule = again.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
             }
             let generation = &primary["metadata"]["generation"];
-            self.stage
-                .note(format!("{:?} has seen generation {generation}", self.key));
-            let status =
-                json!({ "observedGeneration": generation, "value": primary["spec"]["value"] });
+            self.stage.note(format!("{:?} has seen generation {generation}", self.key));
+            let status = json!({ "observedGeneration": generation, "value": primary["spec"]["value"] });
             let update = PrimaryUpdate::Status(json!({ "status": status }).to_string());
             Ok(UpdateControl { update, reschedule })
         }
@@ -111,19 +98,11 @@ impl Session for Scene {
         .boxed()
     }
 
-    fn handle_error<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a FailureInfo,
-    ) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
+    fn handle_error<'a>(&'a self, _: &'a str, _: &'a FailureInfo) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
         async { Ok(ErrorControl::Unhandled) }.boxed()
     }
 
-    fn desired<'a>(
-        &'a self,
-        name: &'a str,
-        primary: &'a str,
-    ) -> BoxFuture<'a, Result<String, Failure>> {
+    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>> {
         async move {
             let primary: Value = serde_json::from_str(primary).unwrap_or_default();
             self.look(&primary);
@@ -138,12 +117,7 @@ impl Session for Scene {
         async { Err(Failure::other("nobody asks")) }.boxed()
     }
 
-    fn is_met<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        _: &'a str,
-    ) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
+    fn is_met<'a>(&'a self, _: &'a str, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
         async { Err(Failure::other("nobody asks")) }.boxed()
     }
 }
@@ -170,12 +144,7 @@ impl Scene {
             Whim::Make(other, number) => {
                 let object = Thing::object(other, number, false);
                 let key = (other.namespace().to_owned(), other.name().to_owned());
-                if self
-                    .stage
-                    .model
-                    .object(THINGS, Some(&key.0), &key.1)
-                    .is_none()
-                {
+                if self.stage.model.object(THINGS, Some(&key.0), &key.1).is_none() {
                     self.stage.created(&key);
                 }
                 self.write(WriteVerb::Create(object.to_string())).await?;
@@ -229,9 +198,7 @@ impl Scene {
         let mut seen = known.unwrap_or_default();
         if version < seen.version {
             let before = seen.version;
-            stage.wrong(format!(
-                "a run of {key:?} sees version {version}, one before it has seen {before}"
-            ));
+            stage.wrong(format!("a run of {key:?} sees version {version}, one before it has seen {before}"));
         }
         seen.uid.clone_from(&uid);
         seen.version = version.max(seen.version);
@@ -249,17 +216,11 @@ impl Scene {
         let (namespace, name) = (&self.key.0, dependent.object_name(&self.key.1));
         let there = self.stage.model.object(MAPS, Some(namespace), &name);
         let place = Place::Source(dependent.name().to_owned());
-        let found = self
-            .run
-            .find_named(place, ObjectRef::namespaced(namespace, &name));
+        let found = self.run.find_named(place, ObjectRef::namespaced(namespace, &name));
         let found = found.ok().flatten();
         let found: Option<Value> = found.and_then(|text| serde_json::from_str(&text).ok());
         let known = seen.dependents.get(dependent.name());
-        let known = known.filter(|(uid, _)| {
-            there
-                .as_ref()
-                .is_some_and(|there| text(there, "uid") == uid)
-        });
+        let known = known.filter(|(uid, _)| there.as_ref().is_some_and(|there| text(there, "uid") == uid));
         if let Some((uid, before)) = known {
             let now = found.as_ref().filter(|found| text(found, "uid") == uid);
             let now = now.map(version);
@@ -280,10 +241,7 @@ impl Scene {
     fn first(&self, uid: &str) {
         let attempt = self.run.info().retry.map_or(0, |retry| retry.attempt);
         if attempt > self.stage.refused(&self.key) {
-            self.stage.wrong(format!(
-                "the first run of {:?} with uid {uid} is attempt {attempt}",
-                self.key
-            ));
+            self.stage.wrong(format!("the first run of {:?} with uid {uid} is attempt {attempt}", self.key));
         }
     }
 
@@ -291,14 +249,9 @@ impl Scene {
     fn remember(&self, uid: &str) {
         let known = self.run.memo(Lifetime::Primary, "uid");
         if known.as_deref().is_some_and(|known| known != uid) {
-            self.stage.wrong(format!(
-                "a run of {:?} with uid {uid} finds a memo of {known:?}",
-                self.key
-            ));
+            self.stage.wrong(format!("a run of {:?} with uid {uid} finds a memo of {known:?}", self.key));
         }
-        let kept = self
-            .run
-            .set_memo(Lifetime::Primary, "uid", Some(uid.to_owned()));
+        let kept = self.run.set_memo(Lifetime::Primary, "uid", Some(uid.to_owned()));
         if let Err(error) = kept {
             self.stage.wrong(format!("a memo is not kept: {error}"));
         }

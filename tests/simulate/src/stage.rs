@@ -171,10 +171,7 @@ impl Stage {
             return fault;
         }
         let longest = state.longest;
-        Fault::Delay {
-            before: state.way.time(longest),
-            after: state.way.time(longest),
-        }
+        Fault::Delay { before: state.way.time(longest), after: state.way.time(longest) }
     }
 
     /// Takes in how a request was answered; none: not at all.
@@ -184,13 +181,8 @@ impl Stage {
             None => self.note(format!("{what} -> nothing")),
         }
         if *method != Method::GET && !matches!(code, Some(200..=299)) {
-            let mut parts = path
-                .split('/')
-                .skip_while(|part| *part != "namespaces")
-                .skip(1);
-            let (Some(namespace), Some(plural), Some(name)) =
-                (parts.next(), parts.next(), parts.next())
-            else {
+            let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
+            let (Some(namespace), Some(plural), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
                 return;
             };
             let (key, mut state) = ((namespace.to_owned(), name.to_owned()), self.state.lock());
@@ -208,12 +200,7 @@ impl Stage {
     }
 
     pub(crate) fn refused(&self, key: &Key) -> u32 {
-        self.state
-            .lock()
-            .refused
-            .get(key)
-            .copied()
-            .unwrap_or_default()
+        self.state.lock().refused.get(key).copied().unwrap_or_default()
     }
 
     /// Returns what the daemon has taken for gone since the last time.
@@ -251,10 +238,7 @@ impl Stage {
         if !self.state.lock().running.insert(key.clone()) {
             self.wrong(format!("two runs of {key:?} at once"));
         }
-        Running {
-            stage: Arc::clone(self),
-            key,
-        }
+        Running { stage: Arc::clone(self), key }
     }
 
     pub(crate) fn next_whim(&self) -> Option<Whim> {

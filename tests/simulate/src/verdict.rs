@@ -20,36 +20,21 @@ pub(crate) fn settled(model: &Model) -> Vec<String> {
 /// Returns what is wrong once everything is deleted.
 pub(crate) fn gone(model: &Model) -> Vec<String> {
     let primaries = model.objects(THINGS);
-    let there = primaries.iter().map(|object| {
-        format!(
-            "{} is still there: {}",
-            name(object),
-            object["metadata"]["finalizers"]
-        )
-    });
-    there
-        .chain(Thing::all().flat_map(|thing| left(model, thing)))
-        .collect()
+    let there =
+        primaries.iter().map(|object| format!("{} is still there: {}", name(object), object["metadata"]["finalizers"]));
+    there.chain(Thing::all().flat_map(|thing| left(model, thing))).collect()
 }
 
 fn of_primary(model: &Model, thing: Thing, object: &Value) -> Vec<String> {
     let who = name(object);
     let metadata = &object["metadata"];
     if metadata["deletionTimestamp"].is_string() {
-        return vec![format!(
-            "{who} is not cleaned up: {}",
-            metadata["finalizers"]
-        )];
+        return vec![format!("{who} is not cleaned up: {}", metadata["finalizers"])];
     }
     let mut wrong = Vec::new();
-    let (seen, is) = (
-        &object["status"]["observedGeneration"],
-        &metadata["generation"],
-    );
+    let (seen, is) = (&object["status"]["observedGeneration"], &metadata["generation"]);
     if seen != is {
-        wrong.push(format!(
-            "the last run of {who} has seen generation {seen} of {is}"
-        ));
+        wrong.push(format!("the last run of {who} has seen generation {seen} of {is}"));
     }
     let finalizers = &metadata["finalizers"];
     if finalizers.as_array().is_none_or(|all| all.len() != 1) {
@@ -58,14 +43,10 @@ fn of_primary(model: &Model, thing: Thing, object: &Value) -> Vec<String> {
     for dependent in DEPENDENTS {
         let there = of(model, thing, dependent);
         wrong.extend(match there {
-            Some(_) if !dependent.is_wanted(object) => Some(format!(
-                "{who} does not want {} that is there",
-                dependent.name()
-            )),
-            None if dependent.is_wanted(object) => Some(format!(
-                "{who} wants {} that is not there",
-                dependent.name()
-            )),
+            Some(_) if !dependent.is_wanted(object) => {
+                Some(format!("{who} does not want {} that is there", dependent.name()))
+            }
+            None if dependent.is_wanted(object) => Some(format!("{who} wants {} that is not there", dependent.name())),
             Some(there) => differs(dependent, &there, object),
             None => None,
         });
@@ -87,19 +68,12 @@ fn differs(dependent: Dependent, there: &Value, primary: &Value) -> Option<Strin
 
 /// Returns what is left of a primary that is gone.
 fn left(model: &Model, thing: Thing) -> Vec<String> {
-    let left = DEPENDENTS
-        .into_iter()
-        .filter_map(|dependent| of(model, thing, dependent));
-    left.map(|object| format!("{} is left behind", name(&object)))
-        .collect()
+    let left = DEPENDENTS.into_iter().filter_map(|dependent| of(model, thing, dependent));
+    left.map(|object| format!("{} is left behind", name(&object))).collect()
 }
 
 fn of(model: &Model, thing: Thing, dependent: Dependent) -> Option<Value> {
-    model.object(
-        MAPS,
-        Some(thing.namespace()),
-        &dependent.object_name(thing.name()),
-    )
+    model.object(MAPS, Some(thing.namespace()), &dependent.object_name(thing.name()))
 }
 
 fn name(object: &Value) -> String {

@@ -7,20 +7,13 @@ use model::Which;
 use serde_json::{Value, json};
 
 /// The primaries.
-pub(crate) const THINGS: Which<'_> = Which {
-    api_version: "sim.dev/v1",
-    kind: "Thing",
-};
+pub(crate) const THINGS: Which<'_> = Which { api_version: "sim.dev/v1", kind: "Thing" };
 
 /// What they want.
-pub(crate) const MAPS: Which<'_> = Which {
-    api_version: "v1",
-    kind: "ConfigMap",
-};
+pub(crate) const MAPS: Which<'_> = Which { api_version: "v1", kind: "ConfigMap" };
 
 /// The primaries that there may be, with their namespaces.
-pub(crate) const NAMES: [(&str, &str); 4] =
-    [("a", "one"), ("a", "two"), ("b", "one"), ("b", "three")];
+pub(crate) const NAMES: [(&str, &str); 4] = [("a", "one"), ("a", "two"), ("b", "one"), ("b", "three")];
 
 /// A primary, as a number in [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,15 +31,11 @@ pub(crate) enum Dependent {
 }
 
 /// All dependents.
-pub(crate) const DEPENDENTS: [Dependent; 3] =
-    [Dependent::Applied, Dependent::Plain, Dependent::Kept];
+pub(crate) const DEPENDENTS: [Dependent; 3] = [Dependent::Applied, Dependent::Plain, Dependent::Kept];
 
 /// What stays the same as long as a simulation lasts.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "one fact per field of the manifest"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "one fact per field of the manifest")]
 pub(crate) struct Setup {
     pub(crate) generation_aware: bool,
     pub(crate) server_side_apply: bool,
@@ -73,13 +62,8 @@ pub(crate) enum Variant {
 }
 
 /// All versions.
-pub(crate) const VARIANTS: [Variant; 5] = [
-    Variant::Usual,
-    Variant::Settings,
-    Variant::Fewer,
-    Variant::All,
-    Variant::Source,
-];
+pub(crate) const VARIANTS: [Variant; 5] =
+    [Variant::Usual, Variant::Settings, Variant::Fewer, Variant::All, Variant::Source];
 
 impl Variant {
     /// Whether it has a namespace watched.
@@ -193,29 +177,11 @@ pub(crate) fn definition() -> Value {
 
 /// Returns what the manifest says.
 pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
-    let Setup {
-        generation_aware,
-        server_side_apply,
-        quiet_swap,
-        account,
-        ..
-    } = setup;
+    let Setup { generation_aware, server_side_apply, quiet_swap, account, .. } = setup;
     let (namespaces, sources) = (variant.namespaces(), variant.sources());
-    let config = if variant == Variant::Settings {
-        "other"
-    } else {
-        "usual"
-    };
-    let swap = if quiet_swap {
-        "nothing"
-    } else {
-        "reconcileAll"
-    };
-    let account = if account {
-        "  serviceAccount: { name: sim, namespace: a }\n"
-    } else {
-        ""
-    };
+    let config = if variant == Variant::Settings { "other" } else { "usual" };
+    let swap = if quiet_swap { "nothing" } else { "reconcileAll" };
+    let account = if account { "  serviceAccount: { name: sim, namespace: a }\n" } else { "" };
     let text = format!(
         "apiVersion: capstan.dev/v1alpha1
 kind: Operator
@@ -244,7 +210,7 @@ spec:
       sources: {sources}
       workflow:
         dependents:
-          applied: {{ apiVersion: v1, kind: ConfigMap, ssa: true }}
+          applied: {{ apiVersion: v1, kind: ConfigMap, serverSideApply: true }}
           plain: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [applied] }}
           kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
 "

@@ -10,9 +10,7 @@ fn play(seeds: Range<u64>) {
     for seed in seeds {
         if let Err(wrong) = simulate::run(seed) {
             let trace = simulate::shorten(seed).trace.join("\n");
-            panic!(
-                "seed {seed}: {wrong}\n{trace}\nagain: cargo xtask simulate --seeds 1 --from {seed}"
-            );
+            panic!("seed {seed}: {wrong}\n{trace}\nagain: cargo xtask simulate --seeds 1 --from {seed}");
         }
     }
 }

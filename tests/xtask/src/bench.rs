@@ -52,11 +52,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 
 /// None if no package has such benchmarks, which cargo would call an error.
 fn functions(workspace: &Workspace, names: &[String]) -> Option<Command> {
-    let mut packages = workspace
-        .packages
-        .iter()
-        .filter(|package| package.has_benches)
-        .peekable();
+    let mut packages = workspace.packages.iter().filter(|package| package.has_benches).peekable();
     packages.peek()?;
     let mut command = workspace.cargo();
     command.args(["bench", "--profile", "perf", "--bench", "*"]);
@@ -69,8 +65,6 @@ fn functions(workspace: &Workspace, names: &[String]) -> Option<Command> {
 
 fn processes(workspace: &Workspace, names: &[String]) -> Command {
     let mut command = workspace.cargo();
-    command
-        .args(["run", "--profile", "perf", "-p", "bench", "--"])
-        .args(names);
+    command.args(["run", "--profile", "perf", "-p", "bench", "--"]).args(names);
     command
 }

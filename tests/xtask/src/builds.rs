@@ -12,16 +12,8 @@ use crate::ui::Task;
 ///
 /// # Errors
 /// When it can't be started, or when interrupted.
-pub(crate) fn show(
-    task: &mut Task,
-    mut command: Command,
-    on_line: &mut dyn FnMut(&str),
-) -> Result<Finished> {
-    let colour = if console::colors_enabled() {
-        "always"
-    } else {
-        "never"
-    };
+pub(crate) fn show(task: &mut Task, mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result<Finished> {
+    let colour = if console::colors_enabled() { "always" } else { "never" };
     command
         .env("CARGO_TERM_COLOR", colour)
         // Else cargo says nothing of its progress, as it does not write to a terminal.
@@ -70,18 +62,12 @@ mod tests {
     #[test]
     fn only_progress_lines_are_progress() {
         let table = [
-            (
-                "    Building [=====>   ] 126/127: xtask(bin), syn",
-                Some((126, 127, "xtask(bin), syn")),
-            ),
+            ("    Building [=====>   ] 126/127: xtask(bin), syn", Some((126, 127, "xtask(bin), syn"))),
             ("    Building [=====>   ] 3/9", Some((3, 9, ""))),
             ("   Compiling syn v2.0.1 (a [b] 1/2)", None),
             ("test result: ok. 3 passed; 0 failed", None),
             ("[2/3] a", None),
         ];
-        assert_eq!(
-            table.map(|(line, _)| units(line)),
-            table.map(|(_, expected)| expected)
-        );
+        assert_eq!(table.map(|(line, _)| units(line)), table.map(|(_, expected)| expected));
     }
 }

@@ -46,11 +46,7 @@ pub(crate) struct Args {
 /// # Errors
 /// When the control plane can't be built or started.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
-    let mut options = if args.tests {
-        for_tests(workspace)?
-    } else {
-        Options::default()
-    };
+    let mut options = if args.tests { for_tests(workspace)? } else { Options::default() };
     if args.kwok {
         options = with_nodes(options);
     }
@@ -66,10 +62,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
         "\n{}\n  {}\n  {}",
         bold("To use it:"),
         export("KUBECONFIG", &cluster.admin_kubeconfig()),
-        cyan(&format!(
-            "{} get namespaces",
-            cluster.kubectl_path().display()
-        )),
+        cyan(&format!("{} get namespaces", cluster.kubectl_path().display())),
     ));
     if args.tests {
         ui::uncut(format!(
@@ -97,10 +90,7 @@ pub(crate) fn for_tests(workspace: &Workspace) -> Result<Options> {
     }
     manifests.retain(|path| path.is_file());
     manifests.sort();
-    Ok(with_nodes(Options {
-        manifests,
-        ..Options::default()
-    }))
+    Ok(with_nodes(Options { manifests, ..Options::default() }))
 }
 
 /// Returns options with the scheduler and kwok.
@@ -136,10 +126,7 @@ pub(crate) fn start_shown(ui: &Ui, label: &str, options: Options) -> Result<Clus
 /// # Errors
 /// As [`cluster::prepare`], or when interrupted.
 pub(crate) fn prepare(task: &mut Task, needs: BTreeSet<Tool>) -> Result<Tools> {
-    aside(
-        move |tell| cluster::prepare(&needs, tell),
-        &mut |progress| show(task, &progress),
-    )
+    aside(move |tell| cluster::prepare(&needs, tell), &mut |progress| show(task, &progress))
 }
 
 fn start_telling(options: Options, on_progress: &mut dyn FnMut(Progress)) -> Result<Cluster> {
@@ -183,14 +170,11 @@ fn aside<T: Send + 'static>(
 /// Shows how far a start is.
 fn show(task: &mut Task, progress: &Progress) {
     match progress {
-        Progress::Waiting { lock } => task.announce(&format!(
-            "waiting for another process that builds it ({})",
-            lock.display()
-        )),
+        Progress::Waiting { lock } => {
+            task.announce(&format!("waiting for another process that builds it ({})", lock.display()));
+        }
         Progress::Building { tool, position, of } => {
-            task.announce(&format!(
-                "building {tool}, {position} of {of}: minutes, the first time only"
-            ));
+            task.announce(&format!("building {tool}, {position} of {of}: minutes, the first time only"));
         }
         Progress::Built { tool, took } => {
             task.announce(&format!("built {tool} in {}", said(*took)));

@@ -82,23 +82,14 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
         bold("Capstan: an operator is a WebAssembly component and a manifest"),
         dim("The sample looks after web pages. All that you see below happens now."),
     ));
-    let folder = tempfile::Builder::new()
-        .prefix("capstan-demo-")
-        .tempdir()
-        .context("make a folder for the demo")?;
+    let folder = tempfile::Builder::new().prefix("capstan-demo-").tempdir().context("make a folder for the demo")?;
     if let Some(kubeconfig) = &args.kubeconfig {
         site::announce(ui, workspace, kubeconfig, args)?;
     }
     ui.line(bold("Preparing"));
     let workshop = build(ui, workspace)?;
     let site = Site::open(ui, workspace, args, &folder)?;
-    let demo = Demo {
-        ui,
-        workspace,
-        args,
-        workshop,
-        folder,
-    };
+    let demo = Demo { ui, workspace, args, workshop, folder };
     let shown = demo.show(&site);
     let ended = site.end(ui);
     let code = shown?;
@@ -108,9 +99,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 
 /// Builds all that is shown; returns where more is built later.
 fn build<'a>(ui: &Ui, workspace: &'a Workspace) -> Result<Workshop<'a>> {
-    ui.doing("plugin", |task| {
-        plugins::build(task, workspace, &[PLUGIN.to_owned()])
-    })?;
+    ui.doing("plugin", |task| plugins::build(task, workspace, &[PLUGIN.to_owned()]))?;
     ui.doing("build", |task| {
         builds::must(task, workspace.build_daemon(), "the build of the daemon")?;
         Ok("capstan, the daemon".to_owned())
@@ -146,10 +135,7 @@ impl Demo<'_> {
         }
         if self.log().exists() {
             let kept = self.folder.keep().join(LOG);
-            ui.line(format!(
-                "\n{}",
-                dim(&format!("the end of {}:", kept.display()))
-            ));
+            ui.line(format!("\n{}", dim(&format!("the end of {}:", kept.display()))));
             ui::whole(&daemon::tail(&kept, TAIL));
         }
         Ok(ExitCode::FAILURE)
@@ -160,18 +146,9 @@ impl Demo<'_> {
     }
 
     fn play(&self, site: &Site) -> Result<ExitCode> {
-        let Self {
-            ui,
-            workspace,
-            args,
-            workshop,
-            folder,
-        } = self;
+        let Self { ui, workspace, args, workshop, folder } = self;
         let watches = Watches::start(&site.kubectl)?;
-        let Installed {
-            manifest,
-            component,
-        } = site.install(workspace, folder)?;
+        let Installed { manifest, component } = site.install(workspace, folder)?;
         let mut daemon = Daemon::start(&workspace.daemon(), &manifest, &site.kubectl, self.log())?;
         ui.doing("daemon", |task| daemon.wait(task))?;
         ui::uncut(dim(&format!("    its log is {}", daemon.log().display())));
@@ -186,10 +163,7 @@ impl Demo<'_> {
             limit: site.limit(),
         };
         let acts = script::acts(&mut Stage::new(props, &mut daemon))?;
-        let summary = format!(
-            "All {acts} acts went as expected, in {}.",
-            said(watch.spent())
-        );
+        let summary = format!("All {acts} acts went as expected, in {}.", said(watch.spent()));
         ui.line(format!("\n{}", green(&summary)));
         sum_up(ui, &daemon)?;
         drop(watches);
@@ -205,10 +179,7 @@ impl Demo<'_> {
 
     fn hand_over(&self, site: &Site, daemon: &Daemon, component: &Path) {
         let ui = self.ui;
-        ui.line(format!(
-            "\n{}",
-            bold("It is yours now. In another terminal:")
-        ));
+        ui.line(format!("\n{}", bold("It is yours now. In another terminal:")));
         for line in site.kubectl.exports() {
             ui::uncut(format!("  {}", cyan(&line)));
         }
@@ -217,32 +188,17 @@ impl Demo<'_> {
         let address = daemon.address();
         let examples = [
             (shown("apply -f plugins/webpage/example.yaml"), ""),
-            (
-                shown("get webpages,configmaps,deployments,services,ingresses"),
-                "what there is",
-            ),
-            (
-                shown(&format!(
-                    r#"patch webpage {PAGE} --type merge -p '{{"spec":{{"exposed":false}}}}'"#
-                )),
-                "no Ingress",
-            ),
+            (shown("get webpages,configmaps,deployments,services,ingresses"), "what there is"),
+            (shown(&format!(r#"patch webpage {PAGE} --type merge -p '{{"spec":{{"exposed":false}}}}'"#)), "no Ingress"),
             (shown(&format!("delete service {PAGE}")), "comes back"),
             (change, "change the operator …"),
             (swap, "… and swap it"),
-            (
-                format!("curl -s http://{address}/debug/plugins"),
-                "which version is at work",
-            ),
+            (format!("curl -s http://{address}/debug/plugins"), "which version is at work"),
             (format!("curl -s http://{address}/metrics"), ""),
             (format!("tail -f {}", daemon.log().display()), ""),
         ];
         for (command, note) in examples {
-            let note = if note.is_empty() {
-                String::new()
-            } else {
-                dim(&format!("   # {note}"))
-            };
+            let note = if note.is_empty() { String::new() } else { dim(&format!("   # {note}")) };
             ui::uncut(format!("  {}{note}", cyan(&command)));
         }
         ui.line(format!("\n{}", dim("Ctrl-C ends it all.")));
@@ -256,8 +212,6 @@ fn sum_up(ui: &Ui, daemon: &Daemon) -> Result<()> {
         || "this system does not say how much memory".to_owned(),
         |bytes| format!("{} of memory (Pss)", size(bytes)),
     );
-    ui.line(format!(
-        "The daemon: {memory}, {runs} runs, {failed} of them failed."
-    ));
+    ui.line(format!("The daemon: {memory}, {runs} runs, {failed} of them failed."));
     Ok(())
 }

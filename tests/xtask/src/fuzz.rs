@@ -62,15 +62,8 @@ enum Target {
 /// # Errors
 /// When cargo can't be started, a folder can't be made, or when interrupted.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
-    let targets = if args.targets.is_empty() {
-        Target::value_variants()
-    } else {
-        &args.targets
-    };
-    let commands: Result<Vec<_>> = targets
-        .iter()
-        .map(|target| command(workspace, *target, args.seconds))
-        .collect();
+    let targets = if args.targets.is_empty() { Target::value_variants() } else { &args.targets };
+    let commands: Result<Vec<_>> = targets.iter().map(|target| command(workspace, *target, args.seconds)).collect();
     process::each(ui, commands?)
 }
 
@@ -78,10 +71,7 @@ fn command(workspace: &Workspace, target: Target, seconds: u32) -> Result<Comman
     let name = target.to_possible_value();
     let name = name.as_ref().map_or("", |value| value.get_name());
     let folder = workspace.target.join("fuzz");
-    let (corpus, artifacts) = (
-        folder.join("corpus").join(name),
-        folder.join("artifacts").join(name),
-    );
+    let (corpus, artifacts) = (folder.join("corpus").join(name), folder.join("artifacts").join(name));
     for folder in [&corpus, &artifacts] {
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     }

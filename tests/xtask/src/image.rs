@@ -95,11 +95,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     let mut staged = None;
     ui.doing("binary", |task| {
         let binary = staged.insert(stage(task, workspace, args.profile)?);
-        Ok(format!(
-            "{}, static, {}",
-            binary.machine.target(),
-            size(binary.path.metadata()?.len())
-        ))
+        Ok(format!("{}, static, {}", binary.machine.target(), size(binary.path.metadata()?.len())))
     })?;
     let staged = staged.context("a binary that has been built")?;
     if args.binary_only {
@@ -113,13 +109,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     ui.doing("image", |task| {
         let output = args.output.clone();
         let output = output.unwrap_or_else(|| archive(workspace, args.profile));
-        let image = image.insert(write(
-            task,
-            workspace,
-            &staged,
-            args.tag.as_deref(),
-            &output,
-        )?);
+        let image = image.insert(write(task, workspace, &staged, args.tag.as_deref(), &output)?);
         Ok(format!("{}, {}", image.tag, size(image.size)))
     })?;
     let image = image.context("an image that has been written")?;
@@ -167,20 +157,11 @@ fn stage(task: &mut Task, workspace: &Workspace, profile: Profile) -> Result<Sta
         Ok(())
     };
     copy().with_context(|| format!("copy {} to {}", built.display(), path.display()))?;
-    Ok(Staged {
-        path,
-        machine,
-        _lock: lock,
-    })
+    Ok(Staged { path, machine, _lock: lock })
 }
 
 /// Builds the daemon against musl, which leaves one file that needs nothing of the system but its kernel.
-fn compile(
-    task: &mut Task,
-    workspace: &Workspace,
-    profile: Profile,
-    machine: Machine,
-) -> Result<PathBuf> {
+fn compile(task: &mut Task, workspace: &Workspace, profile: Profile, machine: Machine) -> Result<PathBuf> {
     let target = machine.target();
     plugins::ensure_target(task, workspace, target)?;
     let mut command = workspace.cargo();
@@ -193,31 +174,19 @@ fn compile(
     let binary = folder.join("capstan");
     let bytes = fs::read(&binary).with_context(|| format!("read {}", binary.display()))?;
     if let Some(interpreter) = interpreter(&bytes)? {
-        bail!(
-            "{} is not static: it needs {interpreter}, which the image does not have",
-            binary.display()
-        );
+        bail!("{} is not static: it needs {interpreter}, which the image does not have", binary.display());
     }
     Ok(binary)
 }
 
 /// Returns the setting that keeps the places of this machine out of the binary, so that another machine builds the same.
 fn without_places(workspace: &Workspace, target: &str) -> Result<String> {
-    let home = env::var_os("CARGO_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     // Of several that fit, rustc takes the last.
-    let places = [
-        (Some(&workspace.root), "/capstan"),
-        (Some(&workspace.target), "/target"),
-        (home.as_ref(), "/cargo"),
-    ];
-    let flags = places.into_iter().filter_map(|(from, to)| {
-        Some(format!(
-            "--remap-path-prefix={}={to}",
-            from?.to_str()?.trim_end_matches('/')
-        ))
-    });
+    let places = [(Some(&workspace.root), "/capstan"), (Some(&workspace.target), "/target"), (home.as_ref(), "/cargo")];
+    let flags = places
+        .into_iter()
+        .filter_map(|(from, to)| Some(format!("--remap-path-prefix={}={to}", from?.to_str()?.trim_end_matches('/'))));
     // JSON's lists of strings are TOML's.
     let flags = serde_json::to_string(&flags.collect::<Vec<_>>())?;
     Ok(format!("target.{target}.rustflags={flags}"))
@@ -238,28 +207,16 @@ fn interpreter(binary: &[u8]) -> Result<Option<String>> {
 // === the archive ===
 
 /// Builds the image out of the Dockerfile and writes it to an OCI archive. The same binary gives the same digest.
-fn write(
-    task: &mut Task,
-    workspace: &Workspace,
-    staged: &Staged,
-    tag: Option<&str>,
-    output: &Path,
-) -> Result<Image> {
+fn write(task: &mut Task, workspace: &Workspace, staged: &Staged, tag: Option<&str>, output: &Path) -> Result<Image> {
     ensure_buildah(task)?;
     let archive = absolute(output)?;
     let folder = archive.parent().context("a file is in a folder")?;
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     // There, so that the archive needs only be renamed: a build that is stopped would leave half of one.
-    let scratch = tempfile::Builder::new()
-        .prefix(".image-")
-        .tempdir_in(folder)?;
+    let scratch = tempfile::Builder::new().prefix(".image-").tempdir_in(folder)?;
     let note = |name: &str| scratch.path().join(name);
     let image = note("image");
-    builds::must(
-        task,
-        bud(&scratch, workspace, staged.machine, &image),
-        "buildah bud",
-    )?;
+    builds::must(task, bud(&scratch, workspace, staged.machine, &image), "buildah bud")?;
 
     let tag = tag.map_or_else(|| format!("capstan:{VERSION}"), str::to_owned);
     let part = note("archive");
@@ -419,10 +376,7 @@ mod tests {
     #[test]
     fn what_buildah_says_has_its_version() {
         let table = [
-            (
-                "buildah version 1.28.2 (image-spec 1.1.0-rc2, runtime-spec 1.0.2-dev)",
-                Some((1, 28)),
-            ),
+            ("buildah version 1.28.2 (image-spec 1.1.0-rc2, runtime-spec 1.0.2-dev)", Some((1, 28))),
             ("buildah version 2.0.0", Some((2, 0))),
             ("buildah version 1.40-dev", None),
             ("podman version 4.3.1", None),
@@ -464,16 +418,9 @@ mod tests {
 
     #[test]
     fn places_of_this_machine_are_mapped_for_the_one_target() {
-        let workspace = Workspace {
-            root: "/w".into(),
-            target: "/w/\"t\"".into(),
-            packages: Vec::new(),
-        };
+        let workspace = Workspace { root: "/w".into(), target: "/w/\"t\"".into(), packages: Vec::new() };
         let setting = without_places(&workspace, "x").unwrap();
         let start = r#"target.x.rustflags=["--remap-path-prefix=/w=/capstan","--remap-path-prefix=/w/\"t\"=/target","--remap-path-prefix="#;
-        assert!(
-            setting.starts_with(start) && setting.ends_with("=/cargo\"]"),
-            "{setting}"
-        );
+        assert!(setting.starts_with(start) && setting.ends_with("=/cargo\"]"), "{setting}");
     }
 }

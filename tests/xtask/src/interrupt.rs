@@ -39,11 +39,7 @@ pub(crate) fn watch() -> Result<()> {
 /// Returns an error once interrupted.
 pub(crate) fn check() -> Result<(), Interrupted> {
     let stopped = STOPPED.get();
-    if stopped.is_some_and(|stopped| stopped.load(Ordering::SeqCst)) {
-        Err(Interrupted)
-    } else {
-        Ok(())
-    }
+    if stopped.is_some_and(|stopped| stopped.load(Ordering::SeqCst)) { Err(Interrupted) } else { Ok(()) }
 }
 
 /// Waits a moment, or less when interrupted.
@@ -56,11 +52,7 @@ pub(crate) fn pause() -> Result<(), Interrupted> {
 ///
 /// # Errors
 /// That of `look`, when the limit has passed, or when interrupted.
-pub(crate) fn until<T>(
-    limit: Duration,
-    what: &str,
-    mut look: impl FnMut() -> Result<Option<T>>,
-) -> Result<T> {
+pub(crate) fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let watch = Stopwatch::start();
     loop {
         check()?;

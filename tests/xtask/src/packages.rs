@@ -23,8 +23,7 @@ const MACROS: &str = "macros";
 pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(String, Vec<String>)>> {
     let folder = tempfile::tempdir()?;
     let out = folder.path();
-    let words =
-        "package -p capstan-guest-macros -p capstan-guest --no-verify --allow-dirty --offline";
+    let words = "package -p capstan-guest-macros -p capstan-guest --no-verify --allow-dirty --offline";
     let mut cargo = workspace.cargo();
     cargo.args(words.split(' ')).arg("--target-dir").arg(out);
     builds::must(task, cargo, "cargo package")?;
@@ -49,9 +48,7 @@ pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(Strin
 /// Returns what a package has at its top but for hidden files, by its archive's name; none if that is no package.
 fn top(name: &str) -> Option<&'static str> {
     Some(match name.rsplit('.').next()? {
-        "crate" if name.contains(MACROS) => {
-            "Cargo.lock Cargo.toml Cargo.toml.orig LICENSE README.md src"
-        }
+        "crate" if name.contains(MACROS) => "Cargo.lock Cargo.toml Cargo.toml.orig LICENSE README.md src",
         "crate" => "Cargo.lock Cargo.toml Cargo.toml.orig LICENSE README.md src wit",
         "whl" => "capstan dist-info",
         "gz" => "LICENSE PKG-INFO README.md pyproject.toml src",
@@ -87,10 +84,7 @@ fn problems(root: &Path, package: &Path, top: &str, has_contract: bool) -> Resul
     let names: Vec<&str> = names
         .filter(|name| !name.starts_with('.'))
         // That of a wheel has its name and version before this.
-        .map(|name| {
-            name.find("dist-info")
-                .map_or(name, |at| name.split_at(at).1)
-        })
+        .map(|name| name.find("dist-info").map_or(name, |at| name.split_at(at).1))
         .collect();
     if names.join(" ") != top {
         wrong.push(format!("has {}, and not {top}", names.join(" ")));
@@ -124,9 +118,7 @@ fn texts(folder: &Path, end: &str) -> Result<Vec<String>> {
 /// Returns what is in a folder, by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
-    let mut paths = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<_>>>()?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)
 }

@@ -117,11 +117,8 @@ pub(crate) fn build(task: &mut Task, workspace: &Workspace, names: &[String]) ->
 /// # Errors
 /// When its tools can't be had, or when interrupted. That tests fail is no error.
 pub(crate) fn test(task: &mut Task, workspace: &Workspace, language: Language) -> Result<Tested> {
-    let folders: Vec<PathBuf> = others(workspace)?
-        .into_iter()
-        .filter(|other| other.language == language)
-        .map(|other| other.folder)
-        .collect();
+    let folders: Vec<PathBuf> =
+        others(workspace)?.into_iter().filter(|other| other.language == language).map(|other| other.folder).collect();
     match language {
         Language::Python => python::test(task, workspace, &folders),
         Language::JavaScript => javascript::test(task, workspace, &folders),
@@ -133,12 +130,7 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, language: Language) -
 ///
 /// # Errors
 /// When its tools can't be had, or when it can't be packed; the output has been shown.
-pub(crate) fn pack(
-    task: &mut Task,
-    workspace: &Workspace,
-    language: Language,
-    out: &Path,
-) -> Result<()> {
+pub(crate) fn pack(task: &mut Task, workspace: &Workspace, language: Language, out: &Path) -> Result<()> {
     match language {
         Language::Python => python::pack(task, workspace, out),
         Language::JavaScript => javascript::pack(task, workspace, out),
@@ -147,11 +139,7 @@ pub(crate) fn pack(
 }
 
 /// Builds packages, and returns the folder that their components are in.
-fn build_packages(
-    task: &mut Task,
-    workspace: &Workspace,
-    packages: &[&Package],
-) -> Result<PathBuf> {
+fn build_packages(task: &mut Task, workspace: &Workspace, packages: &[&Package]) -> Result<PathBuf> {
     ensure_target(task, workspace, TARGET)?;
     let mut command = workspace.cargo();
     command.args(["build", "--target", TARGET, "--profile", PROFILE]);
@@ -186,11 +174,7 @@ fn others(workspace: &Workspace) -> Result<Vec<Other>> {
     for entry in entries {
         let folder = entry?.path();
         if let (Some(language), Some(name)) = (Language::of(&folder), folder.file_name()) {
-            others.push(Other {
-                name: name.to_string_lossy().into_owned(),
-                folder,
-                language,
-            });
+            others.push(Other { name: name.to_string_lossy().into_owned(), folder, language });
         }
     }
     others.sort_by(|one, other| one.name.cmp(&other.name));
@@ -220,11 +204,7 @@ impl Plugin<'_> {
 impl Other {
     /// Builds it into `folder`, beside its manifest; returns a sentence on it.
     fn build(&self, task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<String> {
-        let Self {
-            name,
-            folder: source,
-            language,
-        } = self;
+        let Self { name, folder: source, language } = self;
         let wasm = folder.join(name).with_extension("wasm");
         let before = fs::read(&wasm).ok();
         match language {
@@ -234,11 +214,7 @@ impl Other {
         }
         put_manifest(source, name, folder)?;
         let after = fs::read(&wasm).with_context(|| format!("read {}", wasm.display()))?;
-        let put = if before.as_ref() == Some(&after) {
-            Put::Unchanged
-        } else {
-            Put::Changed
-        };
+        let put = if before.as_ref() == Some(&after) { Put::Unchanged } else { Put::Changed };
         Ok(put.said(name, after.len()))
     }
 }
@@ -297,9 +273,7 @@ pub(crate) fn ensure_target(task: &mut Task, workspace: &Workspace, target: &str
     }
     task.at("adding the target to the toolchain");
     let mut command = Command::new("rustup");
-    command
-        .args(["target", "add", target])
-        .current_dir(&workspace.root);
+    command.args(["target", "add", target]).current_dir(&workspace.root);
     builds::must(task, command, &format!("rustup target add {target}")).with_context(|| {
         format!(
             "Rust's standard library for {target} is missing: install Rust by https://rustup.rs, \
@@ -310,9 +284,7 @@ pub(crate) fn ensure_target(task: &mut Task, workspace: &Workspace, target: &str
 
 /// Puts a component and its manifest into `folder`; returns a sentence on it.
 fn install(package: &Package, built: &Path, folder: &Path) -> Result<String> {
-    let Package {
-        name, component, ..
-    } = package;
+    let Package { name, component, .. } = package;
     let library = component.as_deref().unwrap_or(name).replace('-', "_");
     let wasm = built.join(library).with_extension("wasm");
     let bytes = fs::read(&wasm).with_context(|| format!("read {}", wasm.display()))?;
@@ -352,8 +324,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<Put> {
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)?;
     std::io::Write::write_all(&mut part, bytes)?;
-    part.persist(path)
-        .with_context(|| format!("write {}", path.display()))?;
+    part.persist(path).with_context(|| format!("write {}", path.display()))?;
     Ok(Put::Changed)
 }
 
@@ -391,29 +362,17 @@ mod tests {
             fs::write(folder.join(file), "").unwrap();
         }
         let error = chosen(&workspace, &["webpgae".to_owned()]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no plugin webpgae; there is web-page, probe, page-go, page-js, page-py"
-        );
+        assert_eq!(error.to_string(), "no plugin webpgae; there is web-page, probe, page-go, page-js, page-py");
         let names = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             let plugins = chosen(&workspace, &names).unwrap();
-            let names: Vec<String> = plugins
-                .iter()
-                .map(|plugin| plugin.name().to_owned())
-                .collect();
+            let names: Vec<String> = plugins.iter().map(|plugin| plugin.name().to_owned()).collect();
             names.join(" ")
         };
         assert_eq!(names(&[]), "web-page probe page-go page-js page-py");
         assert_eq!(names(&["probe", "page-js"]), "probe page-js");
-        let languages = others(&workspace)
-            .unwrap()
-            .into_iter()
-            .map(|other| other.language);
-        assert_eq!(
-            languages.collect::<Vec<_>>(),
-            [Language::Go, Language::JavaScript, Language::Python]
-        );
+        let languages = others(&workspace).unwrap().into_iter().map(|other| other.language);
+        assert_eq!(languages.collect::<Vec<_>>(), [Language::Go, Language::JavaScript, Language::Python]);
     }
 
     #[test]
@@ -422,24 +381,16 @@ mod tests {
         let workspace = workspace(root.path());
         let built = root.path().join("built");
         let folder = workspace.built_plugins();
-        let [page, _] = workspace.packages.as_slice() else {
-            panic!("two packages")
-        };
+        let [page, _] = workspace.packages.as_slice() else { panic!("two packages") };
         for path in [&built, &folder, &page.folder] {
             fs::create_dir_all(path).unwrap();
         }
         fs::write(built.join("web_page.wasm"), "wasm").unwrap();
         fs::write(page.folder.join("web-page.yaml"), "yaml").unwrap();
         let install = || install(page, &built, &folder).unwrap();
-        assert_eq!(
-            [install(), install()],
-            ["web-page (0 KB, built)", "web-page (0 KB, unchanged)"]
-        );
+        assert_eq!([install(), install()], ["web-page (0 KB, built)", "web-page (0 KB, unchanged)"]);
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-        assert_eq!(
-            [read("web-page.wasm"), read("web-page.yaml")],
-            ["wasm", "yaml"]
-        );
+        assert_eq!([read("web-page.wasm"), read("web-page.yaml")], ["wasm", "yaml"]);
         let files = fs::read_dir(&folder).unwrap().count();
         assert_eq!(files, 2, "nothing is left of the writing");
     }

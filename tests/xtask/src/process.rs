@@ -51,11 +51,7 @@ impl Process {
     /// When it can't be started; the text names it.
     pub(crate) fn start(mut command: Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let child = command
-            .stdin(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("start {name}"))?;
+        let child = command.stdin(Stdio::null()).process_group(0).spawn().with_context(|| format!("start {name}"))?;
         let guard = Command::new("sh")
             .args(["-c", GUARD, "guard", &child.id().to_string()])
             .stdin(Stdio::piped())
@@ -73,9 +69,7 @@ impl Process {
 
     /// Returns how it ended, if it has.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        self.child
-            .try_wait()
-            .with_context(|| format!("wait for {}", self.name))
+        self.child.try_wait().with_context(|| format!("wait for {}", self.name))
     }
 
     /// Asks it to end, and kills it if it does not.
@@ -119,10 +113,7 @@ impl Drop for Process {
 pub(crate) fn each(ui: &Ui, commands: Vec<Command>) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for command in commands {
-        let words: Vec<_> = command
-            .get_args()
-            .map(|word| word.to_string_lossy())
-            .collect();
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         ui.line(dim(&format!("$ cargo {}", words.join(" "))));
         let mut process = Process::start(command)?;
         let status = loop {
@@ -231,8 +222,7 @@ mod tests {
     fn both_outputs_come_line_by_line_without_what_cargo_overwrites() {
         let script = r"echo one; printf '    Building [=> ] 1/2: a\r' >&2; echo two >&2; printf three; exit 3";
         let mut seen = Vec::new();
-        let Finished { status, output } =
-            run(sh(script), &mut |line| seen.push(line.to_owned())).unwrap();
+        let Finished { status, output } = run(sh(script), &mut |line| seen.push(line.to_owned())).unwrap();
         assert_eq!(status.code(), Some(3));
         assert_eq!(output, ["one", "two", "three"]);
         assert_eq!(seen, ["one", "    Building [=> ] 1/2: a", "two", "three"]);
@@ -248,9 +238,7 @@ mod tests {
     #[test]
     fn what_a_program_leaves_behind_does_not_hold_us_up() {
         let finished = run(sh("sleep 600 & echo $!"), &mut |_| {}).unwrap();
-        let [child] = finished.output.as_slice() else {
-            panic!("{:?}", finished.output)
-        };
+        let [child] = finished.output.as_slice() else { panic!("{:?}", finished.output) };
         assert!(is_running(child));
         Command::new("kill").arg(child).status().unwrap();
     }

@@ -7,10 +7,7 @@ pub(crate) fn render(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells
-            .map(|cell| measure_text_width(cell))
-            .max()
-            .unwrap_or(0)
+        cells.map(|cell| measure_text_width(cell)).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let lines = rows.iter().map(|row| {
@@ -35,11 +32,7 @@ mod tests {
             row(["core", "\u{1b}[32mok\u{1b}[0m", "3 s"]),
             row(["fmt", "failed", ""]),
         ];
-        let lines = [
-            "step  result  time",
-            "core  \u{1b}[32mok\u{1b}[0m      3 s",
-            "fmt   failed",
-        ];
+        let lines = ["step  result  time", "core  \u{1b}[32mok\u{1b}[0m      3 s", "fmt   failed"];
         assert_eq!(render(&rows), lines.join("\n"));
     }
 }

@@ -105,11 +105,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     }
     ui.line(format!("\n{}", dim(&format!("in {}", said(watch.spent())))));
     ui.line(format!("{passed} passed, {failed} failed"));
-    Ok(if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns the steps to run, in order: those asked for and what they need.
@@ -118,9 +114,7 @@ fn plan(only: &[Step], filtered: bool) -> Vec<Step> {
         [] => !filtered || step.has_tests(),
         only => only.contains(step),
     });
-    let steps: BTreeSet<Step> = wanted
-        .flat_map(|step| step.needs().iter().copied().chain([step]))
-        .collect();
+    let steps: BTreeSet<Step> = wanted.flat_map(|step| step.needs().iter().copied().chain([step])).collect();
     // Their order is that of the run.
     steps.into_iter().collect()
 }
@@ -157,9 +151,7 @@ fn cells(rows: &[Row]) -> Vec<Vec<String>> {
 impl Run<'_> {
     fn step(&mut self, step: Step, before: &[Row]) -> Result<Row> {
         let mut task = self.ui.task(step.name());
-        let broken = before
-            .iter()
-            .find(|row| step.needs().contains(&row.step) && row.outcome != Outcome::Passed);
+        let broken = before.iter().find(|row| step.needs().contains(&row.step) && row.outcome != Outcome::Passed);
         let skipped = |reason: String| Row {
             step,
             outcome: Outcome::Skipped,
@@ -177,11 +169,7 @@ impl Run<'_> {
             return Ok(skipped(reason.to_owned()));
         }
         task.announce(step.title());
-        let Shown {
-            succeeded,
-            tally,
-            detail,
-        } = match step.run(self, &mut task) {
+        let Shown { succeeded, tally, detail } = match step.run(self, &mut task) {
             Ok(shown) => shown,
             Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => {
@@ -189,18 +177,9 @@ impl Run<'_> {
                 Shown::failed()
             }
         };
-        let (outcome, took) = if succeeded {
-            (Outcome::Passed, task.done(&detail))
-        } else {
-            (Outcome::Failed, task.failed(&detail))
-        };
-        Ok(Row {
-            step,
-            outcome,
-            tally,
-            detail,
-            took,
-        })
+        let (outcome, took) =
+            if succeeded { (Outcome::Passed, task.done(&detail)) } else { (Outcome::Failed, task.failed(&detail)) };
+        Ok(Row { step, outcome, tally, detail, took })
     }
 }
 
@@ -211,13 +190,7 @@ mod tests {
     fn row(step: Step, outcome: Outcome, passed: u64, failed: u64) -> Row {
         let mut tally = Tally::default();
         (tally.passed, tally.failed) = (passed, failed);
-        Row {
-            step,
-            outcome,
-            detail: tally.to_string(),
-            tally,
-            took: Duration::from_secs(3),
-        }
+        Row { step, outcome, detail: tally.to_string(), tally, took: Duration::from_secs(3) }
     }
 
     #[test]
@@ -226,16 +199,8 @@ mod tests {
         let table = [
             (vec![], false, Step::ALL.to_vec()),
             (vec![Core, Fmt], false, vec![Fmt, Core]),
-            (
-                vec![Scenarios],
-                true,
-                vec![Plugins, Daemon, Cluster, Scenarios],
-            ),
-            (
-                vec![],
-                true,
-                vec![Core, Plugins, Daemon, Unit, Cluster, Scenarios],
-            ),
+            (vec![Scenarios], true, vec![Plugins, Daemon, Cluster, Scenarios]),
+            (vec![], true, vec![Core, Plugins, Daemon, Unit, Cluster, Scenarios]),
         ];
         for (only, filtered, expected) in table {
             assert_eq!(plan(&only, filtered), expected, "{only:?}");

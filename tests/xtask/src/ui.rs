@@ -84,31 +84,17 @@ impl Ui {
 
     /// Begins something that takes a while.
     pub(crate) fn task(self, label: &str) -> Task {
-        let bar = if self.lively {
-            ProgressBar::new_spinner()
-        } else {
-            ProgressBar::hidden()
-        };
-        bar.set_style(style(
-            "  {spinner:.cyan} {prefix} {wide_msg:.dim} {elapsed:>4}",
-        ));
+        let bar = if self.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        bar.set_style(style("  {spinner:.cyan} {prefix} {wide_msg:.dim} {elapsed:>4}"));
         bar.set_prefix(format!("{label:LABEL$}"));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Task {
-            ui: self,
-            label: label.to_owned(),
-            bar,
-            watch: Stopwatch::start(),
-            last_sign: Stopwatch::start(),
-        }
+        Task { ui: self, label: label.to_owned(), bar, watch: Stopwatch::start(), last_sign: Stopwatch::start() }
     }
 }
 
 /// The templates are constants of this file, so that a wrong one shows at the first use.
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template)
-        .unwrap_or_else(|_| ProgressStyle::default_spinner())
-        .progress_chars("━╸ ")
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()).progress_chars("━╸ ")
 }
 
 // === impl Task ===
@@ -120,8 +106,7 @@ impl Task {
         if !self.ui.lively && self.last_sign.spent() > SIGN_OF_LIFE {
             self.last_sign = Stopwatch::start();
             let spent = said(self.watch.spent());
-            self.ui
-                .line(format!("    {:LABEL$} {what} ({spent} so far)", self.label));
+            self.ui.line(format!("    {:LABEL$} {what} ({spent} so far)", self.label));
         }
     }
 
@@ -170,8 +155,7 @@ impl Task {
         let spent = self.watch.spent();
         self.bar.finish_and_clear();
         let time = dim(&said(spent));
-        self.ui
-            .line(format!("  {mark} {:LABEL$} {detail}  {time}", self.label));
+        self.ui.line(format!("  {mark} {:LABEL$} {detail}  {time}", self.label));
         spent
     }
 }
@@ -206,8 +190,7 @@ pub(crate) fn ask(question: &str) -> bool {
     drop(write!(out, "{question} [y/N] "));
     drop(out.flush());
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer).is_ok()
-        && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+    io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 /// Returns a text for what is beside the point.
@@ -239,11 +222,7 @@ pub(crate) fn cyan(text: &str) -> String {
 pub(crate) fn size(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
     let kilobytes = bytes as f64 / 1000.0;
-    if kilobytes < 1000.0 {
-        format!("{kilobytes:.0} KB")
-    } else {
-        format!("{:.1} MB", kilobytes / 1000.0)
-    }
+    if kilobytes < 1000.0 { format!("{kilobytes:.0} KB") } else { format!("{:.1} MB", kilobytes / 1000.0) }
 }
 
 #[cfg(test)]
@@ -252,9 +231,6 @@ mod tests {
 
     #[test]
     fn a_size_is_said_in_the_unit_that_fits() {
-        assert_eq!(
-            [1_499, 118_200, 23_440_000].map(size),
-            ["1 KB", "118 KB", "23.4 MB"]
-        );
+        assert_eq!([1_499, 118_200, 23_440_000].map(size), ["1 KB", "118 KB", "23.4 MB"]);
     }
 }

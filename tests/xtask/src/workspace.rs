@@ -41,26 +41,16 @@ impl Workspace {
             .ancestors()
             .nth(2)
             .context("this package is two folders below the root")?;
-        let output = cargo(root)
-            .args(["metadata", "--format-version=1", "--no-deps"])
-            .output()
-            .context("start cargo")?;
+        let output =
+            cargo(root).args(["metadata", "--format-version=1", "--no-deps"]).output().context("start cargo")?;
         if !output.status.success() {
-            bail!(
-                "cargo metadata: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         Self::read(&serde_json::from_slice(&output.stdout)?)
     }
 
     fn read(metadata: &Value) -> Result<Self> {
-        let path = |field: &str| {
-            metadata
-                .get(field)
-                .and_then(Value::as_str)
-                .map(PathBuf::from)
-        };
+        let path = |field: &str| metadata.get(field).and_then(Value::as_str).map(PathBuf::from);
         let packages = metadata.get("packages").and_then(Value::as_array);
         Ok(Self {
             root: path("workspace_root").context("cargo names no workspace")?,
@@ -95,9 +85,9 @@ impl Workspace {
     /// Returns the sample plugins.
     pub(crate) fn plugins(&self) -> impl Iterator<Item = &Package> {
         let folder = self.root.join("plugins");
-        self.packages.iter().filter(move |package| {
-            package.component.is_some() && package.folder.parent() == Some(&folder)
-        })
+        self.packages
+            .iter()
+            .filter(move |package| package.component.is_some() && package.folder.parent() == Some(&folder))
     }
 
     /// Returns the folder of built plugins.
@@ -119,10 +109,8 @@ impl Package {
             let words = target.get(field).and_then(Value::as_array);
             words.is_some_and(|words| words.iter().any(|found| found == word))
         };
-        let component = targets
-            .iter()
-            .find(|target| is(target, "crate_types", "cdylib"))
-            .and_then(|target| text(target, "name"));
+        let component =
+            targets.iter().find(|target| is(target, "crate_types", "cdylib")).and_then(|target| text(target, "name"));
         let manifest = PathBuf::from(text(package, "manifest_path")?);
         Some(Self {
             name: text(package, "name")?,
@@ -139,9 +127,7 @@ fn cargo(folder: &Path) -> Command {
     command.current_dir(folder);
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
-        let ours = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"]
-            .iter()
-            .any(|start| text.starts_with(start))
+        let ours = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|start| text.starts_with(start))
             || ["CARGO_CRATE_NAME", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&&*text);
         if ours {
             command.env_remove(&name);

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 
-use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::object::{Object, ObjectRef, Text};
 
@@ -43,10 +41,7 @@ impl Pointer {
         let wrong = || Error::Pointer(text.to_owned());
         let path = text.strip_prefix('/').ok_or_else(wrong)?;
         let token = |token: &str| {
-            let valid = token
-                .split('~')
-                .skip(1)
-                .all(|rest| rest.starts_with(['0', '1']));
+            let valid = token.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
             valid.then(|| token.replace("~1", "/").replace("~0", "~").into_boxed_str())
         };
         let tokens: Option<_> = path.split('/').map(token).collect();
@@ -59,16 +54,9 @@ impl Pointer {
     /// So that keys take no more memory than objects do, an object has at most 32 keys and one more for each 64 bytes of it, and
     /// [`MOST`] in all; of what has more, the first ones in the list count.
     pub fn keys(&self, object: &Object) -> BTreeSet<Box<str>> {
-        let mut found = Found {
-            keys: BTreeSet::new(),
-            most: MOST.min(32 + object.json().len() / 64),
-        };
+        let mut found = Found { keys: BTreeSet::new(), most: MOST.min(32 + object.json().len() / 64) };
         let mut json = serde_json::Deserializer::from_str(object.json());
-        let walk = Walk {
-            path: &self.0,
-            list: List::Allowed,
-            found: &mut found,
-        };
+        let walk = Walk { path: &self.0, list: List::Allowed, found: &mut found };
         // The text was parsed before, and what is no key is passed over: nothing can fail.
         drop(walk.deserialize(&mut json));
         found.keys
@@ -128,11 +116,7 @@ impl<'de> Visitor<'de> for Walk<'_, '_> {
         while let Some(name) = map.next_key::<Text<'de>>()? {
             match next {
                 Some((head, path)) if *name.0 == **head => {
-                    map.next_value_seed(Walk {
-                        path,
-                        list: self.list,
-                        found: &mut *self.found,
-                    })?;
+                    map.next_value_seed(Walk { path, list: self.list, found: &mut *self.found })?;
                 }
                 Some(_) | None => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -145,22 +129,15 @@ impl<'de> Visitor<'de> for Walk<'_, '_> {
             return match self.list {
                 List::Allowed => {
                     let found = self.found;
-                    while list
-                        .next_element_seed(Walk {
-                            path: &[],
-                            list: List::Inside,
-                            found: &mut *found,
-                        })?
-                        .is_some()
-                    {}
+                    while list.next_element_seed(Walk { path: &[], list: List::Inside, found: &mut *found })?.is_some()
+                    {
+                    }
                     Ok(())
                 }
                 List::Inside => rest(list),
             };
         };
-        let place = head
-            .parse::<usize>()
-            .map_err(|_| A::Error::custom("no element"))?;
+        let place = head.parse::<usize>().map_err(|_| A::Error::custom("no element"))?;
         for _ in 0..place {
             if list.next_element::<IgnoredAny>()?.is_none() {
                 return Ok(());
@@ -220,9 +197,7 @@ impl<K: Ord + Clone> Lookup<K> {
         let first = (key.clone(), ObjectRef::cluster(""));
         let range = self.0.range((Bound::Included(&first), Bound::Unbounded));
         // The range borrows from the set alone: its start may go.
-        range
-            .take_while(move |(other, _)| *other == first.0)
-            .map(|(_, object)| object)
+        range.take_while(move |(other, _)| *other == first.0).map(|(_, object)| object)
     }
 
     /// Keeps only the objects that `keep` accepts.
@@ -252,8 +227,7 @@ mod tests {
         let json = r#"{"apiVersion":"v1","kind":"X","metadata":{"name":"a","labels":{"app.dev/t~r":"web"}},"spec":{
             "config":"conf\u0069g","many":["x","y",3,["z"],{"k":"v"},"x"],"number":7,"no":null,"yes":true,"less":-1.5,
             "volumes":[{"name":"first"},{"name":"second","from":["s1","s2"]}],"":{"":"empty"}},"config":"outer"}"#;
-        let object =
-            Object::parse(json, &Gvk::parse("v1", "X").unwrap(), &Managers::default()).unwrap();
+        let object = Object::parse(json, &Gvk::parse("v1", "X").unwrap(), &Managers::default()).unwrap();
         for (pointer, keys) in [
             ("/spec/config", vec!["config"]),
             ("/config", vec!["outer"]),
@@ -275,11 +249,7 @@ mod tests {
             ("/absent/field", vec![]),
         ] {
             let found = Pointer::parse(pointer).unwrap().keys(&object);
-            assert_eq!(
-                found.iter().map(|key| &**key).collect::<Vec<_>>(),
-                keys,
-                "{pointer}"
-            );
+            assert_eq!(found.iter().map(|key| &**key).collect::<Vec<_>>(), keys, "{pointer}");
         }
     }
 
@@ -287,10 +257,7 @@ mod tests {
     fn what_is_no_pointer_is_refused() {
         for text in ["", "spec", "/a~2", "/a~"] {
             let error = Pointer::parse(text).unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                format!("{text:?} is not a JSON pointer such as \"/spec/config\"")
-            );
+            assert_eq!(error.to_string(), format!("{text:?} is not a JSON pointer such as \"/spec/config\""));
         }
     }
 
@@ -303,12 +270,7 @@ mod tests {
         lookup.moved(&a, &set(&[]), &set(&["x"]));
         assert_eq!(lookup.get(&"x").collect::<Vec<_>>(), [&a, &b]);
         lookup.moved(&b, &set(&["x", "y"]), &set(&["y", "z"]));
-        for (key, objects) in [
-            ("w", vec![]),
-            ("x", vec![&a]),
-            ("y", vec![&b]),
-            ("z", vec![&b]),
-        ] {
+        for (key, objects) in [("w", vec![]), ("x", vec![&a]), ("y", vec![&b]), ("z", vec![&b])] {
             assert_eq!(lookup.get(&key).collect::<Vec<_>>(), objects, "{key}");
         }
         lookup.retain(|object| *object != b);

@@ -12,11 +12,7 @@ impl Overlay {
     /// Keeps the answer of a write, unless it has no version, the cache has come as far already (`synced`), or an
     /// answer as new is there (`OV-1`).
     pub fn put(&mut self, answer: Object, synced: Version) {
-        let known = self
-            .0
-            .get(answer.key())
-            .map(Object::version)
-            .unwrap_or_default();
+        let known = self.0.get(answer.key()).map(Object::version).unwrap_or_default();
         if answer.version() > synced.max(known) {
             self.0.insert(answer.key().clone(), answer);
         }
@@ -29,11 +25,7 @@ impl Overlay {
         }
         let object = change.object();
         let unknown = matches!(change, Change::Deleted { unknown: true, .. });
-        if self
-            .0
-            .get(object.key())
-            .is_some_and(|own| unknown || object.version() >= own.version())
-        {
+        if self.0.get(object.key()).is_some_and(|own| unknown || object.version() >= own.version()) {
             self.0.remove(object.key());
         }
     }
@@ -50,10 +42,7 @@ impl Overlay {
 
     /// Drops exactly this answer; a newer one stays. Returns whether it was there.
     pub fn remove(&mut self, answer: &Object) -> bool {
-        let there = self
-            .0
-            .get(answer.key())
-            .is_some_and(|own| own.version() == answer.version());
+        let there = self.0.get(answer.key()).is_some_and(|own| own.version() == answer.version());
         if there {
             self.0.remove(answer.key());
         }
@@ -84,15 +73,8 @@ pub fn newest(own: Option<&Object>, cached: Option<Object>, synced: Version) -> 
 
 /// Returns a list out of the cache with what own writes know better, and what only they know (`OV-4`). Both lists are
 /// ordered by key, and so is the result.
-pub fn merge<'a>(
-    own: impl IntoIterator<Item = &'a Object>,
-    cached: Vec<Object>,
-    synced: Version,
-) -> Vec<Object> {
-    let mut own = own
-        .into_iter()
-        .filter(|own| own.version() > synced)
-        .peekable();
+pub fn merge<'a>(own: impl IntoIterator<Item = &'a Object>, cached: Vec<Object>, synced: Version) -> Vec<Object> {
+    let mut own = own.into_iter().filter(|own| own.version() > synced).peekable();
     if own.peek().is_none() {
         return cached;
     }
@@ -117,22 +99,12 @@ mod tests {
     use crate::object::{Gvk, Managers};
 
     fn object(name: &str, version: u64) -> Object {
-        let json = format!(
-            r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}"}}}}"#
-        );
-        Object::parse(
-            &json,
-            &Gvk::parse("v1", "ConfigMap").unwrap(),
-            &Managers::default(),
-        )
-        .unwrap()
+        let json = format!(r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}"}}}}"#);
+        Object::parse(&json, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap()
     }
 
     fn versions<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Vec<(String, u64)> {
-        objects
-            .into_iter()
-            .map(|object| (object.key().name.to_string(), object.version().0))
-            .collect()
+        objects.into_iter().map(|object| (object.key().name.to_string(), object.version().0)).collect()
     }
 
     fn held(overlay: &Overlay) -> Vec<(String, u64)> {
@@ -143,37 +115,15 @@ mod tests {
     fn an_answer_is_kept_only_if_nothing_as_new_is_known() {
         // OV-1
         let nameless = r#"{"metadata":{"namespace":"n","name":"a"}}"#;
-        let unversioned = Object::parse(
-            nameless,
-            &Gvk::parse("v1", "ConfigMap").unwrap(),
-            &Managers::default(),
-        )
-        .unwrap();
+        let unversioned =
+            Object::parse(nameless, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap();
         for (case, first, answer, synced, kept) in [
             ("newer than the cache", None, object("a", 5), 4, Some(5)),
             ("the cache is as far", None, object("a", 5), 5, None),
             ("the cache is further", None, object("a", 5), 6, None),
-            (
-                "a newer answer is there",
-                Some(7),
-                object("a", 5),
-                4,
-                Some(7),
-            ),
-            (
-                "an equal answer is there",
-                Some(5),
-                object("a", 5),
-                4,
-                Some(5),
-            ),
-            (
-                "an older answer is there",
-                Some(5),
-                object("a", 6),
-                4,
-                Some(6),
-            ),
+            ("a newer answer is there", Some(7), object("a", 5), 4, Some(7)),
+            ("an equal answer is there", Some(5), object("a", 5), 4, Some(5)),
+            ("an older answer is there", Some(5), object("a", 6), 4, Some(6)),
             ("no version", None, unversioned, 0, None),
         ] {
             let mut overlay = Overlay::default();
@@ -181,25 +131,15 @@ mod tests {
                 overlay.put(object("a", first), Version(0));
             }
             overlay.put(answer, Version(synced));
-            assert_eq!(
-                overlay.iter().next().map(|object| object.version().0),
-                kept,
-                "{case}"
-            );
+            assert_eq!(overlay.iter().next().map(|object| object.version().0), kept, "{case}");
         }
     }
 
     #[test]
     fn an_event_as_new_removes_the_answer() {
         // OV-2
-        let updated = |version| Change::Updated {
-            old: object("a", version - 1),
-            new: object("a", version),
-        };
-        let deleted = |version, unknown| Change::Deleted {
-            last: object("a", version),
-            unknown,
-        };
+        let updated = |version| Change::Updated { old: object("a", version - 1), new: object("a", version) };
+        let deleted = |version, unknown| Change::Deleted { last: object("a", version), unknown };
         for (case, change, left) in [
             ("older", updated(4), 1),
             ("equal", updated(5), 0),
@@ -244,25 +184,10 @@ mod tests {
             object("dd", 10), // a ghost: the cache is as far and does not have it
             object("f", 13),
         ];
-        let cached = vec![
-            object("b", 1),
-            object("c", 2),
-            object("d", 3),
-            object("e", 4),
-        ];
+        let cached = vec![object("b", 1), object("c", 2), object("d", 3), object("e", 4)];
         let merged = merge(&own, cached, Version(10));
-        let expected = [
-            ("a", 11),
-            ("b", 1),
-            ("c", 12),
-            ("d", 3),
-            ("e", 4),
-            ("f", 13),
-        ];
-        assert_eq!(
-            versions(&merged),
-            expected.map(|(name, version)| (name.to_owned(), version))
-        );
+        let expected = [("a", 11), ("b", 1), ("c", 12), ("d", 3), ("e", 4), ("f", 13)];
+        assert_eq!(versions(&merged), expected.map(|(name, version)| (name.to_owned(), version)));
     }
 
     /// A server with two objects, and a cache that hears of each write later.
@@ -294,16 +219,11 @@ mod tests {
                 Step::Delete(name) => {
                     if self.server.remove(name).is_some() {
                         self.version += 1;
-                        self.late
-                            .push_back(Event::Deleted(object(name, self.version)));
+                        self.late.push_back(Event::Deleted(object(name, self.version)));
                     }
                 }
                 Step::Deliver => {
-                    if let Some(change) = self
-                        .late
-                        .pop_front()
-                        .and_then(|event| self.writer.apply(event))
-                    {
+                    if let Some(change) = self.late.pop_front().and_then(|event| self.writer.apply(event)) {
                         self.overlay.saw(&change);
                     }
                 }

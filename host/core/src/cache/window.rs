@@ -65,10 +65,7 @@ impl Windows {
     /// Opens a window for a write that starts, or notes one more write in it. `synced` is what the cache has seen by
     /// now: the write can't have a version up to that, unless it changes nothing.
     pub fn open(&mut self, key: &ObjectRef, synced: Version) {
-        let window = self.0.entry(key.clone()).or_insert_with(|| Window {
-            passed: synced,
-            ..Window::default()
-        });
+        let window = self.0.entry(key.clone()).or_insert_with(|| Window { passed: synced, ..Window::default() });
         window.active += 1;
     }
 
@@ -89,11 +86,7 @@ impl Windows {
 
     /// Takes an event from the watch, or from a list (`FW-1`).
     pub fn admit(&mut self, change: Change, listing: Listing) -> Verdict {
-        let Some(window) = (if self.0.is_empty() {
-            None
-        } else {
-            self.0.get_mut(change.object().key())
-        }) else {
+        let Some(window) = (if self.0.is_empty() { None } else { self.0.get_mut(change.object().key()) }) else {
             return Verdict::Pass(change);
         };
         let key = change.object().key().clone();
@@ -103,30 +96,18 @@ impl Windows {
 
     /// Ends a list that was taken at `version`, for the objects that it `covers`: the echoes up to that version are
     /// not to come any more. Returns what must not be held any longer, ordered by key.
-    pub fn listed(
-        &mut self,
-        version: Version,
-        covers: impl Fn(&ObjectRef) -> bool,
-    ) -> Vec<Released> {
+    pub fn listed(&mut self, version: Version, covers: impl Fn(&ObjectRef) -> bool) -> Vec<Released> {
         self.settle(version, |key, _| covers(key))
     }
 
     /// Says that the watch has come as far as `version` for the objects that it `covers`: echoes up to there that have not come are
     /// of objects that it does not show. Returns what must not be held any longer, ordered by key.
-    pub fn overtaken(
-        &mut self,
-        version: Version,
-        covers: impl Fn(&ObjectRef) -> bool,
-    ) -> Vec<Released> {
+    pub fn overtaken(&mut self, version: Version, covers: impl Fn(&ObjectRef) -> bool) -> Vec<Released> {
         // An echo may come before the answer that makes it one.
         self.settle(version, |key, window| window.active == 0 && covers(key))
     }
 
-    fn settle(
-        &mut self,
-        version: Version,
-        which: impl Fn(&ObjectRef, &Window) -> bool,
-    ) -> Vec<Released> {
+    fn settle(&mut self, version: Version, which: impl Fn(&ObjectRef, &Window) -> bool) -> Vec<Released> {
         let settled = self.0.iter().filter(|(key, window)| which(key, window));
         let settled: BTreeSet<ObjectRef> = settled.map(|(key, _)| key.clone()).collect();
         let settle = |key: &ObjectRef| {
@@ -161,10 +142,7 @@ impl Windows {
     fn check(&mut self, key: &ObjectRef) -> Option<Released> {
         let window = self.0.get_mut(key)?;
         let change = window.check();
-        let mapped = change
-            .as_ref()
-            .map(|_| window.mapped.clone())
-            .unwrap_or_default();
+        let mapped = change.as_ref().map(|_| window.mapped.clone()).unwrap_or_default();
         if window.is_done() {
             self.0.remove(key);
         }
@@ -199,15 +177,10 @@ impl Window {
     /// Returns what must not be held any longer (`FW-2`, the numbers are its cases).
     fn check(&mut self) -> Option<Change> {
         let (last, _) = self.held.last_key_value()?; // 1
-        let first_deleted = self
-            .held
-            .first_key_value()
-            .is_some_and(|(_, first)| is_deleted(&first.change));
+        let first_deleted = self.held.first_key_value().is_some_and(|(_, first)| is_deleted(&first.change));
         if self.own.is_empty() {
             // 2, 3; else 4
-            return (self.active == 0 || first_deleted)
-                .then(|| self.range(None))
-                .flatten();
+            return (self.active == 0 || first_deleted).then(|| self.range(None)).flatten();
         }
         let echoed = *self.own.range(..=last).next_back()?; // 4
         let awaited = self.own.range(after(echoed)..).next().copied();
@@ -237,9 +210,7 @@ fn sum(mut held: BTreeMap<Version, Held>, own: &BTreeSet<Version>) -> Option<Cha
     if is_deleted(&held.last_key_value()?.1.change) {
         return held.pop_last().map(|(_, last)| last.change); // 1
     }
-    let gone = is_deleted(&held.first_key_value()?.1.change)
-        .then(|| held.pop_first())
-        .flatten(); // 2
+    let gone = is_deleted(&held.first_key_value()?.1.change).then(|| held.pop_first()).flatten(); // 2
     if !listed && held.keys().eq(own) {
         return None; // 3
     }
@@ -252,14 +223,9 @@ fn sum(mut held: BTreeMap<Version, Held>, own: &BTreeSet<Version>) -> Option<Cha
         // 5, but an object that is new stays new: as an update it would not pass a filter that looks at generations,
         // and nobody would ever hear of it (FW-8).
         (None, Change::Added(_)) => Change::Added(new),
-        (None, Change::Updated { old, .. } | Change::Deleted { last: old, .. }) => {
-            Change::Updated { old, new }
-        }
+        (None, Change::Updated { old, .. } | Change::Deleted { last: old, .. }) => Change::Updated { old, new },
         // What was deleted and made again: its uid and its owners were others.
-        (Some((_, gone)), _) => Change::Updated {
-            old: gone.change.object().clone(),
-            new,
-        },
+        (Some((_, gone)), _) => Change::Updated { old: gone.change.object().clone(), new },
     })
 }
 
@@ -289,32 +255,19 @@ mod tests {
     }
 
     fn named(name: &str, version: u64) -> Object {
-        let json = format!(
-            r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}"}}}}"#
-        );
-        Object::parse(
-            &json,
-            &Gvk::parse("v1", "ConfigMap").unwrap(),
-            &Managers::default(),
-        )
-        .unwrap()
+        let json = format!(r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}"}}}}"#);
+        Object::parse(&json, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap()
     }
 
     fn updated(version: u64, old: u64) -> Change {
-        Change::Updated {
-            old: object(old),
-            new: object(version),
-        }
+        Change::Updated { old: object(old), new: object(version) }
     }
 
     fn deleted(version: u64) -> Change {
-        Change::Deleted {
-            last: object(version),
-            unknown: false,
-        }
+        Change::Deleted { last: object(version), unknown: false }
     }
 
-    /// Writes a change as the semantics do: `A100`, `U100<99` (old 99), `D100`.
+    /// Writes a change as the scripts do: `A100`, `U100<99` (old 99), `D100`.
     fn show(change: &Change) -> String {
         match change {
             Change::Added(new) => format!("A{}", new.version()),
@@ -331,11 +284,7 @@ mod tests {
         let mut listing = Listing::Idle;
         let mut noted = Vec::new();
         for word in script.split_whitespace() {
-            let version = || {
-                word.trim_start_matches(|c: char| !c.is_ascii_digit())
-                    .parse::<u64>()
-                    .unwrap()
-            };
+            let version = || word.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap();
             match word {
                 "begin" => window.active += 1,
                 "end" => window.active -= 1,
@@ -362,46 +311,25 @@ mod tests {
 
     #[test]
     fn what_was_held_is_swallowed_merged_or_released() {
-        // Semantics §27, filter window, row by row.
+        // FW-1, FW-2, FW-3: what is held, and what goes on, script by script
         for (script, emitted) in [
             ("begin own100 U100 ? gone end gone", "- stays gone"),
             ("begin own100 A100 ?", "-"),
             ("begin own100 U99 U100 ?", "U100<98"),
-            (
-                "begin own100 begin own101 U100 ? end end gone U101 ? gone",
-                "- stays - gone",
-            ),
+            ("begin own100 begin own101 U100 ? end end gone U101 ? gone", "- stays - gone"),
             ("begin own100 end gone A101 ? gone", "stays A101 gone"),
             ("begin U100 ? end ? gone", "- U100<99 gone"),
             ("begin own101 U100 U101 U102 end ? gone", "U102<99 gone"),
-            (
-                "begin own101 begin U100 U101 U102 ? end own102 ? end gone",
-                "U101<99 - gone",
-            ),
-            (
-                "begin own100 begin own102 U100 U101 U102 ? end end gone",
-                "U102<99 gone",
-            ),
-            (
-                "begin own100 begin own102 U100 U101 ? end gone U102 ? end gone",
-                "U101<99 stays - gone",
-            ),
+            ("begin own101 begin U100 U101 U102 ? end own102 ? end gone", "U101<99 - gone"),
+            ("begin own100 begin own102 U100 U101 U102 ? end end gone", "U102<99 gone"),
+            ("begin own100 begin own102 U100 U101 ? end gone U102 ? end gone", "U101<99 stays - gone"),
             ("begin own100 D100 ? end gone", "D100 gone"),
             ("begin own100 D99 A100 ? end gone", "- gone"),
             ("begin own102 U100 D101 A102 ? end gone", "U102<99 gone"),
-            (
-                "begin own100 U100 D101 ? gone end ? gone",
-                "- stays D101 gone",
-            ),
-            (
-                "begin own101 U100 U101 D102 ? end gone ? gone",
-                "U101<99 stays D102 gone",
-            ),
+            ("begin own100 U100 D101 ? gone end ? gone", "- stays D101 gone"),
+            ("begin own101 U100 U101 D102 ? end gone ? gone", "U101<99 stays D102 gone"),
             ("begin own100 list U100 listed ? end gone", "U100<99 gone"),
-            (
-                "begin own100 U98 ? end ? list U100 listed ? gone",
-                "- - U100<97 gone",
-            ),
+            ("begin own100 U98 ? end ? list U100 listed ? gone", "- - U100<97 gone"),
         ] {
             assert_eq!(play(script), emitted, "{script}");
         }
@@ -415,39 +343,19 @@ mod tests {
             ("FW-2.3", "begin D100 ?", "D100"),
             ("FW-2.4", "begin own100 U99 ?", "-"),
             ("FW-2.5", "begin own100 end U100 U101 ?", "U101<99"),
-            (
-                "FW-2.6",
-                "begin own100 own103 end U100 U101 ? U103 ? gone",
-                "U101<99 - gone",
-            ),
+            ("FW-2.6", "begin own100 own103 end U100 U101 ? U103 ? gone", "U101<99 - gone"),
             ("FW-2.7", "begin own100 U100 U101 ? end ?", "- U101<100"),
             ("FW-3.1", "begin U100 U101 D102 end ?", "D102"),
             ("FW-3.2", "begin own101 D100 A101 U102 end ?", "U102<100"),
             ("FW-3.3", "begin own100 own101 U100 U101 ?", "-"),
-            (
-                "FW-3.3, tagged",
-                "begin own100 own101 U100 list U101 listed ?",
-                "U101<99",
-            ),
+            ("FW-3.3, tagged", "begin own100 own101 U100 list U101 listed ?", "U101<99"),
             ("FW-3.4", "begin D100 A101 end ?", "U101<100"),
             ("FW-3.5", "begin U100 U101 U102 end ?", "U102<99"),
             ("FW-3.5, new", "begin A100 U101 end ?", "A101"),
             ("a version twice", "begin U100 U100 end ?", "U100<99"),
-            (
-                "FW-4, in no watch",
-                "begin own100 end passed99 ? gone passed100 ? gone",
-                "- stays - gone",
-            ),
-            (
-                "FW-4, held for what is in no watch",
-                "begin own100 end A50 ? passed100 ? gone",
-                "- A50 gone",
-            ),
-            (
-                "RO-7, no echo to come",
-                "begin D101 ? own100 end gone",
-                "D101 gone",
-            ),
+            ("FW-4, in no watch", "begin own100 end passed99 ? gone passed100 ? gone", "- stays - gone"),
+            ("FW-4, held for what is in no watch", "begin own100 end A50 ? passed100 ? gone", "- A50 gone"),
+            ("RO-7, no echo to come", "begin D101 ? own100 end gone", "D101 gone"),
         ] {
             assert_eq!(play(script), emitted, "{case}: {script}");
         }
@@ -457,15 +365,9 @@ mod tests {
     fn without_a_window_events_pass_straight_through() {
         let mut windows = Windows::default();
         let change = updated(100, 99);
-        assert_eq!(
-            windows.admit(change.clone(), Listing::Running),
-            Verdict::Pass(change.clone())
-        );
+        assert_eq!(windows.admit(change.clone(), Listing::Running), Verdict::Pass(change.clone()));
         windows.open(&ObjectRef::namespaced("n", "b"), Version(0));
-        assert_eq!(
-            windows.admit(change.clone(), Listing::Idle),
-            Verdict::Pass(change)
-        );
+        assert_eq!(windows.admit(change.clone(), Listing::Idle), Verdict::Pass(change));
     }
 
     #[test]
@@ -473,14 +375,8 @@ mod tests {
         // FW-5
         let mut windows = Windows::default();
         windows.open(&key(), Version(99));
-        assert_eq!(
-            windows.admit(updated(100, 99), Listing::Idle),
-            Verdict::Held
-        );
-        let released = Released {
-            change: updated(100, 99),
-            mapped: BTreeSet::new(),
-        };
+        assert_eq!(windows.admit(updated(100, 99), Listing::Idle), Verdict::Held);
+        let released = Released { change: updated(100, 99), mapped: BTreeSet::new() };
         assert_eq!(windows.close(&key()), Some(released));
         assert!(windows.is_empty());
         assert_eq!(windows.close(&key()), None);
@@ -495,13 +391,7 @@ mod tests {
         windows.answered(&key(), Version(100), mapped.clone());
         assert_eq!(windows.close(&key()), None);
         let verdict = windows.admit(updated(101, 99), Listing::Idle);
-        assert_eq!(
-            verdict,
-            Verdict::Released(Released {
-                change: updated(101, 99),
-                mapped
-            })
-        );
+        assert_eq!(verdict, Verdict::Released(Released { change: updated(101, 99), mapped }));
         assert!(windows.is_empty());
     }
 
@@ -512,16 +402,10 @@ mod tests {
         windows.open(&key(), Version(99));
         windows.answered(&key(), Version(100), BTreeSet::new());
         assert_eq!((windows.close(&key()), windows.len()), (None, 1));
-        assert_eq!(
-            windows.admit(updated(100, 99), Listing::Idle),
-            Verdict::Held
-        );
+        assert_eq!(windows.admit(updated(100, 99), Listing::Idle), Verdict::Held);
         assert!(windows.is_empty());
         let again = updated(100, 99);
-        assert_eq!(
-            windows.admit(again.clone(), Listing::Idle),
-            Verdict::Pass(again)
-        );
+        assert_eq!(windows.admit(again.clone(), Listing::Idle), Verdict::Pass(again));
     }
 
     #[test]
@@ -540,11 +424,7 @@ mod tests {
         windows.open(&key(), Version(90));
         windows.answered(&key(), Version(100), BTreeSet::new());
         windows.open(&ObjectRef::namespaced("n", "b"), Version(90));
-        windows.answered(
-            &ObjectRef::namespaced("n", "b"),
-            Version(120),
-            BTreeSet::new(),
-        );
+        windows.answered(&ObjectRef::namespaced("n", "b"), Version(120), BTreeSet::new());
         windows.close(&ObjectRef::namespaced("n", "b"));
         assert_eq!(windows.close(&key()), None);
         assert_eq!(windows.listed(Version(110), |_| true), []);
@@ -564,26 +444,20 @@ mod tests {
     #[test]
     fn a_missed_deletion_is_released_when_its_list_ends() {
         // The own version 100 was never seen; the object as last seen has version 98.
-        let gone = || Change::Deleted {
-            last: object(98),
-            unknown: true,
-        };
+        let gone = || Change::Deleted { last: object(98), unknown: true };
         let mut windows = Windows::default();
         windows.open(&key(), Version(98));
         windows.answered(&key(), Version(100), BTreeSet::new());
         windows.close(&key());
         assert_eq!(windows.admit(gone(), Listing::Running), Verdict::Held);
-        let released = Released {
-            change: gone(),
-            mapped: BTreeSet::new(),
-        };
+        let released = Released { change: gone(), mapped: BTreeSet::new() };
         assert_eq!(windows.listed(Version(110), |_| true), [released]);
         assert!(windows.is_empty());
     }
 
     #[test]
     fn discarding_forgets_one_object_only() {
-        // Semantics §27, ghost removal.
+        // OV-5
         let other = ObjectRef::namespaced("n", "b");
         let mut windows = Windows::default();
         for (key, name) in [(key(), "a"), (other.clone(), "b")] {
@@ -593,10 +467,7 @@ mod tests {
         }
         windows.discard(|key| key.name.as_ref() == "a");
         assert_eq!(windows.close(&key()), None);
-        let released = Released {
-            change: Change::Added(named("b", 100)),
-            mapped: BTreeSet::new(),
-        };
+        let released = Released { change: Change::Added(named("b", 100)), mapped: BTreeSet::new() };
         assert_eq!(windows.close(&other), Some(released));
     }
 
@@ -665,8 +536,7 @@ mod tests {
                         && let Some(version) = self.writes[place]
                     {
                         self.writes.remove(place);
-                        self.windows
-                            .answered(&key(), Version(version), BTreeSet::new());
+                        self.windows.answered(&key(), Version(version), BTreeSet::new());
                         self.close();
                     }
                 }
@@ -689,8 +559,7 @@ mod tests {
                     let next = self.late.front().copied();
                     let passed = next.map_or(self.server, |next| next - 1);
                     let released = self.windows.overtaken(Version(passed), |_| true);
-                    self.emitted
-                        .extend(released.into_iter().map(|released| released.change));
+                    self.emitted.extend(released.into_iter().map(|released| released.change));
                 }
                 Step::List => {
                     if let Some(newest) = self.late.pop_back() {
@@ -698,8 +567,7 @@ mod tests {
                         self.deliver(newest, Listing::Running);
                     }
                     let released = self.windows.listed(Version(self.server), |_| true);
-                    self.emitted
-                        .extend(released.into_iter().map(|released| released.change));
+                    self.emitted.extend(released.into_iter().map(|released| released.change));
                 }
             }
         }
@@ -745,9 +613,7 @@ mod tests {
         fn told(&self, version: u64) -> bool {
             self.emitted.iter().any(|change| match change {
                 Change::Added(new) => version <= new.version().0,
-                Change::Updated { old, new } => {
-                    old.version().0 < version && version <= new.version().0
-                }
+                Change::Updated { old, new } => old.version().0 < version && version <= new.version().0,
                 Change::Deleted { .. } => false,
             })
         }

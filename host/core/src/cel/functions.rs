@@ -78,9 +78,7 @@ pub fn is_type(name: &str) -> bool {
 }
 
 pub(super) fn type_named(name: &str) -> Option<&'static str> {
-    TYPES
-        .iter()
-        .find_map(|(known, canonical)| (*known == name).then_some(*canonical))
+    TYPES.iter().find_map(|(known, canonical)| (*known == name).then_some(*canonical))
 }
 
 pub(super) fn no_overload(function: &str, arguments: &[Value<'_>]) -> Error {
@@ -92,10 +90,7 @@ pub(super) fn no_overload(function: &str, arguments: &[Value<'_>]) -> Error {
         "_[_]" => "[ ]",
         other => other.trim_matches('_'),
     };
-    Error::NoOverload {
-        function: function.to_owned(),
-        types: types.join(" and "),
-    }
+    Error::NoOverload { function: function.to_owned(), types: types.join(" and ") }
 }
 
 /// Applies an operator or a function.
@@ -117,13 +112,10 @@ pub(super) fn apply<'v>(name: &str, arguments: &[Value<'v>], budget: &mut Budget
         ("size", [value]) => size(value, budget),
         ("type", [value]) => Ok(Value::Type(value.type_name())),
         ("dyn", [value]) => Ok(value.clone()),
-        (
-            "contains" | "startsWith" | "endsWith" | "matches",
-            [Value::Text(text), Value::Text(part)],
-        ) => searched(name, text, part, budget),
-        ("string" | "int" | "uint" | "double" | "bool" | "bytes", [value]) => {
-            converted(name, value, budget)
+        ("contains" | "startsWith" | "endsWith" | "matches", [Value::Text(text), Value::Text(part)]) => {
+            searched(name, text, part, budget)
         }
+        ("string" | "int" | "uint" | "double" | "bool" | "bytes", [value]) => converted(name, value, budget),
         _ => Err(no_overload(name, arguments)),
     }
 }
@@ -138,8 +130,7 @@ fn ordered<'v>(
     if let (Value::Text(a), Value::Text(b)) = (a, b) {
         budget.text(a.len().min(b.len()))?;
     }
-    let number =
-        |value: &Value<'_>| matches!(value, Value::Int(_) | Value::Uint(_) | Value::Double(_));
+    let number = |value: &Value<'_>| matches!(value, Value::Int(_) | Value::Uint(_) | Value::Double(_));
     match a.compare(b) {
         Some(order) => Ok(Value::Bool(holds(order))),
         // Not a number is neither less nor greater.
@@ -174,8 +165,9 @@ fn added<'v>(a: &Value<'v>, b: &Value<'v>, budget: &mut Budget) -> Outcome<'v> {
 fn calculated<'v>(name: &str, a: &Value<'v>, b: &Value<'v>) -> Outcome<'v> {
     let undefined = |text: &str| Err(Error::Undefined(text.to_owned()));
     match (name, a, b) {
-        ("_/_" | "_%_", Value::Int(_), Value::Int(0))
-        | ("_/_" | "_%_", Value::Uint(_), Value::Uint(0)) => undefined("division by zero"),
+        ("_/_" | "_%_", Value::Int(_), Value::Int(0)) | ("_/_" | "_%_", Value::Uint(_), Value::Uint(0)) => {
+            undefined("division by zero")
+        }
         (_, Value::Int(a), Value::Int(b)) => match name {
             "_+_" => a.checked_add(*b),
             "_-_" => a.checked_sub(*b),
@@ -277,24 +269,18 @@ fn searched<'v>(name: &str, text: &str, part: &str, budget: &mut Budget) -> Outc
 /// Searches for a regular expression, which may come from a document: it is bounded, and searching costs the length of the text
 /// times that of what the expression is compiled to.
 fn matches(text: &str, pattern: &str, budget: &mut Budget) -> Result<bool, Error> {
-    let too_large = |bound: usize, what: &str| {
-        Error::Undefined(format!("a regular expression has at most {bound} {what}"))
-    };
+    let too_large =
+        |bound: usize, what: &str| Error::Undefined(format!("a regular expression has at most {bound} {what}"));
     if pattern.len() > PATTERN {
         return Err(too_large(PATTERN, "characters"));
     }
     let bounded = thompson::Config::new().nfa_size_limit(Some(PROGRAM));
     let machine = PikeVM::builder().thompson(bounded).build(pattern);
     // What was built in vain cost as much as the largest.
-    let built = machine
-        .as_ref()
-        .map_or(PROGRAM, |machine| machine.get_nfa().memory_usage());
+    let built = machine.as_ref().map_or(PROGRAM, |machine| machine.get_nfa().memory_usage());
     budget.text(PATTERN + built)?;
     let machine = machine.map_err(|error| match error.size_limit() {
-        Some(bound) => too_large(
-            bound,
-            "bytes once it is compiled; `[0-9A-Za-z_]` is shorter than `\\w`",
-        ),
+        Some(bound) => too_large(bound, "bytes once it is compiled; `[0-9A-Za-z_]` is shorter than `\\w`"),
         None => Error::Undefined("it is not a regular expression".to_owned()),
     })?;
     let states = u64::try_from(machine.get_nfa().states().len()).unwrap_or(u64::MAX);
@@ -329,16 +315,14 @@ fn converted<'v>(name: &str, value: &Value<'v>, budget: &mut Budget) -> Outcome<
         }
         ("bytes", Value::Text(text)) => Ok(Value::Bytes(Rc::from(text.as_bytes()))),
         ("int", Value::Uint(uint)) => i64::try_from(*uint).map(Value::Int).map_err(|_| overflow()),
-        ("int", Value::Double(double)) => whole(*double)
-            .and_then(|whole| i64::try_from(whole).ok())
-            .map(Value::Int)
-            .ok_or_else(overflow),
+        ("int", Value::Double(double)) => {
+            whole(*double).and_then(|whole| i64::try_from(whole).ok()).map(Value::Int).ok_or_else(overflow)
+        }
         ("int", Value::Text(text)) => text.parse().map(Value::Int).map_err(|_| unfit()),
         ("uint", Value::Int(int)) => u64::try_from(*int).map(Value::Uint).map_err(|_| overflow()),
-        ("uint", Value::Double(double)) => whole(*double)
-            .and_then(|whole| u64::try_from(whole).ok())
-            .map(Value::Uint)
-            .ok_or_else(overflow),
+        ("uint", Value::Double(double)) => {
+            whole(*double).and_then(|whole| u64::try_from(whole).ok()).map(Value::Uint).ok_or_else(overflow)
+        }
         ("uint", Value::Text(text)) => text.parse().map(Value::Uint).map_err(|_| unfit()),
         ("double", Value::Int(int)) => Ok(Value::Double(double(i128::from(*int)))),
         ("double", Value::Uint(uint)) => Ok(Value::Double(double(i128::from(*uint)))),
@@ -357,10 +341,7 @@ fn text<'v>(text: String) -> Value<'v> {
 }
 
 /// Returns a float without its fraction.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a float beyond an i128 is beyond what is asked for, too"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "a float beyond an i128 is beyond what is asked for, too")]
 fn whole(double: f64) -> Option<i128> {
     double.is_finite().then(|| double.trunc() as i128)
 }

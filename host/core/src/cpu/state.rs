@@ -132,10 +132,7 @@ impl<W: Clone> State<W> {
 
     /// Returns the account of this name, which is new if nobody has it. Its quota is the one that is given last.
     pub(super) fn account(&mut self, name: &Arc<str>, quota: Option<f64>) -> AccountId {
-        let known = self
-            .accounts
-            .iter_mut()
-            .find(|(_, account)| account.name == *name);
+        let known = self.accounts.iter_mut().find(|(_, account)| account.name == *name);
         if let Some((id, account)) = known {
             account.users += 1;
             account.quota = quota;
@@ -182,14 +179,7 @@ impl<W: Clone> State<W> {
         self.share(account);
         let id = SeatId(self.count());
         let phase = Phase::Away;
-        self.seats.insert(
-            id,
-            Seat {
-                account,
-                job,
-                phase,
-            },
-        );
+        self.seats.insert(id, Seat { account, job, phase });
         id
     }
 
@@ -197,9 +187,7 @@ impl<W: Clone> State<W> {
     pub(super) fn stand_up(&mut self, id: SeatId, now: Instant) -> Vec<W> {
         let wake = self.leave(id, now);
         if let Some(seat) = self.seats.remove(&id) {
-            if let (Phase::Waiting(_), Some(account)) =
-                (seat.phase, self.accounts.get_mut(&seat.account))
-            {
+            if let (Phase::Waiting(_), Some(account)) = (seat.phase, self.accounts.get_mut(&seat.account)) {
                 account.waiting.retain(|other| *other != id);
             }
             self.release(seat.account);
@@ -210,28 +198,16 @@ impl<W: Clone> State<W> {
     /// An execution wants to be polled. If it has to wait, it is woken by `waker` once it has a slot.
     pub(super) fn enter(&mut self, id: SeatId, waker: &W, now: Instant) -> Entered<W> {
         let Some(seat) = self.seats.get_mut(&id) else {
-            return Entered {
-                may: true,
-                wake: Vec::new(),
-                look: false,
-            };
+            return Entered { may: true, wake: Vec::new(), look: false };
         };
         match &mut seat.phase {
             Phase::Granted => {}
             Phase::Waiting(known) => {
                 *known = waker.clone();
-                return Entered {
-                    may: false,
-                    wake: Vec::new(),
-                    look: false,
-                };
+                return Entered { may: false, wake: Vec::new(), look: false };
             }
             Phase::Polled { .. } => {
-                return Entered {
-                    may: true,
-                    wake: Vec::new(),
-                    look: false,
-                };
+                return Entered { may: true, wake: Vec::new(), look: false };
             }
             Phase::Away => {
                 let account = seat.account;
@@ -258,10 +234,7 @@ impl<W: Clone> State<W> {
         let Some(seat) = seat.filter(|seat| matches!(seat.phase, Phase::Granted)) else {
             return false;
         };
-        seat.phase = Phase::Polled {
-            since: now,
-            told: false,
-        };
+        seat.phase = Phase::Polled { since: now, told: false };
         if let Some(account) = self.accounts.get_mut(&seat.account) {
             account.began(id, now);
         }
@@ -284,10 +257,7 @@ impl<W: Clone> State<W> {
             account.holding.retain(|(other, _)| *other != id);
             account.charge(spent, now);
         }
-        self.grant(now)
-            .into_iter()
-            .map(|(_, waker)| waker)
-            .collect()
+        self.grant(now).into_iter().map(|(_, waker)| waker).collect()
     }
 
     /// An execution has used so much elsewhere.
@@ -300,11 +270,7 @@ impl<W: Clone> State<W> {
 
     /// Looks at what has changed by the passing of time alone.
     pub(super) fn look(&mut self, now: Instant) -> Looked<W> {
-        let wake = self
-            .grant(now)
-            .into_iter()
-            .map(|(_, waker)| waker)
-            .collect();
+        let wake = self.grant(now).into_iter().map(|(_, waker)| waker).collect();
         let mut late = Vec::new();
         for seat in self.seats.values_mut() {
             let Phase::Polled { since, told } = &mut seat.phase else {
@@ -314,37 +280,23 @@ impl<W: Clone> State<W> {
             if held >= LATE && !*told {
                 *told = true;
                 if let Some(account) = self.accounts.get(&seat.account) {
-                    late.push(Held {
-                        plugin: Arc::clone(&account.name),
-                        job: seat.job.clone(),
-                        held,
-                    });
+                    late.push(Held { plugin: Arc::clone(&account.name), job: seat.job.clone(), held });
                 }
             }
         }
-        let waited_for = self
-            .accounts
-            .values()
-            .any(|account| !account.waiting.is_empty());
+        let waited_for = self.accounts.values().any(|account| !account.waiting.is_empty());
         self.look = match (waited_for, self.taken) {
             (true, _) => Some(now + GLANCE),
             (false, 1..) => Some(now + PATROL),
             (false, 0) => None,
         };
-        Looked {
-            wake,
-            late,
-            next: self.look,
-        }
+        Looked { wake, late, next: self.look }
     }
 
     /// Returns what each account has used, in the order in which they came.
     pub(super) fn spent(&self, now: Instant) -> Vec<Spent> {
         let of = |account: &Account| {
-            let held = account
-                .holding
-                .iter()
-                .map(|(_, since)| now.saturating_duration_since(*since));
+            let held = account.holding.iter().map(|(_, since)| now.saturating_duration_since(*since));
             Spent {
                 plugin: Arc::clone(&account.name),
                 time: account.total,
@@ -393,11 +345,7 @@ impl<W: Clone> State<W> {
     /// Returns the account that is next, if there is a slot for it.
     fn next(&self, now: Instant) -> Option<AccountId> {
         let Slots { usual, extra } = self.slots;
-        let waiting = || {
-            self.accounts
-                .iter()
-                .filter(|(_, account)| account.ready(now))
-        };
+        let waiting = || self.accounts.iter().filter(|(_, account)| account.ready(now));
         let first = |(_, account): &(&AccountId, &Account)| (account.standing(now), account.turn);
         if self.taken < usual {
             return waiting().min_by_key(first).map(|(id, _)| *id);
@@ -413,9 +361,7 @@ impl<W: Clone> State<W> {
     /// Returns how many slots have been held for long.
     fn long(&self, now: Instant) -> usize {
         let holding = self.accounts.values().flat_map(|account| &account.holding);
-        holding
-            .filter(|(_, since)| now.saturating_duration_since(*since) >= LONG)
-            .count()
+        holding.filter(|(_, since)| now.saturating_duration_since(*since) >= LONG).count()
     }
 
     fn count(&mut self) -> u64 {
@@ -434,10 +380,7 @@ impl Account {
 
     /// Returns what it has used, with what is not over.
     fn standing(&self, now: Instant) -> Duration {
-        let held = self
-            .holding
-            .iter()
-            .map(|(_, since)| now.saturating_duration_since(*since));
+        let held = self.holding.iter().map(|(_, since)| now.saturating_duration_since(*since));
         self.used + held.sum::<Duration>()
     }
 

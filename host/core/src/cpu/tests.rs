@@ -9,10 +9,7 @@ use super::*;
 const ONE: Slots = Slots { usual: 1, extra: 1 };
 
 fn job() -> Job {
-    Job {
-        controller: "web".into(),
-        key: Some(ObjectRef::namespaced("default", "page")),
-    }
+    Job { controller: "web".into(), key: Some(ObjectRef::namespaced("default", "page")) }
 }
 
 fn quiet(slots: Slots) -> Cpu {
@@ -67,14 +64,9 @@ async fn one_execution_beside_hundreds_that_spin_gets_every_other_turn() {
         }
     };
     // In a task like the others: the test itself is polled more rarely.
-    tokio::spawn(async move { single.run(job(), work).await })
-        .await
-        .unwrap();
+    tokio::spawn(async move { single.run(job(), work).await }).await.unwrap();
     let between = polls.load(Ordering::Relaxed) - before;
-    assert!(
-        between < 2000,
-        "{between} turns of the crowd for 100 of one"
-    );
+    assert!(between < 2000, "{between} turns of the crowd for 100 of one");
 }
 
 #[tokio::test]
@@ -82,8 +74,7 @@ async fn a_slot_comes_back_from_what_panics_and_from_what_is_given_up() {
     let cpu = quiet(Slots { usual: 1, extra: 0 });
     let account = cpu.account(&"a".into(), None);
     let panics = account.clone();
-    let ended =
-        tokio::spawn(async move { panics.run(job(), async { panic!("at once") }).await }).await;
+    let ended = tokio::spawn(async move { panics.run(job(), async { panic!("at once") }).await }).await;
     assert!(ended.is_err_and(|error| error.is_panic()));
     let given_up = account.clone();
     let task = tokio::spawn(async move { given_up.run(job(), spin(Arc::default())).await });
@@ -131,10 +122,7 @@ async fn time_that_was_used_elsewhere_counts_and_is_paid_for_by_the_quota() {
     // A second was saved up: the rest takes twice as long. Somebody looks now and then, as the daemon does.
     let next = account.run(job(), async {});
     tokio::pin!(next);
-    while timeout(Duration::from_millis(100), &mut next)
-        .await
-        .is_err()
-    {
+    while timeout(Duration::from_millis(100), &mut next).await.is_err() {
         cpu.look(Instant::now());
     }
     let waited = begun.elapsed().as_secs();

@@ -49,11 +49,7 @@ pub(crate) enum Misplaced {
 }
 
 /// Returns the namespace that an object lives in, given what is said of that: by default the primary's.
-pub(crate) fn place(
-    scope: Scope,
-    said: Option<&str>,
-    primary: &ObjectRef,
-) -> Result<Option<Arc<str>>, Misplaced> {
+pub(crate) fn place(scope: Scope, said: Option<&str>, primary: &ObjectRef) -> Result<Option<Arc<str>>, Misplaced> {
     match (scope, said, &primary.namespace) {
         (Scope::Namespaced, Some(said), _) => Ok(Some(said.into())),
         (Scope::Namespaced, None, Some(own)) => Ok(Some(own.clone())),
@@ -77,22 +73,13 @@ impl Desired {
     /// [`Error`] for an answer that is no object, contradicts the manifest, lacks a name, or can't be tied to its
     /// primary. No text holds anything out of the object but its kind, name and namespace.
     pub fn parse(answer: &str, origin: &Origin<'_>, budget: &mut Budget) -> Result<Self, Error> {
-        let tree = budget.read(answer).map_err(|source| Error::NotJson {
-            dependent: origin.name.to_owned(),
-            source,
-        })?;
+        let tree =
+            budget.read(answer).map_err(|source| Error::NotJson { dependent: origin.name.to_owned(), source })?;
         let Value::Object(mut tree) = tree else {
             let found = sort(&tree);
-            return Err(origin.wrong(
-                "what `desired` returned",
-                found,
-                "an object with metadata.name",
-            ));
+            return Err(origin.wrong("what `desired` returned", found, "an object with metadata.name"));
         };
-        let Origin {
-            dependent: Dependent { gvk, .. },
-            ..
-        } = origin;
+        let Origin { dependent: Dependent { gvk, .. }, .. } = origin;
         origin.state(&mut tree, "apiVersion", &gvk.api_version())?;
         origin.state(&mut tree, "kind", &gvk.kind)?;
         match Storage::of(&gvk.api_version()) {
@@ -117,10 +104,7 @@ impl Desired {
         origin.own_only(&metadata, &key)?;
         origin.tie(&mut metadata, &key)?;
         tree.insert("metadata".to_owned(), Value::Object(metadata));
-        Ok(Self {
-            key,
-            tree: Value::Object(tree),
-        })
+        Ok(Self { key, tree: Value::Object(tree) })
     }
 
     /// Returns name and namespace.
@@ -148,23 +132,14 @@ impl std::fmt::Debug for Desired {
 
 impl Origin<'_> {
     /// Fills in a field that the manifest knows, or checks that it says the same.
-    fn state(
-        &self,
-        tree: &mut Map<String, Value>,
-        field: &'static str,
-        right: &str,
-    ) -> Result<(), Error> {
+    fn state(&self, tree: &mut Map<String, Value>, field: &'static str, right: &str) -> Result<(), Error> {
         match tree.get(field) {
             None | Some(Value::Null) => {
                 tree.insert(field.to_owned(), json!(right));
                 Ok(())
             }
             Some(Value::String(text)) if text == right => Ok(()),
-            Some(other) => Err(self.wrong(
-                field,
-                said(other),
-                format!("{right:?} as in the manifest, or nothing"),
-            )),
+            Some(other) => Err(self.wrong(field, said(other), format!("{right:?} as in the manifest, or nothing"))),
         }
     }
 
@@ -177,32 +152,24 @@ impl Origin<'_> {
         };
         let given = match metadata.get("namespace") {
             None => None,
-            Some(Value::String(namespace)) => {
-                Some(namespace.as_str()).filter(|text| !text.is_empty())
-            }
+            Some(Value::String(namespace)) => Some(namespace.as_str()).filter(|text| !text.is_empty()),
             Some(other) => {
                 return Err(self.wrong("metadata.namespace", said(other), "a name, or nothing"));
             }
         };
         let kind = &self.dependent.gvk.kind;
-        let namespace =
-            place(self.scope, given, self.primary.key()).map_err(|misplaced| match misplaced {
-                Misplaced::Nowhere => {
-                    let right = format!(
-                        "a namespace: a {kind} lives in one, and the primary has none to inherit"
-                    );
-                    self.wrong("metadata.namespace", "nothing", right)
-                }
-                Misplaced::Inside => {
-                    let found = given.map_or_else(String::new, |given| format!("{given:?}"));
-                    let right = format!("nothing: a {kind} does not live in a namespace");
-                    self.wrong("metadata.namespace", found, right)
-                }
-            })?;
-        Ok(ObjectRef {
-            namespace,
-            name: name.as_str().into(),
-        })
+        let namespace = place(self.scope, given, self.primary.key()).map_err(|misplaced| match misplaced {
+            Misplaced::Nowhere => {
+                let right = format!("a namespace: a {kind} lives in one, and the primary has none to inherit");
+                self.wrong("metadata.namespace", "nothing", right)
+            }
+            Misplaced::Inside => {
+                let found = given.map_or_else(String::new, |given| format!("{given:?}"));
+                let right = format!("nothing: a {kind} does not live in a namespace");
+                self.wrong("metadata.namespace", found, right)
+            }
+        })?;
+        Ok(ObjectRef { namespace, name: name.as_str().into() })
     }
 
     /// Refuses owners other than the primary: with one that does not exist the object would be deleted.
@@ -214,16 +181,10 @@ impl Origin<'_> {
                 return Err(self.wrong("metadata.ownerReferences", sort(other), "a list"));
             }
         };
-        let foreign = owners
-            .iter()
-            .any(|owner| !self.primary.is_owner(self.primary_gvk, owner, key));
+        let foreign = owners.iter().any(|owner| !self.primary.is_owner(self.primary_gvk, owner, key));
         if foreign {
             let right = "nothing, or one to the primary alone, by apiVersion, kind, name and uid";
-            return Err(self.wrong(
-                "metadata.ownerReferences",
-                "a reference to something else",
-                right,
-            ));
+            return Err(self.wrong("metadata.ownerReferences", "a reference to something else", right));
         }
         Ok(())
     }
@@ -233,10 +194,7 @@ impl Origin<'_> {
         if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
             annotations.remove(MARK);
         }
-        match (
-            self.dependent.manage.create,
-            self.dependent.garbage_collected,
-        ) {
+        match (self.dependent.manage.create, self.dependent.garbage_collected) {
             (true, true) => {
                 self.own(metadata, key)?;
                 match self.dependent.on_rename {
@@ -253,24 +211,14 @@ impl Origin<'_> {
     fn own(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
         let owner = self.primary.header();
         if owner.key.namespace.is_some() && owner.key.namespace != key.namespace {
-            let (dependent, object, primary) =
-                (self.name.to_owned(), key.clone(), owner.key.clone());
-            return Err(Error::Unownable {
-                dependent,
-                object,
-                primary,
-            });
+            let (dependent, object, primary) = (self.name.to_owned(), key.clone(), owner.key.clone());
+            return Err(Error::Unownable { dependent, object, primary });
         }
-        let references = metadata
-            .entry("ownerReferences")
-            .or_insert_with(|| json!([]));
+        let references = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
         let Value::Array(references) = references else {
             return Err(self.wrong("metadata.ownerReferences", sort(references), "a list"));
         };
-        if references
-            .iter()
-            .all(|reference| reference.get("uid").and_then(Value::as_str) != Some(&owner.uid))
-        {
+        if references.iter().all(|reference| reference.get("uid").and_then(Value::as_str) != Some(&owner.uid)) {
             references.push(json!({
                 "apiVersion": self.primary_gvk.api_version(),
                 "kind": &*self.primary_gvk.kind,
@@ -286,9 +234,7 @@ impl Origin<'_> {
     /// `KD-3`: annotations that name the primary, and the mark.
     fn annotate(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
         let (own, primarys) = (&key.namespace, &self.primary.key().namespace);
-        let Dependent {
-            source, mapping, ..
-        } = self.dependent;
+        let Dependent { source, mapping, .. } = self.dependent;
         if let (Some(own), Some(primarys), None) = (own, primarys, source)
             && own != primarys
             && !mapping.across_namespaces
@@ -300,21 +246,14 @@ impl Origin<'_> {
         }
         self.put_mark(metadata)?;
         let annotations = self.annotations(metadata)?;
-        let (keys, primary, gvk) = (
-            &self.dependent.mapping,
-            self.primary.key(),
-            self.primary_gvk,
-        );
+        let (keys, primary, gvk) = (&self.dependent.mapping, self.primary.key(), self.primary_gvk);
         annotations.insert(keys.name.to_string(), json!(&*primary.name));
         if let (Some(key), Some(namespace)) = (&keys.namespace, &primary.namespace) {
             annotations.insert(key.to_string(), json!(&**namespace));
         }
         if let Some(key) = &keys.kind {
             // ID-2
-            annotations.insert(
-                key.to_string(),
-                json!(format!("{}/{}", gvk.api_version(), gvk.kind)),
-            );
+            annotations.insert(key.to_string(), json!(format!("{}/{}", gvk.api_version(), gvk.kind)));
         }
         Ok(())
     }
@@ -322,15 +261,11 @@ impl Origin<'_> {
     /// Says for whom it is made.
     fn put_mark(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
         let mark = serde_json::to_string(self.mark).unwrap_or_default();
-        self.annotations(metadata)?
-            .insert(MARK.to_owned(), json!(mark));
+        self.annotations(metadata)?.insert(MARK.to_owned(), json!(mark));
         Ok(())
     }
 
-    fn annotations<'m>(
-        &self,
-        metadata: &'m mut Map<String, Value>,
-    ) -> Result<&'m mut Map<String, Value>, Error> {
+    fn annotations<'m>(&self, metadata: &'m mut Map<String, Value>) -> Result<&'m mut Map<String, Value>, Error> {
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         let found = sort(annotations);
         let wrong = || self.wrong("metadata.annotations", found, "a map of strings");
@@ -351,29 +286,15 @@ impl Origin<'_> {
         };
         for (name, value) in plain {
             let Value::String(text) = &value else {
-                return Err(self.wrong(
-                    "stringData",
-                    format!("{} for {name:?}", sort(&value)),
-                    "a map of strings",
-                ));
+                return Err(self.wrong("stringData", format!("{} for {name:?}", sort(&value)), "a map of strings"));
             };
             data.insert(name, json!(STANDARD.encode(text)));
         }
         Ok(())
     }
 
-    fn wrong(
-        &self,
-        field: &'static str,
-        found: impl Into<String>,
-        right: impl Into<String>,
-    ) -> Error {
-        Error::Field {
-            dependent: self.name.to_owned(),
-            field,
-            found: found.into(),
-            right: right.into(),
-        }
+    fn wrong(&self, field: &'static str, found: impl Into<String>, right: impl Into<String>) -> Error {
+        Error::Field { dependent: self.name.to_owned(), field, found: found.into(), right: right.into() }
     }
 }
 
@@ -396,9 +317,7 @@ const TOLD: usize = 256;
 fn said(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{:?}", text::said_within(text, TOLD)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            sort(value).to_owned()
-        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => sort(value).to_owned(),
     }
 }
 
@@ -423,10 +342,7 @@ mod tests {
     fn primary(namespace: Option<&str>) -> (Object, Gvk) {
         let gvk = Gvk::parse("sample.dev/v1", "WebPage").unwrap();
         let json = json!({"metadata": {"name": "page", "namespace": namespace, "uid": "u-1"}});
-        (
-            Object::parse(&json.to_string(), &gvk, &Managers::default()).unwrap(),
-            gvk,
-        )
+        (Object::parse(&json.to_string(), &gvk, &Managers::default()).unwrap(), gvk)
     }
 
     /// Reads an answer for a dependent of a primary in the namespace `web`.
@@ -448,12 +364,9 @@ mod tests {
             primary_gvk,
             mark: &Mark::new(("web", "pages", "conf"), primary, primary_gvk),
         };
-        let desired = Desired::parse(&answer.to_string(), &origin, &mut Budget::of_run())
-            .map_err(|error| error.to_string())?;
-        assert_eq!(
-            json!(&*desired.key().name),
-            desired.tree()["metadata"]["name"]
-        );
+        let desired =
+            Desired::parse(&answer.to_string(), &origin, &mut Budget::of_run()).map_err(|error| error.to_string())?;
+        assert_eq!(json!(&*desired.key().name), desired.tree()["metadata"]["name"]);
         assert_eq!(desired.json(), desired.tree().to_string());
         Ok(desired.tree().clone())
     }
@@ -465,11 +378,7 @@ mod tests {
     #[test]
     fn what_is_left_out_is_filled_in_and_the_primary_owns_it() {
         // KD-2
-        let found = parse(
-            &json!({"metadata": {"name": "a"}, "data": {"x": "1"}}),
-            &config_map(),
-            Scope::Namespaced,
-        );
+        let found = parse(&json!({"metadata": {"name": "a"}, "data": {"x": "1"}}), &config_map(), Scope::Namespaced);
         let owner = json!({"apiVersion": "sample.dev/v1", "kind": "WebPage", "name": "page", "uid": "u-1",
             "controller": false, "blockOwnerDeletion": false});
         assert_eq!(
@@ -482,7 +391,8 @@ mod tests {
     #[test]
     fn an_owner_reference_to_the_primary_is_kept_and_others_are_refused() {
         // KD-2
-        let refer = |name: &str, uid: &str| json!({"apiVersion": "sample.dev/v1", "kind": "WebPage", "name": name, "uid": uid});
+        let refer =
+            |name: &str, uid: &str| json!({"apiVersion": "sample.dev/v1", "kind": "WebPage", "name": name, "uid": uid});
         let owners = |given: Value, dependent: Dependent| {
             let answer = json!({"metadata": {"name": "a", "ownerReferences": given}});
             let tree = parse(&answer, &dependent, Scope::Namespaced);
@@ -496,10 +406,7 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "WebPage", "name": "page", "uid": "u-1"}),
             json!("page"),
         ] {
-            let free = Dependent {
-                garbage_collected: false,
-                ..config_map()
-            };
+            let free = Dependent { garbage_collected: false, ..config_map() };
             for dependent in [config_map(), free] {
                 let refused = owners(json!([refer("page", "u-1"), foreign]), dependent);
                 assert_eq!(
@@ -513,32 +420,21 @@ mod tests {
     #[test]
     fn annotations_lead_to_the_primary_if_it_is_not_the_owner() {
         // KD-3, ID-2
-        let near = Dependent {
-            garbage_collected: false,
-            ..config_map()
-        };
-        let free = Dependent {
-            mapping: MappingKeys {
-                across_namespaces: true,
-                ..MappingKeys::default()
-            },
-            ..near.clone()
-        };
+        let near = Dependent { garbage_collected: false, ..config_map() };
+        let free =
+            Dependent { mapping: MappingKeys { across_namespaces: true, ..MappingKeys::default() }, ..near.clone() };
         let answer = json!({"metadata": {"name": "a", "namespace": "other", "annotations": {"k": "v", MARK: "{}"}}});
         let mark = r#"{"operator":"web","controller":"pages","dependent":"conf","primary":{"apiVersion":"sample.dev/v1","kind":"WebPage","namespace":"web","name":"page","uid":"u-1"}}"#;
         assert_eq!(
             parse(&answer, &near, Scope::Namespaced).unwrap_err(),
             "dependent conf: metadata.namespace is \"other\"; right would be \"web\" as that of the primary, or any with `mapping: { acrossNamespaces: true }` in the manifest"
         );
-        let name = "io.javaoperatorsdk/primary-name";
-        let namespace = "io.javaoperatorsdk/primary-namespace";
-        let kind = "io.javaoperatorsdk/primary-type";
+        let name = "capstan.dev/primary-name";
+        let namespace = "capstan.dev/primary-namespace";
+        let kind = "capstan.dev/primary-type";
         let tree = parse(&answer, &free, Scope::Namespaced).unwrap();
         let expected = json!({"k": "v", name: "page", namespace: "web", kind: "sample.dev/v1/WebPage", MARK: mark});
-        assert_eq!(
-            tree["metadata"],
-            json!({"name": "a", "namespace": "other", "annotations": expected})
-        );
+        assert_eq!(tree["metadata"], json!({"name": "a", "namespace": "other", "annotations": expected}));
         let tree = parse_for(&primary(None), &answer, &free, Scope::Namespaced).unwrap();
         let mark = r#"{"operator":"web","controller":"pages","dependent":"conf","primary":{"apiVersion":"sample.dev/v1","kind":"WebPage","name":"page","uid":"u-1"}}"#;
         let expected = json!({"k": "v", name: "page", kind: "sample.dev/v1/WebPage", MARK: mark});
@@ -547,62 +443,40 @@ mod tests {
 
     #[test]
     fn what_is_not_created_here_is_not_tied_to_the_primary() {
-        let manage = Manage {
-            create: false,
-            ..Manage::default()
-        };
+        let manage = Manage { create: false, ..Manage::default() };
         for garbage_collected in [true, false] {
-            let borrowed = Dependent {
-                manage,
-                garbage_collected,
-                ..config_map()
-            };
-            let tree = parse(
-                &json!({"metadata": {"name": "a"}}),
-                &borrowed,
-                Scope::Namespaced,
-            )
-            .unwrap();
+            let borrowed = Dependent { manage, garbage_collected, ..config_map() };
+            let tree = parse(&json!({"metadata": {"name": "a"}}), &borrowed, Scope::Namespaced).unwrap();
             assert_eq!(tree["metadata"], json!({"name": "a", "namespace": "web"}));
         }
     }
 
     #[test]
     fn nulls_vanish_but_for_those_that_a_custom_resource_may_mean() {
-        let answer = json!({"metadata": {"name": "a", "creationTimestamp": null}, "spec": {"a": null, "l": [{"b": null}]}});
-        let free = |version| Dependent {
-            garbage_collected: false,
-            ..dependent(version, "Thing")
-        };
+        let answer =
+            json!({"metadata": {"name": "a", "creationTimestamp": null}, "spec": {"a": null, "l": [{"b": null}]}});
+        let free = |version| Dependent { garbage_collected: false, ..dependent(version, "Thing") };
         let spec = |version| parse(&answer, &free(version), Scope::Namespaced).unwrap();
         assert_eq!(spec("apps/v1")["spec"], json!({"l": [{}]}));
         assert_eq!(spec("sample.dev/v1")["spec"], answer["spec"]);
-        assert_eq!(
-            spec("sample.dev/v1")["metadata"].get("creationTimestamp"),
-            None
-        );
+        assert_eq!(spec("sample.dev/v1")["metadata"].get("creationTimestamp"), None);
     }
 
     #[test]
     fn plain_data_of_a_secret_is_encoded() {
         let secret = dependent("v1", "Secret");
-        let answer = json!({"metadata": {"name": "a"}, "data": {"a": "eA==", "b": "eA=="}, "stringData": {"b": "hunter2"}});
+        let answer =
+            json!({"metadata": {"name": "a"}, "data": {"a": "eA==", "b": "eA=="}, "stringData": {"b": "hunter2"}});
         let tree = parse(&answer, &secret, Scope::Namespaced).unwrap();
-        assert_eq!(
-            (&tree["data"], tree.get("stringData")),
-            (&json!({"a": "eA==", "b": "aHVudGVyMg=="}), None)
-        );
-        let config = parse(
-            &json!({"metadata": {"name": "a"}, "stringData": {}}),
-            &config_map(),
-            Scope::Namespaced,
-        );
+        assert_eq!((&tree["data"], tree.get("stringData")), (&json!({"a": "eA==", "b": "aHVudGVyMg=="}), None));
+        let config = parse(&json!({"metadata": {"name": "a"}, "stringData": {}}), &config_map(), Scope::Namespaced);
         assert!(config.unwrap().get("stringData").is_some());
     }
 
     #[test]
     #[rustfmt::skip]
     fn what_is_wrong_is_named_with_what_would_be_right() {
+        // DR-3
         let named = |more: Value| {
             let mut answer = json!({"metadata": {"name": "a"}});
             answer
@@ -654,10 +528,7 @@ mod tests {
     #[test]
     fn what_is_owned_bears_the_mark_if_it_goes_under_a_former_name() {
         for (on_rename, marked) in [(OnRename::Keep, false), (OnRename::Delete, true)] {
-            let dependent = Dependent {
-                on_rename,
-                ..config_map()
-            };
+            let dependent = Dependent { on_rename, ..config_map() };
             let answer = json!({"metadata": {"name": "a", "annotations": {MARK: "forged"}}});
             let tree = parse(&answer, &dependent, Scope::Namespaced).unwrap();
             let (primary, gvk) = primary(Some("web"));
@@ -671,10 +542,7 @@ mod tests {
 
     #[test]
     fn an_object_is_where_it_is_said_to_be_or_where_its_primary_is() {
-        let (inside, global) = (
-            ObjectRef::namespaced("web", "page"),
-            ObjectRef::cluster("page"),
-        );
+        let (inside, global) = (ObjectRef::namespaced("web", "page"), ObjectRef::cluster("page"));
         for (scope, said, primary, expected) in [
             (Scope::Namespaced, None, &inside, Ok(Some("web"))),
             (Scope::Namespaced, Some("m"), &inside, Ok(Some("m"))),
@@ -696,31 +564,14 @@ mod tests {
         let hint = "which is in another namespace or the only one of the two that has one; set `garbageCollected: false`, then it is deleted by the daemon";
         let elsewhere = json!({"metadata": {"name": "a", "namespace": "other"}});
         let plain = json!({"metadata": {"name": "a"}});
-        for (answer, scope, object) in [
-            (&elsewhere, Scope::Namespaced, "other/a"),
-            (&plain, Scope::Cluster, "a"),
-        ] {
+        for (answer, scope, object) in [(&elsewhere, Scope::Namespaced, "other/a"), (&plain, Scope::Cluster, "a")] {
             let error = parse(answer, &config_map(), scope).unwrap_err();
-            assert_eq!(
-                error,
-                format!("dependent conf: {object} can't be owned by web/page, {hint}")
-            );
+            assert_eq!(error, format!("dependent conf: {object} can't be owned by web/page, {hint}"));
         }
         let global = primary(None);
-        let owners = |tree: Value| {
-            tree["metadata"]["ownerReferences"]
-                .as_array()
-                .unwrap()
-                .len()
-        };
-        assert_eq!(
-            owners(parse_for(&global, &elsewhere, &config_map(), Scope::Namespaced).unwrap()),
-            1
-        );
-        assert_eq!(
-            owners(parse_for(&global, &plain, &config_map(), Scope::Cluster).unwrap()),
-            1
-        );
+        let owners = |tree: Value| tree["metadata"]["ownerReferences"].as_array().unwrap().len();
+        assert_eq!(owners(parse_for(&global, &elsewhere, &config_map(), Scope::Namespaced).unwrap()), 1);
+        assert_eq!(owners(parse_for(&global, &plain, &config_map(), Scope::Cluster).unwrap()), 1);
         let error = parse_for(&global, &plain, &config_map(), Scope::Namespaced).unwrap_err();
         let text = "metadata.namespace is nothing; right would be a namespace: a ConfigMap lives in one, and the primary has none to inherit";
         assert_eq!(error, format!("dependent conf: {text}"));

@@ -29,27 +29,10 @@ enum Manner {
 /// let mut budget = Budget::of_run();
 /// assert_eq!(compare(&actual, &desired, &Default::default(), &mut budget), MatchResult::Matches);
 /// ```
-pub fn compare(
-    actual: &Value,
-    desired: &Value,
-    flags: &GenericMatching,
-    budget: &mut Budget,
-) -> MatchResult {
-    let GenericMatching {
-        ignore,
-        strict_metadata,
-        equality,
-    } = flags;
-    let manner = if *equality || !ignore.is_empty() {
-        Manner::Exact
-    } else {
-        Manner::Tolerant
-    };
-    let tags = if *strict_metadata {
-        Manner::Exact
-    } else {
-        Manner::Tolerant
-    };
+pub fn compare(actual: &Value, desired: &Value, flags: &GenericMatching, budget: &mut Budget) -> MatchResult {
+    let GenericMatching { ignore, strict_metadata, equality } = flags;
+    let manner = if *equality || !ignore.is_empty() { Manner::Exact } else { Manner::Tolerant };
+    let tags = if *strict_metadata { Manner::Exact } else { Manner::Tolerant };
     Walk::run(actual, desired, ignore, budget, |walk| {
         for name in top_level(actual, desired) {
             let (found, wanted) = (actual.get(name), desired.get(name));
@@ -76,22 +59,13 @@ pub fn compare_status<P: AsRef<str>>(
 ) -> MatchResult {
     let (found, wanted) = (actual.get("status"), desired.get("status"));
     Walk::run(actual, desired, ignore, budget, |walk| {
-        walk.below(Step::Key("status"), |walk| {
-            walk.compare(found, wanted, Manner::Tolerant)
-        })
+        walk.below(Step::Key("status"), |walk| walk.compare(found, wanted, Manner::Tolerant))
     })
 }
 
 /// Returns whether both objects are equal but for what is under the JSON pointers `ignore`.
-pub fn compare_all<P: AsRef<str>>(
-    actual: &Value,
-    desired: &Value,
-    ignore: &[P],
-    budget: &mut Budget,
-) -> MatchResult {
-    Walk::run(actual, desired, ignore, budget, |walk| {
-        walk.compare(Some(actual), Some(desired), Manner::Exact)
-    })
+pub fn compare_all<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P], budget: &mut Budget) -> MatchResult {
+    Walk::run(actual, desired, ignore, budget, |walk| walk.compare(Some(actual), Some(desired), Manner::Exact))
 }
 
 /// A walk through both trees at once.
@@ -110,64 +84,37 @@ impl<'a> Walk<'a, '_> {
         walk: impl FnOnce(&mut Walk<'a, '_>) -> Walked,
     ) -> MatchResult {
         let kind = Kind::of([desired, actual]);
-        let secrecy = if kind.is_secret() {
-            Secrecy::Secret
-        } else {
-            Secrecy::Open
-        };
+        let secrecy = if kind.is_secret() { Secrecy::Secret } else { Secrecy::Open };
         budget.within(OPERATION, |budget| {
-            let mut begun = Walk {
-                kind,
-                differences: Differences::new(secrecy, ignore, budget),
-            };
+            let mut begun = Walk { kind, differences: Differences::new(secrecy, ignore, budget) };
             let walked = walk(&mut begun);
             begun.differences.verdict(walked)
         })
     }
 
     /// Compares two values. Null is as good as missing, but to want null is to want nothing there.
-    fn compare(
-        &mut self,
-        found: Option<&'a Value>,
-        wanted: Option<&'a Value>,
-        manner: Manner,
-    ) -> Walked {
+    fn compare(&mut self, found: Option<&'a Value>, wanted: Option<&'a Value>, manner: Manner) -> Walked {
         match (found.filter(|found| !found.is_null()), wanted) {
             (None, None | Some(Value::Null)) => Ok(()),
             (Some(_), None) if manner == Manner::Tolerant => Ok(()),
-            (Some(Value::Object(found)), Some(Value::Object(wanted))) => {
-                self.maps(found, wanted, manner)
-            }
-            (Some(Value::Array(found)), Some(Value::Array(wanted))) => {
-                self.lists(found, wanted, manner)
-            }
+            (Some(Value::Object(found)), Some(Value::Object(wanted))) => self.maps(found, wanted, manner),
+            (Some(Value::Array(found)), Some(Value::Array(wanted))) => self.lists(found, wanted, manner),
             (Some(found), Some(wanted)) if sanitize::same_scalar(found, wanted) => Ok(()),
-            (Some(found), Some(wanted))
-                if sanitize::respelled(self.kind, self.differences.path(), found, wanted) =>
-            {
+            (Some(found), Some(wanted)) if sanitize::respelled(self.kind, self.differences.path(), found, wanted) => {
                 Ok(())
             }
             (found, wanted) => self.differences.values(found, wanted),
         }
     }
 
-    fn maps(
-        &mut self,
-        found: &'a Map<String, Value>,
-        wanted: &'a Map<String, Value>,
-        manner: Manner,
-    ) -> Walked {
+    fn maps(&mut self, found: &'a Map<String, Value>, wanted: &'a Map<String, Value>, manner: Manner) -> Walked {
         for (name, wanted) in wanted {
-            self.below(Step::Key(name), |walk| {
-                walk.compare(found.get(name), Some(wanted), manner)
-            })?;
+            self.below(Step::Key(name), |walk| walk.compare(found.get(name), Some(wanted), manner))?;
         }
         if manner == Manner::Exact {
             for (name, found) in found {
                 if !wanted.contains_key(name) {
-                    self.below(Step::Key(name), |walk| {
-                        walk.compare(Some(found), None, manner)
-                    })?;
+                    self.below(Step::Key(name), |walk| walk.compare(Some(found), None, manner))?;
                 }
             }
         }
@@ -175,7 +122,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Compares two lists. Tolerance means that what is wanted is found in the same order, with anything between
-    /// (quirk 11: however the difference could be expressed as a patch).
+    /// (`GM-1`), however a patch would express the difference.
     fn lists(&mut self, found: &'a [Value], wanted: &'a [Value], manner: Manner) -> Walked {
         if manner == Manner::Tolerant {
             if self.embeds(found, wanted)? {
@@ -191,9 +138,7 @@ impl<'a> Walk<'a, '_> {
             Manner::Exact => wanted.len().max(found.len()),
         };
         for index in 0..length {
-            self.below(Step::Index(index), |walk| {
-                walk.compare(found.get(index), wanted.get(index), manner)
-            })?;
+            self.below(Step::Index(index), |walk| walk.compare(found.get(index), wanted.get(index), manner))?;
         }
         Ok(())
     }
@@ -204,9 +149,8 @@ impl<'a> Walk<'a, '_> {
         'wanted: for wanted in wanted {
             for (index, found) in rest.by_ref() {
                 self.differences.begin_trial();
-                let walked = self.below(Step::Index(index), |walk| {
-                    walk.compare(Some(found), Some(wanted), Manner::Tolerant)
-                });
+                let walked =
+                    self.below(Step::Index(index), |walk| walk.compare(Some(found), Some(wanted), Manner::Tolerant));
                 if self.differences.end_trial(walked)? {
                     continue 'wanted;
                 }
@@ -227,11 +171,7 @@ impl<'a> Walk<'a, '_> {
 /// Returns the names of the fields of both trees, each once.
 fn top_level<'a>(actual: &'a Value, desired: &'a Value) -> impl Iterator<Item = &'a str> {
     let wanted = desired.as_object().into_iter().flat_map(Map::keys);
-    let found = actual
-        .as_object()
-        .into_iter()
-        .flat_map(Map::keys)
-        .filter(|name| desired.get(name).is_none());
+    let found = actual.as_object().into_iter().flat_map(Map::keys).filter(|name| desired.get(name).is_none());
     wanted.chain(found).map(String::as_str)
 }
 
@@ -266,11 +206,7 @@ mod tests {
     }
 
     fn flags(ignore: &[&str], strict_metadata: bool, equality: bool) -> GenericMatching {
-        GenericMatching {
-            ignore: ignore.iter().map(|text| (*text).into()).collect(),
-            strict_metadata,
-            equality,
-        }
+        GenericMatching { ignore: ignore.iter().map(|text| (*text).into()).collect(), strict_metadata, equality }
     }
 
     #[test]
@@ -304,7 +240,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn a_list_may_have_more_elements_anywhere_but_no_other_order() {
-        // GM-1; quirk 11: whichever patch would express the difference
+        // GM-1: whichever patch would express the difference
         for (actual, desired, matches) in [
             (json!([1, 2, 3]), json!([1, 3]), true),
             (json!([1, 1]), json!([1]), true),
@@ -412,29 +348,17 @@ mod tests {
     #[test]
     fn everything_counts_for_equality() {
         let (actual, desired) = (json!({"status": 1, "x": 1}), json!({"status": 1}));
-        assert_eq!(
-            text(compare_all::<&str>(&actual, &desired, &[])).as_deref(),
-            Some("/x: found 1, no longer wanted")
-        );
-        assert_eq!(
-            compare_all(&actual, &desired, &["/x"]),
-            MatchResult::Matches
-        );
-        assert_eq!(
-            compare_all::<&str>(&actual, &actual, &[]),
-            MatchResult::Matches
-        );
+        assert_eq!(text(compare_all::<&str>(&actual, &desired, &[])).as_deref(), Some("/x: found 1, no longer wanted"));
+        assert_eq!(compare_all(&actual, &desired, &["/x"]), MatchResult::Matches);
+        assert_eq!(compare_all::<&str>(&actual, &actual, &[]), MatchResult::Matches);
     }
 
     #[test]
     fn a_quantity_of_a_built_in_kind_may_be_spelled_otherwise() {
-        let object = |version: &str, cpu: &str| json!({"apiVersion": version, "spec": {"resources": {"limits": {"cpu": cpu}}}});
+        let object =
+            |version: &str, cpu: &str| json!({"apiVersion": version, "spec": {"resources": {"limits": {"cpu": cpu}}}});
         for (version, matches) in [("apps/v1", true), ("sample.dev/v1", false)] {
-            let verdict = compare(
-                &object(version, "1"),
-                &object(version, "1000m"),
-                &flags(&[], false, false),
-            );
+            let verdict = compare(&object(version, "1"), &object(version, "1000m"), &flags(&[], false, false));
             assert_eq!(verdict == MatchResult::Matches, matches, "{version}");
         }
     }
@@ -447,32 +371,15 @@ mod tests {
     #[test]
     fn what_a_comparison_costs_grows_with_the_documents_and_no_faster() {
         let wide = |value: Value| Value::Array(vec![value; 10_000]);
-        let nulls: Map<_, _> = (0..3_000)
-            .map(|n| (n.to_string(), Value::Null))
-            .chain([("z".to_owned(), json!(1))])
-            .collect();
+        let nulls: Map<_, _> =
+            (0..3_000).map(|n| (n.to_string(), Value::Null)).chain([("z".to_owned(), json!(1))]).collect();
         for (about, actual, desired, steps) in [
             ("deep", nested(120, json!(1)), nested(120, json!(2)), 20_000),
-            (
-                "deep, the same",
-                nested(120, json!(1)),
-                nested(120, json!(1)),
-                1_000,
-            ),
+            ("deep, the same", nested(120, json!(1)), nested(120, json!(1)), 1_000),
             ("wide", wide(json!([1])), wide(json!([2])), 100_000),
-            (
-                "wide, all but the last",
-                wide(json!([1])),
-                json!([[1], [2]]),
-                100_000,
-            ),
+            ("wide, all but the last", wide(json!([1])), json!([[1], [2]]), 100_000),
             // Each element is tried with all that is wanted: nothing but the budget ends it.
-            (
-                "square",
-                wide(json!({})),
-                json!([Value::Object(nulls)]),
-                OPERATION,
-            ),
+            ("square", wide(json!({})), json!([Value::Object(nulls)]), OPERATION),
         ] {
             let object = |list| json!({ "spec": list });
             let mut budget = Budget::of_run();
@@ -488,13 +395,7 @@ mod tests {
         let (actual, desired) = (json!({"spec": vec![1; 100]}), json!({"spec": vec![1; 100]}));
         let flags = GenericMatching::default();
         assert_eq!(
-            text(super::compare(
-                &actual,
-                &desired,
-                &flags,
-                &mut Budget::of(50)
-            ))
-            .as_deref(),
+            text(super::compare(&actual, &desired, &flags, &mut Budget::of(50))).as_deref(),
             Some("too large to compare: it takes more than 50 steps")
         );
     }

@@ -108,9 +108,7 @@ impl Ignored {
             for name in segments(pointer.as_ref()) {
                 budget.step(1)?;
                 let next = nodes.len();
-                at = nodes
-                    .get_mut(at)
-                    .map_or(0, |node| *node.below.entry(name).or_insert(next));
+                at = nodes.get_mut(at).map_or(0, |node| *node.below.entry(name).or_insert(next));
                 if at == next {
                     budget.hold(NODE)?;
                     nodes.push(Node::default());
@@ -146,11 +144,7 @@ impl Ignored {
 
 impl<'a, 'b> Differences<'a, 'b> {
     /// Returns an empty collection. `ignore` are JSON pointers under which differences do not count.
-    pub(super) fn new<P: AsRef<str>>(
-        secrecy: Secrecy,
-        ignore: &[P],
-        budget: &'b mut Budget,
-    ) -> Self {
+    pub(super) fn new<P: AsRef<str>>(secrecy: Secrecy, ignore: &[P], budget: &'b mut Budget) -> Self {
         let (ignored, unread) = match Ignored::new(ignore, budget) {
             Ok(ignored) => (ignored, None),
             Err(exceeded) => (Ignored(Vec::new()), Some(exceeded)),
@@ -306,10 +300,7 @@ impl<'a, 'b> Differences<'a, 'b> {
 /// Returns the names in a JSON pointer; the empty one has none.
 fn segments(pointer: &str) -> impl Iterator<Item = String> {
     let names = pointer.strip_prefix('/').map(|rest| rest.split('/'));
-    names
-        .into_iter()
-        .flatten()
-        .map(|name| name.replace("~1", "/").replace("~0", "~"))
+    names.into_iter().flatten().map(|name| name.replace("~1", "/").replace("~0", "~"))
 }
 
 fn word(value: Option<&Value>) -> String {
@@ -333,11 +324,7 @@ struct Short {
 
 impl Short {
     fn new(most: usize) -> Self {
-        Self {
-            text: String::new(),
-            left: most,
-            cut: false,
-        }
+        Self { text: String::new(), left: most, cut: false }
     }
 
     fn finish(mut self) -> String {
@@ -371,10 +358,7 @@ mod tests {
     use super::*;
 
     /// Returns the verdict after `act`.
-    fn verdict(
-        secrecy: Secrecy,
-        act: impl for<'a> FnOnce(&mut Differences<'a, '_>) -> Walked,
-    ) -> MatchResult {
+    fn verdict(secrecy: Secrecy, act: impl for<'a> FnOnce(&mut Differences<'a, '_>) -> Walked) -> MatchResult {
         let mut budget = Budget::of(1000);
         let mut differences = Differences::new::<&str>(secrecy, &[], &mut budget);
         let walked = act(&mut differences);
@@ -414,9 +398,8 @@ mod tests {
 
     #[test]
     fn a_long_value_is_cut_between_characters() {
-        let verdict = verdict(Secrecy::Open, |differences| {
-            differences.values(Some(&json!("ü".repeat(100))), Some(&json!(1)))
-        });
+        let verdict =
+            verdict(Secrecy::Open, |differences| differences.values(Some(&json!("ü".repeat(100))), Some(&json!(1))));
         let text = format!("the object: found \"{}…, wanted 1", "ü".repeat(59));
         assert_eq!(verdict, MatchResult::Differs(text));
     }

@@ -63,35 +63,17 @@ pub fn compare<P: AsRef<str>>(
     comparison: &Comparison<'_, P>,
     budget: &mut Budget,
 ) -> Result<MatchResult, serde_json::Error> {
-    let Comparison {
-        fields,
-        actual,
-        desired,
-        part,
-        ignore,
-    } = *comparison;
+    let Comparison { fields, actual, desired, part, ignore } = *comparison;
     let set = fields.map(Set::read).transpose()?;
     let kind = Kind::of([desired, actual]);
-    let secrecy = if kind.is_secret() {
-        Secrecy::Secret
-    } else {
-        Secrecy::Open
-    };
+    let secrecy = if kind.is_secret() { Secrecy::Secret } else { Secrecy::Open };
     Ok(budget.within(OPERATION, |budget| {
-        let mut walk = Walk {
-            kind,
-            differences: Differences::new(secrecy, ignore, budget),
-        };
-        let walked = walk
-            .differences
-            .pay(fields.map_or(0, str::len))
-            .and_then(|()| match (part, &set) {
-                (Part::Object, None) => walk
-                    .differences
-                    .note("nothing of it has been applied by us yet"),
-                (Part::Object, Some(set)) => walk.object(set, actual, desired),
-                (Part::Status, set) => walk.status(set.as_ref(), actual, desired),
-            });
+        let mut walk = Walk { kind, differences: Differences::new(secrecy, ignore, budget) };
+        let walked = walk.differences.pay(fields.map_or(0, str::len)).and_then(|()| match (part, &set) {
+            (Part::Object, None) => walk.differences.note("nothing of it has been applied by us yet"),
+            (Part::Object, Some(set)) => walk.object(set, actual, desired),
+            (Part::Status, set) => walk.status(set.as_ref(), actual, desired),
+        });
         walk.differences.verdict(walked)
     }))
 }
@@ -118,15 +100,12 @@ enum Name<'a> {
     Member(Cow<'a, str>),
     /// `.` the value itself.
     Itself,
-    /// Anything else, such as `i:` (quirk 10: a difference, not an error).
+    /// Anything else, such as `i:`: a difference, not an error (`SSA-2`).
     Unknown,
 }
 
 /// The set of what was never applied.
-const NOTHING: &Set<'_> = &Set {
-    itself: false,
-    parts: Vec::new(),
-};
+const NOTHING: &Set<'_> = &Set { itself: false, parts: Vec::new() };
 
 impl<'a> Set<'a> {
     /// Reads a `fieldsV1` document.
@@ -147,8 +126,7 @@ impl<'a> Set<'a> {
     }
 
     fn field(&self, wanted: &str) -> Option<&Self> {
-        let is_before =
-            |(name, _): &(Name<'_>, Self)| matches!(name, Name::Field(name) if **name < *wanted);
+        let is_before = |(name, _): &(Name<'_>, Self)| matches!(name, Name::Field(name) if **name < *wanted);
         match self.parts.get(self.parts.partition_point(is_before)) {
             Some((Name::Field(name), set)) if **name == *wanted => Some(set),
             Some(_) | None => None,
@@ -233,19 +211,12 @@ struct Walk<'a, 'b> {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Compares an object (`SSA-3` says which of its fields count).
+    /// Compares an object. Of its metadata only what can be owned counts (`SSA-3`).
     fn object(&mut self, set: &'a Set<'a>, found: &'a Value, wanted: &'a Value) -> Walked {
         for (name, owned) in set.fields() {
-            self.below(Step::Key(name), |walk| {
-                walk.owned(owned, found.get(name), wanted.get(name))
-            })?;
+            self.below(Step::Key(name), |walk| walk.owned(owned, found.get(name), wanted.get(name)))?;
         }
-        for (name, value) in wanted
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(name, _)| set.field(name).is_none())
-        {
+        for (name, value) in wanted.as_object().into_iter().flatten().filter(|(name, _)| set.field(name).is_none()) {
             self.below(Step::Key(name), |walk| match (name.as_str(), value) {
                 ("apiVersion" | "kind" | "status", _) | (_, Value::Null) => Ok(()),
                 ("metadata", Value::Object(wanted)) => walk.map(NOTHING, found.get(name), wanted),
@@ -257,26 +228,16 @@ impl<'a> Walk<'a, '_> {
 
     /// Compares the status alone. Without a share, no status is as wanted.
     fn status(&mut self, set: Option<&'a Set<'a>>, found: &'a Value, wanted: &'a Value) -> Walked {
-        let (found, wanted) = (
-            found.get("status"),
-            wanted.get("status").filter(|status| !status.is_null()),
-        );
-        self.below(Step::Key("status"), |walk| {
-            match (set.and_then(|set| set.field("status")), wanted) {
-                (Some(set), wanted) => walk.owned(set, found, wanted),
-                (None, Some(wanted)) => walk.unowned(found, wanted),
-                (None, None) => Ok(()),
-            }
+        let (found, wanted) = (found.get("status"), wanted.get("status").filter(|status| !status.is_null()));
+        self.below(Step::Key("status"), |walk| match (set.and_then(|set| set.field("status")), wanted) {
+            (Some(set), wanted) => walk.owned(set, found, wanted),
+            (None, Some(wanted)) => walk.unowned(found, wanted),
+            (None, None) => Ok(()),
         })
     }
 
     /// Compares a field that is owned, or some of it (`SSA-2`).
-    fn owned(
-        &mut self,
-        set: &'a Set<'a>,
-        found: Option<&'a Value>,
-        wanted: Option<&'a Value>,
-    ) -> Walked {
+    fn owned(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: Option<&'a Value>) -> Walked {
         let Some(wanted) = wanted else {
             // SSA-5: applying gives it up. Even if it is missing already, for the claim on it goes.
             return self.differences.values(found, None);
@@ -287,24 +248,15 @@ impl<'a> Walk<'a, '_> {
         match (set.parts.first(), wanted) {
             (Some((Name::Keyed(_), _)), Value::Array(wanted)) => self.keyed(set, found, wanted),
             (Some((Name::Member(_), _)), Value::Array(wanted)) => self.members(set, found, wanted),
-            (Some((Name::Field(_), _)) | None, Value::Object(wanted)) => {
-                self.map(set, found, wanted)
-            }
+            (Some((Name::Field(_), _)) | None, Value::Object(wanted)) => self.map(set, found, wanted),
             (None, Value::Array(wanted)) if wanted.is_empty() => Ok(()),
-            (Some((Name::Unknown, _)), _) => self
-                .differences
-                .note("is recorded in a way that is not understood"),
+            (Some((Name::Unknown, _)), _) => self.differences.note("is recorded in a way that is not understood"),
             _ => self.differences.values(found, Some(wanted)),
         }
     }
 
     /// Compares the owned fields of a map.
-    fn map(
-        &mut self,
-        set: &'a Set<'a>,
-        found: Option<&'a Value>,
-        wanted: &'a Map<String, Value>,
-    ) -> Walked {
+    fn map(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: &'a Map<String, Value>) -> Walked {
         let found = match found {
             None | Some(Value::Null) => None,
             Some(Value::Object(found)) => Some(found),
@@ -318,12 +270,9 @@ impl<'a> Walk<'a, '_> {
             self.below(Step::Key(name), |walk| walk.owned(owned, found, value))?;
         }
         if set.fields().count() < set.parts.len() {
-            self.differences
-                .note("is recorded in a way that is not understood")?;
+            self.differences.note("is recorded in a way that is not understood")?;
         }
-        let counted = wanted
-            .iter()
-            .filter(|(name, value)| self.counts(name, value));
+        let counted = wanted.iter().filter(|(name, value)| self.counts(name, value));
         if met < counted.count() {
             for (name, value) in wanted {
                 if self.counts(name, value) && set.field(name).is_none() {
@@ -337,30 +286,22 @@ impl<'a> Walk<'a, '_> {
 
     /// Compares the owned elements of a keyed list, in the order that they have in the actual list.
     fn keyed(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: &'a [Value]) -> Walked {
-        let found = found
-            .and_then(Value::as_array)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let found = found.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let mut placed = Vec::with_capacity(set.parts.len());
         let mut places = Places::default();
         for (name, owned) in &set.parts {
             match places.of(name, found, &mut self.differences)? {
                 Ok(element) => placed.push((element, owned)),
-                // Quirk 10: a difference, not an error.
+                // SSA-2: a difference, not an error.
                 Err(problem) => return self.differences.note(&problem),
             }
         }
         if placed.len() != wanted.len() {
-            let text = format!(
-                "{} of its elements are ours, wanted: {}",
-                placed.len(),
-                wanted.len()
-            );
+            let text = format!("{} of its elements are ours, wanted: {}", placed.len(), wanted.len());
             return self.differences.note(&text);
         }
         placed.sort_unstable_by_key(|((index, _), _)| *index);
-        for (position, (((_, found), owned), wanted)) in placed.into_iter().zip(wanted).enumerate()
-        {
+        for (position, (((_, found), owned), wanted)) in placed.into_iter().zip(wanted).enumerate() {
             self.below(Step::Index(position), |walk| match wanted.as_object() {
                 Some(wanted) if !owned.is_whole() => walk.map(owned, Some(found), wanted),
                 Some(_) | None => walk.same(Some(found), Some(wanted), Extent::Within),
@@ -370,29 +311,16 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Compares the owned members of a set, which has no order.
-    fn members(
-        &mut self,
-        set: &'a Set<'a>,
-        found: Option<&'a Value>,
-        wanted: &'a [Value],
-    ) -> Walked {
-        let found = found
-            .and_then(Value::as_array)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        self.differences
-            .pay(found.len() + wanted.len() + set.parts.len())?;
+    fn members(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: &'a [Value]) -> Walked {
+        let found = found.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        self.differences.pay(found.len() + wanted.len() + set.parts.len())?;
         let (there, asked) = (Members::of(found), Members::of(wanted));
         for (name, _) in &set.parts {
             let Name::Member(text) = name else {
-                return self
-                    .differences
-                    .note("is recorded in a way that is not understood");
+                return self.differences.note("is recorded in a way that is not understood");
             };
             let Ok(member) = self.differences.read(text) else {
-                return self
-                    .differences
-                    .note("is recorded in a way that is not understood");
+                return self.differences.note("is recorded in a way that is not understood");
             };
             match (there.contains(&member), asked.contains(&member)) {
                 (true, true) => {}
@@ -401,44 +329,26 @@ impl<'a> Walk<'a, '_> {
             }
         }
         if set.parts.len() != wanted.len() {
-            let text = format!(
-                "{} of its elements are ours, wanted: {}",
-                set.parts.len(),
-                wanted.len()
-            );
+            let text = format!("{} of its elements are ours, wanted: {}", set.parts.len(), wanted.len());
             self.differences.note(&text)?;
         }
         Ok(())
     }
 
     /// Compares what is owned as a whole (`SSA-4`).
-    fn same(
-        &mut self,
-        found: Option<&'a Value>,
-        wanted: Option<&'a Value>,
-        extent: Extent,
-    ) -> Walked {
+    fn same(&mut self, found: Option<&'a Value>, wanted: Option<&'a Value>, extent: Extent) -> Walked {
         let (found, wanted) = (self.present(found), self.present(wanted));
         match (found, wanted) {
-            (Some(Value::Object(a)), Some(Value::Object(b))) if !b.is_empty() || a.is_empty() => {
-                self.same_maps(a, b)
-            }
+            (Some(Value::Object(a)), Some(Value::Object(b))) if !b.is_empty() || a.is_empty() => self.same_maps(a, b),
             (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() => {
                 for (index, (a, b)) in a.iter().zip(b).enumerate() {
-                    self.below(Step::Index(index), |walk| {
-                        walk.same(Some(a), Some(b), Extent::Within)
-                    })?;
+                    self.below(Step::Index(index), |walk| walk.same(Some(a), Some(b), Extent::Within))?;
                 }
                 Ok(())
             }
             (Some(a), Some(b)) if sanitize::same_scalar(a, b) => Ok(()),
             _ => {
-                let difference = Difference {
-                    path: self.differences.path(),
-                    extent,
-                    found,
-                    wanted,
-                };
+                let difference = Difference { path: self.differences.path(), extent, found, wanted };
                 if sanitize::excused(self.kind, &difference) {
                     return Ok(());
                 }
@@ -447,25 +357,17 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn same_maps(
-        &mut self,
-        found: &'a Map<String, Value>,
-        wanted: &'a Map<String, Value>,
-    ) -> Walked {
+    fn same_maps(&mut self, found: &'a Map<String, Value>, wanted: &'a Map<String, Value>) -> Walked {
         let mut met = 0;
         for (name, wanted) in wanted {
             let found = found.get(name);
             met += usize::from(found.is_some());
-            self.below(Step::Key(name), |walk| {
-                walk.same(found, Some(wanted), Extent::Within)
-            })?;
+            self.below(Step::Key(name), |walk| walk.same(found, Some(wanted), Extent::Within))?;
         }
         if met < found.len() {
             for (name, found) in found {
                 if !wanted.contains_key(name) {
-                    self.below(Step::Key(name), |walk| {
-                        walk.same(Some(found), None, Extent::Within)
-                    })?;
+                    self.below(Step::Key(name), |walk| walk.same(Some(found), None, Extent::Within))?;
                 }
             }
         }
@@ -491,8 +393,7 @@ impl<'a> Walk<'a, '_> {
     /// Returns a value unless it is a null that means nothing.
     fn present<'v>(&self, value: Option<&'v Value>) -> Option<&'v Value> {
         let null = value.is_some_and(Value::is_null);
-        value
-            .filter(|_| !null || self.kind.storage_at(self.differences.path()) == Storage::Verbatim)
+        value.filter(|_| !null || self.kind.storage_at(self.differences.path()) == Storage::Verbatim)
     }
 
     fn below(&mut self, step: Step<'a>, compare: impl FnOnce(&mut Self) -> Walked) -> Walked {
@@ -550,10 +451,7 @@ impl Places {
         if !self.0.contains_key(&names) {
             differences.pay(list.len().saturating_mul(1 + names.len()))?;
         }
-        let spots = self
-            .0
-            .entry(names)
-            .or_insert_with_key(|names| spots(list, names));
+        let spots = self.0.entry(names).or_insert_with_key(|names| spots(list, names));
         let values: Vec<_> = keys.values().collect();
         Ok(match spots.get(&Self::key(&values)) {
             Some(Spot::Once(index)) => list
@@ -581,10 +479,7 @@ fn spots(list: &[Value], names: &[String]) -> BTreeMap<String, Spot> {
     for (index, element) in list.iter().enumerate() {
         let values: Option<Vec<_>> = names.iter().map(|name| element.get(name)).collect();
         if let Some(values) = values {
-            spots
-                .entry(Places::key(&values))
-                .and_modify(|spot| *spot = Spot::Several)
-                .or_insert(Spot::Once(index));
+            spots.entry(Places::key(&values)).and_modify(|spot| *spot = Spot::Several).or_insert(Spot::Once(index));
         }
     }
     spots
@@ -649,13 +544,7 @@ mod tests {
         ignore: &[&str],
     ) -> Option<String> {
         let fields = fields.map(Value::to_string);
-        let comparison = Comparison {
-            fields: fields.as_deref(),
-            actual,
-            desired,
-            part,
-            ignore,
-        };
+        let comparison = Comparison { fields: fields.as_deref(), actual, desired, part, ignore };
         match compare(&comparison, &mut Budget::of_run()).unwrap() {
             MatchResult::Matches => None,
             MatchResult::Differs(text) => Some(text),
@@ -667,13 +556,7 @@ mod tests {
         for (about, fields, actual, desired, expected) in rows {
             let object = |spec: &Value| json!({"apiVersion": api_version, "kind": "Thing", "metadata": {"name": "a"}, "spec": spec});
             let fields = json!({"f:spec": fields});
-            let found = differences(
-                Some(&fields),
-                &object(actual),
-                &object(desired),
-                Part::Object,
-                &[],
-            );
+            let found = differences(Some(&fields), &object(actual), &object(desired), Part::Object, &[]);
             assert_eq!(found.as_deref(), *expected, "{about}");
         }
     }
@@ -710,7 +593,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn what_is_owned_as_a_whole_must_be_equal() {
-        // SSA-2, first two points; SSA-4
+        // SSA-2: a field without parts; SSA-4
         let fields = json!({"f:a": {}});
         check(
             "sample.dev/v1",
@@ -745,7 +628,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn elements_of_a_keyed_list_are_found_by_their_keys() {
-        // SSA-2, third point; quirk 10
+        // SSA-2: by their keys; one that is missing or there twice is a difference
         let one = json!({"f:list": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}, "f:x": {}}, "k:{\"name\":\"b\"}": {".": {}, "f:name": {}}}});
         let wanted = json!({"list": [{"name": "a", "x": 1}, {"name": "b"}]});
         let two =
@@ -775,7 +658,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn members_of_a_set_have_no_order() {
-        // SSA-2, fourth point
+        // SSA-2: by their values
         let fields = json!({"f:set": {"v:\"a\"": {}, "v:\"b\"": {}}});
         let maps = json!({"f:set": {"v:{\"x\":1}": {}}});
         check(
@@ -797,51 +680,20 @@ mod tests {
 
     #[test]
     fn what_is_recorded_in_an_unknown_way_is_a_difference() {
-        // Quirk 10
+        // SSA-2: and no error
         let text = Some("/spec/list: is recorded in a way that is not understood");
         let list = json!({"list": [1]});
-        for fields in [
-            json!({"i:0": {}}),
-            json!({"x": {}}),
-            json!({"v:{": {}}),
-            json!({"k:{": {}}),
-        ] {
-            check(
-                "sample.dev/v1",
-                &[(
-                    "",
-                    json!({"f:list": fields}),
-                    list.clone(),
-                    list.clone(),
-                    text,
-                )],
-            );
+        for fields in [json!({"i:0": {}}), json!({"x": {}}), json!({"v:{": {}}), json!({"k:{": {}})] {
+            check("sample.dev/v1", &[("", json!({"f:list": fields}), list.clone(), list.clone(), text)]);
         }
         let map = json!({"list": {"a": 1}});
-        check(
-            "sample.dev/v1",
-            &[(
-                "",
-                json!({"f:list": {"f:a": {}, "i:0": {}}}),
-                map.clone(),
-                map,
-                text,
-            )],
-        );
+        check("sample.dev/v1", &[("", json!({"f:list": {"f:a": {}, "i:0": {}}}), map.clone(), map, text)]);
         let ignore: &[&str] = &[];
         let (actual, desired) = (json!({}), json!({}));
         for fields in ["", "[]", "{\"f:a\": 1}"] {
-            let comparison = Comparison {
-                fields: Some(fields),
-                actual: &actual,
-                desired: &desired,
-                part: Part::Object,
-                ignore,
-            };
-            assert!(
-                compare(&comparison, &mut Budget::of_run()).is_err(),
-                "{fields}"
-            );
+            let comparison =
+                Comparison { fields: Some(fields), actual: &actual, desired: &desired, part: Part::Object, ignore };
+            assert!(compare(&comparison, &mut Budget::of_run()).is_err(), "{fields}");
         }
     }
 
@@ -889,20 +741,13 @@ mod tests {
         let found = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "d", "creationTimestamp": null},
             "spec": {"resources": {"requests": {"storage": "1Gi"}}, "volumeMode": "Filesystem"}, "status": {"phase": "Pending"}});
         let differ = |kind: &str, wanted: Value| {
-            differences(
-                Some(&fields),
-                &object(kind, found.clone()),
-                &object(kind, wanted),
-                Part::Object,
-                &[],
-            )
+            differences(Some(&fields), &object(kind, found.clone()), &object(kind, wanted), Part::Object, &[])
         };
         assert_eq!(differ("StatefulSet", wanted.clone()), None);
         assert!(differ("Other", wanted.clone()).is_some());
         let mut block = wanted;
         block["spec"]["volumeMode"] = json!("Block");
-        let text =
-            "/spec/volumeClaimTemplates/0/spec/volumeMode: found \"Filesystem\", wanted \"Block\"";
+        let text = "/spec/volumeClaimTemplates/0/spec/volumeMode: found \"Filesystem\", wanted \"Block\"";
         assert_eq!(differ("StatefulSet", block).as_deref(), Some(text));
     }
 
@@ -914,29 +759,17 @@ mod tests {
         let desired = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "1"}, "status": {}, "metadata": {
             "name": "n", "namespace": "default", "creationTimestamp": null, "deletionTimestamp": "x", "generation": 5,
             "selfLink": "x", "uid": "2", "resourceVersion": "1", "labels": {"a": "b"}}});
-        assert_eq!(
-            differences(Some(&fields), &actual, &desired, Part::Object, &[]),
-            None
-        );
+        assert_eq!(differences(Some(&fields), &actual, &desired, Part::Object, &[]), None);
         let mut more = desired.clone();
         more["metadata"]["annotations"] = json!({"k": "v"});
         let text = "/metadata/annotations: found nothing, wanted {\"k\":\"v\"}";
-        assert_eq!(
-            differences(Some(&fields), &actual, &more, Part::Object, &[]).as_deref(),
-            Some(text)
-        );
+        assert_eq!(differences(Some(&fields), &actual, &more, Part::Object, &[]).as_deref(), Some(text));
         let bare = json!({"f:data": {"f:x": {}}});
         let named = json!({"data": {"x": "1"}, "metadata": {"name": "n"}});
-        assert_eq!(
-            differences(Some(&bare), &actual, &named, Part::Object, &[]),
-            None
-        );
+        assert_eq!(differences(Some(&bare), &actual, &named, Part::Object, &[]), None);
         let labelled = json!({"data": {"x": "1"}, "metadata": {"labels": {"a": "b"}, "name": "n"}});
         let text = "/metadata/labels: found {\"a\":\"b\",\"c\":\"d\"}, wanted {\"a\":\"b\"}";
-        assert_eq!(
-            differences(Some(&bare), &actual, &labelled, Part::Object, &[]).as_deref(),
-            Some(text)
-        );
+        assert_eq!(differences(Some(&bare), &actual, &labelled, Part::Object, &[]).as_deref(), Some(text));
     }
 
     #[test]
@@ -990,25 +823,11 @@ mod tests {
     #[test]
     fn ignored_differences_do_not_count() {
         let fields = json!({"f:spec": {"f:replicas": {}, "f:image": {}}});
-        let (actual, desired) = (
-            json!({"spec": {"replicas": 5, "image": "a"}}),
-            json!({"spec": {"replicas": 2, "image": "b"}}),
-        );
-        let found = differences(
-            Some(&fields),
-            &actual,
-            &desired,
-            Part::Object,
-            &["/spec/replicas"],
-        );
-        assert_eq!(
-            found.as_deref(),
-            Some("/spec/image: found \"a\", wanted \"b\"")
-        );
-        assert_eq!(
-            differences(Some(&fields), &actual, &desired, Part::Object, &["/spec"]),
-            None
-        );
+        let (actual, desired) =
+            (json!({"spec": {"replicas": 5, "image": "a"}}), json!({"spec": {"replicas": 2, "image": "b"}}));
+        let found = differences(Some(&fields), &actual, &desired, Part::Object, &["/spec/replicas"]);
+        assert_eq!(found.as_deref(), Some("/spec/image: found \"a\", wanted \"b\""));
+        assert_eq!(differences(Some(&fields), &actual, &desired, Part::Object, &["/spec"]), None);
     }
 
     #[test]
@@ -1025,19 +844,15 @@ mod tests {
         );
         assert_eq!(
             found.as_deref(),
-            Some(
-                "/data/password: differs; /data/more: is missing; /stringData: is no longer wanted"
-            )
+            Some("/data/password: differs; /data/more: is missing; /stringData: is no longer wanted")
         );
     }
 
     #[test]
     fn what_a_comparison_costs_grows_with_the_documents_and_no_faster() {
         const COUNT: usize = 20_000;
-        let each =
-            |part: &dyn Fn(usize) -> (String, Value)| Value::Object((0..COUNT).map(part).collect());
-        let list =
-            |element: &dyn Fn(usize) -> Value| Value::Array((0..COUNT).map(element).collect());
+        let each = |part: &dyn Fn(usize) -> (String, Value)| Value::Object((0..COUNT).map(part).collect());
+        let list = |element: &dyn Fn(usize) -> Value| Value::Array((0..COUNT).map(element).collect());
         let fields = each(&|n| (format!("f:k{n}"), json!({})));
         let keyed = each(&|n| (format!(r#"k:{{"name":"n{n}"}}"#), json!({"f:name": {}})));
         let members = each(&|n| (format!("v:{n}"), json!({})));
@@ -1054,12 +869,7 @@ mod tests {
                 each(&|n| (format!("k{n}"), json!(1))),
                 each(&|n| (format!("k{n}"), json!(2))),
             ),
-            (
-                "keyed",
-                keyed,
-                list(&|n| json!({"name": format!("n{n}")})),
-                list(&|n| json!({"name": format!("n{n}")})),
-            ),
+            ("keyed", keyed, list(&|n| json!({"name": format!("n{n}")})), list(&|n| json!({"name": format!("n{n}")}))),
             ("members", members, list(&|n| json!(n)), list(&|n| json!(n))),
         ] {
             let text = json!({"f:spec": fields}).to_string();
@@ -1075,15 +885,8 @@ mod tests {
             let verdict = compare(&comparison, &mut budget).unwrap();
             let spent = crate::budget::RUN - budget.left();
             let bound = u64::try_from(text.len() + 10 * COUNT).unwrap();
-            assert!(
-                spent <= bound,
-                "{about}: {spent} of {bound} steps, {verdict:?}"
-            );
-            assert_eq!(
-                verdict == MatchResult::Matches,
-                matches!(about, "keyed" | "members"),
-                "{about}: {verdict:?}"
-            );
+            assert!(spent <= bound, "{about}: {spent} of {bound} steps, {verdict:?}");
+            assert_eq!(verdict == MatchResult::Matches, matches!(about, "keyed" | "members"), "{about}: {verdict:?}");
         }
     }
 }

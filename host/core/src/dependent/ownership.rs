@@ -62,11 +62,7 @@ pub enum Whose {
 
 impl Mark {
     /// Returns the mark of what a dependent makes for a primary.
-    pub fn new(
-        (operator, controller, dependent): (&str, &str, &str),
-        primary: &Object,
-        gvk: &Gvk,
-    ) -> Self {
+    pub fn new((operator, controller, dependent): (&str, &str, &str), primary: &Object, gvk: &Gvk) -> Self {
         let key = primary.key();
         Self {
             operator: operator.to_owned(),
@@ -104,10 +100,7 @@ impl Mark {
 impl Marked {
     /// Returns kind and key; none if what the mark says is no kind.
     pub fn place(&self) -> Option<(Gvk, ObjectRef)> {
-        let key = ObjectRef {
-            namespace: self.namespace.as_deref().map(Into::into),
-            name: self.name.as_str().into(),
-        };
+        let key = ObjectRef { namespace: self.namespace.as_deref().map(Into::into), name: self.name.as_str().into() };
         Some((Gvk::parse(&self.api_version, &self.kind).ok()?, key))
     }
 }
@@ -115,8 +108,7 @@ impl Marked {
 /// Whether a uid proves that an object is a primary's: its owner reference, or its mark.
 pub fn is_for(object: &Object, uid: &str) -> bool {
     let mut owners = object.header().owners.iter();
-    owners.any(|owner| &*owner.uid == uid)
-        || Mark::of(object).is_some_and(|mark| mark.primary.uid == uid)
+    owners.any(|owner| &*owner.uid == uid) || Mark::of(object).is_some_and(|mark| mark.primary.uid == uid)
 }
 
 /// Returns whose an object is, for the dependent and the primary that `own` names. Of the other dependents of its
@@ -132,26 +124,16 @@ pub fn whose(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Whose {
         }
         let controller = mark.operator == own.operator && mark.controller == own.controller;
         let taken = mark.dependent != own.dependent && declared.contains(&*mark.dependent);
-        return if controller && !taken {
-            Whose::Ours
-        } else {
-            Whose::Sibling(mark)
-        };
+        return if controller && !taken { Whose::Ours } else { Whose::Sibling(mark) };
     }
-    owners
-        .first()
-        .map_or(Whose::Unclaimed, |owner| Whose::Owned(owner.clone()))
+    owners.first().map_or(Whose::Unclaimed, |owner| Whose::Owned(owner.clone()))
 }
 
 /// Returns those of a primary's objects that the dependent of this mark made under other names than are `meant` now: by the
 /// mark alone, so that what others, components or people made is never among them.
 pub fn formers(related: Vec<Object>, own: &Mark, meant: &BTreeSet<ObjectRef>) -> Vec<Object> {
-    let others = related
-        .into_iter()
-        .filter(|object| !meant.contains(object.key()));
-    others
-        .filter(|object| Mark::of(object).is_some_and(|mark| mark.is_alike(own)))
-        .collect()
+    let others = related.into_iter().filter(|object| !meant.contains(object.key()));
+    others.filter(|object| Mark::of(object).is_some_and(|mark| mark.is_alike(own))).collect()
 }
 
 impl Whose {
@@ -162,23 +144,12 @@ impl Whose {
             Self::Ours => return format!("{kind} {key} is ours"),
             Self::Sibling(mark) => format!("made for this primary by {}", maker(mark)),
             Self::Marked(mark) => {
-                let Marked {
-                    kind,
-                    namespace,
-                    name,
-                    uid,
-                    ..
-                } = &mark.primary;
+                let Marked { kind, namespace, name, uid, .. } = &mark.primary;
                 let place = namespace.as_ref().map(|namespace| format!("{namespace}/"));
                 let place = place.unwrap_or_default();
-                format!(
-                    "made for {kind} {place}{name} (uid {uid}) by {}",
-                    maker(mark)
-                )
+                format!("made for {kind} {place}{name} (uid {uid}) by {}", maker(mark))
             }
-            Self::Owned(Owner {
-                kind, name, uid, ..
-            }) => {
+            Self::Owned(Owner { kind, name, uid, .. }) => {
                 format!("owned by {kind} {name} (uid {uid})")
             }
             Self::Unclaimed => "nobody is named as its owner".to_owned(),
@@ -197,12 +168,7 @@ impl Whose {
 }
 
 fn maker(mark: &Mark) -> String {
-    let Mark {
-        operator,
-        controller,
-        dependent,
-        ..
-    } = mark;
+    let Mark { operator, controller, dependent, .. } = mark;
     format!("dependent {dependent} of controller {controller} of operator {operator}")
 }
 
@@ -255,10 +221,7 @@ mod tests {
         let own = mark(("o", "c", "conf"), "page", "u-1");
         let by = |path, uid| mark(path, "page", uid);
         let (sibling, renamed) = (by(("o", "c", "other"), "u-1"), by(("o", "c", "old"), "u-1"));
-        let (foreign, namesake) = (
-            by(("o2", "c", "conf"), "u-1"),
-            by(("o", "c", "conf"), "u-2"),
-        );
+        let (foreign, namesake) = (by(("o2", "c", "conf"), "u-1"), by(("o", "c", "conf"), "u-2"));
         let declared = BTreeSet::from(["conf", "other"]);
         for (marked, owner, expected) in [
             (None, None, Whose::Unclaimed),
@@ -307,7 +270,8 @@ mod tests {
         let own = mark(("o", "c", "conf"), "page", "u-1");
         let first = mark(("o", "c", "conf"), "first", "u-2");
         let adopt = "set `adopt: true` on dependent conf to take it over";
-        let rename = "nothing is taken from another owner, with `adopt` neither: give the object of dependent conf another name";
+        let rename =
+            "nothing is taken from another owner, with `adopt` neither: give the object of dependent conf another name";
         for (marked, owner, whose_it_is, cure) in [
             (None, None, "nobody is named as its owner", adopt),
             (None, Some("u-2"), "owned by Page first (uid u-2)", rename),

@@ -1,8 +1,8 @@
 //! Decides whether a difference is only the API server's way of writing down what was applied (SN rules).
 //!
-//! Asked about a difference only, so that comparing equal trees costs nothing here. It goes beyond `SN-1` and `SN-2`
-//! where a real API server was seen to answer otherwise than it was asked, and where a difference would therefore be
-//! "repaired" for ever (`SSA-5`).
+//! Asked about a difference only, so that comparing equal trees costs nothing here. It goes beyond claim templates
+//! (`SN-1`) and environments and quantities of containers (`SN-2`) where a real API server was seen to answer otherwise than
+//! it was asked, and where a difference would therefore be "repaired" for ever (`SSA-5`).
 
 use serde_json::Value;
 
@@ -52,16 +52,8 @@ pub(super) struct Difference<'a> {
 impl<'a> Kind<'a> {
     /// Returns the kind of an object: of the first of these trees that states it.
     pub(super) fn of(trees: [&'a Value; 2]) -> Self {
-        let stated = |field| {
-            trees
-                .iter()
-                .find_map(|tree| tree.get(field).and_then(Value::as_str))
-                .unwrap_or_default()
-        };
-        Self {
-            name: stated("kind"),
-            storage: Storage::of(stated("apiVersion")),
-        }
+        let stated = |field| trees.iter().find_map(|tree| tree.get(field).and_then(Value::as_str)).unwrap_or_default();
+        Self { name: stated("kind"), storage: Storage::of(stated("apiVersion")) }
     }
 
     /// Whether this is `v1 Secret`; judged by the kind alone, to be on the safe side.
@@ -83,9 +75,7 @@ impl Storage {
     /// group in `k8s.io` passes for one, which only makes its zero values count as missing.
     pub(super) fn of(api_version: &str) -> Self {
         match api_version.split_once('/') {
-            Some((group, _)) if group.contains('.') && !group.ends_with(".k8s.io") => {
-                Self::Verbatim
-            }
+            Some((group, _)) if group.contains('.') && !group.ends_with(".k8s.io") => Self::Verbatim,
             _ => Self::Struct,
         }
     }
@@ -93,31 +83,20 @@ impl Storage {
 
 /// Whether a difference is none.
 pub(super) fn excused(kind: Kind<'_>, difference: &Difference<'_>) -> bool {
-    let Difference {
-        path,
-        extent,
-        found,
-        wanted,
-    } = *difference;
+    let Difference { path, extent, found, wanted } = *difference;
     let storage = kind.storage_at(path);
     match (found, wanted) {
         (None, None | Some(Value::Null)) => true,
         (None, Some(wanted)) => storage == Storage::Struct && vanishes(wanted, extent),
-        (Some(Value::Object(_)), Some(Value::Object(wanted))) => {
-            wanted.is_empty() && granular(kind, path)
-        }
+        (Some(Value::Object(_)), Some(Value::Object(wanted))) => wanted.is_empty() && granular(kind, path),
         (Some(found), Some(wanted)) => respelled(kind, path, found, wanted),
-        (Some(found), None) => {
-            storage == Storage::Struct && extent == Extent::Within && default_at(kind, path, found)
-        }
+        (Some(found), None) => storage == Storage::Struct && extent == Extent::Within && default_at(kind, path, found),
     }
 }
 
 /// Whether these are two spellings of one quantity.
 pub(super) fn respelled(kind: Kind<'_>, path: &[Step<'_>], found: &Value, wanted: &Value) -> bool {
-    kind.storage_at(path) == Storage::Struct
-        && quantity_at(path)
-        && same_quantity(found, wanted) == Some(true)
+    kind.storage_at(path) == Storage::Struct && quantity_at(path) && same_quantity(found, wanted) == Some(true)
 }
 
 /// Whether the API server drops a value of a struct. `SN-2`'s empty variable is such a case: `value: ""`.
@@ -140,15 +119,9 @@ fn granular(kind: Kind<'_>, path: &[Step<'_>]) -> bool {
     kind.storage_at(path) == Storage::Struct
         && matches!(
             path,
-            [
-                ..,
-                Step::Key("metadata"),
-                Step::Key("labels" | "annotations")
-            ] | [
-                ..,
-                Step::Key("template" | "jobTemplate"),
-                Step::Key("metadata" | "spec")
-            ] | [Step::Key("spec")]
+            [.., Step::Key("metadata"), Step::Key("labels" | "annotations")]
+                | [.., Step::Key("template" | "jobTemplate"), Step::Key("metadata" | "spec")]
+                | [Step::Key("spec")]
                 | [Step::Key("spec"), Step::Key("strategy" | "updateStrategy")]
         )
 }
@@ -177,16 +150,11 @@ fn quantity_at(path: &[Step<'_>]) -> bool {
         [.., "target", "value"] | [.., "resourceFieldRef", "divisor"] => true,
         // LimitRange
         ["spec", "limits", limit, _] => {
-            matches!(
-                limit,
-                "default" | "defaultRequest" | "min" | "max" | "maxLimitRequestRatio"
-            )
+            matches!(limit, "default" | "defaultRequest" | "min" | "max" | "maxLimitRequestRatio")
         }
         [.., parent, name] => {
-            matches!(
-                parent,
-                "requests" | "limits" | "hard" | "overhead" | "capacity"
-            ) || matches!(name, "sizeLimit" | "averageValue")
+            matches!(parent, "requests" | "limits" | "hard" | "overhead" | "capacity")
+                || matches!(name, "sizeLimit" | "averageValue")
         }
         _ => false,
     }
@@ -220,18 +188,14 @@ fn parse_quantity(text: &str) -> Option<i128> {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = [whole, fraction].concat();
     let mantissa: i128 = digits.parse().ok()?;
     let (factor, exponent) = scale(suffix)?;
     // mantissa × factor × 10^(exponent - decimals + 9)
-    let power = exponent
-        .checked_sub(i32::try_from(fraction.len()).ok()?)?
-        .checked_add(9)?;
+    let power = exponent.checked_sub(i32::try_from(fraction.len()).ok()?)?.checked_add(9)?;
     let scaled = mantissa.checked_mul(factor)?;
     let ten = 10_i128.checked_pow(power.unsigned_abs());
     let nanos = match (power < 0, ten) {
@@ -270,9 +234,7 @@ fn scale(suffix: &str) -> Option<(i128, i32)> {
 /// Whether two scalars are the same: numbers as numbers, because the API server writes `1.0` as `1`.
 pub(super) fn same_scalar(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(a), Value::Number(b)) => {
-            a == b || (a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64()))
-        }
+        (Value::Number(a), Value::Number(b)) => a == b || (a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64())),
         _ => one == other,
     }
 }
@@ -327,10 +289,7 @@ mod tests {
     #[test]
     fn numbers_are_the_same_whatever_their_spelling() {
         assert!(same_scalar(&json!(1), &json!(1.0)));
-        assert!(!same_scalar(
-            &json!(9_007_199_254_740_993_i64),
-            &json!(9_007_199_254_740_992_i64)
-        ));
+        assert!(!same_scalar(&json!(9_007_199_254_740_993_i64), &json!(9_007_199_254_740_992_i64)));
         assert!(!same_scalar(&json!(1), &json!("1")));
     }
 }

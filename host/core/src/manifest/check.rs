@@ -1,9 +1,6 @@
 //! Makes the checked types out of the fields as written, and finds what no field can know alone: names that nothing has, and fields
 //! that contradict each other.
-#![expect(
-    clippy::ref_option,
-    reason = "a field that may be left out is looked at where it is"
-)]
+#![expect(clippy::ref_option, reason = "a field that may be left out is looked at where it is")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,18 +11,15 @@ use serde_json::{Map, Value};
 
 use crate::object::Gvk;
 
-use super::names::{
-    ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved,
-};
+use super::names::{ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved};
 use super::problem::{Fault, Mark, Place, similar};
 use super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::read::{Leaf, Located, OrWord, Scalar, Slot};
 use super::tree::Quoted;
 use super::units::{Bytes, Factor, LONGEST, Objects, Requests, Time, Times, Workers};
 use super::{
-    Capabilities, Controller, Grant, Instances, Isolation, Limits, Mapper, MappingKeys, Namespaces,
-    OnStartError, OnSwap, Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector,
-    ServiceAccount, Source, Warm, Workflow,
+    Capabilities, Controller, Grant, Instances, Isolation, Limits, Mapper, MappingKeys, Namespaces, OnStartError,
+    OnSwap, Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount, Source, Warm, Workflow,
 };
 
 mod dependent;
@@ -55,9 +49,7 @@ fn located<T>(field: &Maybe<T>) -> Option<&Located<T>> {
 }
 
 fn bytes(field: &MaybeLeaf<Bytes>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Bytes(n))| {
-        usize::try_from(*n).unwrap_or(usize::MAX)
-    })
+    get(field).map_or(default, |Scalar(Bytes(n))| usize::try_from(*n).unwrap_or(usize::MAX))
 }
 
 fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
@@ -89,15 +81,11 @@ fn on_start_error(raw: &raw::Controller) -> OnStartError {
 }
 
 fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Workers(n))| {
-        usize::try_from(*n).unwrap_or(default)
-    })
+    get(field).map_or(default, |Scalar(Workers(n))| usize::try_from(*n).unwrap_or(default))
 }
 
 fn times(field: &MaybeLeaf<Times>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Times(n))| {
-        usize::try_from(*n).unwrap_or(default)
-    })
+    get(field).map_or(default, |Scalar(Times(n))| usize::try_from(*n).unwrap_or(default))
 }
 
 fn flag(field: &Maybe<bool>, default: bool) -> bool {
@@ -113,12 +101,7 @@ fn object(field: &Maybe<Map<String, Value>>) -> Value {
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
     pub(super) fn new(places: &'a [Place], file: &'a Path, faults: Vec<Fault>) -> Self {
-        Self {
-            places,
-            file,
-            faults,
-            operator: None,
-        }
+        Self { places, file, faults, operator: None }
     }
 
     /// Returns all that is wrong.
@@ -131,19 +114,11 @@ impl<'a> Check<'a> {
     }
 
     fn mark(&self, place: usize) -> Mark {
-        self.places
-            .get(place)
-            .map(|place| place.mark)
-            .unwrap_or_default()
+        self.places.get(place).map(|place| place.mark).unwrap_or_default()
     }
 
     /// Returns a field that must be there. `around` is the mapping that it belongs into.
-    fn need<'s, T>(
-        &mut self,
-        slot: &'s Slot<T>,
-        around: usize,
-        name: &str,
-    ) -> Option<&'s Located<T>> {
+    fn need<'s, T>(&mut self, slot: &'s Slot<T>, around: usize, name: &str) -> Option<&'s Located<T>> {
         if matches!(slot, Slot::Missing) {
             self.fault(around, format!("the field `{name}` is missing"));
         }
@@ -154,11 +129,7 @@ impl<'a> Check<'a> {
     fn each<'s, T>(&mut self, named: &'s Named<T>) -> Vec<(&'s Arc<str>, usize, &'s Located<T>)> {
         let mut entries = Vec::new();
         for (name, value) in &named.0 {
-            let Some(Located {
-                value: Scalar(Name(name)),
-                place,
-            }) = name.read()
-            else {
+            let Some(Located { value: Scalar(Name(name)), place }) = name.read() else {
                 continue;
             };
             if matches!(value, Slot::Missing) {
@@ -178,12 +149,7 @@ impl<'a> Check<'a> {
     }
 
     /// Returns the items of a list as a set, and finds those that are there twice.
-    fn set<T, K: Ord>(
-        &mut self,
-        items: &[Slot<T>],
-        around: usize,
-        key: impl Fn(&T) -> K,
-    ) -> BTreeSet<K> {
+    fn set<T, K: Ord>(&mut self, items: &[Slot<T>], around: usize, key: impl Fn(&T) -> K) -> BTreeSet<K> {
         let mut set = BTreeSet::new();
         for Located { value, place } in self.items(items, around) {
             if !set.insert(key(value)) {
@@ -194,13 +160,7 @@ impl<'a> Check<'a> {
     }
 
     /// Finds a name that nothing has.
-    fn known<'k>(
-        &mut self,
-        place: usize,
-        what: &str,
-        name: &str,
-        known: impl IntoIterator<Item = &'k str>,
-    ) -> bool {
+    fn known<'k>(&mut self, place: usize, what: &str, name: &str, known: impl IntoIterator<Item = &'k str>) -> bool {
         let known: Vec<&str> = known.into_iter().collect();
         if known.contains(&name) {
             return true;
@@ -216,10 +176,7 @@ impl<'a> Check<'a> {
 
     /// Returns the operator; if not, or if anything was found wrong, there is a fault.
     pub(super) fn operator(&mut self, document: &Slot<raw::Document>) -> Option<Operator> {
-        let Located {
-            value: document,
-            place,
-        } = document.read()?;
+        let Located { value: document, place } = document.read()?;
         let metadata = self.need(&document.metadata, *place, "metadata");
         let name = metadata.and_then(|at| self.need(&at.value.name, at.place, "name"));
         self.operator = name.map(|name| Arc::clone(&name.value.0.0));
@@ -228,28 +185,15 @@ impl<'a> Check<'a> {
         let controllers = self.need(&spec.value.controllers, spec.place, "controllers");
         let declared = plugins.map(|plugins| names(&plugins.value));
         let plugins = plugins.map(|named| self.plugins(named)).unwrap_or_default();
-        let (mut controllers, marks) = controllers
-            .map(|named| self.controllers(named, declared.as_ref()))
-            .unwrap_or_default();
+        let (mut controllers, marks) =
+            controllers.map(|named| self.controllers(named, declared.as_ref())).unwrap_or_default();
         let account = self.service_account(&spec.value.service_account);
         for controller in controllers.values_mut() {
             controller.service_account.clone_from(&account);
         }
-        let Located {
-            value: Scalar(Name(name)),
-            place,
-        } = name?;
-        let origin = Origin {
-            file: self.file.to_owned(),
-            name: self.mark(*place),
-            controllers: marks,
-        };
-        Some(Operator {
-            name: Arc::clone(name),
-            plugins,
-            controllers,
-            origin,
-        })
+        let Located { value: Scalar(Name(name)), place } = name?;
+        let origin = Origin { file: self.file.to_owned(), name: self.mark(*place), controllers: marks };
+        Some(Operator { name: Arc::clone(name), plugins, controllers, origin })
     }
 
     fn service_account(&mut self, field: &Maybe<raw::ServiceAccount>) -> Option<ServiceAccount> {
@@ -263,10 +207,7 @@ impl<'a> Check<'a> {
 
     fn plugins(&mut self, named: &Located<Named<raw::Plugin>>) -> BTreeMap<Arc<str>, Plugin> {
         if named.value.0.is_empty() {
-            self.fault(
-                named.place,
-                "found an empty mapping; expected at least one plugin",
-            );
+            self.fault(named.place, "found an empty mapping; expected at least one plugin");
         }
         let mut plugins = BTreeMap::new();
         for (name, _, plugin) in self.each(&named.value) {
@@ -282,10 +223,7 @@ impl<'a> Check<'a> {
         plugins: Option<&BTreeSet<&str>>,
     ) -> (BTreeMap<Arc<str>, Controller>, BTreeMap<Arc<str>, Mark>) {
         if named.value.0.is_empty() {
-            self.fault(
-                named.place,
-                "found an empty mapping; expected at least one controller",
-            );
+            self.fault(named.place, "found an empty mapping; expected at least one controller");
         }
         let mut controllers = BTreeMap::new();
         let mut marks = BTreeMap::new();
@@ -299,24 +237,13 @@ impl<'a> Check<'a> {
     }
 
     /// Finds a field manager under whose name others write: what it owned would be taken from them, or they from it.
-    fn field_manager(
-        &mut self,
-        controller: &Arc<str>,
-        place: usize,
-        field: &MaybeLeaf<FieldManager>,
-    ) {
+    fn field_manager(&mut self, controller: &Arc<str>, place: usize, field: &MaybeLeaf<FieldManager>) {
         let (manager, place) = match located(field) {
-            Some(Located {
-                value: Scalar(FieldManager(manager)),
-                place,
-            }) => (manager, *place),
+            Some(Located { value: Scalar(FieldManager(manager)), place }) => (manager, *place),
             None => (controller, place),
         };
         let names = [controller].into_iter().chain(self.operator.as_ref());
-        let right = names
-            .map(|name| &**name)
-            .chain(["capstan"])
-            .any(|name| is_named_after(manager, name));
+        let right = names.map(|name| &**name).chain(["capstan"]).any(|name| is_named_after(manager, name));
         if is_reserved(manager) {
             self.fault(place, format!("found the field manager {}, under which others write; expected another `fieldManager`, such as `capstan-{controller}`", Quoted(manager)));
         } else if !right {
@@ -327,16 +254,11 @@ impl<'a> Check<'a> {
     // --- plugins ---
 
     fn plugin(&mut self, plugin: &Located<raw::Plugin>) -> Option<Plugin> {
-        let Located {
-            value: plugin,
-            place,
-        } = plugin;
-        let component = self
-            .need(&plugin.component, *place, "component")
-            .and_then(|component| {
-                let raw::Component::Path(path) = &component.value;
-                self.need(path, component.place, "path")
-            });
+        let Located { value: plugin, place } = plugin;
+        let component = self.need(&plugin.component, *place, "component").and_then(|component| {
+            let raw::Component::Path(path) = &component.value;
+            self.need(path, component.place, "path")
+        });
         let limits = self.limits(&plugin.limits);
         let capabilities = self.capabilities(&plugin.capabilities);
         let folder = self.file.parent().unwrap_or(Path::new(""));
@@ -350,15 +272,7 @@ impl<'a> Check<'a> {
             Some(raw::OnSwap::Nothing) => OnSwap::Nothing,
             Some(raw::OnSwap::ReconcileAll) | None => OnSwap::ReconcileAll,
         };
-        Some(Plugin {
-            component,
-            limits,
-            capabilities,
-            config: object(&plugin.config),
-            instances,
-            isolation,
-            on_swap,
-        })
+        Some(Plugin { component, limits, capabilities, config: object(&plugin.config), instances, isolation, on_swap })
     }
 
     fn instances(&mut self, field: &Maybe<raw::Instances>, limit: u64) -> Instances {
@@ -371,17 +285,12 @@ impl<'a> Check<'a> {
         let Some(warm) = warm.map(|warm| &warm.value) else {
             return Instances::Warm(usual);
         };
-        if let Some(Located {
-            value: Scalar(Bytes(memory)),
-            place,
-        }) = located(&warm.memory)
+        if let Some(Located { value: Scalar(Bytes(memory)), place }) = located(&warm.memory)
             && *memory > limit
         {
             self.fault(
                 *place,
-                format!(
-                    "found {memory} bytes; an instance never has more than `limits.memory`, which is {limit}"
-                ),
+                format!("found {memory} bytes; an instance never has more than `limits.memory`, which is {limit}"),
             );
         }
         Instances::Warm(Warm {
@@ -393,21 +302,12 @@ impl<'a> Check<'a> {
 
     /// Tells of limits that are beyond what a component may have.
     fn check_limits(&mut self, limits: &raw::Limits) {
-        if let Some(Located {
-            value: Scalar(Bytes(memory)),
-            place,
-        }) = located(&limits.memory)
+        if let Some(Located { value: Scalar(Bytes(memory)), place }) = located(&limits.memory)
             && !(1 << 16..=1 << 32).contains(memory)
         {
-            self.fault(
-                *place,
-                format!("found {memory} bytes; a component's memory is from `64Ki` to `4Gi`"),
-            );
+            self.fault(*place, format!("found {memory} bytes; a component's memory is from `64Ki` to `4Gi`"));
         }
-        if let Some(Located {
-            value: Scalar(Time(cpu)),
-            place,
-        }) = located(&limits.cpu)
+        if let Some(Located { value: Scalar(Time(cpu)), place }) = located(&limits.cpu)
             && cpu.is_zero()
         {
             let message = "found no time at all; runs need some, such as `500ms` in each second";
@@ -416,32 +316,18 @@ impl<'a> Check<'a> {
         let memo = get(&limits.memo);
         let none = None;
         let of = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>| memo.map_or(&none, field);
-        for field in [
-            &limits.log,
-            of(|memo| &memo.run),
-            of(|memo| &memo.primary),
-            of(|memo| &memo.plugin),
-        ] {
-            if let Some(Located {
-                value: Scalar(Bytes(size)),
-                place,
-            }) = located(field)
+        for field in [&limits.log, of(|memo| &memo.run), of(|memo| &memo.primary), of(|memo| &memo.plugin)] {
+            if let Some(Located { value: Scalar(Bytes(size)), place }) = located(field)
                 && *size > MOST_KEPT
             {
                 let found = format!("found {size} bytes; the daemon keeps at most `64Mi` of these");
                 self.fault(*place, found);
             }
         }
-        if let Some(Located {
-            value: Scalar(Time(timeout)),
-            place,
-        }) = located(&limits.timeout)
+        if let Some(Located { value: Scalar(Time(timeout)), place }) = located(&limits.timeout)
             && *timeout > LONGEST_CALL
         {
-            self.fault(
-                *place,
-                format!("found {timeout:?}; a call ends within an hour, `1h`"),
-            );
+            self.fault(*place, format!("found {timeout:?}; a call ends within an hour, `1h`"));
         }
     }
 
@@ -474,21 +360,12 @@ impl<'a> Check<'a> {
     fn capabilities(&mut self, capabilities: &Maybe<raw::Capabilities>) -> Capabilities {
         let mut kubernetes = Vec::<Grant>::new();
         let grants = get(capabilities).and_then(|capabilities| located(&capabilities.kubernetes));
-        for grant in grants
-            .map(|grants| self.items(&grants.value, grants.place))
-            .unwrap_or_default()
-        {
-            let Located {
-                value: grant,
-                place,
-            } = grant;
+        for grant in grants.map(|grants| self.items(&grants.value, grants.place)).unwrap_or_default() {
+            let Located { value: grant, place } = grant;
             let gvk = self.gvk(&grant.api_version, &grant.kind, *place);
             let verbs = self.need(&grant.verbs, *place, "verbs").map(|verbs| {
                 if verbs.value.is_empty() {
-                    self.fault(
-                        verbs.place,
-                        "found an empty list; expected at least one verb",
-                    );
+                    self.fault(verbs.place, "found an empty list; expected at least one verb");
                 }
                 self.set(&verbs.value, verbs.place, |verb| permission(*verb))
             });
@@ -503,21 +380,12 @@ impl<'a> Check<'a> {
                     format!("found {gvk} a second time; expected one entry with all its verbs, or other `namespaces`"),
                 );
             }
-            kubernetes.push(Grant {
-                gvk,
-                verbs,
-                namespaces,
-            });
+            kubernetes.push(Grant { gvk, verbs, namespaces });
         }
         Capabilities { kubernetes }
     }
 
-    fn gvk(
-        &mut self,
-        api_version: &Leaf<ApiVersion>,
-        kind: &Leaf<KindName>,
-        around: usize,
-    ) -> Option<Gvk> {
+    fn gvk(&mut self, api_version: &Leaf<ApiVersion>, kind: &Leaf<KindName>, around: usize) -> Option<Gvk> {
         let api_version = self.need(api_version, around, "apiVersion");
         let kind = self.need(kind, around, "kind");
         Gvk::parse(&api_version?.value.0.0, &kind?.value.0.0).ok()
@@ -533,14 +401,7 @@ impl<'a> Check<'a> {
     ) -> Option<Controller> {
         let Located { value: raw, place } = controller;
         let plugin = self.need(&raw.plugin, *place, "plugin");
-        if let (
-            Some(Located {
-                value: Scalar(Name(plugin)),
-                place,
-            }),
-            Some(plugins),
-        ) = (plugin, plugins)
-        {
+        if let (Some(Located { value: Scalar(Name(plugin)), place }), Some(plugins)) = (plugin, plugins) {
             self.known(*place, "plugin", plugin, plugins.iter().copied());
         }
         let primary = self.need(&raw.primary, *place, "primary");
@@ -560,12 +421,9 @@ impl<'a> Check<'a> {
             namespaces,
             label_selector,
             generation_aware: flag(&raw.generation_aware, true),
-            finalizer: get(&raw.finalizer)
-                .map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
+            finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
-            field_manager: get(&raw.field_manager)
-                .map_or(name, |Scalar(manager)| &manager.0)
-                .clone(),
+            field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),
             server_side_apply: flag(&raw.server_side_apply, true),
             retry,
             rate_limit,
@@ -583,9 +441,7 @@ impl<'a> Check<'a> {
     }
 
     fn former_finalizers(&mut self, field: &Maybe<raw::Finalizers>) -> BTreeSet<Arc<str>> {
-        let Some(Located { value, place }) =
-            get(field).and_then(|finalizers| located(&finalizers.formerly))
-        else {
+        let Some(Located { value, place }) = get(field).and_then(|finalizers| located(&finalizers.formerly)) else {
             return BTreeSet::new();
         };
         self.set(value, *place, |Scalar(Finalizer(name))| Arc::clone(name))
@@ -598,10 +454,7 @@ impl<'a> Check<'a> {
             OrWord::Value(OrWord::Word(_)) => Namespaces::Own,
             OrWord::Value(OrWord::Value(listed)) => {
                 if listed.is_empty() {
-                    self.fault(
-                        *place,
-                        "found an empty list; expected at least one namespace, `all` or `own`",
-                    );
+                    self.fault(*place, "found an empty list; expected at least one namespace, `all` or `own`");
                 }
                 Namespaces::Listed(self.set(listed, *place, |Scalar(Name(name))| Arc::clone(name)))
             }
@@ -612,10 +465,7 @@ impl<'a> Check<'a> {
         let Located { value, place } = located(field)?;
         match Selector::parse(value) {
             Ok(_) if value.trim().is_empty() => {
-                self.fault(
-                    *place,
-                    "found an empty text; leave the field out to select everything",
-                );
+                self.fault(*place, "found an empty text; leave the field out to select everything");
             }
             Ok(_) => {}
             Err(broken) => self.broken(*place, value, &broken),
@@ -631,8 +481,7 @@ impl<'a> Check<'a> {
             Some(OrWord::Value(raw)) => raw,
         };
         let initial_interval = time(&raw.initial_interval, defaults.initial_interval);
-        let multiplier =
-            get(&raw.multiplier).map_or(defaults.multiplier, |Scalar(Factor(factor))| *factor);
+        let multiplier = get(&raw.multiplier).map_or(defaults.multiplier, |Scalar(Factor(factor))| *factor);
         let max_attempts = match get(&raw.max_attempts) {
             None => defaults.max_attempts,
             Some(OrWord::Word(_)) => None,
@@ -641,52 +490,28 @@ impl<'a> Check<'a> {
         let max_interval = match located(&raw.max_interval) {
             // RT-1: the default bound is what five multiplications reach.
             None => Some(initial_interval.mul_f64(multiplier.powi(5)).min(LONGEST)),
-            Some(Located {
-                value: OrWord::Word(_),
-                ..
-            }) => None,
-            Some(Located {
-                value: OrWord::Value(Scalar(Time(longest))),
-                place,
-            }) => {
+            Some(Located { value: OrWord::Word(_), .. }) => None,
+            Some(Located { value: OrWord::Value(Scalar(Time(longest))), place }) => {
                 if *longest < initial_interval {
-                    self.fault(*place, format!("found {longest:?}, less than `initialInterval`, which is {initial_interval:?}"));
+                    self.fault(
+                        *place,
+                        format!("found {longest:?}, less than `initialInterval`, which is {initial_interval:?}"),
+                    );
                 }
                 Some(*longest)
             }
         };
-        Some(Retry {
-            initial_interval,
-            multiplier,
-            max_attempts,
-            max_interval,
-        })
+        Some(Retry { initial_interval, multiplier, max_attempts, max_interval })
     }
 
-    fn rate_limit(
-        &mut self,
-        field: &Maybe<OrWord<raw::Nothing, raw::RateLimit>>,
-    ) -> Option<RateLimit> {
+    fn rate_limit(&mut self, field: &Maybe<OrWord<raw::Nothing, raw::RateLimit>>) -> Option<RateLimit> {
         let (raw, place) = match located(field) {
             None => return Some(RateLimit::default()),
-            Some(Located {
-                value: OrWord::Word(_),
-                ..
-            }) => return None,
-            Some(Located {
-                value: OrWord::Value(raw),
-                place,
-            }) => (raw, place),
+            Some(Located { value: OrWord::Word(_), .. }) => return None,
+            Some(Located { value: OrWord::Value(raw), place }) => (raw, place),
         };
-        let max_reconciliations = self
-            .need(&raw.max_reconciliations, *place, "maxReconciliations")?
-            .value
-            .0
-            .0;
-        Some(RateLimit {
-            max_reconciliations,
-            within: time(&raw.within, Duration::from_secs(10)),
-        })
+        let max_reconciliations = self.need(&raw.max_reconciliations, *place, "maxReconciliations")?.value.0.0;
+        Some(RateLimit { max_reconciliations, within: time(&raw.within, Duration::from_secs(10)) })
     }
 
     fn indexes(&mut self, field: &Maybe<Named<raw::Index>>) -> BTreeMap<Arc<str>, Arc<str>> {
@@ -694,8 +519,7 @@ impl<'a> Check<'a> {
         for (name, _, index) in get(field).map(|named| self.each(named)).unwrap_or_default() {
             let raw::Index::Pointer(pointer) = &index.value;
             let pointer = self.need(pointer, index.place, "pointer");
-            indexes
-                .extend(pointer.map(|pointer| (Arc::clone(name), Arc::clone(&pointer.value.0.0))));
+            indexes.extend(pointer.map(|pointer| (Arc::clone(name), Arc::clone(&pointer.value.0.0))));
         }
         indexes
     }
@@ -704,8 +528,7 @@ impl<'a> Check<'a> {
         let mut sources = BTreeMap::new();
         for (name, _, source) in get(field).map(|named| self.each(named)).unwrap_or_default() {
             let raw::Source::Informer(informer) = &source.value;
-            let Some(Located { value: raw, place }) = self.need(informer, source.place, "informer")
-            else {
+            let Some(Located { value: raw, place }) = self.need(informer, source.place, "informer") else {
                 continue;
             };
             let gvk = self.gvk(&raw.api_version, &raw.kind, *place);
@@ -717,16 +540,7 @@ impl<'a> Check<'a> {
             };
             let indexes = self.indexes(&raw.indexes);
             let Some(gvk) = gvk else { continue };
-            sources.insert(
-                Arc::clone(name),
-                Source {
-                    gvk,
-                    namespaces,
-                    label_selector,
-                    mapper,
-                    indexes,
-                },
-            );
+            sources.insert(Arc::clone(name), Source { gvk, namespaces, label_selector, mapper, indexes });
         }
         sources
     }
@@ -735,14 +549,10 @@ impl<'a> Check<'a> {
         let Located { value, place } = mapper;
         let (keys, by): (_, fn(MappingKeys) -> Mapper) = match value {
             raw::Mapper::OwnerReference => return Mapper::OwnerReference,
-            raw::Mapper::Annotations(keys) => {
-                (self.need(keys, *place, "annotations"), Mapper::Annotations)
-            }
+            raw::Mapper::Annotations(keys) => (self.need(keys, *place, "annotations"), Mapper::Annotations),
             raw::Mapper::Labels(keys) => (self.need(keys, *place, "labels"), Mapper::Labels),
         };
-        by(keys
-            .map(|keys| mapping_keys(&keys.value))
-            .unwrap_or_default())
+        by(keys.map(|keys| mapping_keys(&keys.value)).unwrap_or_default())
     }
 
     fn workflows(
@@ -759,10 +569,7 @@ impl<'a> Check<'a> {
             errors_to_reconciler: get(&value.errors) == Some(&raw::ErrorsTo::Reconciler),
         });
         let mut standalone = BTreeMap::new();
-        for (name, _, workflow) in get(&raw.standalone)
-            .map(|named| self.each(named))
-            .unwrap_or_default()
-        {
+        for (name, _, workflow) in get(&raw.standalone).map(|named| self.each(named)).unwrap_or_default() {
             let Located { value, place } = workflow;
             let workflow = Workflow {
                 dependents: self.dependents(&value.dependents, *place, &mut scope),
@@ -777,12 +584,7 @@ impl<'a> Check<'a> {
 
 /// Returns the names of a mapping, also of entries that are wrong: what refers to them is right.
 fn names<T>(named: &Named<T>) -> BTreeSet<&str> {
-    named
-        .0
-        .iter()
-        .filter_map(|(name, _)| name.read())
-        .map(|name| &*name.value.0.0)
-        .collect()
+    named.0.iter().filter_map(|(name, _)| name.read()).map(|name| &*name.value.0.0).collect()
 }
 
 fn mapping_keys(raw: &raw::MappingKeys) -> MappingKeys {

@@ -20,9 +20,7 @@ const DEEPEST: usize = 24;
 pub fn compile(text: &str, variables: &[&str]) -> Result<Program, Broken> {
     let broken = |message: String| Broken { offset: 0, message };
     if text.chars().count() > LONGEST {
-        return Err(broken(format!(
-            "an expression has at most {LONGEST} characters"
-        )));
+        return Err(broken(format!("an expression has at most {LONGEST} characters")));
     }
     let compiled = with_room(|| compile_here(text, variables));
     compiled.unwrap_or_else(|| Err(broken("the compiler gave up".to_owned())))
@@ -38,20 +36,14 @@ fn compile_here(text: &str, variables: &[&str]) -> Result<Program, Broken> {
             nested if nested.contains("Recursion limit") => "its brackets are too deep",
             message => message,
         };
-        Broken {
-            offset,
-            message: format!("not a CEL expression: {message}"),
-        }
+        Broken { offset, message: format!("not a CEL expression: {message}") }
     })?;
     if depth(program.expression()) > DEEPEST {
         let message = format!("an expression is at most {DEEPEST} levels deep");
         return Err(Broken { offset: 0, message });
     }
     if let Some((id, name)) = unknown_function(program.expression()) {
-        return Err(Broken {
-            offset: start(&program, id),
-            message: format!("unknown function `{name}`"),
-        });
+        return Err(Broken { offset: start(&program, id), message: format!("unknown function `{name}`") });
     }
     let mut unknown = Vec::new();
     names(program.expression(), &mut Vec::new(), &mut |id, name| {
@@ -69,10 +61,7 @@ fn compile_here(text: &str, variables: &[&str]) -> Result<Program, Broken> {
         }
         None => format!("unknown variable `{name}`; known are {known}"),
     };
-    Err(Broken {
-        offset: start(&program, id),
-        message,
-    })
+    Err(Broken { offset: start(&program, id), message })
 }
 
 /// Returns where a node begins, in characters.
@@ -88,8 +77,7 @@ pub fn variables<'n>(program: &Program, variables: &[&'n str]) -> Vec<&'n str> {
         used.push(name.to_owned());
     });
     let read = variables.iter().copied();
-    read.filter(|name| used.iter().any(|used| used == name))
-        .collect()
+    read.filter(|name| used.iter().any(|used| used == name)).collect()
 }
 
 /// Returns a function that nothing can evaluate, if an expression calls one.
@@ -107,8 +95,7 @@ fn unknown_function(node: &IdedExpr) -> Option<(u64, String)> {
         | Expr::Select(_)
         | Expr::Unspecified => None,
     };
-    name.map(|name| (node.id, name))
-        .or_else(|| children(node).into_iter().find_map(unknown_function))
+    name.map(|name| (node.id, name)).or_else(|| children(node).into_iter().find_map(unknown_function))
 }
 
 /// Returns the number of characters before a line and column, both from 1.
@@ -130,33 +117,12 @@ fn children(node: &IdedExpr) -> Vec<&IdedExpr> {
     match &node.expr {
         Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
         Expr::Select(select) => vec![&select.operand],
-        Expr::Call(call) => call
-            .target
-            .as_deref()
-            .into_iter()
-            .chain(&call.args)
-            .collect(),
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
         Expr::List(list) => list.elements.iter().collect(),
-        Expr::Map(map) => map
-            .entries
-            .iter()
-            .flat_map(|one| entry(&one.expr))
-            .flatten()
-            .collect(),
-        Expr::Struct(new) => new
-            .entries
-            .iter()
-            .flat_map(|one| entry(&one.expr))
-            .flatten()
-            .collect(),
+        Expr::Map(map) => map.entries.iter().flat_map(|one| entry(&one.expr)).flatten().collect(),
+        Expr::Struct(new) => new.entries.iter().flat_map(|one| entry(&one.expr)).flatten().collect(),
         Expr::Comprehension(all) => {
-            vec![
-                &all.iter_range,
-                &all.accu_init,
-                &all.loop_cond,
-                &all.loop_step,
-                &all.result,
-            ]
+            vec![&all.iter_range, &all.accu_init, &all.loop_cond, &all.loop_step, &all.result]
         }
     }
 }
@@ -229,13 +195,7 @@ mod tests {
         ] {
             let broken = compile(text, &VARIABLES).map(drop).unwrap_err();
             assert_eq!(broken.offset, offset, "{text}");
-            assert!(
-                broken
-                    .message
-                    .starts_with(&format!("unknown variable `{name}`")),
-                "{}",
-                broken.message
-            );
+            assert!(broken.message.starts_with(&format!("unknown variable `{name}`")), "{}", broken.message);
         }
     }
 
@@ -256,25 +216,17 @@ mod tests {
                 let text = format!("{}{inner}{}", opening.repeat(times), closing.repeat(times));
                 // Brackets alone are no level of the tree.
                 let refused = compile(&text, &VARIABLES).is_err();
-                assert!(
-                    refused || (opening == "(" && times == 30),
-                    "{opening}…{closing} {times} times"
-                );
+                assert!(refused || (opening == "(" && times == 30), "{opening}…{closing} {times} times");
             }
         }
     }
 
     #[test]
     fn what_is_accepted_can_be_evaluated_on_the_stack_of_a_task() {
-        for (opening, inner, closing) in [
-            ("[", "1", "]"),
-            ("{1:", "1", "}"),
-            ("[1].map(x,", "1", ")"),
-            ("", "1", "+1"),
-            ("", "{}", "[0]"),
-        ] {
-            let texts =
-                (0..30).map(|n| format!("{}{inner}{}", opening.repeat(n), closing.repeat(n)));
+        for (opening, inner, closing) in
+            [("[", "1", "]"), ("{1:", "1", "}"), ("[1].map(x,", "1", ")"), ("", "1", "+1"), ("", "{}", "[0]")]
+        {
+            let texts = (0..30).map(|n| format!("{}{inner}{}", opening.repeat(n), closing.repeat(n)));
             let programs: Vec<Program> = texts.map_while(|text| compile(&text, &[]).ok()).collect();
             assert!(programs.len() > 3, "{opening}…{closing}");
             // The first is the innermost alone. Others may be errors, such as an index into nothing.
@@ -282,10 +234,7 @@ mod tests {
                 .iter()
                 .map(|one| cel::evaluate(one.expression(), &[], &mut Budget::of_run()).is_ok())
                 .collect();
-            assert!(
-                ran.first().is_some_and(|first| *first),
-                "{opening}…{closing}"
-            );
+            assert!(ran.first().is_some_and(|first| *first), "{opening}…{closing}");
         }
     }
 }

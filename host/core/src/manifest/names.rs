@@ -40,10 +40,7 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
 /// Whether `text` is a DNS label (RFC 1123).
 fn is_label(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    (1..=63).contains(&text.len())
-        && text.bytes().all(allowed)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+    (1..=63).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// Whether `text` is one DNS label or several with dots between them.
@@ -61,9 +58,7 @@ pub fn is_tag(text: &str) -> bool {
 
 /// Whether `text` may be the key of a label or annotation.
 pub fn is_key(text: &str) -> bool {
-    let (domain, name) = text
-        .rsplit_once('/')
-        .map_or((None, text), |(domain, name)| (Some(domain), name));
+    let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
     domain.is_none_or(is_domain) && is_tag(name) && !name.is_empty()
 }
 
@@ -107,12 +102,8 @@ pub(super) fn is_reserved(manager: &str) -> bool {
     let manager = manager.to_lowercase();
     RESERVED.iter().any(|name| {
         let rest = manager.strip_prefix(name);
-        rest.is_some_and(|rest| {
-            name.ends_with('-') || !rest.starts_with(|c: char| c.is_alphanumeric())
-        })
-    }) || ["argocd", "fluxcd"]
-        .iter()
-        .any(|name| manager.starts_with(name))
+        rest.is_some_and(|rest| name.ends_with('-') || !rest.starts_with(|c: char| c.is_alphanumeric()))
+    }) || ["argocd", "fluxcd"].iter().any(|name| manager.starts_with(name))
 }
 
 /// Whether a text is a name, or begins with it and something that ends it.
@@ -124,14 +115,11 @@ pub(super) fn is_named_after(text: &str, name: &str) -> bool {
 // === forms ===
 
 impl Form for Name {
-    const WHAT: &'static str = "a name of lower-case letters, digits and `-`, at most 63 of them, with no `-` at either end";
+    const WHAT: &'static str =
+        "a name of lower-case letters, digits and `-`, at most 63 of them, with no `-` at either end";
 
     fn text(text: &str) -> Result<Self, String> {
-        if is_label(text) {
-            Ok(Self(text.into()))
-        } else {
-            Err(format!("expected {}", Self::WHAT))
-        }
+        if is_label(text) { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
     }
 
     fn schema() -> Schema {
@@ -145,9 +133,7 @@ impl Form for Finalizer {
     fn text(text: &str) -> Result<Self, String> {
         let why = match text.split_once('/') {
             None => "the `/` after its domain is missing",
-            Some((domain, _)) if !is_domain(domain) => {
-                "what is before the `/` must be a DNS domain"
-            }
+            Some((domain, _)) if !is_domain(domain) => "what is before the `/` must be a DNS domain",
             Some((domain, _)) if !domain.contains('.') => "the domain needs at least one dot",
             Some((_, name)) if !is_label(name) => {
                 "what is after the `/` must be lower-case letters, digits and `-`, at most 63 of them"
@@ -167,11 +153,7 @@ impl Form for FieldManager {
 
     fn text(text: &str) -> Result<Self, String> {
         let fits = (1..=128).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-        if fits {
-            Ok(Self(text.into()))
-        } else {
-            Err(format!("expected {}", Self::WHAT))
-        }
+        if fits { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
     }
 
     fn schema() -> Schema {
@@ -183,17 +165,10 @@ impl Form for ApiVersion {
     const WHAT: &'static str = "`v1`, or `group/v1` such as `apps/v1`";
 
     fn text(text: &str) -> Result<Self, String> {
-        let (group, version) = text
-            .split_once('/')
-            .map_or((None, text), |(group, version)| (Some(group), version));
-        let right = group.is_none_or(is_domain)
-            && is_label(version)
-            && version.starts_with(|c: char| c.is_alphabetic());
-        if right {
-            Ok(Self(text.into()))
-        } else {
-            Err(format!("expected {}", Self::WHAT))
-        }
+        let (group, version) = text.split_once('/').map_or((None, text), |(group, version)| (Some(group), version));
+        let right =
+            group.is_none_or(is_domain) && is_label(version) && version.starts_with(|c: char| c.is_alphabetic());
+        if right { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
     }
 
     fn schema() -> Schema {
@@ -207,11 +182,7 @@ impl Form for KindName {
     fn text(text: &str) -> Result<Self, String> {
         let starts = text.starts_with(|c: char| c.is_ascii_uppercase());
         let right = starts && text.len() <= 63 && text.bytes().all(|b| b.is_ascii_alphanumeric());
-        if right {
-            Ok(Self(text.into()))
-        } else {
-            Err(format!("expected {}", Self::WHAT))
-        }
+        if right { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
     }
 
     fn schema() -> Schema {
@@ -224,11 +195,7 @@ impl Form for Export {
 
     fn text(text: &str) -> Result<Self, String> {
         let wrong = text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control());
-        if wrong {
-            Err(format!("expected {}", Self::WHAT))
-        } else {
-            Ok(Self(text.into()))
-        }
+        if wrong { Err(format!("expected {}", Self::WHAT)) } else { Ok(Self(text.into())) }
     }
 
     fn schema() -> Schema {
@@ -240,11 +207,7 @@ impl Form for Key {
     const WHAT: &'static str = "the key of a label or annotation: `name`, or `example.com/name`";
 
     fn text(text: &str) -> Result<Self, String> {
-        if is_key(text) {
-            Ok(Self(text.into()))
-        } else {
-            Err(format!("expected {}", Self::WHAT))
-        }
+        if is_key(text) { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
     }
 
     fn schema() -> Schema {
@@ -261,14 +224,8 @@ impl Form for Pointer {
             let guess = text.trim_start_matches("$.").replace('.', "/");
             return Err(format!("a JSON pointer begins with `/`: `/{guess}`?"));
         }
-        if text
-            .split('~')
-            .skip(1)
-            .any(|after| !after.starts_with(['0', '1']))
-        {
-            return Err(
-                "in a JSON pointer `~` is written `~0`, and `/` within a name `~1`".to_owned(),
-            );
+        if text.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
+            return Err("in a JSON pointer `~` is written `~0`, and `/` within a name `~1`".to_owned());
         }
         Ok(Self(text.into()))
     }
@@ -282,11 +239,7 @@ impl Form for FilePath {
     const WHAT: &'static str = "the path of a file";
 
     fn text(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            Err(format!("expected {}", Self::WHAT))
-        } else {
-            Ok(Self(text.into()))
-        }
+        if text.is_empty() { Err(format!("expected {}", Self::WHAT)) } else { Ok(Self(text.into())) }
     }
 
     fn schema() -> Schema {
@@ -300,19 +253,13 @@ mod tests {
 
     /// Returns those of `texts` that are of the form.
     fn right<'a, F: Form>(texts: &[&'a str]) -> Vec<&'a str> {
-        texts
-            .iter()
-            .copied()
-            .filter(|text| F::text(text).is_ok())
-            .collect()
+        texts.iter().copied().filter(|text| F::text(text).is_ok()).collect()
     }
 
     #[test]
     fn a_name_is_a_dns_label() {
         let (longest, longer) = ("a".repeat(63), "a".repeat(64));
-        let texts = [
-            "a", "a-1", "1a", &longest, "", "-a", "a-", "A", "a.b", "a_b", "ä", &longer,
-        ];
+        let texts = ["a", "a-1", "1a", &longest, "", "-a", "a-", "A", "a.b", "a_b", "ä", &longer];
         assert_eq!(right::<Name>(&texts), ["a", "a-1", "1a", &longest]);
     }
 
@@ -320,38 +267,14 @@ mod tests {
     #[test]
     fn a_finalizer_is_a_domain_with_a_dot_and_a_label() {
         let long_domain = format!("{}a/b", "a.".repeat(127));
-        let texts = [
-            "a.b/c",
-            "a.b.c-d/e-f",
-            "a/b",
-            "a.b",
-            "a.b/",
-            "/a",
-            "a..b/c",
-            "a.b/C",
-            "a.b/c/d",
-            &long_domain,
-        ];
+        let texts = ["a.b/c", "a.b.c-d/e-f", "a/b", "a.b", "a.b/", "/a", "a..b/c", "a.b/C", "a.b/c/d", &long_domain];
         assert_eq!(right::<Finalizer>(&texts), ["a.b/c", "a.b.c-d/e-f"]);
     }
 
     #[test]
     fn kinds_and_versions_are_as_in_objects() {
-        let versions = [
-            "v1",
-            "apps/v1",
-            "a.b/v1beta1",
-            "",
-            "/v1",
-            "apps/",
-            "a/b/c",
-            "V1",
-            "apps/1",
-        ];
-        assert_eq!(
-            right::<ApiVersion>(&versions),
-            ["v1", "apps/v1", "a.b/v1beta1"]
-        );
+        let versions = ["v1", "apps/v1", "a.b/v1beta1", "", "/v1", "apps/", "a/b/c", "V1", "apps/1"];
+        assert_eq!(right::<ApiVersion>(&versions), ["v1", "apps/v1", "a.b/v1beta1"]);
         assert_eq!(
             right::<KindName>(&["Pod", "ConfigMap", "V2", "pods", "Config-Map", ""]),
             ["Pod", "ConfigMap", "V2"]
@@ -360,9 +283,7 @@ mod tests {
 
     #[test]
     fn keys_of_labels_have_a_domain_or_none() {
-        let texts = [
-            "a", "A_b.c", "a.b/c", "", "a/", "/a", "-a", "a.b/c/d", "A.b/c",
-        ];
+        let texts = ["a", "A_b.c", "a.b/c", "", "a/", "/a", "-a", "a.b/c/d", "A.b/c"];
         assert_eq!(right::<Key>(&texts), ["a", "A_b.c", "a.b/c"]);
     }
 
@@ -394,13 +315,9 @@ mod tests {
         ];
         let reserved: Vec<_> = names.into_iter().filter(|name| is_reserved(name)).collect();
         assert_eq!(reserved, names[..11]);
-        for (text, expected) in [
-            ("pages", true),
-            ("pages-2", true),
-            ("pages/web", true),
-            ("pagespeed", false),
-            ("other-pages", false),
-        ] {
+        for (text, expected) in
+            [("pages", true), ("pages-2", true), ("pages/web", true), ("pagespeed", false), ("other-pages", false)]
+        {
             assert_eq!(is_named_after(text, "pages"), expected, "{text}");
         }
     }
@@ -408,14 +325,8 @@ mod tests {
     #[test]
     fn other_names_are_what_fits_a_line() {
         let (longest, longer) = ("a".repeat(128), "a".repeat(129));
-        assert_eq!(
-            right::<FieldManager>(&["web page", "", "a\n", &longest, &longer]),
-            ["web page", &longest]
-        );
-        assert_eq!(
-            right::<Export>(&["same-data", "sameData", "a b", "", "a\t"]),
-            ["same-data", "sameData"]
-        );
+        assert_eq!(right::<FieldManager>(&["web page", "", "a\n", &longest, &longer]), ["web page", &longest]);
+        assert_eq!(right::<Export>(&["same-data", "sameData", "a b", "", "a\t"]), ["same-data", "sameData"]);
         assert_eq!(right::<FilePath>(&["a b", ""]), ["a b"]);
     }
 }

@@ -33,23 +33,11 @@ impl fmt::Display for Cycle {
 pub fn order(depends_on: &BTreeMap<Arc<str>, BTreeSet<Arc<str>>>) -> Result<Vec<Arc<str>>, Cycle> {
     let mut waiting: BTreeMap<&Arc<str>, BTreeSet<&Arc<str>>> = depends_on
         .iter()
-        .map(|(name, needs)| {
-            (
-                name,
-                needs
-                    .iter()
-                    .filter(|need| depends_on.contains_key(*need))
-                    .collect(),
-            )
-        })
+        .map(|(name, needs)| (name, needs.iter().filter(|need| depends_on.contains_key(*need)).collect()))
         .collect();
     let mut ordered = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
-        let Some(next) = waiting
-            .iter()
-            .find(|(_, needs)| needs.is_empty())
-            .map(|(name, _)| *name)
-        else {
+        let Some(next) = waiting.iter().find(|(_, needs)| needs.is_empty()).map(|(name, _)| *name) else {
             return Err(circle(&waiting));
         };
         waiting.remove(next);
@@ -64,22 +52,14 @@ pub fn order(depends_on: &BTreeMap<Arc<str>, BTreeSet<Arc<str>>>) -> Result<Vec<
 /// Follows what is needed from name to name until one comes again. Each name in `waiting` needs another one there.
 fn circle(waiting: &BTreeMap<&Arc<str>, BTreeSet<&Arc<str>>>) -> Cycle {
     let mut path: Vec<&Arc<str>> = waiting.keys().take(1).copied().collect();
-    while let Some(next) = path
-        .last()
-        .and_then(|last| waiting.get(last))
-        .and_then(|needs| needs.first())
-    {
+    while let Some(next) = path.last().and_then(|last| waiting.get(last)).and_then(|needs| needs.first()) {
         if let Some(start) = path.iter().position(|name| name == next) {
             path.drain(..start);
             break;
         }
         path.push(next);
     }
-    let smallest = path
-        .iter()
-        .enumerate()
-        .min_by_key(|(_, name)| **name)
-        .map_or(0, |(at, _)| at);
+    let smallest = path.iter().enumerate().min_by_key(|(_, name)| **name).map_or(0, |(at, _)| at);
     path.rotate_left(smallest);
     Cycle(path.into_iter().map(Arc::clone).collect())
 }
@@ -94,10 +74,7 @@ mod tests {
 
     fn graph(edges: &[(&str, &[&str])]) -> Graph {
         let needs = |needs: &[&str]| needs.iter().map(|need| (*need).into()).collect();
-        edges
-            .iter()
-            .map(|(name, needed)| ((*name).into(), needs(needed)))
-            .collect()
+        edges.iter().map(|(name, needed)| ((*name).into(), needs(needed))).collect()
     }
 
     fn names(names: &[&str]) -> Vec<Arc<str>> {
@@ -109,10 +86,7 @@ mod tests {
         for (edges, expected) in [
             (&[("b", &[][..]), ("a", &[])][..], &["a", "b"][..]),
             (&[("a", &["c"]), ("b", &[]), ("c", &[])], &["b", "c", "a"]),
-            (
-                &[("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"]), ("d", &[])],
-                &["d", "b", "c", "a"],
-            ),
+            (&[("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"]), ("d", &[])], &["d", "b", "c", "a"]),
             (&[("a", &["unknown"])], &["a"]),
             (&[], &[]),
         ] {
@@ -126,14 +100,8 @@ mod tests {
         for (edges, expected) in [
             (&[("a", &["a"][..])][..], "a → a"),
             (&[("a", &["b"]), ("b", &["a"])], "a → b → a"),
-            (
-                &[("a", &["c"]), ("b", &["d"]), ("c", &["d"]), ("d", &["b"])],
-                "b → d → b",
-            ),
-            (
-                &[("z", &["a"]), ("a", &["y"]), ("y", &["z"]), ("x", &["y"])],
-                "a → y → z → a",
-            ),
+            (&[("a", &["c"]), ("b", &["d"]), ("c", &["d"]), ("d", &["b"])], "b → d → b"),
+            (&[("z", &["a"]), ("a", &["y"]), ("y", &["z"]), ("x", &["y"])], "a → y → z → a"),
         ] {
             assert_eq!(order(&graph(edges)).unwrap_err().to_string(), expected);
         }

@@ -35,14 +35,8 @@ use super::tree::{self, Tree, Value};
 pub fn parse(text: &str, file: &Path) -> Result<Vec<Operator>, Errors> {
     let problem = |place: &Place, fault: Fault| Problem::new(file, text, place, fault);
     let trees = tree::documents(text).map_err(|syntax| {
-        let place = Place {
-            path: String::new(),
-            mark: syntax.mark,
-        };
-        Errors::new(vec![problem(
-            &place,
-            Fault::new(0, format!("not YAML: {}", syntax.message)),
-        )])
+        let place = Place { path: String::new(), mark: syntax.mark };
+        Errors::new(vec![problem(&place, Fault::new(0, format!("not YAML: {}", syntax.message)))])
     })?;
     let mut problems = Vec::new();
     let mut operators = Vec::new();
@@ -50,25 +44,16 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Operator>, Errors> {
         match document(tree, file) {
             Ok(operator) => operators.push(operator),
             Err(faults) => {
-                let placed = faults
-                    .into_iter()
-                    .filter_map(|fault| tree.places.get(fault.place).zip(Some(fault)));
+                let placed = faults.into_iter().filter_map(|fault| tree.places.get(fault.place).zip(Some(fault)));
                 problems.extend(placed.map(|(place, fault)| problem(place, fault)));
             }
         }
     }
     if trees.is_empty() {
-        let fault = Fault::new(
-            0,
-            format!("found no document; expected one of `{API_VERSION} {KIND}`"),
-        );
+        let fault = Fault::new(0, format!("found no document; expected one of `{API_VERSION} {KIND}`"));
         problems.push(problem(&Place::start(), fault));
     }
-    if problems.is_empty() {
-        Ok(operators)
-    } else {
-        Err(Errors::new(problems))
-    }
+    if problems.is_empty() { Ok(operators) } else { Err(Errors::new(problems)) }
 }
 
 const API_VERSION: &str = "capstan.dev/v1alpha1";
@@ -79,8 +64,7 @@ fn document(tree: &Tree, file: &Path) -> Result<Operator, Vec<Fault>> {
         return Err(vec![fault]);
     }
     let faults = RefCell::new(Vec::new());
-    let document =
-        Slot::<Document>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
+    let document = Slot::<Document>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
     let mut check = Check::new(&tree.places, file, faults.into_inner());
     let operator = check.operator(&document);
     let faults = check.into_faults();
@@ -93,10 +77,7 @@ fn document(tree: &Tree, file: &Path) -> Result<Operator, Vec<Fault>> {
 /// Says what is wrong with a document that is not an operator's. Nothing else about it is worth telling.
 fn other_kind(tree: &Tree) -> Option<Fault> {
     if !matches!(tree.root.value, Value::Map(_)) {
-        let message = format!(
-            "found {}; expected a document of `{API_VERSION} {KIND}`",
-            tree.root
-        );
+        let message = format!("found {}; expected a document of `{API_VERSION} {KIND}`", tree.root);
         return Some(Fault::new(tree.root.place, message));
     }
     let wrong = |name: &str, right: &str| match tree.field(name) {
@@ -106,15 +87,10 @@ fn other_kind(tree: &Tree) -> Option<Fault> {
     };
     let (place, found) = match wrong("apiVersion", API_VERSION) {
         Some((place, found)) => match tree.field("kind").and_then(|node| node.text()) {
-            Some(kind) if kind != KIND => {
-                (place, format!("{found} in a document of kind `{kind}`"))
-            }
+            Some(kind) if kind != KIND => (place, format!("{found} in a document of kind `{kind}`")),
             Some(_) | None => (place, found),
         },
         None => wrong("kind", KIND)?,
     };
-    Some(Fault::new(
-        place,
-        format!("{found}; expected `apiVersion: {API_VERSION}` and `kind: {KIND}`"),
-    ))
+    Some(Fault::new(place, format!("{found}; expected `apiVersion: {API_VERSION}` and `kind: {KIND}`")))
 }

@@ -75,12 +75,7 @@ pub struct Broken {
 pub(super) fn similar<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let wanted = plain(text);
-    let near = |candidate: &&'a str| {
-        (
-            strsim::damerau_levenshtein(&wanted, &plain(candidate)),
-            *candidate,
-        )
-    };
+    let near = |candidate: &&'a str| (strsim::damerau_levenshtein(&wanted, &plain(candidate)), *candidate);
     let (distance, best) = allowed.iter().map(near).min()?;
     (distance <= (wanted.chars().count() / 3).max(1)).then_some(best)
 }
@@ -126,26 +121,14 @@ impl fmt::Display for Errors {
 
 impl Fault {
     pub(super) fn new(place: usize, message: impl Into<String>) -> Self {
-        Self {
-            place,
-            message: message.into(),
-            help: None,
-            inside: None,
-        }
+        Self { place, message: message.into(), help: None, inside: None }
     }
 }
 
 impl Place {
     /// Returns the start of a file.
     pub(super) fn start() -> Self {
-        Self {
-            path: String::new(),
-            mark: Mark {
-                line: 1,
-                column: 1,
-                width: 1,
-            },
-        }
+        Self { path: String::new(), mark: Mark { line: 1, column: 1, width: 1 } }
     }
 }
 
@@ -154,19 +137,9 @@ impl Place {
 impl Problem {
     /// Puts a fault into words. `text` is the whole file.
     pub(super) fn new(file: &Path, text: &str, place: &Place, fault: Fault) -> Self {
-        let Fault {
-            message,
-            help,
-            inside,
-            ..
-        } = fault;
-        let source = text
-            .lines()
-            .nth(place.mark.line.saturating_sub(1))
-            .unwrap_or_default();
-        let mark = inside.map_or(place.mark, |(offset, inner)| {
-            narrowed(source, place.mark, offset, &inner)
-        });
+        let Fault { message, help, inside, .. } = fault;
+        let source = text.lines().nth(place.mark.line.saturating_sub(1)).unwrap_or_default();
+        let mark = inside.map_or(place.mark, |(offset, inner)| narrowed(source, place.mark, offset, &inner));
         Self {
             file: file.to_owned(),
             line: mark.line,
@@ -185,11 +158,7 @@ fn narrowed(source: &str, mark: Mark, offset: usize, inner: &str) -> Mark {
     let starts = [mark.column, mark.column + 1];
     let stands = |column: &usize| inner.chars().eq(from(*column).take(inner.chars().count()));
     match starts.into_iter().find(stands) {
-        Some(column) => Mark {
-            column: column + offset,
-            width: 1,
-            ..mark
-        },
+        Some(column) => Mark { column: column + offset, width: 1, ..mark },
         None => mark,
     }
 }
@@ -197,16 +166,9 @@ fn narrowed(source: &str, mark: Mark, offset: usize, inner: &str) -> Mark {
 fn snippet(source: &str, mark: Mark) -> String {
     let gutter = " ".repeat(mark.line.to_string().len());
     let length = source.trim_end().chars().count();
-    let width = mark
-        .width
-        .min((length + 1).saturating_sub(mark.column))
-        .max(1);
+    let width = mark.width.min((length + 1).saturating_sub(mark.column)).max(1);
     let (indent, carets) = (" ".repeat(mark.column.saturating_sub(1)), "^".repeat(width));
-    format!(
-        "{gutter} |\n{} | {}\n{gutter} | {indent}{carets}",
-        mark.line,
-        source.trim_end()
-    )
+    format!("{gutter} |\n{} | {}\n{gutter} | {indent}{carets}", mark.line, source.trim_end())
 }
 
 impl fmt::Display for Problem {

@@ -7,9 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::names::{
-    ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer,
-};
+use super::names::{ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer};
 use super::read::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 use super::units::{Bytes, Factor, Objects, Requests, Time, Times, Workers};
 
@@ -36,14 +34,7 @@ macro_rules! words {
     };
 }
 
-words!(
-    All = "all",
-    Own = "own",
-    Nothing = "none",
-    Unlimited = "unlimited",
-    Fresh = "fresh",
-    Warmed = "warm"
-);
+words!(All = "all", Own = "own", Nothing = "none", Unlimited = "unlimited", Fresh = "fresh", Warmed = "warm");
 
 /// One operator: components, and the controllers that they serve.
 #[derive(Deserialize, JsonSchema)]
@@ -302,10 +293,10 @@ pub(super) struct Controller {
     /// What becomes of finalizers that versions before this one have put on primaries.
     #[schemars(extend("default" = {}))]
     pub(super) finalizers: Maybe<Finalizers>,
-    /// How long it waits at its start until all that it watches is known (`IE-4`).
+    /// How long it waits at its start until all that it watches is known (`IE-1`).
     #[schemars(extend("default" = "2m"))]
     pub(super) cache_sync_timeout: MaybeLeaf<Time>,
-    /// What it does if that is not so by then (`IE-3`).
+    /// What it does if that is not so by then (`IE-1`).
     #[schemars(extend("default" = "goOn"))]
     pub(super) on_start_error: Maybe<OnStartError>,
     /// The field manager of what is written; without it, the controller's name (`LC-4`).
@@ -449,13 +440,13 @@ pub(super) enum Mapper {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct MappingKeys {
     /// The key that holds the primary's name (`IM-2`).
-    #[schemars(extend("default" = "io.javaoperatorsdk/primary-name"))]
+    #[schemars(extend("default" = "capstan.dev/primary-name"))]
     pub(super) name: MaybeLeaf<Key>,
     /// The key that holds its namespace; `none` if it is always that of the object (`IM-2`).
-    #[schemars(extend("default" = "io.javaoperatorsdk/primary-namespace"))]
+    #[schemars(extend("default" = "capstan.dev/primary-namespace"))]
     pub(super) namespace: Maybe<OrWord<Nothing, Scalar<Key>>>,
     /// The key that holds its kind as `group/version/Kind`; `none` if it is not looked at (`IM-2`).
-    #[schemars(extend("default" = "io.javaoperatorsdk/primary-type"))]
+    #[schemars(extend("default" = "capstan.dev/primary-type"))]
     pub(super) kind: Maybe<OrWord<Nothing, Scalar<Key>>>,
     /// Whether an object in one namespace may name a primary in another. Whoever may write such an object anywhere can then
     /// attach it to any primary, and wake that.
@@ -541,7 +532,7 @@ pub(super) struct Dependent {
     #[schemars(extend("default" = false))]
     pub(super) adopt: Maybe<bool>,
     /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
-    pub(super) ssa: Maybe<bool>,
+    pub(super) server_side_apply: Maybe<bool>,
     /// How it is compared with what is desired (`SSA-6`).
     #[serde(rename = "match")]
     #[schemars(extend("default" = "usual"))]

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 
 use schemars::Schema;
 use serde::de::{
-    self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
-    SeqAccess, Unexpected, VariantAccess, Visitor,
+    self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
 };
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::Number;
@@ -107,11 +107,7 @@ const SLOT: &str = "$slot";
 
 impl<'a> Reader<'a> {
     pub(super) fn new(node: &'a Node, faults: &'a RefCell<Vec<Fault>>) -> Self {
-        Self {
-            node,
-            faults,
-            words: [None; 2],
-        }
+        Self { node, faults, words: [None; 2] }
     }
 
     fn at(self, node: &'a Node) -> Self {
@@ -119,45 +115,24 @@ impl<'a> Reader<'a> {
     }
 
     fn or(self, word: &'static str) -> Self {
-        let words = if self.words[0].is_none() {
-            [Some(word), None]
-        } else {
-            [self.words[0], Some(word)]
-        };
+        let words = if self.words[0].is_none() { [Some(word), None] } else { [self.words[0], Some(word)] };
         Self { words, ..self }
     }
 
     fn report(self, place: usize, message: String, help: Option<String>) -> Failure {
-        self.faults.borrow_mut().push(Fault {
-            place,
-            message,
-            help,
-            inside: None,
-        });
+        self.faults.borrow_mut().push(Fault { place, message, help, inside: None });
         Failure::Reported
     }
 
     /// Notes that the node is not what was expected.
     fn mismatch(self, expected: &str) -> Failure {
-        self.report(
-            self.node.place,
-            format!(
-                "found {}; expected {expected}{}",
-                self.node,
-                self.or_words()
-            ),
-            None,
-        )
+        self.report(self.node.place, format!("found {}; expected {expected}{}", self.node, self.or_words()), None)
     }
 
     /// Returns the end of a sentence that says what would be right.
     fn or_words(self) -> String {
         let words: Vec<&str> = self.words.iter().copied().flatten().collect();
-        if words.is_empty() {
-            String::new()
-        } else {
-            format!(", or {}", either(&words))
-        }
+        if words.is_empty() { String::new() } else { format!(", or {}", either(&words)) }
     }
 
     /// Notes why the node cannot be read.
@@ -166,33 +141,19 @@ impl<'a> Reader<'a> {
             Failure::Reported => Failure::Reported,
             Failure::Expected(expected) => self.mismatch(&expected),
             Failure::Wrong(right) => {
-                let or = if right.starts_with("expected") {
-                    self.or_words()
-                } else {
-                    String::new()
-                };
-                self.report(
-                    self.node.place,
-                    format!("found {}; {right}{or}", self.node),
-                    None,
-                )
+                let or = if right.starts_with("expected") { self.or_words() } else { String::new() };
+                self.report(self.node.place, format!("found {}; {right}{or}", self.node), None)
             }
         })
     }
 
     fn unknown_field(self, key: &Node, allowed: &[&'static str]) -> Failure {
         let name = key.text().unwrap_or_default();
-        let hint = similar(name, allowed)
-            .map(|near| format!("; did you mean `{near}`?"))
-            .unwrap_or_default();
+        let hint = similar(name, allowed).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let mut sorted = allowed.to_vec();
         sorted.sort_unstable();
         let help = format!("fields here: {}", sorted.join(", "));
-        self.report(
-            key.place,
-            format!("unknown field {}{hint}", Quoted(name)),
-            Some(help),
-        )
+        self.report(key.place, format!("unknown field {}{hint}", Quoted(name)), Some(help))
     }
 
     /// Reads a mapping of which exactly one form is allowed.
@@ -203,11 +164,7 @@ impl<'a> Reader<'a> {
         visitor: V,
     ) -> Result<V::Value, Failure> {
         let is_known = |key: &Node| key.text().is_some_and(|name| forms.contains(&name));
-        let unknown: Vec<&Node> = entries
-            .iter()
-            .map(|(key, _)| key)
-            .filter(|key| !is_known(key))
-            .collect();
+        let unknown: Vec<&Node> = entries.iter().map(|(key, _)| key).filter(|key| !is_known(key)).collect();
         if !unknown.is_empty() {
             for key in unknown {
                 self.unknown_field(key, forms);
@@ -215,11 +172,7 @@ impl<'a> Reader<'a> {
             return Err(Failure::Reported);
         }
         if let [(key, value)] = entries {
-            let variant = Variant {
-                name: key.text().unwrap_or_default(),
-                value: Some(value),
-                reader: self.at(key),
-            };
+            let variant = Variant { name: key.text().unwrap_or_default(), value: Some(value), reader: self.at(key) };
             return visitor.visit_enum(variant);
         }
         let found: Vec<&str> = entries.iter().filter_map(|(key, _)| key.text()).collect();
@@ -243,10 +196,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Text(text) => visitor.visit_str(text),
-            Value::List(items) => visitor.visit_seq(Items {
-                items: items.iter(),
-                reader: self,
-            }),
+            Value::List(items) => visitor.visit_seq(Items { items: items.iter(), reader: self }),
             Value::Map(entries) => visitor.visit_map(Fields::new(entries, self)),
             Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
                 (Some(value), ..) => visitor.visit_u64(value),
@@ -273,25 +223,14 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         visitor: V,
     ) -> Result<V::Value, Failure> {
         if name == SLOT {
-            return visitor.visit_seq(Parts {
-                reader: self,
-                next: 0,
-            });
+            return visitor.visit_seq(Parts { reader: self, next: 0 });
         }
         self.deserialize_tuple(len, visitor)
     }
 
     /// The name of the newtype is a word that may stand in place of its value.
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        word: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Failure> {
-        if self.node.text() == Some(word) {
-            visitor.visit_unit()
-        } else {
-            visitor.visit_newtype_struct(self.or(word))
-        }
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, word: &'static str, visitor: V) -> Result<V::Value, Failure> {
+        if self.node.text() == Some(word) { visitor.visit_unit() } else { visitor.visit_newtype_struct(self.or(word)) }
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -307,10 +246,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         for (key, _) in entries.iter().filter(|(key, _)| !is_known(key)) {
             self.unknown_field(key, fields);
         }
-        self.note(visitor.visit_map(Fields {
-            known: Some(fields),
-            ..Fields::new(entries, self)
-        }))
+        self.note(visitor.visit_map(Fields { known: Some(fields), ..Fields::new(entries, self) }))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -321,18 +257,12 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, Failure> {
         match &self.node.value {
             Value::Map(entries) => self.form(entries, forms, visitor),
-            Value::Text(text) if forms.contains(&text.as_str()) => visitor.visit_enum(Variant {
-                name: text,
-                value: None,
-                reader: self,
-            }),
+            Value::Text(text) if forms.contains(&text.as_str()) => {
+                visitor.visit_enum(Variant { name: text, value: None, reader: self })
+            }
             Value::Text(text) if similar(text, forms).is_some() => {
                 let near = similar(text, forms).unwrap_or_default();
-                let message = format!(
-                    "found {}; did you mean `{near}`? expected {}",
-                    self.node,
-                    either(forms)
-                );
+                let message = format!("found {}; did you mean `{near}`? expected {}", self.node, either(forms));
                 Err(self.report(self.node.place, message, None))
             }
             // A form that is alone is never a word: it would say nothing.
@@ -359,14 +289,8 @@ struct Items<'a> {
 impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = Failure;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Failure> {
-        self.items
-            .next()
-            .map(|item| seed.deserialize(self.reader.at(item)))
-            .transpose()
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Failure> {
+        self.items.next().map(|item| seed.deserialize(self.reader.at(item))).transpose()
     }
 }
 
@@ -379,26 +303,16 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn new(entries: &'a [(Node, Node)], reader: Reader<'a>) -> Self {
-        Self {
-            entries: entries.iter(),
-            known: None,
-            value: None,
-            reader,
-        }
+        Self { entries: entries.iter(), known: None, value: None, reader }
     }
 }
 
 impl<'de> MapAccess<'de> for Fields<'_> {
     type Error = Failure;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, Failure> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Failure> {
         let known = self.known;
-        let is_known = |key: &Node| {
-            known.is_none_or(|known| key.text().is_some_and(|name| known.contains(&name)))
-        };
+        let is_known = |key: &Node| known.is_none_or(|known| key.text().is_some_and(|name| known.contains(&name)));
         let Some((key, value)) = self.entries.find(|(key, _)| is_known(key)) else {
             return Ok(None);
         };
@@ -407,10 +321,7 @@ impl<'de> MapAccess<'de> for Fields<'_> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Failure> {
-        let value = self
-            .value
-            .take()
-            .ok_or_else(|| Failure::Wrong("a key needs a value".to_owned()))?;
+        let value = self.value.take().ok_or_else(|| Failure::Wrong("a key needs a value".to_owned()))?;
         seed.deserialize(self.reader.at(value))
     }
 }
@@ -439,19 +350,13 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         if self.value.is_none() {
             return Ok(());
         }
-        let message = format!(
-            "found `{0}` as a mapping; `{0}` stands alone, without a value",
-            self.name
-        );
+        let message = format!("found `{0}` as a mapping; `{0}` stands alone, without a value", self.name);
         Err(self.reader.report(self.reader.node.place, message, None))
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Failure> {
         let Some(value) = self.value else {
-            let message = format!(
-                "found `{0}` alone; it needs a value: `{{ {0}: … }}`",
-                self.name
-            );
+            let message = format!("found `{0}` alone; it needs a value: `{{ {0}: … }}`", self.name);
             return Err(self.reader.report(self.reader.node.place, message, None));
         };
         seed.deserialize(self.reader.at(value))
@@ -462,16 +367,9 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         Err(Failure::Expected((&visitor as &dyn Expected).to_string()))
     }
 
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Failure> {
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Failure> {
         match self.value {
-            Some(value) => self
-                .reader
-                .at(value)
-                .deserialize_struct("", fields, visitor),
+            Some(value) => self.reader.at(value).deserialize_struct("", fields, visitor),
             None => self.tuple_variant(0, visitor),
         }
     }
@@ -486,15 +384,11 @@ struct Parts<'a> {
 impl<'de> SeqAccess<'de> for Parts<'_> {
     type Error = Failure;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Failure> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Failure> {
         self.next += 1;
         match self.next {
             1 => {
-                let place: de::value::UsizeDeserializer<Failure> =
-                    self.reader.node.place.into_deserializer();
+                let place: de::value::UsizeDeserializer<Failure> = self.reader.node.place.into_deserializer();
                 seed.deserialize(place).map(Some)
             }
             2 => seed.deserialize(self.reader).map(Some),
@@ -631,10 +525,7 @@ impl<'de, W: Word, T: Deserialize<'de>> Visitor<'de> for OrWordVisitor<W, T> {
         Ok(OrWord::Word(PhantomData))
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> Result<OrWord<W, T>, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<OrWord<W, T>, D::Error> {
         T::deserialize(deserializer).map(OrWord::Value)
     }
 }
@@ -675,8 +566,7 @@ impl<F: Form> Visitor<'_> for ScalarVisitor<F> {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Scalar<F>, E> {
-        let number =
-            Number::from_f64(number).ok_or_else(|| E::custom("a number must be finite"))?;
+        let number = Number::from_f64(number).ok_or_else(|| E::custom("a number must be finite"))?;
         Self::number(&number)
     }
 }

@@ -12,9 +12,7 @@ use super::read::{Entries, Form, OrWord, Scalar, Slot, Word};
 /// Returns the JSON schema (draft 2020-12) of one document. It says less than [`parse`](super::parse()) checks: neither
 /// names that refer to each other, nor what is within CEL and selectors.
 pub fn schema() -> Value {
-    let mut schema = SchemaSettings::draft2020_12()
-        .into_generator()
-        .into_root_schema_for::<Document>();
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>();
     schema.insert("title".to_owned(), "Capstan operator".into());
     schema.to_value()
 }

@@ -41,11 +41,7 @@ impl Selector {
             let message = format!("a selector has at most {LONGEST} bytes");
             return Err(Broken { offset: 0, message });
         }
-        let mut parser = Parser {
-            tokens: tokens(text),
-            next: 0,
-            end: text.chars().count(),
-        };
+        let mut parser = Parser { tokens: tokens(text), next: 0, end: text.chars().count() };
         let mut requirements = Vec::new();
         while let Some(requirement) = parser.requirement(requirements.is_empty())? {
             requirements.push(requirement);
@@ -60,9 +56,7 @@ impl Selector {
             Requirement::Exists(key) => label(key).is_some(),
             Requirement::Absent(key) => label(key).is_none(),
             Requirement::In(key, values) => label(key).is_some_and(|value| values.contains(value)),
-            Requirement::NotIn(key, values) => {
-                label(key).is_none_or(|value| !values.contains(value))
-            }
+            Requirement::NotIn(key, values) => label(key).is_none_or(|value| !values.contains(value)),
             Requirement::Greater(key, bound) => number(key).is_some_and(|value| value > *bound),
             Requirement::Less(key, bound) => number(key).is_some_and(|value| value < *bound),
         })
@@ -125,14 +119,8 @@ impl Parser {
     }
 
     fn broken<T>(&self, message: impl Into<String>) -> Result<T, Broken> {
-        let offset = self
-            .tokens
-            .get(self.next)
-            .map_or(self.end, |(offset, _)| *offset);
-        Err(Broken {
-            offset,
-            message: message.into(),
-        })
+        let offset = self.tokens.get(self.next).map_or(self.end, |(offset, _)| *offset);
+        Err(Broken { offset, message: message.into() })
     }
 
     /// Reads the next requirement, with the comma before it unless it is the first.
@@ -158,8 +146,7 @@ impl Parser {
             ">" => Requirement::Greater(key, self.number()?),
             "<" => Requirement::Less(key, self.number()?),
             _ => {
-                return self
-                    .broken("expected `=`, `!=`, `in`, `notin`, `>`, `<` or `,` after a key");
+                return self.broken("expected `=`, `!=`, `in`, `notin`, `>`, `<` or `,` after a key");
             }
         };
         Ok(Some(requirement))
@@ -168,9 +155,7 @@ impl Parser {
     fn key(&mut self) -> Result<String, Broken> {
         match self.peek().filter(|token| is_word(token)).map(is_key) {
             Some(true) => Ok(self.take().unwrap_or_default()),
-            Some(false) => {
-                self.broken("expected the key of a label: `name`, or `example.com/name`")
-            }
+            Some(false) => self.broken("expected the key of a label: `name`, or `example.com/name`"),
             None => self.broken("expected the key of a label"),
         }
     }
@@ -178,19 +163,13 @@ impl Parser {
     /// Reads the value after the sign of a comparison; it may be empty.
     fn operand(&mut self) -> Result<String, Broken> {
         self.take();
-        if self.peek().is_none_or(|token| token == ",") {
-            Ok(String::new())
-        } else {
-            self.value()
-        }
+        if self.peek().is_none_or(|token| token == ",") { Ok(String::new()) } else { self.value() }
     }
 
     fn value(&mut self) -> Result<String, Broken> {
         match self.peek().map(|token| is_word(token) && is_tag(token)) {
             Some(true) => Ok(self.take().unwrap_or_default()),
-            Some(false) => {
-                self.broken("expected a value: at most 63 letters, digits, `-`, `_` and `.`")
-            }
+            Some(false) => self.broken("expected a value: at most 63 letters, digits, `-`, `_` and `.`"),
             None => self.broken("expected a value"),
         }
     }
@@ -214,9 +193,7 @@ impl Parser {
         }
         let mut values = BTreeSet::new();
         loop {
-            let empty = self
-                .peek()
-                .is_some_and(|token| token == "," || token == ")");
+            let empty = self.peek().is_some_and(|token| token == "," || token == ")");
             values.insert(if empty { String::new() } else { self.value()? });
             if self.take_if(")") {
                 return Ok(values);
@@ -233,12 +210,7 @@ mod tests {
     use super::*;
 
     fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
-        let label = |key: &str| {
-            labels
-                .iter()
-                .find(|(name, _)| *name == key)
-                .map(|(_, value)| *value)
-        };
+        let label = |key: &str| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
         Selector::parse(selector).unwrap().matches(label)
     }
 
@@ -275,42 +247,19 @@ mod tests {
         for (selector, offset, message) in [
             ("app=web,", 8, "expected the key of a label"),
             (",app", 0, "expected the key of a label"),
-            (
-                "app web",
-                4,
-                "expected `=`, `!=`, `in`, `notin`, `>`, `<` or `,` after a key",
-            ),
+            ("app web", 4, "expected `=`, `!=`, `in`, `notin`, `>`, `<` or `,` after a key"),
             ("app in web", 7, "expected `(` before the values"),
             ("app in (web", 11, "expected `,` or `)` after a value"),
             ("app in (", 8, "expected a value"),
             ("app=web db", 8, "expected `,` between requirements"),
-            (
-                "app=a/b",
-                4,
-                "expected a value: at most 63 letters, digits, `-`, `_` and `.`",
-            ),
-            (
-                "-app=a",
-                0,
-                "expected the key of a label: `name`, or `example.com/name`",
-            ),
+            ("app=a/b", 4, "expected a value: at most 63 letters, digits, `-`, `_` and `.`"),
+            ("-app=a", 0, "expected the key of a label: `name`, or `example.com/name`"),
             ("!", 1, "expected the key of a label"),
             ("!a=b", 2, "expected `,` between requirements"),
             ("size>big", 5, "expected a whole number"),
-            (
-                "app===b",
-                5,
-                "expected a value: at most 63 letters, digits, `-`, `_` and `.`",
-            ),
+            ("app===b", 5, "expected a value: at most 63 letters, digits, `-`, `_` and `.`"),
         ] {
-            assert_eq!(
-                Selector::parse(selector),
-                Err(Broken {
-                    offset,
-                    message: message.into()
-                }),
-                "{selector}"
-            );
+            assert_eq!(Selector::parse(selector), Err(Broken { offset, message: message.into() }), "{selector}");
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, OnRename,
-    OnStartError, ReadyKind, Source, Workflow,
+    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, OnRename, OnStartError, ReadyKind,
+    Source, Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -23,9 +23,10 @@ impl Controller {
                 "maxInterval": retry.max_interval.map(written),
             })
         });
-        let limit = self.rate_limit.as_ref().map_or(json!("none"), |limit| {
-            json!({ "maxReconciliations": limit.max_reconciliations, "within": written(limit.within) })
-        });
+        let limit = self.rate_limit.as_ref().map_or(
+            json!("none"),
+            |limit| json!({ "maxReconciliations": limit.max_reconciliations, "within": written(limit.within) }),
+        );
         let min_reschedule = Some(self.min_reschedule).filter(|interval| !interval.is_zero());
         json!({
             "name": &*self.name,
@@ -83,11 +84,7 @@ fn workflow(workflow: &Workflow) -> Value {
 
 fn dependent(dependent: &Dependent) -> Value {
     let manage = &dependent.manage;
-    let verbs = [
-        ("create", manage.create),
-        ("update", manage.update),
-        ("delete", manage.delete),
-    ];
+    let verbs = [("create", manage.create), ("update", manage.update), ("delete", manage.delete)];
     let condition = |role| dependent.conditions.of(role).map(condition);
     let called = dependent.called.as_ref();
     json!({
@@ -98,7 +95,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "garbageCollected": dependent.garbage_collected,
         "createOnly": dependent.create_only,
         "adopt": dependent.adopt,
-        "ssa": dependent.applied(),
+        "serverSideApply": dependent.applied(),
         "match": matching(&dependent.matching),
         "source": dependent.source.as_deref(),
         "name": called.map(|called| json!({ "cel": &*called.name })),
@@ -172,12 +169,7 @@ fn indexes(indexes: &std::collections::BTreeMap<Arc<str>, Arc<str>>) -> Value {
 }
 
 fn each<T>(entries: &std::collections::BTreeMap<Arc<str>, T>, one: impl Fn(&T) -> Value) -> Value {
-    Value::Object(
-        entries
-            .iter()
-            .map(|(name, entry)| (name.to_string(), one(entry)))
-            .collect::<Map<_, _>>(),
-    )
+    Value::Object(entries.iter().map(|(name, entry)| (name.to_string(), one(entry))).collect::<Map<_, _>>())
 }
 
 /// Returns a duration as a manifest has it: `1h30m`, `2s`, `500ms`.
@@ -209,6 +201,7 @@ mod tests {
 
     #[test]
     fn the_settings_are_a_valid_entry_of_a_manifest_and_mean_the_same() {
+        // DR-7
         let text = "
 apiVersion: capstan.dev/v1alpha1
 kind: Operator
@@ -225,9 +218,7 @@ spec:
           cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where }, onRename: delete }
           d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [cm], match: { generic: { ignore: [/spec] } }, readyPostcondition: { ready: deployment } }
 ";
-        let operator = super::super::parse(text, Path::new("a.yaml"))
-            .unwrap()
-            .remove(0);
+        let operator = super::super::parse(text, Path::new("a.yaml")).unwrap().remove(0);
         let controller = &operator.controllers["c"];
         let mut settings = controller.settings();
         // What a manifest leaves out instead of stating it: names, and what is null.
@@ -237,17 +228,13 @@ spec:
             "spec": { "plugins": { "p": { "component": { "path": "p.wasm" } } }, "controllers": { "c": settings } },
         });
         drop_nulls(&mut document);
-        for dependent in document["spec"]["controllers"]["c"]["workflow"]["dependents"]
-            .as_object_mut()
-            .unwrap()
-            .values_mut()
+        for dependent in
+            document["spec"]["controllers"]["c"]["workflow"]["dependents"].as_object_mut().unwrap().values_mut()
         {
             // Refused where nothing is mapped by it.
             dependent.as_object_mut().unwrap().remove("mapping");
         }
-        let again = super::super::parse(&document.to_string(), Path::new("a.yaml"))
-            .unwrap()
-            .remove(0);
+        let again = super::super::parse(&document.to_string(), Path::new("a.yaml")).unwrap().remove(0);
         assert_eq!(again.controllers["c"].settings(), controller.settings());
     }
 

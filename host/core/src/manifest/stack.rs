@@ -9,9 +9,7 @@ const SIZE: usize = 64 << 20;
 /// Returns what `read` returns; none if it panics, or the system has no thread to give.
 pub(super) fn with_room<T: Send>(read: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
-        let thread = thread::Builder::new()
-            .name("manifest".to_owned())
-            .stack_size(SIZE);
+        let thread = thread::Builder::new().name("manifest".to_owned()).stack_size(SIZE);
         thread.spawn_scoped(scope, read).ok()?.join().ok()
     })
 }

@@ -39,56 +39,23 @@ pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
     let mut names = BTreeMap::new();
     let mut controllers = BTreeMap::new();
     let mut managers = BTreeMap::<&Arc<str>, Writer<'_>>::new();
-    for Operator {
-        name,
-        origin,
-        controllers: declared,
-        ..
-    } in operators
-    {
-        let mut check = |seen: &mut BTreeMap<Arc<str>, Site>,
-                         what: &str,
-                         name: &Arc<str>,
-                         mark: Mark,
-                         path: String| {
-            let site = Site {
-                file: origin.file.clone(),
-                mark,
-            };
+    for Operator { name, origin, controllers: declared, .. } in operators {
+        let mut check = |seen: &mut BTreeMap<Arc<str>, Site>, what: &str, name: &Arc<str>, mark: Mark, path: String| {
+            let site = Site { file: origin.file.clone(), mark };
             match seen.get(name) {
                 Some(first) => problems.push(second(what, name, &site, first, path)),
                 None => drop(seen.insert(Arc::clone(name), site)),
             }
         };
-        check(
-            &mut names,
-            "operator",
-            name,
-            origin.name,
-            "metadata.name".to_owned(),
-        );
+        check(&mut names, "operator", name, origin.name, "metadata.name".to_owned());
         for (controller, spec) in declared {
-            let mark = origin
-                .controllers
-                .get(controller)
-                .copied()
-                .unwrap_or_default();
-            check(
-                &mut controllers,
-                "controller",
-                controller,
-                mark,
-                format!("spec.controllers.{controller}"),
-            );
+            let mark = origin.controllers.get(controller).copied().unwrap_or_default();
+            check(&mut controllers, "controller", controller, mark, format!("spec.controllers.{controller}"));
             shared.extend(second_writer(&mut managers, name, spec, origin, mark));
         }
     }
     problems.extend(shared);
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(Errors::new(problems))
-    }
+    if problems.is_empty() { Ok(()) } else { Err(Errors::new(problems)) }
 }
 
 /// Finds a controller that writes as another operator's does, so that each would undo what the other has applied.
@@ -99,21 +66,10 @@ fn second_writer<'a>(
     origin: &Origin,
     mark: Mark,
 ) -> Option<Problem> {
-    let site = Site {
-        file: origin.file.clone(),
-        mark,
-    };
-    let Controller {
-        name,
-        field_manager,
-        ..
-    } = spec;
+    let site = Site { file: origin.file.clone(), mark };
+    let Controller { name, field_manager, .. } = spec;
     let Some(first) = managers.get(field_manager) else {
-        let writer = Writer {
-            operator,
-            controller: name,
-            site,
-        };
+        let writer = Writer { operator, controller: name, site };
         managers.insert(field_manager, writer);
         return None;
     };
@@ -141,17 +97,14 @@ struct Site {
 }
 
 fn second(what: &str, name: &str, site: &Site, first: &Site, path: String) -> Problem {
-    let place =
-        |file: &Path, mark: Mark| format!("{}:{}:{}", file.display(), mark.line, mark.column);
+    let place = |file: &Path, mark: Mark| format!("{}:{}:{}", file.display(), mark.line, mark.column);
     let first = place(&first.file, first.mark);
     Problem {
         file: site.file.clone(),
         line: site.mark.line,
         column: site.mark.column,
         path,
-        message: format!(
-            "found a second {what} `{name}`; the first is at {first}, and names are unique in the daemon"
-        ),
+        message: format!("found a second {what} `{name}`; the first is at {first}, and names are unique in the daemon"),
         help: None,
         snippet: None,
     }
@@ -174,11 +127,8 @@ mod tests {
     // LC-1
     #[test]
     fn names_used_twice_are_told_with_both_places() {
-        let operators = [
-            operator("a.yaml", "one", "web"),
-            operator("b.yaml", "two", "web"),
-            operator("c.yaml", "one", "db"),
-        ];
+        let operators =
+            [operator("a.yaml", "one", "web"), operator("b.yaml", "two", "web"), operator("c.yaml", "one", "db")];
         assert_eq!(
             check_together(&operators).unwrap_err().to_string(),
             "b.yaml:7:5: spec.controllers.web: found a second controller `web`; the first is at a.yaml:7:5, and names are \
@@ -199,12 +149,7 @@ mod tests {
             parse(&text, Path::new(file)).unwrap().remove(0)
         };
         assert_eq!(
-            check_together(&[
-                sharing("a.yaml", "one", "web"),
-                sharing("b.yaml", "two", "db")
-            ])
-            .unwrap_err()
-            .to_string(),
+            check_together(&[sharing("a.yaml", "one", "web"), sharing("b.yaml", "two", "db")]).unwrap_err().to_string(),
             "b.yaml:7:5: spec.controllers.db: found a second field manager `capstan`; the first is at a.yaml:7:5, and names are \
              unique in the daemon; set another `fieldManager`"
         );
@@ -212,20 +157,11 @@ mod tests {
 
     #[test]
     fn operators_with_names_of_their_own_may_run_together() {
-        assert_eq!(
-            check_together(&[
-                operator("a.yaml", "one", "web"),
-                operator("b.yaml", "two", "db")
-            ]),
-            Ok(())
-        );
+        assert_eq!(check_together(&[operator("a.yaml", "one", "web"), operator("b.yaml", "two", "db")]), Ok(()));
     }
 
     #[test]
     fn an_operator_is_the_same_wherever_it_is_written() {
-        assert_eq!(
-            operator("a.yaml", "one", "web"),
-            operator("b.yaml", "one", "web")
-        );
+        assert_eq!(operator("a.yaml", "one", "web"), operator("b.yaml", "one", "web"));
     }
 }

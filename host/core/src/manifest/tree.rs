@@ -49,16 +49,13 @@ pub(super) struct Syntax {
 /// # Errors
 /// [`Syntax`] if the text is no YAML, repeats a key, or is beyond the reader's bounds.
 pub(super) fn documents(text: &str) -> Result<Vec<Tree>, Syntax> {
-    let gave_up = || Syntax {
-        mark: mark(Location::UNKNOWN),
-        message: "the reader gave up".to_owned(),
-    };
+    let gave_up = || Syntax { mark: mark(Location::UNKNOWN), message: "the reader gave up".to_owned() };
     with_room(|| read(text)).unwrap_or_else(|| Err(gave_up()))
 }
 
 fn read(text: &str) -> Result<Vec<Tree>, Syntax> {
-    let documents: Vec<Spanned<Yaml>> = serde_yaml::from_str_multiple_with_options(text, options())
-        .map_err(|error| Syntax {
+    let documents: Vec<Spanned<Yaml>> =
+        serde_yaml::from_str_multiple_with_options(text, options()).map_err(|error| Syntax {
             mark: mark(error.location().unwrap_or(Location::UNKNOWN)),
             message: UserMessageFormatter.format_message(&error).into_owned(),
         })?;
@@ -86,28 +83,18 @@ fn tree(document: Spanned<Yaml>) -> Tree {
 fn node(places: &mut Vec<Place>, path: &str, key: Option<Mark>, yaml: Spanned<Yaml>) -> Node {
     let mark = match (&yaml.value, key) {
         (Yaml::List(_) | Yaml::Map(_) | Yaml::Null, Some(key)) => key,
-        (Yaml::List(_) | Yaml::Map(_), None) => Mark {
-            width: 1,
-            ..mark(yaml.defined)
-        },
+        (Yaml::List(_) | Yaml::Map(_), None) => Mark { width: 1, ..mark(yaml.defined) },
         _ => mark(yaml.defined),
     };
     let place = places.len();
-    places.push(Place {
-        path: path.to_owned(),
-        mark,
-    });
+    places.push(Place { path: path.to_owned(), mark });
     let value = match yaml.value {
         Yaml::Null => Value::Null,
         Yaml::Bool(value) => Value::Bool(value),
         Yaml::Number(value) => Value::Number(value),
         Yaml::Text(value) => Value::Text(value),
         Yaml::List(items) => Value::List(
-            items
-                .into_iter()
-                .enumerate()
-                .map(|(i, item)| node(places, &format!("{path}[{i}]"), None, item))
-                .collect(),
+            items.into_iter().enumerate().map(|(i, item)| node(places, &format!("{path}[{i}]"), None, item)).collect(),
         ),
         Yaml::Map(entries) => Value::Map(
             entries
@@ -116,17 +103,8 @@ fn node(places: &mut Vec<Place>, path: &str, key: Option<Mark>, yaml: Spanned<Ya
                     let below = join(path, &key.value);
                     let at = self::mark(key.defined);
                     let place = places.len();
-                    places.push(Place {
-                        path: below.clone(),
-                        mark: at,
-                    });
-                    (
-                        Node {
-                            place,
-                            value: Value::Text(key.value),
-                        },
-                        node(places, &below, Some(at), value),
-                    )
+                    places.push(Place { path: below.clone(), mark: at });
+                    (Node { place, value: Value::Text(key.value) }, node(places, &below, Some(at), value))
                 })
                 .collect(),
         ),
@@ -136,26 +114,15 @@ fn node(places: &mut Vec<Place>, path: &str, key: Option<Mark>, yaml: Spanned<Ya
 
 /// Returns the path of a field: `spec.plugins`, or `labels["a.b"]` where a dot would mislead.
 pub(super) fn join(path: &str, key: &str) -> String {
-    if !key
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-    {
+    if !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
         return format!("{path}[{key:?}]");
     }
-    if path.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{path}.{key}")
-    }
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 fn mark(location: Location) -> Mark {
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).max(1);
-    Mark {
-        line: number(location.line()),
-        column: number(location.column()),
-        width: number(location.span().len()),
-    }
+    Mark { line: number(location.line()), column: number(location.column()), width: number(location.span().len()) }
 }
 
 // === impl Tree ===
@@ -166,10 +133,7 @@ impl Tree {
         let Value::Map(entries) = &self.root.value else {
             return None;
         };
-        entries
-            .iter()
-            .find(|(key, _)| key.text() == Some(name))
-            .map(|(_, value)| value)
+        entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value)
     }
 }
 
@@ -180,9 +144,7 @@ impl Node {
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => {
-                None
-            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => None,
         }
     }
 }
@@ -212,17 +174,8 @@ pub(super) struct Quoted<'a>(pub(super) &'a str);
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 60;
-        let short: String = self
-            .0
-            .chars()
-            .take(MOST)
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
-        let more = if self.0.chars().count() > MOST {
-            "…"
-        } else {
-            ""
-        };
+        let short: String = self.0.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let more = if self.0.chars().count() > MOST { "…" } else { "" };
         write!(f, "`{short}{more}`")
     }
 }
@@ -278,9 +231,7 @@ impl<'de> Visitor<'de> for YamlVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Yaml, E> {
-        Number::from_f64(value)
-            .map(Yaml::Number)
-            .ok_or_else(|| E::custom("a number must be finite"))
+        Number::from_f64(value).map(Yaml::Number).ok_or_else(|| E::custom("a number must be finite"))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Yaml, E> {
@@ -300,10 +251,7 @@ impl<'de> Visitor<'de> for YamlVisitor {
         while let Some(entry) = map.next_entry::<Spanned<String>, Spanned<Yaml>>()? {
             // The reader compares keys as they are written, and `1` and `"1"` are written differently.
             if entries.iter().any(|(key, _)| key.value == entry.0.value) {
-                return Err(A::Error::custom(format!(
-                    "the key `{}` is there twice",
-                    entry.0.value
-                )));
+                return Err(A::Error::custom(format!("the key `{}` is there twice", entry.0.value)));
             }
             entries.push(entry);
         }

@@ -69,10 +69,7 @@ impl Form for Time {
             let (false, Some((_, factor))) = (number.is_empty(), found) else {
                 return Err(format!("expected {}", Self::WHAT));
             };
-            let part = number
-                .parse::<u64>()
-                .ok()
-                .and_then(|number| number.checked_mul(*factor));
+            let part = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*factor));
             sum = sum.zip(part).and_then(|(sum, part)| sum.checked_add(part));
             rest = after;
         }
@@ -99,45 +96,26 @@ fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
 
 // === impl Bytes ===
 
-const SIZES: [(&str, u64); 7] = [
-    ("", 1),
-    ("k", 1000),
-    ("M", 1_000_000),
-    ("G", 1_000_000_000),
-    ("Ki", 1 << 10),
-    ("Mi", 1 << 20),
-    ("Gi", 1 << 30),
-];
+const SIZES: [(&str, u64); 7] =
+    [("", 1), ("k", 1000), ("M", 1_000_000), ("G", 1_000_000_000), ("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)];
 
 impl Form for Bytes {
     const WHAT: &'static str = "a size such as `64Mi`, `4Ki` or a number of bytes";
 
     fn text(text: &str) -> Result<Self, String> {
         let (number, unit) = split(text, |c| c.is_ascii_digit());
-        let number: u64 = number
-            .parse()
-            .map_err(|_| format!("expected {}", Self::WHAT))?;
+        let number: u64 = number.parse().map_err(|_| format!("expected {}", Self::WHAT))?;
         let Some((_, factor)) = SIZES.iter().find(|(name, _)| *name == unit) else {
             let unit = unit.to_uppercase();
-            let near = ["Ki", "Mi", "Gi"]
-                .into_iter()
-                .find(|near| unit.starts_with(&near[..1].to_uppercase()));
-            let hint = near
-                .map(|near| format!("did you mean `{number}{near}`? "))
-                .unwrap_or_default();
+            let near = ["Ki", "Mi", "Gi"].into_iter().find(|near| unit.starts_with(&near[..1].to_uppercase()));
+            let hint = near.map(|near| format!("did you mean `{number}{near}`? ")).unwrap_or_default();
             return Err(format!("{hint}expected {}", Self::WHAT));
         };
-        number
-            .checked_mul(*factor)
-            .map(Self)
-            .ok_or_else(|| "expected a size that fits into 64 bits".to_owned())
+        number.checked_mul(*factor).map(Self).ok_or_else(|| "expected a size that fits into 64 bits".to_owned())
     }
 
     fn number(number: &Number) -> Result<Self, String> {
-        number
-            .as_u64()
-            .map(Self)
-            .ok_or_else(|| format!("expected {}", Self::WHAT))
+        number.as_u64().map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
     }
 
     fn schema() -> Schema {
@@ -186,12 +164,8 @@ impl Form for Factor {
     const WHAT: &'static str = "a number from 1 to 100";
 
     fn number(number: &Number) -> Result<Self, String> {
-        let within = number
-            .as_f64()
-            .filter(|factor| (1.0..=100.0).contains(factor));
-        within
-            .map(Self)
-            .ok_or_else(|| format!("expected {}", Self::WHAT))
+        let within = number.as_f64().filter(|factor| (1.0..=100.0).contains(factor));
+        within.map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
     }
 
     fn schema() -> Schema {
@@ -213,55 +187,21 @@ mod tests {
             ("1h30m", Ok(5_400_000)),
             ("1h1m1s1ms", Ok(3_661_001)),
             ("4294967295ms", Ok(4_294_967_295)),
-            (
-                "4294967296ms",
-                Err("expected at most `1193h`, which is 49 days"),
-            ),
-            (
-                "99999999999999999999h",
-                Err("expected at most `1193h`, which is 49 days"),
-            ),
+            ("4294967296ms", Err("expected at most `1193h`, which is 49 days")),
+            ("99999999999999999999h", Err("expected at most `1193h`, which is 49 days")),
             ("30", Err("a duration needs a unit: `30s`?")),
             ("0s", Err("expected a duration longer than nothing")),
-            (
-                "",
-                Err("expected a duration such as `500ms`, `5s` or `1h30m`"),
-            ),
-            (
-                "h",
-                Err("expected a duration such as `500ms`, `5s` or `1h30m`"),
-            ),
-            (
-                "1s1h",
-                Err("expected a duration such as `500ms`, `5s` or `1h30m`"),
-            ),
-            (
-                "1s1s",
-                Err("expected a duration such as `500ms`, `5s` or `1h30m`"),
-            ),
-            (
-                "1.5h",
-                Err("expected a duration such as `500ms`, `5s` or `1h30m`"),
-            ),
-            (
-                "1 h",
-                Err("expected a duration such as `500ms`, `5s` or `1h30m`"),
-            ),
-            (
-                "2d",
-                Err("expected a duration such as `500ms`, `5s` or `1h30m`"),
-            ),
-            (
-                "-1s",
-                Err("expected a duration such as `500ms`, `5s` or `1h30m`"),
-            ),
+            ("", Err("expected a duration such as `500ms`, `5s` or `1h30m`")),
+            ("h", Err("expected a duration such as `500ms`, `5s` or `1h30m`")),
+            ("1s1h", Err("expected a duration such as `500ms`, `5s` or `1h30m`")),
+            ("1s1s", Err("expected a duration such as `500ms`, `5s` or `1h30m`")),
+            ("1.5h", Err("expected a duration such as `500ms`, `5s` or `1h30m`")),
+            ("1 h", Err("expected a duration such as `500ms`, `5s` or `1h30m`")),
+            ("2d", Err("expected a duration such as `500ms`, `5s` or `1h30m`")),
+            ("-1s", Err("expected a duration such as `500ms`, `5s` or `1h30m`")),
         ] {
             let found = Time::text(text).map(|Time(duration)| duration);
-            assert_eq!(
-                found,
-                expected.map(Duration::from_millis).map_err(str::to_owned),
-                "{text}"
-            );
+            assert_eq!(found, expected.map(Duration::from_millis).map_err(str::to_owned), "{text}");
         }
     }
 
@@ -276,34 +216,13 @@ mod tests {
             ("1G", Ok(1_000_000_000)),
             ("512", Ok(512)),
             ("17179869183Gi", Ok(18_446_744_072_635_809_792)),
-            (
-                "17179869184Gi",
-                Err("expected a size that fits into 64 bits"),
-            ),
-            (
-                "64mb",
-                Err(
-                    "did you mean `64Mi`? expected a size such as `64Mi`, `4Ki` or a number of bytes",
-                ),
-            ),
-            (
-                "1T",
-                Err("expected a size such as `64Mi`, `4Ki` or a number of bytes"),
-            ),
-            (
-                "Mi",
-                Err("expected a size such as `64Mi`, `4Ki` or a number of bytes"),
-            ),
-            (
-                "",
-                Err("expected a size such as `64Mi`, `4Ki` or a number of bytes"),
-            ),
+            ("17179869184Gi", Err("expected a size that fits into 64 bits")),
+            ("64mb", Err("did you mean `64Mi`? expected a size such as `64Mi`, `4Ki` or a number of bytes")),
+            ("1T", Err("expected a size such as `64Mi`, `4Ki` or a number of bytes")),
+            ("Mi", Err("expected a size such as `64Mi`, `4Ki` or a number of bytes")),
+            ("", Err("expected a size such as `64Mi`, `4Ki` or a number of bytes")),
         ] {
-            assert_eq!(
-                Bytes::text(text).map(|Bytes(n)| n),
-                expected.map_err(str::to_owned),
-                "{text}"
-            );
+            assert_eq!(Bytes::text(text).map(|Bytes(n)| n), expected.map_err(str::to_owned), "{text}");
         }
     }
 }

@@ -43,30 +43,10 @@ const KINDS: &[(&str, &[&str], &[Deed], &str)] = &[
         ANY,
         "credentials are read from them, and one of type service-account-token becomes a token of any service account of its namespace",
     ),
-    (
-        "",
-        &["ServiceAccount"],
-        WRITE,
-        "what runs as one has its rights, and tokens of it can be made",
-    ),
-    (
-        "",
-        &["Node"],
-        WRITE,
-        "a node decides what runs where, and with whose rights",
-    ),
-    (
-        "",
-        &["Namespace"],
-        WRITE,
-        "its labels decide which pods are refused, and all that is in it goes with it",
-    ),
-    (
-        "",
-        &["PersistentVolume"],
-        WRITE,
-        "one may be a folder of a node",
-    ),
+    ("", &["ServiceAccount"], WRITE, "what runs as one has its rights, and tokens of it can be made"),
+    ("", &["Node"], WRITE, "a node decides what runs where, and with whose rights"),
+    ("", &["Namespace"], WRITE, "its labels decide which pods are refused, and all that is in it goes with it"),
+    ("", &["PersistentVolume"], WRITE, "one may be a folder of a node"),
     (
         RBAC,
         &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
@@ -75,21 +55,13 @@ const KINDS: &[(&str, &[&str], &[Deed], &str)] = &[
     ),
     (
         ADMISSION,
-        &[
-            "MutatingWebhookConfiguration",
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-        ],
+        &["MutatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
         WRITE,
         "they see and change what everybody writes",
     ),
     (
         ADMISSION,
-        &[
-            "ValidatingWebhookConfiguration",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-        ],
+        &["ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
         WRITE,
         "they see and refuse what everybody writes",
     ),
@@ -125,11 +97,7 @@ pub fn of(operator: &Operator) -> BTreeSet<Risk> {
     for (name, plugin) in &operator.plugins {
         let field: Arc<str> = format!("spec.plugins.{name}.capabilities.kubernetes").into();
         for Grant { gvk, verbs, .. } in &plugin.capabilities.kubernetes {
-            let deed = if verbs.iter().all(|verb| *verb == Permission::Get) {
-                Deed::Read
-            } else {
-                Deed::Write
-            };
+            let deed = if verbs.iter().all(|verb| *verb == Permission::Get) { Deed::Read } else { Deed::Write };
             risks.extend(risk(&field, gvk, deed));
         }
     }
@@ -146,11 +114,7 @@ pub fn of(operator: &Operator) -> BTreeSet<Risk> {
                 risks.extend(risk(&field, &declared.gvk, Deed::Write));
             }
         }
-        risks.extend(risk(
-            &format!("{field}.primary"),
-            &controller.primary,
-            Deed::Write,
-        ));
+        risks.extend(risk(&format!("{field}.primary"), &controller.primary, Deed::Write));
     }
     risks
 }
@@ -160,11 +124,7 @@ fn risk(field: &str, gvk: &Gvk, deed: Deed) -> Option<Risk> {
     let (_, _, _, why) = kinds.find(|(group, kinds, deeds, _)| {
         *gvk.group == **group && kinds.contains(&&*gvk.kind) && deeds.contains(&deed)
     })?;
-    Some(Risk {
-        field: field.to_owned(),
-        gvk: gvk.clone(),
-        why,
-    })
+    Some(Risk { field: field.to_owned(), gvk: gvk.clone(), why })
 }
 
 impl fmt::Display for Risk {
@@ -192,30 +152,20 @@ mod tests {
             );
             let operators = parse(&text, Path::new("o.yaml")).unwrap_or_else(|e| panic!("{e}"));
             let risks = of(&operators[0]).into_iter();
-            risks
-                .map(|risk| format!("{} {}", risk.field, risk.gvk.kind))
-                .collect()
+            risks.map(|risk| format!("{} {}", risk.field, risk.gvk.kind)).collect()
         };
         let role = "apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding";
         let grant = "spec.plugins.p.capabilities.kubernetes";
         for (granted, controller, expected) in [
             (String::new(), String::new(), vec![]),
-            (
-                "{ apiVersion: v1, kind: ConfigMap, verbs: [apply] }".to_owned(),
-                String::new(),
-                vec![],
-            ),
+            ("{ apiVersion: v1, kind: ConfigMap, verbs: [apply] }".to_owned(), String::new(), vec![]),
             (
                 "{ apiVersion: v1, kind: Secret, verbs: [get] }".to_owned(),
                 String::new(),
                 vec![format!("{grant} Secret")],
             ),
             (format!("{{ {role}, verbs: [get] }}"), String::new(), vec![]),
-            (
-                format!("{{ {role}, verbs: [get, apply] }}"),
-                String::new(),
-                vec![format!("{grant} RoleBinding")],
-            ),
+            (format!("{{ {role}, verbs: [get, apply] }}"), String::new(), vec![format!("{grant} RoleBinding")]),
             (
                 String::new(),
                 "sources: { s: { informer: { apiVersion: v1, kind: Secret } } }".to_owned(),
@@ -223,23 +173,13 @@ mod tests {
             ),
             (
                 String::new(),
-                format!(
-                    "workflow: {{ dependents: {{ d: {{ {role} }}, e: {{ {role}, readOnly: true }} }} }}"
-                ),
+                format!("workflow: {{ dependents: {{ d: {{ {role} }}, e: {{ {role}, readOnly: true }} }} }}"),
                 vec!["spec.controllers.c: dependent d RoleBinding".to_owned()],
             ),
             // Another group's kind of the same name.
-            (
-                "{ apiVersion: b.dev/v1, kind: Secret, verbs: [apply] }".to_owned(),
-                String::new(),
-                vec![],
-            ),
+            ("{ apiVersion: b.dev/v1, kind: Secret, verbs: [apply] }".to_owned(), String::new(), vec![]),
         ] {
-            assert_eq!(
-                told(&granted, &controller),
-                expected,
-                "{granted} {controller}"
-            );
+            assert_eq!(told(&granted, &controller), expected, "{granted} {controller}");
         }
     }
 }

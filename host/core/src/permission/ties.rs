@@ -64,13 +64,7 @@ pub enum Effect {
 // === documents ===
 
 /// Returns what writing `after` does to an object of this name.
-pub fn of_document(
-    after: &Value,
-    before: Before<'_>,
-    manner: Manner,
-    key: &ObjectRef,
-    writer: &Writer<'_>,
-) -> Effect {
+pub fn of_document(after: &Value, before: Before<'_>, manner: Manner, key: &ObjectRef, writer: &Writer<'_>) -> Effect {
     let (wanted, known) = (
         Ties::of(after),
         match before {
@@ -79,9 +73,7 @@ pub fn of_document(
         },
     );
     if wanted.owners.len().max(wanted.finalizers.len()) > MOST {
-        return Effect::Foreign(format!(
-            "it would get more than {MOST} owners or finalizers"
-        ));
+        return Effect::Foreign(format!("it would get more than {MOST} owners or finalizers"));
     }
     if wanted.mark.is_some() && wanted.mark != known.mark {
         return Effect::Foreign(format!("it would get another annotation {MARK}"));
@@ -96,15 +88,14 @@ pub fn of_document(
         return Effect::Foreign(format!("it would be owned by {}", named(owner)));
     }
     let mut finalizers = wanted.finalizers.iter();
-    if let Some(finalizer) =
-        finalizers.find(|f| !finalizers_before.contains(*f) && **f != writer.finalizer)
-    {
+    if let Some(finalizer) = finalizers.find(|f| !finalizers_before.contains(*f) && **f != writer.finalizer) {
         return Effect::Foreign(format!("it would get the finalizer {finalizer:?}"));
     }
     if manner == Manner::Whole {
         match before {
             Before::Unknown => {
-                let why = "no source watches it, so that nobody knows whose owner references and finalizers it would lose";
+                let why =
+                    "no source watches it, so that nobody knows whose owner references and finalizers it would lose";
                 return Effect::Foreign(why.to_owned());
             }
             Before::Known(_) => {
@@ -128,11 +119,7 @@ pub fn of_document(
 
 /// Whether a document says anything of owners or finalizers, or of for whom the object was made.
 pub fn is_tied(document: &Value) -> bool {
-    let Ties {
-        owners,
-        finalizers,
-        mark,
-    } = Ties::of(document);
+    let Ties { owners, finalizers, mark } = Ties::of(document);
     !owners.is_empty() || !finalizers.is_empty() || mark.is_some()
 }
 
@@ -175,9 +162,7 @@ impl<'a> Ties<'a> {
         Self {
             owners: list(OWNERS).collect(),
             finalizers: list(FINALIZERS).filter_map(Value::as_str).collect(),
-            mark: document
-                .get("metadata")
-                .and_then(|metadata| metadata.get(ANNOTATIONS)?.get(MARK)),
+            mark: document.get("metadata").and_then(|metadata| metadata.get(ANNOTATIONS)?.get(MARK)),
         }
     }
 
@@ -210,12 +195,8 @@ impl<'a> Ties<'a> {
 /// Whether all that one owner reference says another one says as well.
 fn within(owner: &Value, known: &Value) -> bool {
     match owner {
-        Value::Object(fields) => fields
-            .iter()
-            .all(|(name, value)| value.is_null() || known.get(name) == Some(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            owner == known
-        }
+        Value::Object(fields) => fields.iter().all(|(name, value)| value.is_null() || known.get(name) == Some(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => owner == known,
     }
 }
 
@@ -251,14 +232,10 @@ pub fn of_patch(patch: &Patch) -> Result<Effect, String> {
                 Field::Another => {}
                 Field::All => {
                     let pointer = path.to_string();
-                    return Err(format!(
-                        "a patch of {pointer:?} as a whole: name the fields in it"
-                    ));
+                    return Err(format!("a patch of {pointer:?} as a whole: name the fields in it"));
                 }
                 Field::Servers => {
-                    return Err(format!(
-                        "a patch of {path}, which only the API server may set"
-                    ));
+                    return Err(format!("a patch of {path}, which only the API server may set"));
                 }
                 Field::Ties => effect = Effect::Foreign(format!("it changes {path}")),
                 Field::Annotations => {
@@ -280,17 +257,14 @@ pub fn clean_patch(patch: &mut Patch) {
 /// Returns what a merge patch does, which replaces lists as a whole.
 pub fn of_merge_patch(patch: &Value) -> Effect {
     let metadata = patch.get("metadata");
-    let touched = [OWNERS, FINALIZERS]
-        .into_iter()
-        .find(|field| metadata.is_some_and(|metadata| metadata.get(field).is_some()));
+    let touched =
+        [OWNERS, FINALIZERS].into_iter().find(|field| metadata.is_some_and(|metadata| metadata.get(field).is_some()));
     let annotations = metadata.and_then(|metadata| metadata.get(ANNOTATIONS));
     let marks = annotations.is_some_and(|annotations| annotations.get(MARK).is_some());
     match (touched, metadata) {
         (Some(field), _) => Effect::Foreign(format!("it changes /metadata/{field}")),
         (None, Some(_)) if marks => Effect::Foreign(format!("it changes the annotation {MARK}")),
-        (None, Some(metadata)) if !metadata.is_object() => {
-            Effect::Foreign("it changes /metadata".to_owned())
-        }
+        (None, Some(metadata)) if !metadata.is_object() => Effect::Foreign("it changes /metadata".to_owned()),
         (None, _) => Effect::Harmless,
     }
 }
@@ -310,9 +284,7 @@ enum Field {
 /// Whether a step on all annotations sets no mark.
 fn leaves_mark(step: &Operation) -> bool {
     match step {
-        Operation::Add { value, .. } | Operation::Replace { value, .. } => {
-            value.get(MARK).is_none()
-        }
+        Operation::Add { value, .. } | Operation::Replace { value, .. } => value.get(MARK).is_none(),
         Operation::Remove { .. } | Operation::Test { .. } => true,
         // What comes from elsewhere is not known here.
         Operation::Move { .. } | Operation::Copy { .. } => false,
@@ -361,11 +333,7 @@ mod tests {
     /// Returns `ok`, `if new`, or what is foreign.
     fn told(after: &Value, before: Before<'_>, manner: Manner, namespace: &str) -> String {
         let (primary, gvk) = (page(), gvk());
-        let writer = Writer {
-            primary: &primary,
-            primary_gvk: &gvk,
-            finalizer: "own.dev/f",
-        };
+        let writer = Writer { primary: &primary, primary_gvk: &gvk, finalizer: "own.dev/f" };
         let key = ObjectRef::namespaced(namespace, "x");
         match of_document(after, before, manner, &key, &writer) {
             Effect::Harmless => "ok".to_owned(),
@@ -375,7 +343,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_document_may_have_ties_to_the_primary_and_those_that_are_there() {
         let own = owner("Page", "p", "u");
         let other = owner("Site", "s", "v");
@@ -391,56 +358,16 @@ mod tests {
             (&there, known(&there), whole, "ok"),
             (&tied(&[&own], &["own.dev/f"]), Before::Absent, part, "ok"),
             (&tied(&[&own], &[]), Before::Unknown, part, "if new"),
-            (
-                &tied(&[&own], &[]),
-                known(&none),
-                part,
-                "it would be owned by the primary, which did not make it",
-            ),
+            (&tied(&[&own], &[]), known(&none), part, "it would be owned by the primary, which did not make it"),
             (&tied(&[&own], &[]), known(&there), part, "ok"),
-            (
-                &tied(&[&other], &[]),
-                Before::Absent,
-                part,
-                "it would be owned by Site s (uid v)",
-            ),
-            (
-                &tied(&[&other], &[]),
-                Before::Unknown,
-                part,
-                "it would be owned by Site s (uid v)",
-            ),
+            (&tied(&[&other], &[]), Before::Absent, part, "it would be owned by Site s (uid v)"),
+            (&tied(&[&other], &[]), Before::Unknown, part, "it would be owned by Site s (uid v)"),
             // The same uid under another name is an owner that does not exist.
-            (
-                &tied(&[&owner("Page", "q", "u")], &[]),
-                Before::Absent,
-                part,
-                "it would be owned by Page q (uid u)",
-            ),
-            (
-                &tied(&[&held], &[]),
-                known(&there),
-                part,
-                "it would be owned by Site s (uid v)",
-            ),
-            (
-                &tied(&[], &["other.dev/f"]),
-                known(&none),
-                part,
-                "it would get the finalizer \"other.dev/f\"",
-            ),
-            (
-                &none,
-                known(&there),
-                whole,
-                "it would no longer be owned by Site s (uid v)",
-            ),
-            (
-                &tied(&[&other], &[]),
-                known(&there),
-                whole,
-                "it would lose the finalizer \"other.dev/f\"",
-            ),
+            (&tied(&[&owner("Page", "q", "u")], &[]), Before::Absent, part, "it would be owned by Page q (uid u)"),
+            (&tied(&[&held], &[]), known(&there), part, "it would be owned by Site s (uid v)"),
+            (&tied(&[], &["other.dev/f"]), known(&none), part, "it would get the finalizer \"other.dev/f\""),
+            (&none, known(&there), whole, "it would no longer be owned by Site s (uid v)"),
+            (&tied(&[&other], &[]), known(&there), whole, "it would lose the finalizer \"other.dev/f\""),
             (&none, known(&tied(&[&own], &["own.dev/f"])), whole, "ok"),
             (
                 &none,
@@ -460,22 +387,10 @@ mod tests {
     #[test]
     fn patches_count_by_what_they_touch() {
         for (patch, expected) in [
-            (
-                json!([{ "op": "add", "path": "/data/a", "value": "b" }]),
-                Ok("ok"),
-            ),
-            (
-                json!([{ "op": "add", "path": "/metadata/labels", "value": {} }]),
-                Ok("ok"),
-            ),
-            (
-                json!([{ "op": "test", "path": "/metadata/finalizers/0", "value": "x" }]),
-                Ok("ok"),
-            ),
-            (
-                json!([{ "op": "remove", "path": "/metadata/finalizers/0" }]),
-                Ok("it changes /metadata/finalizers/0"),
-            ),
+            (json!([{ "op": "add", "path": "/data/a", "value": "b" }]), Ok("ok")),
+            (json!([{ "op": "add", "path": "/metadata/labels", "value": {} }]), Ok("ok")),
+            (json!([{ "op": "test", "path": "/metadata/finalizers/0", "value": "x" }]), Ok("ok")),
+            (json!([{ "op": "remove", "path": "/metadata/finalizers/0" }]), Ok("it changes /metadata/finalizers/0")),
             (
                 json!([{ "op": "move", "from": "/metadata/ownerReferences", "path": "/data/x" }]),
                 Ok("it changes /metadata/ownerReferences"),
@@ -512,11 +427,7 @@ mod tests {
             (json!({ "metadata": { "finalizers": [] } }), false),
             (json!({ "metadata": null }), false),
         ] {
-            assert_eq!(
-                of_merge_patch(&patch) == Effect::Harmless,
-                harmless,
-                "{patch}"
-            );
+            assert_eq!(of_merge_patch(&patch) == Effect::Harmless, harmless, "{patch}");
         }
     }
 

@@ -20,26 +20,16 @@ pub(super) struct Window {
 
 /// Counts a run, or says when to ask again. The window begins with the first run, and a new one with the first run that
 /// finds the old one both full and over (`RL-1`).
-pub(super) fn permit(
-    limit: &RateLimit,
-    window: &mut Option<Window>,
-    now: Instant,
-) -> Result<(), Instant> {
+pub(super) fn permit(limit: &RateLimit, window: &mut Option<Window>, now: Instant) -> Result<(), Instant> {
     if limit.max_reconciliations == 0 {
         return Ok(());
     }
-    let current = window.get_or_insert(Window {
-        start: now,
-        runs: 0,
-    });
+    let current = window.get_or_insert(Window { start: now, runs: 0 });
     let end = current.start + limit.within.min(super::FOREVER);
     if current.runs < limit.max_reconciliations {
         current.runs += 1;
     } else if now >= end {
-        *current = Window {
-            start: now,
-            runs: 1,
-        };
+        *current = Window { start: now, runs: 1 };
     } else {
         return Err(end.max(now + FLOOR));
     }
@@ -53,10 +43,7 @@ mod tests {
     #[test]
     fn runs_are_permitted_or_put_off() {
         // RL-1, EP-12; a script of (milliseconds, wait until), for two runs in three seconds
-        let limit = RateLimit {
-            max_reconciliations: 2,
-            within: Duration::from_secs(3),
-        };
+        let limit = RateLimit { max_reconciliations: 2, within: Duration::from_secs(3) };
         let script = [
             (100, Ok(())),
             (200, Ok(())),
@@ -85,10 +72,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_zero_is_none() {
-        let limit = RateLimit {
-            max_reconciliations: 0,
-            within: Duration::from_secs(3),
-        };
+        let limit = RateLimit { max_reconciliations: 0, within: Duration::from_secs(3) };
         let mut window = None;
         assert!((0..100).all(|_| permit(&limit, &mut window, Instant::now()).is_ok()));
         assert_eq!(window, None);

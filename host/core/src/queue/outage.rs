@@ -91,11 +91,7 @@ mod tests {
         while let Some(Reverse((at, n, failures))) = due.pop() {
             if at < Duration::from_mins(3) {
                 tries.push(at);
-                due.push(Reverse((
-                    at + outage.pause(&key(n), failures + 1),
-                    n,
-                    failures + 1,
-                )));
+                due.push(Reverse((at + outage.pause(&key(n), failures + 1), n, failures + 1)));
             }
         }
         tries
@@ -103,26 +99,13 @@ mod tests {
 
     #[test]
     fn somebody_tries_every_few_seconds_and_never_many_at_once() {
-        for (waiting, longest_gap, most_per_second) in [
-            (1, 4, 2),
-            (3, 4, 6),
-            (20, 3, 20),
-            (150, 3, 20),
-            (3000, 3, 200),
-        ] {
+        for (waiting, longest_gap, most_per_second) in [(1, 4, 2), (3, 4, 6), (20, 3, 20), (150, 3, 20), (3000, 3, 200)]
+        {
             let tries = tries(waiting);
             let later = || tries.iter().skip_while(|at| at.as_secs() < 1);
-            let gap = later()
-                .zip(later().skip(1))
-                .map(|(a, b)| b.saturating_sub(*a))
-                .max();
-            assert!(
-                gap.unwrap() <= Duration::from_secs(longest_gap),
-                "{waiting}: {gap:?}"
-            );
-            let most = (0..180)
-                .map(|s| tries.iter().filter(|at| at.as_secs() == s).count())
-                .max();
+            let gap = later().zip(later().skip(1)).map(|(a, b)| b.saturating_sub(*a)).max();
+            assert!(gap.unwrap() <= Duration::from_secs(longest_gap), "{waiting}: {gap:?}");
+            let most = (0..180).map(|s| tries.iter().filter(|at| at.as_secs() == s).count()).max();
             assert!(most.unwrap() <= most_per_second, "{waiting}: {most:?}");
         }
     }
@@ -138,10 +121,7 @@ mod tests {
             let place = Outage::place(&key(n), now) - now;
             tenths[usize::try_from(place.as_millis() / 100).unwrap()] += 1;
         }
-        assert!(
-            tenths[..20].iter().all(|n| (20..90).contains(n)),
-            "{tenths:?}"
-        );
+        assert!(tenths[..20].iter().all(|n| (20..90).contains(n)), "{tenths:?}");
         outage.waiting = 10;
         assert!(!outage.end(now + SPREAD / 2), "once is enough");
         assert!(outage.end(now + SPREAD));

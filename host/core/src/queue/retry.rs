@@ -20,12 +20,8 @@ impl Attempts {
     /// Returns what a run is told. Before any delay, that is what an error handler sees on a fresh run (`EC-2`).
     pub(super) fn info(self, retry: Option<&Retry>) -> RetryInfo {
         // RT-3; without a policy, the first run is the last.
-        let last =
-            retry.is_none_or(|retry| retry.max_attempts.is_some_and(|max| self.consumed >= max));
-        RetryInfo {
-            attempt: self.consumed,
-            last,
-        }
+        let last = retry.is_none_or(|retry| retry.max_attempts.is_some_and(|max| self.consumed >= max));
+        RetryInfo { attempt: self.consumed, last }
     }
 
     /// Consumes an attempt and returns the delay before it; none if all are used up.
@@ -41,21 +37,17 @@ impl Attempts {
 
     /// Returns what is left of the last delay: zero before the first, and after its end.
     pub(super) fn left(self, now: Instant) -> Duration {
-        self.until
-            .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+        self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 }
 
-/// Returns the delay before the retry of this number, counted from one. The second is as long as the first (`RT-2`,
-/// quirk 3).
+/// Returns the delay before the retry of this number, counted from one. The second is as long as the first (`RT-2`).
 fn delay(retry: &Retry, number: u32) -> Duration {
     let steps = i32::try_from(number.saturating_sub(2)).unwrap_or(i32::MAX);
     let seconds = retry.initial_interval.as_secs_f64() * retry.multiplier.powi(steps);
     // What does not fit is infinite, and the bounds make it finite again.
     let delay = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    delay
-        .min(retry.max_interval.unwrap_or(super::FOREVER))
-        .min(super::FOREVER)
+    delay.min(retry.max_interval.unwrap_or(super::FOREVER)).min(super::FOREVER)
 }
 
 #[cfg(test)]
@@ -72,63 +64,24 @@ mod tests {
     fn delays_follow_the_policy() {
         let ms = Duration::from_millis;
         let usual = Retry::default();
-        let every_10_s = Retry {
-            initial_interval: ms(10_000),
-            multiplier: 1.0,
-            max_attempts: Some(10),
-            max_interval: None,
-        };
+        let every_10_s =
+            Retry { initial_interval: ms(10_000), multiplier: 1.0, max_attempts: Some(10), max_interval: None };
         let table = [
             // RT-2
             (usual.clone(), vec![2000, 2000, 3000, 4500, 6750]),
             // RT-1: the cap
             (
-                Retry {
-                    max_attempts: Some(9),
-                    ..usual.clone()
-                },
+                Retry { max_attempts: Some(9), ..usual.clone() },
                 vec![2000, 2000, 3000, 4500, 6750, 10_125, 15_187, 15_187, 15_187],
             ),
-            (
-                Retry {
-                    max_interval: Some(ms(2500)),
-                    ..usual.clone()
-                },
-                vec![2000, 2000, 2500, 2500, 2500],
-            ),
-            (
-                Retry {
-                    max_interval: Some(ms(1500)),
-                    ..usual.clone()
-                },
-                vec![1500; 5],
-            ),
+            (Retry { max_interval: Some(ms(2500)), ..usual.clone() }, vec![2000, 2000, 2500, 2500, 2500]),
+            (Retry { max_interval: Some(ms(1500)), ..usual.clone() }, vec![1500; 5]),
             // RT-1: unlimited
-            (
-                Retry {
-                    max_attempts: None,
-                    max_interval: Some(ms(1000)),
-                    ..usual.clone()
-                },
-                vec![1000; 12],
-            ),
-            (
-                Retry {
-                    max_attempts: Some(0),
-                    ..usual.clone()
-                },
-                vec![],
-            ),
+            (Retry { max_attempts: None, max_interval: Some(ms(1000)), ..usual.clone() }, vec![1000; 12]),
+            (Retry { max_attempts: Some(0), ..usual.clone() }, vec![]),
             // RT-4
             (every_10_s, vec![10_000; 10]),
-            (
-                Retry {
-                    initial_interval: ms(150),
-                    multiplier: 1.0,
-                    ..usual
-                },
-                vec![150; 5],
-            ),
+            (Retry { initial_interval: ms(150), multiplier: 1.0, ..usual }, vec![150; 5]),
         ];
         for (retry, delays) in table {
             assert_eq!(sequence(&retry, 12), delays, "{retry:?}");
@@ -137,23 +90,11 @@ mod tests {
 
     #[test]
     fn no_policy_makes_a_delay_overflow() {
-        let wild = |multiplier| Retry {
-            multiplier,
-            max_attempts: None,
-            max_interval: None,
-            ..Retry::default()
-        };
+        let wild = |multiplier| Retry { multiplier, max_attempts: None, max_interval: None, ..Retry::default() };
         for retry in [wild(1e300), wild(f64::INFINITY), wild(f64::NAN), wild(-2.0)] {
-            let mut attempts = Attempts {
-                consumed: u32::MAX - 1,
-                until: None,
-            };
+            let mut attempts = Attempts { consumed: u32::MAX - 1, until: None };
             let now = Instant::now();
-            assert!(
-                attempts
-                    .consume(&retry, now)
-                    .is_some_and(|delay| delay <= super::super::FOREVER)
-            );
+            assert!(attempts.consume(&retry, now).is_some_and(|delay| delay <= super::super::FOREVER));
             assert!(attempts.consume(&retry, now).is_some());
         }
     }
@@ -161,10 +102,7 @@ mod tests {
     #[test]
     fn the_last_attempt_is_known_as_such() {
         // RT-3
-        let retry = Retry {
-            max_attempts: Some(2),
-            ..Retry::default()
-        };
+        let retry = Retry { max_attempts: Some(2), ..Retry::default() };
         let mut attempts = Attempts::default();
         let mut seen = vec![attempts.info(Some(&retry))];
         while attempts.consume(&retry, Instant::now()).is_some() {
@@ -173,10 +111,7 @@ mod tests {
         let info = |attempt, last| RetryInfo { attempt, last };
         assert_eq!(seen, [info(0, false), info(1, false), info(2, true)]);
         // EC-2
-        let none = Retry {
-            max_attempts: Some(0),
-            ..Retry::default()
-        };
+        let none = Retry { max_attempts: Some(0), ..Retry::default() };
         assert_eq!(Attempts::default().info(Some(&none)), info(0, true));
         assert_eq!(Attempts::default().info(None), info(0, true));
     }
@@ -186,10 +121,7 @@ mod tests {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         assert_eq!(attempts.left(now), Duration::ZERO);
         attempts.consume(&Retry::default(), now);
-        assert_eq!(
-            attempts.left(now + Duration::from_millis(500)),
-            Duration::from_millis(1500)
-        );
+        assert_eq!(attempts.left(now + Duration::from_millis(500)), Duration::from_millis(1500));
         assert_eq!(attempts.left(now + Duration::from_secs(3)), Duration::ZERO);
     }
 }

@@ -13,8 +13,8 @@ use super::limiter::{self, Window};
 use super::outage::Outage;
 use super::retry::Attempts;
 use super::{
-    Counts, Deletion, Event, FOREVER, Failure, Finished, KeyState, Level, Mark, Mode, Next,
-    Outcome, Policy, Receipt, What,
+    Counts, Deletion, Event, FOREVER, Failure, Finished, KeyState, Level, Mark, Mode, Next, Outcome, Policy, Receipt,
+    What,
 };
 use crate::guest::RetryInfo;
 use crate::object::ObjectRef;
@@ -165,9 +165,7 @@ impl State {
 
     /// Takes in an event that concerns all keys, as if it were one of each.
     pub(super) fn event_for_all(&mut self, now: Instant) {
-        let Self {
-            keys, timetable, ..
-        } = self;
+        let Self { keys, timetable, .. } = self;
         let mut keys: Vec<_> = keys.iter_mut().collect();
         keys.sort_by_key(|(key, _)| *key);
         for (key, entry) in keys {
@@ -198,12 +196,7 @@ impl State {
             }
             self.keys.insert(key.clone(), Entry::new());
         }
-        let Self {
-            keys,
-            timetable,
-            outage,
-            ..
-        } = self;
+        let Self { keys, timetable, outage, .. } = self;
         let Some(entry) = keys.get_mut(key) else {
             return Receipt::Unknown;
         };
@@ -214,10 +207,7 @@ impl State {
             (Receipt::Marked, Flight::Idle) => timetable.bring_forward(key, &mut entry.due, now),
             (Receipt::Removed, Flight::Idle) => self.remove(key),
             // EP-10: the end of the run looks at the mark.
-            (
-                Receipt::Marked | Receipt::Removed,
-                Flight::Run | Flight::DeletionRun | Flight::Superseded,
-            )
+            (Receipt::Marked | Receipt::Removed, Flight::Run | Flight::DeletionRun | Flight::Superseded)
             | (Receipt::Unknown | Receipt::Ignored, _) => {}
         }
         receipt
@@ -229,9 +219,7 @@ impl State {
             return;
         }
         self.phase = Phase::Running;
-        let Self {
-            keys, timetable, ..
-        } = self;
+        let Self { keys, timetable, .. } = self;
         let owed = |entry: &Entry| entry.flight == Flight::Idle && entry.marked();
         let mut marked: Vec<_> = keys.iter_mut().filter(|(_, entry)| owed(entry)).collect();
         // A key without a line has used up its attempts, and comes last.
@@ -244,12 +232,7 @@ impl State {
 
     /// Takes in that the API server does its work again: what waits for it runs soon, spread.
     pub(super) fn resume(&mut self, now: Instant) {
-        let Self {
-            keys,
-            timetable,
-            outage,
-            ..
-        } = self;
+        let Self { keys, timetable, outage, .. } = self;
         if !outage.end(now) {
             return;
         }
@@ -281,12 +264,7 @@ impl State {
 
     /// Drops all keys but these; those in flight when they end.
     pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
-        let Self {
-            keys,
-            timetable,
-            outage,
-            ..
-        } = self;
+        let Self { keys, timetable, outage, .. } = self;
         keys.retain(|key, entry| {
             if keep(key) {
                 return true;
@@ -311,13 +289,7 @@ impl State {
             Phase::Closed => return Turn::Closed,
             Phase::Running => {}
         }
-        let Self {
-            policy,
-            keys,
-            timetable,
-            in_flight,
-            ..
-        } = self;
+        let Self { policy, keys, timetable, in_flight, .. } = self;
         while let Some(line) = timetable.lines.first_entry() {
             let at = line.key().at;
             if at > now {
@@ -340,23 +312,9 @@ impl State {
     }
 
     /// Takes in how a run ended (EP-20 … EP-35).
-    pub(super) fn finish(
-        &mut self,
-        key: &ObjectRef,
-        finished: Finished,
-        now: Instant,
-    ) -> Result<What, Error> {
-        let Self {
-            policy,
-            phase,
-            keys,
-            timetable,
-            outage,
-            in_flight,
-        } = self;
-        let entry = keys
-            .get_mut(key)
-            .filter(|entry| entry.flight != Flight::Idle);
+    pub(super) fn finish(&mut self, key: &ObjectRef, finished: Finished, now: Instant) -> Result<What, Error> {
+        let Self { policy, phase, keys, timetable, outage, in_flight } = self;
+        let entry = keys.get_mut(key).filter(|entry| entry.flight != Flight::Idle);
         let Some(entry) = entry else {
             return Err(Error::NotInFlight(key.clone()));
         };
@@ -392,9 +350,7 @@ impl State {
 
     /// Whether an event is waiting (`EP-24`).
     pub(super) fn imminent(&self, key: &ObjectRef) -> bool {
-        self.keys
-            .get(key)
-            .is_some_and(|entry| entry.mark() == Mark::Present)
+        self.keys.get(key).is_some_and(|entry| entry.mark() == Mark::Present)
     }
 
     /// Returns the number of keys.
@@ -404,26 +360,12 @@ impl State {
 
     /// Counts the keys.
     pub(super) fn counts(&self, now: Instant) -> Counts {
-        let due = self
-            .timetable
-            .lines
-            .keys()
-            .take_while(|due| due.at <= now)
-            .count();
-        Counts {
-            keys: self.keys.len(),
-            due,
-            in_flight: self.in_flight,
-        }
+        let due = self.timetable.lines.keys().take_while(|due| due.at <= now).count();
+        Counts { keys: self.keys.len(), due, in_flight: self.in_flight }
     }
 
     /// Returns the first `limit` keys behind `after`, ordered.
-    pub(super) fn states(
-        &self,
-        now: Instant,
-        after: Option<&ObjectRef>,
-        limit: usize,
-    ) -> Vec<KeyState> {
+    pub(super) fn states(&self, now: Instant, after: Option<&ObjectRef>, limit: usize) -> Vec<KeyState> {
         let behind = |key: &ObjectRef| after.is_none_or(|after| key > after);
         let mut found: Vec<_> = self.keys.iter().filter(|(key, _)| behind(key)).collect();
         if limit < found.len() {
@@ -455,14 +397,7 @@ impl Policy {
 
 impl Entry {
     fn new() -> Self {
-        Self {
-            due: None,
-            history: None,
-            life: Life::Exists,
-            flight: Flight::Idle,
-            pending: false,
-            renewed: false,
-        }
+        Self { due: None, history: None, life: Life::Exists, flight: Flight::Idle, pending: false, renewed: false }
     }
 
     /// Takes in an event (`EP-2`). The receipt says what the timetable needs to know.
@@ -545,16 +480,11 @@ impl Entry {
             self.renewed = false;
         }
         let first = Attempts::default().info(policy.retry.as_ref());
-        Taken {
-            key,
-            retry: self.retry(policy),
-            first,
-            deletion,
-        }
+        Taken { key, retry: self.retry(policy), first, deletion }
     }
 
     /// Ends a run that was under way when the queue was stopped: its outcome is ignored, but that our finalizer is gone
-    /// remains true (`LC-22`). The key is free again (quirk 1).
+    /// remains true (`LC-22`). The key is free again (`EP-20`).
     fn break_off(&mut self, policy: &Policy, finished: Finished) -> What {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
         let next = if self.life == Life::Forgotten {
@@ -565,11 +495,7 @@ impl Entry {
             self.pending = true;
             Next::AtStart
         };
-        What {
-            outcome: Outcome::Ignored,
-            next,
-            retry: self.retry(policy),
-        }
+        What { outcome: Outcome::Ignored, next, retry: self.retry(policy) }
     }
 
     /// Ends a run. `outage` says how long to wait after so many runs in a row that failed for an outage.
@@ -582,33 +508,20 @@ impl Entry {
     ) -> What {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
         // EP-21: whatever came of it, nothing is left to do about what is gone.
-        let finished = if flight == Flight::Superseded {
-            Finished::DONE
-        } else {
-            finished.no_sooner_than(policy.min_reschedule)
-        };
+        let finished =
+            if flight == Flight::Superseded { Finished::DONE } else { finished.no_sooner_than(policy.min_reschedule) };
         let (outcome, next) = match finished {
             Finished::Failed(Failure::Outage) => self.wait(outage),
             Finished::Failed(failure) => self.fail(policy, flight, failure, now),
-            Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone => (
-                Outcome::Succeeded,
-                self.succeed(flight, finished, policy.max_interval),
-            ),
+            Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone => {
+                (Outcome::Succeeded, self.succeed(flight, finished, policy.max_interval))
+            }
         };
-        What {
-            outcome,
-            next,
-            retry: self.retry(policy),
-        }
+        What { outcome, next, retry: self.retry(policy) }
     }
 
-    /// EP-23: the first that applies.
-    fn succeed(
-        &mut self,
-        flight: Flight,
-        finished: Finished,
-        max_interval: Option<Duration>,
-    ) -> Next {
+    /// Decides what follows a success: the first that applies (`EP-23`).
+    fn succeed(&mut self, flight: Flight, finished: Finished, max_interval: Option<Duration>) -> Next {
         self.forget_failures();
         let again = match finished {
             Finished::Done { again, .. } | Finished::NoRetry { again } => again,
@@ -627,7 +540,7 @@ impl Entry {
                 self.pending = false;
                 Next::AwaitDeletion
             }
-            // Quirk 2: an explicit reschedule is discarded.
+            // What the component asked for is discarded: the event comes first.
             Life::Exists | Life::Finalized if self.pending => Next::AtOnce,
             Life::Exists | Life::Finalized if finished == Finished::Gone => Next::Dropped,
             Life::Exists | Life::Finalized => again.map_or(Next::Idle(max_interval), Next::Again),
@@ -636,13 +549,7 @@ impl Entry {
 
     /// Whether the run has removed our finalizer from what exists, and not from a predecessor of the same name.
     fn finalized_by(&self, finished: Finished) -> bool {
-        let removed = matches!(
-            finished,
-            Finished::Done {
-                finalizer_removed: true,
-                ..
-            }
-        );
+        let removed = matches!(finished, Finished::Done { finalizer_removed: true, .. });
         removed && self.life == Life::Exists && !self.renewed
     }
 
@@ -653,35 +560,21 @@ impl Entry {
         let outages = &mut self.history.get_or_insert_default().outages;
         *outages = outages.saturating_add(1);
         // Told once: what follows is the same outage.
-        let level = if *outages == 1 {
-            Level::Warning
-        } else {
-            Level::Debug
-        };
+        let level = if *outages == 1 { Level::Warning } else { Level::Debug };
         (Outcome::Failed(level), Next::Outage(outage(*outages)))
     }
 
-    /// EP-30 … EP-36.
-    fn fail(
-        &mut self,
-        policy: &Policy,
-        flight: Flight,
-        failure: Failure,
-        now: Instant,
-    ) -> (Outcome, Next) {
+    /// Decides what follows a failure, and how loudly it is logged (EP-30 … EP-36).
+    fn fail(&mut self, policy: &Policy, flight: Flight, failure: Failure, now: Instant) -> (Outcome, Next) {
         let Some(retry) = &policy.retry else {
-            // EP-22: goes on like a success, but does not count as one (quirk 4).
+            // EP-22: goes on like a success, but does not count as one.
             let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
             return (Outcome::Failed(Level::Error), next);
         };
         self.forget_outages();
         let woken = self.pending || (flight == Flight::Run && self.marked());
         self.pending = true;
-        let attempts = self
-            .history
-            .get_or_insert_default()
-            .retry
-            .get_or_insert_default();
+        let attempts = self.history.get_or_insert_default().retry.get_or_insert_default();
         let last = attempts.info(Some(retry)).last;
         let left = attempts.left(now);
         let next = if woken {
@@ -696,14 +589,10 @@ impl Entry {
         let level = match failure {
             Failure::Conflict if !last => Level::Info,
             Failure::Handled if !last => Level::Debug,
-            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage
-                if woken || !last =>
-            {
+            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage if woken || !last => {
                 Level::Warning
             }
-            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage => {
-                Level::Error
-            }
+            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage => Level::Error,
         };
         (Outcome::Failed(level), next)
     }
@@ -744,7 +633,7 @@ impl Entry {
         }
     }
 
-    /// Returns the state of EP-2.
+    /// Returns what has been heard of the primary since its last run began (`EP-2`).
     fn mark(&self) -> Mark {
         match (self.life, self.pending) {
             (Life::Exists, false) => Mark::None,
@@ -766,10 +655,7 @@ impl Timetable {
     /// Puts a key in, in place of its present line (`TM-1`).
     fn put(&mut self, key: &ObjectRef, line: &mut Option<Due>, at: Instant) {
         self.strike(line);
-        let due = Due {
-            at,
-            number: self.number,
-        };
+        let due = Due { at, number: self.number };
         self.number += 1;
         self.lines.insert(due, key.clone());
         *line = Some(due);

@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::budget::{Budget, Exceeded};
 use crate::cluster::{self, Cluster, Deletion, Write};
 use crate::guest::{
-    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
-    Place, Query, Run, RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, Run,
+    RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use crate::manifest::{Limits, Permission, Selector};
 use crate::object::{Gvk, Object, ObjectRef, Scope};
@@ -72,10 +72,7 @@ impl Context {
 
     /// Returns this run as a session holds it.
     pub(crate) fn shared(&self) -> Arc<dyn Run> {
-        #[expect(
-            clippy::expect_used,
-            reason = "made by `new` alone, in an Arc that whoever calls this has"
-        )]
+        #[expect(clippy::expect_used, reason = "made by `new` alone, in an Arc that whoever calls this has")]
         let run: Arc<Self> = self.me.upgrade().expect("a run that is in use is alive");
         run
     }
@@ -96,10 +93,7 @@ impl Context {
         &self,
         answer: impl Future<Output = Result<T, cluster::Error>>,
     ) -> Result<T, cluster::Error> {
-        let mut waiting = Waiting {
-            outage: &self.outage,
-            answered: false,
-        };
+        let mut waiting = Waiting { outage: &self.outage, answered: false };
         let answer = answer.await;
         waiting.answered = !matches!(&answer, Err(error) if error.is_outage());
         answer
@@ -113,11 +107,7 @@ impl Context {
     /// Returns which sort of failure it is if the run fails for what the guest says: none of its own if the API server was
     /// away.
     pub(crate) fn sort(&self) -> queue::Failure {
-        if self.outage.load(Ordering::Relaxed) {
-            queue::Failure::Outage
-        } else {
-            queue::Failure::Unhandled
-        }
+        if self.outage.load(Ordering::Relaxed) { queue::Failure::Outage } else { queue::Failure::Unhandled }
     }
 
     /// Returns what `desired` answered earlier in this run (`CX-3`).
@@ -126,21 +116,13 @@ impl Context {
     }
 
     pub(crate) fn keep_desired(&self, name: &Arc<str>, answer: &Arc<str>) {
-        self.kept
-            .lock()
-            .desired
-            .insert(Arc::clone(name), Arc::clone(answer));
+        self.kept.lock().desired.insert(Arc::clone(name), Arc::clone(answer));
     }
 
     /// Returns the name of a dependent's object, if this run has found it out.
     pub(crate) fn known_key(&self, name: &str) -> Option<ObjectRef> {
         let known = self.kept.lock().keys.get(name).cloned();
-        known.or_else(|| {
-            self.controller
-                .memory
-                .verdict(&self.primary, name)
-                .map(|verdict| verdict.key)
-        })
+        known.or_else(|| self.controller.memory.verdict(&self.primary, name).map(|verdict| verdict.key))
     }
 
     pub(crate) fn keep_key(&self, name: &Arc<str>, key: &ObjectRef) {
@@ -157,12 +139,10 @@ impl Context {
         // What is looked at is paid for, whatever is left of it.
         let each = 1 + query.labels.as_ref().map_or(0, String::len) / 8;
         let work = objects.len().saturating_mul(each);
-        budget
-            .step(u64::try_from(work).unwrap_or(u64::MAX))
-            .map_err(too_much)?;
+        budget.step(u64::try_from(work).unwrap_or(u64::MAX)).map_err(too_much)?;
         if let Some(selector) = &query.labels {
-            let selector = Selector::parse(selector)
-                .map_err(|e| CallError::new(CallReason::Invalid, format!("labels: {e}")))?;
+            let selector =
+                Selector::parse(selector).map_err(|e| CallError::new(CallReason::Invalid, format!("labels: {e}")))?;
             let text = objects.iter().map(|object| object.json().len()).sum();
             budget.text(text).map_err(too_much)?;
             objects.retain(|object| {
@@ -181,15 +161,10 @@ impl Context {
         let Limits { page, memory, .. } = self.controller.limits;
         let limit = query.limit.unwrap_or(page).min(page) as usize;
         let end = Bounds::within(memory, limit).end(&objects, !mask.is_none())?;
-        let next = (end < objects.len())
-            .then(|| objects.get(end - 1).map(|last| last.key().to_string()))
-            .flatten();
+        let next = (end < objects.len()).then(|| objects.get(end - 1).map(|last| last.key().to_string())).flatten();
         objects.truncate(end);
-        let items = objects
-            .iter()
-            .map(|object| mask.apply(object, budget))
-            .collect::<Result<_, _>>()
-            .map_err(too_much)?;
+        let items =
+            objects.iter().map(|object| mask.apply(object, budget)).collect::<Result<_, _>>().map_err(too_much)?;
         Ok(Page { items, next })
     }
 
@@ -201,25 +176,13 @@ impl Context {
             Place::Source(name) => {
                 let found = controller.secondaries.get(&**name);
                 found.map(|source| vec![source]).ok_or_else(|| {
-                    let names = controller
-                        .secondaries
-                        .keys()
-                        .map(|name| &**name)
-                        .collect::<Vec<_>>()
-                        .join(", ");
-                    CallError::new(
-                        CallReason::Missing,
-                        format!("no source is called {name:?}; there are: {names}"),
-                    )
+                    let names = controller.secondaries.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");
+                    CallError::new(CallReason::Missing, format!("no source is called {name:?}; there are: {names}"))
                 })
             }
             Place::Kind(gvk) => {
                 let mut seen = Vec::<&Arc<Source>>::new();
-                for source in controller
-                    .secondaries
-                    .values()
-                    .filter(|source| source.spec().gvk == *gvk)
-                {
+                for source in controller.secondaries.values().filter(|source| source.spec().gvk == *gvk) {
                     if !seen.iter().any(|other| Arc::ptr_eq(other, source)) {
                         seen.push(source);
                     }
@@ -234,10 +197,7 @@ impl Context {
         let found = self.places(place)?;
         match found.as_slice() {
             [source] => Ok(source),
-            [] => Err(CallError::new(
-                CallReason::Missing,
-                format!("no source watches {}", describe(place)),
-            )),
+            [] => Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place)))),
             _ => {
                 let message = format!("several sources watch {}: name one", describe(place));
                 Err(CallError::new(CallReason::Ambiguous, message))
@@ -345,19 +305,11 @@ impl Cluster for Context {
         self.asked(self.controller.cluster.write(write)).boxed()
     }
 
-    fn get<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
+    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
         self.asked(self.controller.cluster.get(gvk, key)).boxed()
     }
 
-    fn look<'a>(
-        &'a self,
-        gvk: &'a Gvk,
-        key: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
+    fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
         self.asked(self.controller.cluster.look(gvk, key)).boxed()
     }
 
@@ -386,16 +338,10 @@ impl Run for Context {
     fn find_all(&self, query: Query) -> Result<Page, CallError> {
         let primaries = query.place == Place::Primaries;
         if primaries && query.selection == Selection::Related {
-            return Err(CallError::new(
-                CallReason::Misplaced,
-                "primaries are not related to the primary",
-            ));
+            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
         }
         let sources = self.places(&query.place)?;
-        let open: Vec<_> = sources
-            .iter()
-            .filter(|source| self.answers(source, &query.selection))
-            .collect();
+        let open: Vec<_> = sources.iter().filter(|source| self.answers(source, &query.selection)).collect();
         if open.is_empty() {
             self.check_kind(&query, &sources)?;
         }
@@ -412,10 +358,7 @@ impl Run for Context {
 
     fn find_one(&self, place: Place) -> Result<Option<String>, CallError> {
         if place == Place::Primaries {
-            return Err(CallError::new(
-                CallReason::Misplaced,
-                "primaries are not related to the primary",
-            ));
+            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
         }
         let source = self.place(&place)?;
         let within = Within::Related(self.primary.key());
@@ -426,15 +369,8 @@ impl Run for Context {
             [] => Ok(None),
             [object] => Ok(Some(object.json().to_owned())),
             several => {
-                let names = several
-                    .iter()
-                    .map(|object| object.key().to_string())
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                let message = format!(
-                    "several objects of {} belong to the primary: {names}",
-                    describe(&place)
-                );
+                let names = several.iter().map(|object| object.key().to_string()).collect::<Vec<_>>().join(", ");
+                let message = format!("several objects of {} belong to the primary: {names}", describe(&place));
                 Err(CallError::new(CallReason::Ambiguous, message))
             }
         }
@@ -443,10 +379,7 @@ impl Run for Context {
     fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError> {
         let sources = self.places(&place)?;
         if sources.is_empty() {
-            return Err(CallError::new(
-                CallReason::Missing,
-                format!("no source watches {}", describe(&place)),
-            ));
+            return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(&place))));
         }
         let newest = sources
             .iter()
@@ -465,11 +398,7 @@ impl Run for Context {
         async move { operations::write(&self.desk(), &self.primary, request).await }.boxed()
     }
 
-    fn remove(
-        &self,
-        target: ObjectTarget,
-        deletion: Deletion,
-    ) -> BoxFuture<'_, Result<(), CallError>> {
+    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
         async move { operations::remove(&self.desk(), target, deletion).await }.boxed()
     }
 
@@ -479,28 +408,19 @@ impl Run for Context {
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
             let adding = self.controller.add_finalizer(&self.primary, &finalizer);
             let done = self.asked(adding).await;
-            done.map(|object| object.json().to_owned())
-                .map_err(operations::refused)
+            done.map(|object| object.json().to_owned()).map_err(operations::refused)
         }
         .boxed()
     }
 
-    fn remove_finalizer(
-        &self,
-        finalizer: Option<String>,
-    ) -> BoxFuture<'_, Result<String, CallError>> {
+    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         async move {
             self.may_finalize(finalizer.as_deref())?;
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
             let names = [&*finalizer];
             let removing = self.controller.remove_finalizers(&self.primary, &names);
             let done = self.asked(removing).await;
-            done.map(|left| {
-                left.unwrap_or_else(|| self.primary.clone())
-                    .json()
-                    .to_owned()
-            })
-            .map_err(operations::refused)
+            done.map(|left| left.unwrap_or_else(|| self.primary.clone()).json().to_owned()).map_err(operations::refused)
         }
         .boxed()
     }
@@ -514,11 +434,7 @@ impl Run for Context {
     }
 
     fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult> {
-        self.kept
-            .lock()
-            .results
-            .get(&name.map(str::to_owned))
-            .cloned()
+        self.kept.lock().results.get(&name.map(str::to_owned)).cloned()
     }
 
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
@@ -530,31 +446,18 @@ impl Run for Context {
         }
     }
 
-    fn set_memo(
-        &self,
-        lifetime: Lifetime,
-        key: &str,
-        value: Option<String>,
-    ) -> Result<(), CallError> {
-        let Controller {
-            memory,
-            guest,
-            limits,
-            ..
-        } = &*self.controller;
+    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
+        let Controller { memory, guest, limits, .. } = &*self.controller;
         let keep = |memos: &mut Memos, bound| memos.keep(key, value, bound, || guest.holding());
         match lifetime {
             Lifetime::Run => {
                 let bound = (limits.memo_run, "limits.memo.run");
                 keep(&mut self.kept.lock().memos, bound)
             }
-            Lifetime::Primary => memory.change_memos(&self.primary, |memos| {
-                keep(memos, (limits.memo_primary, "limits.memo.primary"))
-            }),
-            Lifetime::Plugin => Err(CallError::new(
-                CallReason::Misplaced,
-                "the plugin keeps its own memos",
-            )),
+            Lifetime::Primary => {
+                memory.change_memos(&self.primary, |memos| keep(memos, (limits.memo_primary, "limits.memo.primary")))
+            }
+            Lifetime::Plugin => Err(CallError::new(CallReason::Misplaced, "the plugin keeps its own memos")),
         }
     }
 

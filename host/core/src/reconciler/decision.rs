@@ -53,11 +53,7 @@ impl Finalizers<'_> {
 
     /// Returns the finalizers that another version would leave behind in place of this one, so that the primaries that carry them
     /// could never be deleted; with how many these are. One in use counts where nobody carries it yet: a run may be adding it.
-    pub fn left_behind(
-        &self,
-        by: Finalizers<'_>,
-        carrying: impl Fn(&str) -> usize,
-    ) -> BTreeMap<Arc<str>, usize> {
+    pub fn left_behind(&self, by: Finalizers<'_>, carrying: impl Fn(&str) -> usize) -> BTreeMap<Arc<str>, usize> {
         let heeded = |name: &str| by.own == Some(name) || by.former.contains(name);
         let own = self.own.map(|name| (name, true));
         let former = self.former.iter().map(|name| (&**name, false));
@@ -65,9 +61,7 @@ impl Finalizers<'_> {
         let lost = lost.filter(|(name, _)| !heeded(name));
         let counted = lost.map(|(name, in_use)| (name, in_use, carrying(name)));
         let behind = counted.filter(|(_, in_use, primaries)| *in_use || *primaries > 0);
-        behind
-            .map(|(name, _, primaries)| (name.into(), primaries))
-            .collect()
+        behind.map(|(name, _, primaries)| (name.into(), primaries)).collect()
     }
 }
 
@@ -86,7 +80,7 @@ mod tests {
         // Whether the finalizer is used, whether it is there, and whether a former one is; what is done with a primary that
         // stays, and with one that is going.
         for (used, present, left, stays, going) in [
-            (false, false, false, Reconcile, Nothing),
+            (false, false, false, Reconcile, Nothing), // DI-5, DI-3
             (false, false, true, Reconcile, LetGo),
             (false, true, false, Reconcile, Nothing), // DI-3: not in use any more
             (false, true, true, Reconcile, LetGo),
@@ -95,11 +89,7 @@ mod tests {
             (true, true, false, Reconcile, Cleanup), // DI-3
             (true, true, true, Reconcile, Cleanup),
         ] {
-            let carried = [
-                Some("other.dev/f"),
-                present.then_some(OURS),
-                left.then_some(FORMER),
-            ];
+            let carried = [Some("other.dev/f"), present.then_some(OURS), left.then_some(FORMER)];
             let carried: Vec<_> = carried.into_iter().flatten().collect();
             for (mark, wanted) in [(None, stays), (Some("2026-01-01T00:00:00Z"), going)] {
                 let metadata = serde_json::json!({ "name": "a", "finalizers": carried, "deletionTimestamp": mark });

@@ -18,13 +18,7 @@ const OWN_DOMAIN: &str = "capstan.dev";
 const FINALIZERS: [&str; 2] = ["metadata", "finalizers"];
 
 /// Returns the write that adds a finalizer; none if it is there, or the object is going (`FI-1`, `FI-2`).
-pub fn add(
-    primary: &Object,
-    gvk: &Gvk,
-    finalizer: &str,
-    manager: &Arc<str>,
-    apply: Apply,
-) -> Option<Write> {
+pub fn add(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>, apply: Apply) -> Option<Write> {
     let header = primary.header();
     if header.deleting || header.has_finalizer(finalizer) {
         return None;
@@ -42,11 +36,7 @@ pub fn add(
             metadata.insert("uid".to_owned(), (&*header.uid).into());
             metadata.insert("finalizers".to_owned(), json!([finalizer]));
             let body = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata });
-            Verb::Apply {
-                body: body.to_string(),
-                manager,
-                force: true,
-            }
+            Verb::Apply { body: body.to_string(), manager, force: true }
         }
         Apply::No => {
             let version = Operation::Test {
@@ -54,20 +44,11 @@ pub fn add(
                 value: header.version.to_string().into(),
             };
             let change = if header.finalizers.is_empty() {
-                Operation::Add {
-                    path: Path::of(FINALIZERS),
-                    value: json!([finalizer]),
-                }
+                Operation::Add { path: Path::of(FINALIZERS), value: json!([finalizer]) }
             } else {
-                Operation::Add {
-                    path: at("-"),
-                    value: finalizer.into(),
-                }
+                Operation::Add { path: at("-"), value: finalizer.into() }
             };
-            Verb::JsonPatch {
-                patch: Patch(vec![version, change]),
-                manager,
-            }
+            Verb::JsonPatch { patch: Patch(vec![version, change]), manager }
         }
     };
     Some(Write { target, verb })
@@ -84,27 +65,16 @@ pub enum Apply {
 
 /// Returns the write that removes finalizers, by their places and only if they stand there still; none if all are gone
 /// (`FI-3`).
-pub fn remove(
-    primary: &Object,
-    gvk: &Gvk,
-    finalizers: &[&str],
-    manager: &Arc<str>,
-) -> Option<Write> {
+pub fn remove(primary: &Object, gvk: &Gvk, finalizers: &[&str], manager: &Arc<str>) -> Option<Write> {
     let header = primary.header();
     // The uid: what was made anew under the name keeps its finalizers.
-    let uid = Operation::Test {
-        path: Path::of(["metadata", "uid"]),
-        value: (&*header.uid).into(),
-    };
+    let uid = Operation::Test { path: Path::of(["metadata", "uid"]), value: (&*header.uid).into() };
     let mut steps = vec![uid];
     // From the last on, so that the places of the others stay.
     for (place, finalizer) in header.finalizers.iter().enumerate().rev() {
         if finalizers.contains(&&**finalizer) {
             let path = at(&place.to_string());
-            steps.push(Operation::Test {
-                path: path.clone(),
-                value: (&**finalizer).into(),
-            });
+            steps.push(Operation::Test { path: path.clone(), value: (&**finalizer).into() });
             steps.push(Operation::Remove { path });
         }
     }
@@ -112,13 +82,7 @@ pub fn remove(
         return None;
     }
     let target = Target::object(gvk.clone(), header.key.clone());
-    Some(Write {
-        target,
-        verb: Verb::JsonPatch {
-            patch: Patch(steps),
-            manager: Arc::clone(manager),
-        },
-    })
+    Some(Write { target, verb: Verb::JsonPatch { patch: Patch(steps), manager: Arc::clone(manager) } })
 }
 
 /// Returns a place in the list of finalizers.
@@ -159,25 +123,10 @@ mod tests {
         // FI-1
         let manager = "pages".into();
         assert_eq!(
-            body(add(
-                &primary(&json!([])),
-                &gvk(),
-                "x.dev/f",
-                &manager,
-                Apply::Yes
-            )),
+            body(add(&primary(&json!([])), &gvk(), "x.dev/f", &manager, Apply::Yes)),
             r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"finalizers":["x.dev/f"],"name":"a","namespace":"n","uid":"u"}}"#
         );
-        assert_eq!(
-            add(
-                &primary(&json!(["x.dev/f"])),
-                &gvk(),
-                "x.dev/f",
-                &manager,
-                Apply::Yes
-            ),
-            None
-        );
+        assert_eq!(add(&primary(&json!(["x.dev/f"])), &gvk(), "x.dev/f", &manager, Apply::Yes), None);
     }
 
     #[test]
@@ -185,13 +134,7 @@ mod tests {
         // FI-2
         let manager = "pages".into();
         assert_eq!(
-            body(add(
-                &primary(&json!(["o.dev/f"])),
-                &gvk(),
-                "x.dev/f",
-                &manager,
-                Apply::No
-            )),
+            body(add(&primary(&json!(["o.dev/f"])), &gvk(), "x.dev/f", &manager, Apply::No)),
             r#"[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"add","path":"/metadata/finalizers/-","value":"x.dev/f"}]"#
         );
     }
@@ -201,23 +144,10 @@ mod tests {
         // FI-3
         let manager = "pages".into();
         assert_eq!(
-            body(remove(
-                &primary(&json!(["o.dev/f", "x.dev/f"])),
-                &gvk(),
-                &["x.dev/f"],
-                &manager
-            )),
+            body(remove(&primary(&json!(["o.dev/f", "x.dev/f"])), &gvk(), &["x.dev/f"], &manager)),
             r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/finalizers/1","value":"x.dev/f"},{"op":"remove","path":"/metadata/finalizers/1"}]"#
         );
-        assert_eq!(
-            remove(
-                &primary(&json!(["o.dev/f"])),
-                &gvk(),
-                &["x.dev/f"],
-                &manager
-            ),
-            None
-        );
+        assert_eq!(remove(&primary(&json!(["o.dev/f"])), &gvk(), &["x.dev/f"], &manager), None);
         let several = primary(&json!(["a.dev/f", "o.dev/f", "x.dev/f"]));
         assert_eq!(
             body(remove(&several, &gvk(), &["a.dev/f", "x.dev/f"], &manager)),
@@ -228,10 +158,7 @@ mod tests {
     #[test]
     fn the_default_finalizer_is_a_domain_and_a_name() {
         // LC-3
-        assert_eq!(
-            default_name("webpages.sample.capstan.dev"),
-            "webpages.sample.capstan.dev/finalizer"
-        );
+        assert_eq!(default_name("webpages.sample.capstan.dev"), "webpages.sample.capstan.dev/finalizer");
         assert_eq!(default_name("services"), "services.capstan.dev/finalizer");
     }
 }

@@ -13,12 +13,7 @@ use crate::guest::{CallError, CallReason};
 use crate::object::{Object, Text};
 
 /// What an object is recognised by is always there.
-const ALWAYS: [&str; 4] = [
-    "/apiVersion",
-    "/kind",
-    "/metadata/namespace",
-    "/metadata/name",
-];
+const ALWAYS: [&str; 4] = ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"];
 
 /// Pointers that one question may have.
 const FIELDS: usize = 256;
@@ -50,9 +45,7 @@ impl Mask {
         }
         if fields.len() > FIELDS {
             let count = fields.len();
-            return invalid(format!(
-                "fields: {count} pointers, at most {FIELDS} are taken"
-            ));
+            return invalid(format!("fields: {count} pointers, at most {FIELDS} are taken"));
         }
         let mut all = Level::default();
         for pointer in ALWAYS.into_iter().chain(fields.iter().map(String::as_str)) {
@@ -174,12 +167,8 @@ mod tests {
     #[test]
     fn fields_are_copied_and_lists_stay_whole() {
         let with = |more: Value| {
-            let mut object =
-                json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}});
-            object
-                .as_object_mut()
-                .unwrap()
-                .extend(more.as_object().unwrap().clone());
+            let mut object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}});
+            object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             object
         };
         let spec = json!({"a": 1, "list": [{"x": 1}, {"x": 2}]});
@@ -187,16 +176,10 @@ mod tests {
         for (fields, expected) in [
             (&["/spec/a"][..], with(json!({"spec": {"a": 1}}))),
             (&["/spec/a/b"], with(json!({"spec": {"a": 1}}))),
-            (
-                &["/spec/list/1/x", "/spec/list"],
-                with(json!({"spec": {"list": [{"x": 1}, {"x": 2}]}})),
-            ),
+            (&["/spec/list/1/x", "/spec/list"], with(json!({"spec": {"list": [{"x": 1}, {"x": 2}]}}))),
             (&["/spec/a", "/spec"], with(json!({"spec": spec}))),
             (&["/spec", "/spec/a"], with(json!({"spec": spec}))),
-            (
-                &["/data/k~11", "/nothing/here", "/spec/nothing"],
-                with(json!({"data": {"k/1": "v"}})),
-            ),
+            (&["/data/k~11", "/nothing/here", "/spec/nothing"], with(json!({"data": {"k/1": "v"}}))),
             (&["/data/\""], with(json!({"data": {"\"": 1}}))),
             (&[""], object.clone()),
             (&[], object.clone()),
@@ -210,15 +193,13 @@ mod tests {
     #[test]
     fn an_object_that_is_deeper_than_any_tree_is_masked_like_others() {
         let deep = format!("{}1{}", "[".repeat(9_000), "]".repeat(9_000));
-        let text = format!(
-            r#"{{"apiVersion":"v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{"deep":{deep},"a":1}}}}"#
-        );
+        let text =
+            format!(r#"{{"apiVersion":"v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{"deep":{deep},"a":1}}}}"#);
         let gvk = Gvk::parse("v1", "Thing").unwrap();
         let object = Object::parse(&text, &gvk, &Managers::default()).unwrap();
         let mask = Mask::of(&["/spec/a".to_owned()]).unwrap();
         let masked = mask.apply(&object, &mut Budget::of_run()).unwrap();
-        let expected =
-            r#"{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"},"spec":{"a":1}}"#;
+        let expected = r#"{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"},"spec":{"a":1}}"#;
         assert_eq!(masked, expected);
     }
 }

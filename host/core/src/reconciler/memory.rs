@@ -55,11 +55,7 @@ pub struct Verdict {
 impl Verdict {
     /// Returns the verdict that an answer is in force in this version of an object.
     pub fn of(answer: u64, object: &Object) -> Self {
-        Self {
-            answer,
-            key: object.key().clone(),
-            version: object.version(),
-        }
+        Self { answer, key: object.key().clone(), version: object.version() }
     }
 }
 
@@ -74,10 +70,7 @@ impl Memory {
     pub fn verdict(&self, primary: &Object, name: &str) -> Option<Verdict> {
         let primaries = self.primaries.lock();
         let verdicts = &primaries.get(primary.key())?.of(primary)?.verdicts;
-        verdicts
-            .iter()
-            .find(|(known, _)| &**known == name)
-            .map(|(_, verdict)| verdict.clone())
+        verdicts.iter().find(|(known, _)| &**known == name).map(|(_, verdict)| verdict.clone())
     }
 
     /// Keeps the verdict that an object matches.
@@ -92,13 +85,7 @@ impl Memory {
     }
 
     /// Keeps what an edition of a controller knows: that a dependent of a primary is inactive; none: that it is not.
-    pub fn keep_activity(
-        &self,
-        edition: u64,
-        primary: &Object,
-        dependent: &Arc<str>,
-        asleep: Option<Asleep>,
-    ) {
+    pub fn keep_activity(&self, edition: u64, primary: &Object, dependent: &Arc<str>, asleep: Option<Asleep>) {
         self.change(primary, |remembered| {
             // A run of one before goes by conditions that may not hold any more.
             if self.edition.load(Ordering::Relaxed) != edition {
@@ -118,12 +105,8 @@ impl Memory {
         };
         let all = remembered.asleep.iter().map(|(_, asleep)| asleep);
         let there: Vec<_> = all.filter(|asleep| *asleep.source == *source).collect();
-        let theirs = there
-            .iter()
-            .any(|asleep| asleep.object.as_ref() == Some(object));
-        let alone = there
-            .first()
-            .is_some_and(|asleep| asleep.shared_by == there.len());
+        let theirs = there.iter().any(|asleep| asleep.object.as_ref() == Some(object));
+        let alone = there.first().is_some_and(|asleep| asleep.shared_by == there.len());
         !theirs && !alone
     }
 
@@ -154,10 +137,7 @@ impl Memory {
         let mut primaries = self.primaries.lock();
         let remembered = primaries.entry(primary.key().clone()).or_default();
         if remembered.of(primary).is_none() {
-            *remembered = Remembered {
-                uid: primary.header().uid.clone(),
-                ..Remembered::default()
-            };
+            *remembered = Remembered { uid: primary.header().uid.clone(), ..Remembered::default() };
         }
         act(remembered)
     }
@@ -225,23 +205,14 @@ mod tests {
             (vec![("one", asleep(1, None))], false, false, true),
             (vec![("one", asleep(2, Some("own")))], false, true, true),
             (vec![("one", asleep(2, None))], true, true, true),
-            (
-                vec![("one", asleep(2, None)), ("two", asleep(2, None))],
-                false,
-                false,
-                true,
-            ),
+            (vec![("one", asleep(2, None)), ("two", asleep(2, None))], false, false, true),
         ] {
             let memory = Memory::default();
             for (dependent, asleep) in inactive.clone() {
                 memory.keep_activity(0, &page, &dependent.into(), Some(asleep));
             }
             let wakes = |source, object| memory.wakes(page.key(), source, &key(object));
-            let found = (
-                wakes("maps", "own"),
-                wakes("maps", "other"),
-                wakes("rest", "own"),
-            );
+            let found = (wakes("maps", "own"), wakes("maps", "other"), wakes("rest", "own"));
             assert_eq!(found, (own, other, elsewhere), "{inactive:?}");
             for (dependent, _) in inactive {
                 memory.keep_activity(0, &page, &dependent.into(), None);

@@ -40,9 +40,7 @@ impl Memos {
         let size = self.size - old.unwrap_or(0) + new.unwrap_or(0);
         let exhausted = |message| Err(CallError::new(CallReason::Exhausted, message));
         if size > bound && new > old {
-            return exhausted(format!(
-                "memo {key:?} would make {size} bytes, {bound} are allowed ({limit})"
-            ));
+            return exhausted(format!("memo {key:?} would make {size} bytes, {bound} are allowed ({limit})"));
         }
         let [had, has] = [old, new].map(|text| text.map_or(0, |text| bytes(EACH + text)));
         if self.holding.is_none() {
@@ -50,9 +48,7 @@ impl Memos {
         }
         if let Some(holding) = &mut self.holding {
             if has > had && !holding.try_grow(has - had) {
-                return exhausted(format!(
-                    "memo {key:?}: there is no memory for it (--plugin-memory)"
-                ));
+                return exhausted(format!("memo {key:?}: there is no memory for it (--plugin-memory)"));
             }
             holding.shrink(had.saturating_sub(has));
         }

@@ -56,26 +56,18 @@ mod tests {
         let (queue, memory) = (Queue::new(Policy::default()), Memory::default());
         let hear = |what| {
             let primary = last.key().clone();
-            let Heard { primary, secondary } =
-                hear(&queue, &memory, vec![Notice { primary, what }]);
+            let Heard { primary, secondary } = hear(&queue, &memory, vec![Notice { primary, what }]);
             (primary, secondary)
         };
         let deleting = false;
-        let related = || What::Related {
-            source: "cm".into(),
-            object: last.key().clone(),
-        };
+        let related = || What::Related { source: "cm".into(), object: last.key().clone() };
         assert_eq!(hear(related()), (0, 0), "not known yet");
         assert_eq!(hear(What::Changed { deleting }), (1, 0));
         assert_eq!(hear(related()), (0, 1));
-        let kept = |memos: &mut super::super::memos::Memos| {
-            memos.keep("m", Some("x".to_owned()), (64, "limit"), || None)
-        };
+        let kept =
+            |memos: &mut super::super::memos::Memos| memos.keep("m", Some("x".to_owned()), (64, "limit"), || None);
         memory.change_memos(&last, kept).unwrap();
-        let gone = What::Deleted {
-            last: last.clone(),
-            unknown: false,
-        };
+        let gone = What::Deleted { last: last.clone(), unknown: false };
         assert_eq!(hear(gone), (1, 0));
         assert_eq!(memory.memo(&last, "m"), None);
         assert_eq!(hear(related()), (0, 0), "not known any more");

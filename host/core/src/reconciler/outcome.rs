@@ -37,17 +37,12 @@ pub struct Planned {
 impl Planned {
     /// Moves a write that names a version to the one that our own write before it has led to.
     pub(crate) fn now_upon(&mut self, version: Version) {
-        let Self {
-            write,
-            applied: Some(document),
-        } = self
-        else {
+        let Self { write, applied: Some(document) } = self else {
             return;
         };
-        if let (Some(named), Verb::Apply { body, .. }) = (
-            document.pointer_mut("/metadata/resourceVersion"),
-            &mut write.verb,
-        ) {
+        if let (Some(named), Verb::Apply { body, .. }) =
+            (document.pointer_mut("/metadata/resourceVersion"), &mut write.verb)
+        {
             *named = version.to_string().into();
             *body = document.to_string();
         }
@@ -68,23 +63,16 @@ pub fn writes(
         PrimaryUpdate::Nothing => Ok(Vec::new()),
         PrimaryUpdate::Object(text) => {
             let document = document(text, "object", primary, manner, budget)?;
-            Ok(object(document, primary, manner, budget)?
-                .into_iter()
-                .collect())
+            Ok(object(document, primary, manner, budget)?.into_iter().collect())
         }
         PrimaryUpdate::Status(text) => {
             let document = document(text, "status", primary, manner, budget)?;
-            Ok(status(&document, primary, manner, budget)?
-                .into_iter()
-                .collect())
+            Ok(status(&document, primary, manner, budget)?.into_iter().collect())
         }
         PrimaryUpdate::ObjectAndStatus(text) => {
             let document = document(text, "object-and-status", primary, manner, budget)?;
             let status = status(&document, primary, manner, budget)?;
-            Ok(object(document, primary, manner, budget)?
-                .into_iter()
-                .chain(status)
-                .collect())
+            Ok(object(document, primary, manner, budget)?.into_iter().chain(status).collect())
         }
     }
 }
@@ -102,8 +90,7 @@ fn document(
     manner: &Manner,
     budget: &mut Budget,
 ) -> Result<Map<String, Value>, Failure> {
-    let wrong =
-        |found: String| Failure::other(format!("the answer of `reconcile` ({case}) {found}"));
+    let wrong = |found: String| Failure::other(format!("the answer of `reconcile` ({case}) {found}"));
     let value = budget.read(text).map_err(|error| match error {
         budget::Error::Json(error) => wrong(format!("is not JSON: {error}")),
         budget::Error::Exceeded(error) => wrong(format!("is too large: {error}")),
@@ -112,33 +99,18 @@ fn document(
         return Err(wrong("is not a JSON object".to_owned()));
     };
     let key = primary.key();
-    let kind = [
-        ("apiVersion", Some(&*manner.gvk.api_version())),
-        ("kind", Some(&*manner.gvk.kind)),
-    ];
+    let kind = [("apiVersion", Some(&*manner.gvk.api_version())), ("kind", Some(&*manner.gvk.kind))];
     fill(&mut document, "", &kind).map_err(&wrong)?;
     let meta = document.entry("metadata").or_insert_with(|| json!({}));
     let Value::Object(meta) = meta else {
         return Err(wrong("has a metadata that is not an object".to_owned()));
     };
-    fill(
-        meta,
-        "metadata.",
-        &[
-            ("name", Some(&key.name)),
-            ("namespace", key.namespace.as_deref()),
-        ],
-    )
-    .map_err(&wrong)?;
+    fill(meta, "metadata.", &[("name", Some(&key.name)), ("namespace", key.namespace.as_deref())]).map_err(&wrong)?;
     Ok(document)
 }
 
 /// Sets each field that lacks, and complains of one that says something else.
-fn fill(
-    map: &mut Map<String, Value>,
-    path: &str,
-    fields: &[(&str, Option<&str>)],
-) -> Result<(), String> {
+fn fill(map: &mut Map<String, Value>, path: &str, fields: &[(&str, Option<&str>)]) -> Result<(), String> {
     for (name, wanted) in fields {
         match (map.get(*name), wanted) {
             (Some(Value::String(found)), Some(wanted)) if found == wanted => {}
@@ -152,9 +124,7 @@ fn fill(
                 ));
             }
             (Some(found), None) => {
-                return Err(format!(
-                    "has {path}{name} {found}, but the primary has none"
-                ));
+                return Err(format!("has {path}{name} {found}, but the primary has none"));
             }
         }
     }
@@ -171,20 +141,11 @@ fn tied_as_before(
     let document = Value::Object(document);
     if !manner.apply || ties::is_tied(&document) {
         let before = Value::Object(tree(primary, budget)?);
-        let writer = Writer {
-            primary,
-            primary_gvk: &manner.gvk,
-            finalizer: manner.finalizer.as_deref().unwrap_or_default(),
-        };
-        let how = if manner.apply {
-            ties::Manner::Part
-        } else {
-            ties::Manner::Whole
-        };
+        let writer =
+            Writer { primary, primary_gvk: &manner.gvk, finalizer: manner.finalizer.as_deref().unwrap_or_default() };
+        let how = if manner.apply { ties::Manner::Part } else { ties::Manner::Whole };
         let known = Before::Known(&before);
-        if let Effect::Foreign(what) =
-            ties::of_document(&document, known, how, primary.key(), &writer)
-        {
+        if let Effect::Foreign(what) = ties::of_document(&document, known, how, primary.key(), &writer) {
             return Err(Failure::other(format!(
                 "the answer of `reconcile` (object) can't be written: {what}; owner references, and finalizers other than the controller's, are as they were in a right answer"
             )));
@@ -192,9 +153,7 @@ fn tied_as_before(
     }
     match document {
         Value::Object(document) => Ok(document),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Ok(Map::new())
-        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Ok(Map::new()),
     }
 }
 
@@ -221,10 +180,7 @@ fn object(
             return Ok(None);
         };
         // UC-4: a version that the guest left in makes the patch fail if somebody else was faster.
-        let version = document
-            .get("metadata")
-            .and_then(|meta| meta.get("resourceVersion"))
-            .cloned();
+        let version = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
         let difference = difference(before, document, version, budget)?;
         return Ok(patched(target, difference, manner));
     }
@@ -264,23 +220,13 @@ fn status(
     }
     let mut body = Map::new();
     for name in ["apiVersion", "kind"] {
-        body.insert(
-            name.to_owned(),
-            document.get(name).cloned().unwrap_or_default(),
-        );
+        body.insert(name.to_owned(), document.get(name).cloned().unwrap_or_default());
     }
     let mut meta = json!({ "name": &*primary.key().name });
-    let given = document
-        .get("metadata")
-        .and_then(|meta| meta.get("resourceVersion"))
-        .cloned();
-    for (name, value) in [
-        (
-            "namespace",
-            primary.key().namespace.as_deref().map(Value::from),
-        ),
-        ("resourceVersion", given),
-    ] {
+    let given = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
+    for (name, value) in
+        [("namespace", primary.key().namespace.as_deref().map(Value::from)), ("resourceVersion", given)]
+    {
         if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
             meta.insert(name.to_owned(), value);
         }
@@ -294,15 +240,8 @@ fn status(
 
 fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Planned {
     let document = Value::Object(document);
-    let verb = Verb::Apply {
-        body: document.to_string(),
-        manager: Arc::clone(&manner.manager),
-        force: true,
-    };
-    Planned {
-        write: Write { target, verb },
-        applied: Some(document),
-    }
+    let verb = Verb::Apply { body: document.to_string(), manager: Arc::clone(&manner.manager), force: true };
+    Planned { write: Write { target, verb }, applied: Some(document) }
 }
 
 /// Returns the patch from one document to another, which fails unless the object is in the version that is named.
@@ -313,9 +252,8 @@ fn difference(
     budget: &mut Budget,
 ) -> Result<Patch, Failure> {
     let (before, after) = (Value::Object(before), Value::Object(after));
-    let mut patch = patch::diff(&before, &after, budget).map_err(|error| {
-        Failure::other(format!("comparing the primary with the answer: {error}"))
-    })?;
+    let mut patch = patch::diff(&before, &after, budget)
+        .map_err(|error| Failure::other(format!("comparing the primary with the answer: {error}")))?;
     if let Some(value) = version.filter(|_| !patch.0.is_empty()) {
         let path = patch::Path::of(["metadata", "resourceVersion"]);
         patch.0.insert(0, patch::Operation::Test { path, value });
@@ -328,27 +266,17 @@ fn patched(target: Target, patch: Patch, manner: &Manner) -> Option<Planned> {
     if patch.0.is_empty() {
         return None;
     }
-    let verb = Verb::JsonPatch {
-        patch,
-        manager: Arc::clone(&manner.manager),
-    };
-    Some(Planned {
-        write: Write { target, verb },
-        applied: None,
-    })
+    let verb = Verb::JsonPatch { patch, manager: Arc::clone(&manner.manager) };
+    Some(Planned { write: Write { target, verb }, applied: None })
 }
 
 fn without_nulls(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
         Value::Object(map) => Some(Value::Object(
-            map.into_iter()
-                .filter_map(|(name, value)| Some((name, without_nulls(value)?)))
-                .collect(),
+            map.into_iter().filter_map(|(name, value)| Some((name, without_nulls(value)?))).collect(),
         )),
-        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            Some(other)
-        }
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Some(other),
     }
 }
 
@@ -387,45 +315,29 @@ mod tests {
         let planned = writes(update, &primary(), &manner(apply), &mut Budget::of_run()).unwrap();
         planned
             .into_iter()
-            .map(|p| {
-                (
-                    p.write.target.subresource.map(|s| s.to_string()),
-                    p.write.verb.body().into_owned(),
-                )
-            })
+            .map(|p| (p.write.target.subresource.map(|s| s.to_string()), p.write.verb.body().into_owned()))
             .collect()
     }
 
     #[test]
     fn a_status_is_applied_with_nothing_but_itself() {
         // UC-2
-        let update =
-            PrimaryUpdate::Status(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
+        let update = PrimaryUpdate::Status(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
         let body = r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"a","namespace":"n"},"status":{"ok":true}}"#;
-        assert_eq!(
-            bodies(&update, true),
-            [(Some("status".to_owned()), body.to_owned())]
-        );
+        assert_eq!(bodies(&update, true), [(Some("status".to_owned()), body.to_owned())]);
     }
 
     #[test]
     fn a_version_left_in_the_status_makes_it_optimistic() {
         // UC-2
-        let update =
-            PrimaryUpdate::Status(r#"{"metadata":{"resourceVersion":"7"},"status":{}}"#.to_owned());
-        assert!(
-            bodies(&update, true)[0]
-                .1
-                .contains(r#""resourceVersion":"7""#)
-        );
+        let update = PrimaryUpdate::Status(r#"{"metadata":{"resourceVersion":"7"},"status":{}}"#.to_owned());
+        assert!(bodies(&update, true)[0].1.contains(r#""resourceVersion":"7""#));
     }
 
     #[test]
     fn an_applied_object_keeps_the_finalizer_and_comes_before_its_status() {
         // FI-5, UC-3
-        let update = PrimaryUpdate::ObjectAndStatus(
-            r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned(),
-        );
+        let update = PrimaryUpdate::ObjectAndStatus(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
         let bodies = bodies(&update, true);
         assert_eq!(bodies[0].0, None);
         assert_eq!(
@@ -440,10 +352,7 @@ mod tests {
         // UC-4
         let update = PrimaryUpdate::Status(r#"{"status":{"old":null,"ok":true}}"#.to_owned());
         let body = r#"[{"op":"add","path":"/status/ok","value":true},{"op":"remove","path":"/status/old"}]"#;
-        assert_eq!(
-            bodies(&update, false),
-            [(Some("status".to_owned()), body.to_owned())]
-        );
+        assert_eq!(bodies(&update, false), [(Some("status".to_owned()), body.to_owned())]);
         let same = PrimaryUpdate::Status(r#"{"status":{"old":1}}"#.to_owned());
         assert_eq!(bodies(&same, false), []);
     }
@@ -451,26 +360,16 @@ mod tests {
     #[test]
     fn an_answer_that_is_wrong_is_refused_with_what_is_wrong() {
         for (text, message) in [
-            (
-                "{",
-                "the answer of `reconcile` (status) is not JSON: EOF while parsing an object at line 1 column 1",
-            ),
-            (
-                "[]",
-                "the answer of `reconcile` (status) is not a JSON object",
-            ),
+            ("{", "the answer of `reconcile` (status) is not JSON: EOF while parsing an object at line 1 column 1"),
+            ("[]", "the answer of `reconcile` (status) is not a JSON object"),
             (
                 r#"{"metadata":{"name":"b"}}"#,
                 "the answer of `reconcile` (status) is about another object: metadata.name is \"b\", this run is about \"a\"",
             ),
         ] {
-            let failure = writes(
-                &PrimaryUpdate::Status(text.to_owned()),
-                &primary(),
-                &manner(true),
-                &mut Budget::of_run(),
-            )
-            .unwrap_err();
+            let failure =
+                writes(&PrimaryUpdate::Status(text.to_owned()), &primary(), &manner(true), &mut Budget::of_run())
+                    .unwrap_err();
             assert_eq!(failure.message, message);
         }
     }

@@ -21,10 +21,7 @@ impl Bounds {
     /// Returns the bounds for a reader that may have so much memory: a quarter of it, so that there is room to read it.
     pub(super) fn within(memory: u64, objects: usize) -> Self {
         let quarter = usize::try_from(memory / 4).unwrap_or(usize::MAX);
-        Self {
-            objects: objects.max(1),
-            bytes: quarter.min(MOST),
-        }
+        Self { objects: objects.max(1), bytes: quarter.min(MOST) }
     }
 
     /// Returns how many of these objects, ordered by key, are in the page. Versions of one object stay together.
@@ -76,43 +73,29 @@ mod tests {
 
     #[test]
     fn a_page_ends_at_so_many_objects_or_bytes_and_between_objects() {
-        let bounds = Bounds {
-            objects: 3,
-            bytes: 1000,
-        };
+        let bounds = Bounds { objects: 3, bytes: 1000 };
         for (objects, end) in [
             (&[][..], 0),
             (&[("a", 100), ("b", 100), ("c", 100), ("d", 100)], 3),
             (&[("a", 500), ("b", 500), ("c", 100)], 2),
             (&[("a", 1000), ("b", 100)], 1),
             (&[("a", 100), ("b", 2000)], 1),
-            (
-                &[("a", 100), ("b", 100), ("b", 100), ("b", 100), ("c", 100)],
-                4,
-            ),
+            (&[("a", 100), ("b", 100), ("b", 100), ("b", 100), ("c", 100)], 4),
             (&[("a", 600), ("b", 300), ("b", 300)], 1),
         ] {
-            let objects: Vec<_> = objects
-                .iter()
-                .map(|(name, size)| object(name, *size))
-                .collect();
+            let objects: Vec<_> = objects.iter().map(|(name, size)| object(name, *size)).collect();
             assert_eq!(bounds.end(&objects, false), Ok(end), "{objects:?}");
         }
     }
 
     #[test]
     fn an_object_that_fits_no_page_is_named_unless_fields_are_picked() {
-        let bounds = Bounds {
-            objects: 3,
-            bytes: 1000,
-        };
+        let bounds = Bounds { objects: 3, bytes: 1000 };
         let objects = [object("large", 1001), object("small", 100)];
         let refused = bounds.end(&objects, false).unwrap_err();
         assert_eq!(refused.reason, CallReason::Exhausted);
         assert!(
-            refused.message.starts_with(
-                "object large has 1001 bytes, and an answer of the cache may have 1000,"
-            ),
+            refused.message.starts_with("object large has 1001 bytes, and an answer of the cache may have 1000,"),
             "{}",
             refused.message
         );
@@ -121,12 +104,7 @@ mod tests {
 
     #[test]
     fn a_page_takes_a_quarter_of_the_memory_and_never_more_than_8_mib() {
-        for (memory, bytes) in [
-            (64 << 10, 16 << 10),
-            (16 << 20, 4 << 20),
-            (64 << 20, 8 << 20),
-            (4 << 30, 8 << 20),
-        ] {
+        for (memory, bytes) in [(64 << 10, 16 << 10), (16 << 20, 4 << 20), (64 << 20, 8 << 20), (4 << 30, 8 << 20)] {
             assert_eq!(Bounds::within(memory, 0), Bounds { objects: 1, bytes });
         }
     }

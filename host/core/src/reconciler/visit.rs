@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::cluster;
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{
-    CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeFailure,
-    NodeResult, Operation, Place, Session, WorkflowCall, WorkflowResult,
+    CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeFailure, NodeResult,
+    Operation, Place, Session, WorkflowCall, WorkflowResult,
 };
 use crate::manifest::{self, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
@@ -77,19 +77,12 @@ impl Flow {
     /// [`Error`] for a cycle, an unknown name or a wrong expression.
     pub fn new(declared: &manifest::Workflow) -> Result<Self, Error> {
         let node = |(name, spec): (&Arc<str>, &Dependent)| {
-            let node = Node::new(spec).map_err(|source| Error::Expression {
-                name: Arc::clone(name),
-                source,
-            })?;
+            let node = Node::new(spec).map_err(|source| Error::Expression { name: Arc::clone(name), source })?;
             Ok((Arc::clone(name), node))
         };
         Ok(Self {
             graph: Graph::new(declared)?,
-            nodes: declared
-                .dependents
-                .iter()
-                .map(node)
-                .collect::<Result<_, Error>>()?,
+            nodes: declared.dependents.iter().map(node).collect::<Result<_, Error>>()?,
             explicit: declared.explicit,
             errors_to_reconciler: declared.errors_to_reconciler,
         })
@@ -103,9 +96,7 @@ impl Flow {
 
 impl Node {
     fn new(spec: &Dependent) -> Result<Self, condition::Error> {
-        let declared = ROLES
-            .into_iter()
-            .filter_map(|role| Some((role, spec.conditions.of(role)?)));
+        let declared = ROLES.into_iter().filter_map(|role| Some((role, spec.conditions.of(role)?)));
         let checks = declared.map(|(role, condition)| Ok((role, Check::new(condition)?)));
         Ok(Self {
             checks: checks.collect::<Result<_, condition::Error>>()?,
@@ -118,10 +109,7 @@ impl Node {
 impl Called {
     fn new(called: &manifest::Called) -> Result<Self, condition::Error> {
         let namespace = called.namespace.as_deref().map(Expression::parse);
-        Ok(Self {
-            name: Expression::parse(&called.name)?,
-            namespace: namespace.transpose()?,
-        })
+        Ok(Self { name: Expression::parse(&called.name)?, namespace: namespace.transpose()? })
     }
 }
 
@@ -149,11 +137,7 @@ impl Failed {
     pub(crate) fn sort(&self, otherwise: queue::Failure) -> queue::Failure {
         let mut failures = self.dependents.iter().map(|(_, failure)| failure);
         let conflict = failures.all(|failure| failure.refused == Some(CallReason::Conflict));
-        if conflict && otherwise == queue::Failure::Unhandled {
-            queue::Failure::Conflict
-        } else {
-            otherwise
-        }
+        if conflict && otherwise == queue::Failure::Unhandled { queue::Failure::Conflict } else { otherwise }
     }
 }
 
@@ -204,20 +188,9 @@ type Told = Vec<(ConditionRole, ConditionResult)>;
 ///
 /// # Errors
 /// [`Failed`] if a node failed, unless the manifest leaves failures to the reconciler (`WF-9`).
-pub(crate) async fn managed(
-    run: &Context,
-    session: &dyn Session,
-    mode: Mode,
-) -> Result<WorkflowResult, Failed> {
+pub(crate) async fn managed(run: &Context, session: &dyn Session, mode: Mode) -> Result<WorkflowResult, Failed> {
     let flow = &run.controller.workflow;
-    let result = Visitor {
-        run,
-        session,
-        nodes: &flow.nodes,
-        mode,
-    }
-    .walk(&flow.graph)
-    .await;
+    let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
     let dependents = failures(&result);
     run.keep_result(None, result.clone());
     if dependents.is_empty() || flow.errors_to_reconciler {
@@ -231,10 +204,7 @@ pub(crate) async fn managed(
 /// # Errors
 /// `missing` for an unknown name, `misplaced` for a managed workflow that is not explicit (`CX-2`), `failed` if a node
 /// failed, unless the manifest leaves failures to the reconciler (`WF-9`).
-pub(crate) async fn by_hand(
-    run: &Context,
-    call: WorkflowCall,
-) -> Result<WorkflowResult, CallError> {
+pub(crate) async fn by_hand(run: &Context, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
     let controller = &run.controller;
     let session = controller.guest.open_nested(run.shared());
     let (name, mode) = match call {
@@ -255,61 +225,26 @@ pub(crate) async fn by_hand(
         None => &controller.workflow,
         Some(name) => {
             let found = controller.standalone.get(&**name);
-            found
-                .ok_or_else(|| unknown("standalone workflow", name, controller.standalone.keys()))?
+            found.ok_or_else(|| unknown("standalone workflow", name, controller.standalone.keys()))?
         }
     };
-    let result = Visitor {
-        run,
-        session: &*session,
-        nodes: &flow.nodes,
-        mode,
-    }
-    .walk(&flow.graph)
-    .await;
+    let result = Visitor { run, session: &*session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
     run.keep_result(name, result.clone());
     answer(result, flow.errors_to_reconciler)
 }
 
 /// Runs one standalone dependent, whatever it depends on.
-async fn one(
-    run: &Context,
-    session: &dyn Session,
-    name: &str,
-    mode: Mode,
-) -> Result<WorkflowResult, CallError> {
+async fn one(run: &Context, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
     let flows = run.controller.standalone.values();
-    let Some((name, node)) = flows
-        .clone()
-        .find_map(|flow| flow.nodes.get_key_value(name))
-    else {
-        return Err(unknown(
-            "standalone dependent",
-            name,
-            flows.flat_map(|flow| flow.nodes.keys()),
-        ));
+    let Some((name, node)) = flows.clone().find_map(|flow| flow.nodes.get_key_value(name)) else {
+        return Err(unknown("standalone dependent", name, flows.flat_map(|flow| flow.nodes.keys())));
     };
     // What is to be removed by name is, whoever would collect it otherwise.
     let garbage_collected = node.spec.garbage_collected && mode == Mode::Reconcile;
-    let alone = Dependent {
-        depends_on: BTreeSet::new(),
-        garbage_collected,
-        ..node.spec.clone()
-    };
-    let declared = manifest::Workflow {
-        dependents: BTreeMap::from([(Arc::clone(name), alone)]),
-        ..Default::default()
-    };
-    let flow =
-        Flow::new(&declared).map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
-    let result = Visitor {
-        run,
-        session,
-        nodes: &flow.nodes,
-        mode,
-    }
-    .walk(&flow.graph)
-    .await;
+    let alone = Dependent { depends_on: BTreeSet::new(), garbage_collected, ..node.spec.clone() };
+    let declared = manifest::Workflow { dependents: BTreeMap::from([(Arc::clone(name), alone)]), ..Default::default() };
+    let flow = Flow::new(&declared).map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
+    let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
     answer(result, false)
 }
 
@@ -318,27 +253,14 @@ fn answer(result: WorkflowResult, lenient: bool) -> Result<WorkflowResult, CallE
     if failed.is_empty() || lenient {
         return Ok(result);
     }
-    let list = failed
-        .into_iter()
-        .map(|(name, failure)| format!("{name}: {}", failure.message))
-        .collect::<Vec<_>>();
-    Err(CallError::new(
-        CallReason::Failed,
-        format!("the workflow failed: {}", list.join("; ")),
-    ))
+    let list = failed.into_iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>();
+    Err(CallError::new(CallReason::Failed, format!("the workflow failed: {}", list.join("; "))))
 }
 
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a Arc<str>>) -> CallError {
     let names = names.map(|name| &**name).collect::<Vec<_>>().join(", ");
-    let there = if names.is_empty() {
-        "the manifest declares none".to_owned()
-    } else {
-        format!("there are: {names}")
-    };
-    CallError::new(
-        CallReason::Missing,
-        format!("no {what} is called {name:?}; {there}"),
-    )
+    let there = if names.is_empty() { "the manifest declares none".to_owned() } else { format!("there are: {names}") };
+    CallError::new(CallReason::Missing, format!("no {what} is called {name:?}; {there}"))
 }
 
 fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {
@@ -360,12 +282,8 @@ pub(crate) fn of_dependent(run: &Context, place: &Place, mut found: Vec<Object>)
         found.retain(|object| *object.key() == key);
         return found;
     }
-    let others = secondaries
-        .iter()
-        .filter(|(other, shared)| ***other != **name && Arc::ptr_eq(shared, source));
-    let taken: BTreeSet<ObjectRef> = others
-        .filter_map(|(other, _)| run.known_key(other))
-        .collect();
+    let others = secondaries.iter().filter(|(other, shared)| ***other != **name && Arc::ptr_eq(shared, source));
+    let taken: BTreeSet<ObjectRef> = others.filter_map(|(other, _)| run.known_key(other)).collect();
     found.retain(|object| !taken.contains(object.key()));
     found
 }
@@ -384,88 +302,39 @@ impl Visitor<'_> {
             Some((name, node)) => self.carry_out(step.task, name, node, &mut told).await,
             None => Err(format!("no dependent is called {:?}", step.name).into()),
         };
-        done.unwrap_or_else(|stopped| Outcome::Failed {
-            failure: stopped.into(),
-            conditions: told,
-        })
+        done.unwrap_or_else(|stopped| Outcome::Failed { failure: stopped.into(), conditions: told })
     }
 
-    async fn carry_out(
-        &self,
-        task: Task,
-        name: &Arc<str>,
-        node: &Node,
-        told: &mut Told,
-    ) -> Result<Outcome, Stopped> {
+    async fn carry_out(&self, task: Task, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<Outcome, Stopped> {
         let Node { spec, .. } = node;
         match task {
             Task::Reconcile => self.reconcile_node(name, node, told).await,
-            Task::Delete(Activation::Met) => {
-                self.delete_node(name, node, spec.manage.delete, told).await
-            }
+            Task::Delete(Activation::Met) => self.delete_node(name, node, spec.manage.delete, told).await,
             Task::Delete(Activation::Unasked) | Task::Cleanup => {
-                if !self
-                    .met(ConditionRole::Activation, name, node, told)
-                    .await?
-                {
-                    return Ok(Outcome::Deleted {
-                        done: Vec::new(),
-                        conditions: std::mem::take(told),
-                        gone: true,
-                    });
+                if !self.met(ConditionRole::Activation, name, node, told).await? {
+                    return Ok(Outcome::Deleted { done: Vec::new(), conditions: std::mem::take(told), gone: true });
                 }
-                let ours = if task == Task::Cleanup {
-                    spec.deletable()
-                } else {
-                    spec.manage.delete
-                };
+                let ours = if task == Task::Cleanup { spec.deletable() } else { spec.manage.delete };
                 self.delete_node(name, node, ours, told).await
             }
         }
     }
 
     /// `WF-4`: activation, precondition, the object, readiness.
-    async fn reconcile_node(
-        &self,
-        name: &Arc<str>,
-        node: &Node,
-        told: &mut Told,
-    ) -> Result<Outcome, Stopped> {
-        if !self
-            .met(ConditionRole::Activation, name, node, told)
-            .await?
-        {
-            return Ok(Outcome::Inactive {
-                conditions: std::mem::take(told),
-            });
+    async fn reconcile_node(&self, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<Outcome, Stopped> {
+        if !self.met(ConditionRole::Activation, name, node, told).await? {
+            return Ok(Outcome::Inactive { conditions: std::mem::take(told) });
         }
-        if !self
-            .met(ConditionRole::ReconcilePrecondition, name, node, told)
-            .await?
-        {
-            return Ok(Outcome::Unwanted {
-                conditions: std::mem::take(told),
-            });
+        if !self.met(ConditionRole::ReconcilePrecondition, name, node, told).await? {
+            return Ok(Outcome::Unwanted { conditions: std::mem::take(told) });
         }
         let done = self.reconcile(name, node).await?;
-        let ready = self
-            .met(ConditionRole::ReadyPostcondition, name, node, told)
-            .await?;
-        Ok(Outcome::Reconciled {
-            done,
-            conditions: std::mem::take(told),
-            ready,
-        })
+        let ready = self.met(ConditionRole::ReadyPostcondition, name, node, told).await?;
+        Ok(Outcome::Reconciled { done, conditions: std::mem::take(told), ready })
     }
 
     /// `WF-5`, `WF-6`: the object, if it is ours to delete; then whether it is gone.
-    async fn delete_node(
-        &self,
-        name: &Arc<str>,
-        node: &Node,
-        ours: bool,
-        told: &mut Told,
-    ) -> Result<Outcome, Stopped> {
+    async fn delete_node(&self, name: &Arc<str>, node: &Node, ours: bool, told: &mut Told) -> Result<Outcome, Stopped> {
         let mut done = Vec::new();
         if ours {
             done = self.delete(name, node).await?;
@@ -474,54 +343,30 @@ impl Visitor<'_> {
                 done.extend(formers);
             }
         }
-        let gone = self
-            .met(ConditionRole::DeletePostcondition, name, node, told)
-            .await?;
-        Ok(Outcome::Deleted {
-            done,
-            conditions: std::mem::take(told),
-            gone,
-        })
+        let gone = self.met(ConditionRole::DeletePostcondition, name, node, told).await?;
+        Ok(Outcome::Deleted { done, conditions: std::mem::take(told), gone })
     }
 
     /// Whether a condition is met; an absent one is. What was said is added to `told`.
-    async fn met(
-        &self,
-        role: ConditionRole,
-        name: &Arc<str>,
-        node: &Node,
-        told: &mut Told,
-    ) -> Result<bool, Stopped> {
+    async fn met(&self, role: ConditionRole, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<bool, Stopped> {
         let Some((_, check)) = node.checks.iter().find(|(of, _)| *of == role) else {
             return Ok(true);
         };
         let result = match check {
             Check::Export(export) => {
-                let asked = self
-                    .session
-                    .is_met(export, name, self.run.primary.json())
-                    .await;
+                let asked = self.session.is_met(export, name, self.run.primary.json()).await;
                 asked.map_err(|failure| format!("condition {export}: {failure}"))?
             }
             Check::Cel(expression) => {
                 let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-                let dependent = if expression.reads_dependent() {
-                    self.actual_tree(name, node).await?
-                } else {
-                    None
-                };
-                expression
-                    .met(&primary, dependent.as_ref(), &mut self.run.budget.lock())
-                    .map_err(|e| e.to_string())?
+                let dependent = if expression.reads_dependent() { self.actual_tree(name, node).await? } else { None };
+                expression.met(&primary, dependent.as_ref(), &mut self.run.budget.lock()).map_err(|e| e.to_string())?
             }
-            Check::Ready(kind) => {
-                condition::ready(*kind, self.actual_tree(name, node).await?.as_ref())
-            }
+            Check::Ready(kind) => condition::ready(*kind, self.actual_tree(name, node).await?.as_ref()),
             Check::Gone => {
                 let mut left = self.actual_tree(name, node).await?;
-                let formers = role == ConditionRole::DeletePostcondition
-                    && left.is_none()
-                    && self.lets_formers_go(&node.spec);
+                let formers =
+                    role == ConditionRole::DeletePostcondition && left.is_none() && self.lets_formers_go(&node.spec);
                 if formers && let Some(former) = self.formers(name, node).await?.first() {
                     let tree = former.tree(&mut self.run.budget.lock());
                     left = Some(tree.map_err(|e| e.to_string())?);
@@ -558,20 +403,13 @@ impl Visitor<'_> {
     }
 
     /// `DR-2`: creates or updates the object, or finds that it is as desired.
-    async fn reconcile(
-        &self,
-        name: &Arc<str>,
-        node: &Node,
-    ) -> Result<Vec<(String, Operation)>, Stopped> {
+    async fn reconcile(&self, name: &Arc<str>, node: &Node) -> Result<Vec<(String, Operation)>, Stopped> {
         let Node { spec, .. } = node;
         let source = self.source(name)?;
         let primary = self.run.primary.key();
         if !spec.manage.create && !spec.manage.update {
             let found = source.related(primary);
-            return Ok(found
-                .iter()
-                .map(|object| (object.key().to_string(), Operation::Unchanged))
-                .collect());
+            return Ok(found.iter().map(|object| (object.key().to_string(), Operation::Unchanged)).collect());
         }
         let answer = self.desired(name).await?;
         let hash = self.run.controller.hash(&answer);
@@ -584,14 +422,10 @@ impl Visitor<'_> {
         source.known(within)?;
         if !source.watches(desired.key()) {
             let key = desired.key();
-            let text = format!(
-                "{key} is in a namespace that this controller does not watch: add it to `namespaces`"
-            );
+            let text = format!("{key} is in a namespace that this controller does not watch: add it to `namespaces`");
             return Err(text.into());
         }
-        let actual = source
-            .get(desired.key())
-            .filter(|object| self.belongs(name, spec, object));
+        let actual = source.get(desired.key()).filter(|object| self.belongs(name, spec, object));
         let (operation, now) = self.bring_in_line(name, spec, &desired, actual).await?;
         if let Some(now) = now {
             self.tell_of_former(name, spec, source, now.key());
@@ -622,8 +456,7 @@ impl Visitor<'_> {
         let cluster = &self.run.controller.cluster;
         let looking = cluster.look(&spec.gvk, desired.key());
         let live = self.run.asked(looking).await;
-        let live =
-            live.map_err(|error| format!("{refusal}; whose it is can't be found out: {error}"))?;
+        let live = live.map_err(|error| format!("{refusal}; whose it is can't be found out: {error}"))?;
         let Some(basis) = self.settle(name, spec, basis, live).await? else {
             return Err(refusal.into());
         };
@@ -645,14 +478,10 @@ impl Visitor<'_> {
         };
         let (operation, write) = match (dependent::need(&spec.manage, actual), basis) {
             (Need::Nothing, _) => return Ok((Operation::Unchanged, None)),
-            (_, Basis::Absent) => (
-                Operation::Created,
-                dependent::create(desired, spec, manager),
-            ),
+            (_, Basis::Absent) => (Operation::Created, dependent::create(desired, spec, manager)),
             (_, Basis::Adopted(found)) => (
                 Operation::Updated,
-                dependent::adopt(found, desired, spec, manager, &mut self.run.budget.lock())
-                    .map_err(failed)?,
+                dependent::adopt(found, desired, spec, manager, &mut self.run.budget.lock()).map_err(failed)?,
             ),
             (_, Basis::Ours(actual)) => match self.compare(name, spec, actual, desired).await? {
                 MatchResult::Matches => {
@@ -674,11 +503,7 @@ impl Visitor<'_> {
 
     /// Returns the object that this very answer has been found to be in force in, if that has not changed since.
     fn remembered(&self, name: &Arc<str>, source: &Source, answer: u64) -> Option<ObjectRef> {
-        let Context {
-            controller,
-            primary,
-            ..
-        } = self.run;
+        let Context { controller, primary, .. } = self.run;
         let known = controller.memory.verdict(primary, name)?;
         let same = known.answer == answer;
         let actual = source.get(&known.key).filter(|_| same)?;
@@ -687,21 +512,13 @@ impl Visitor<'_> {
 
     /// What our own write led to is what the answer leads to: a server's defaults in it can't cause a loop.
     fn remember(&self, name: &Arc<str>, answer: u64, now: &Object) {
-        let Context {
-            controller,
-            primary,
-            ..
-        } = self.run;
+        let Context { controller, primary, .. } = self.run;
         let verdict = memory::Verdict::of(answer, now);
         controller.memory.keep_verdict(primary, name, verdict);
     }
 
     /// `KD-9`: deletes the object, if it is there, ours and not going already.
-    async fn delete(
-        &self,
-        name: &Arc<str>,
-        node: &Node,
-    ) -> Result<Vec<(String, Operation)>, Stopped> {
+    async fn delete(&self, name: &Arc<str>, node: &Node) -> Result<Vec<(String, Operation)>, Stopped> {
         let Some(actual) = self.actual(name, node).await? else {
             return Ok(Vec::new());
         };
@@ -739,10 +556,7 @@ impl Visitor<'_> {
 
     async fn actual_tree(&self, name: &Arc<str>, node: &Node) -> Result<Option<Value>, Stopped> {
         let actual = self.actual(name, node).await?;
-        actual
-            .map(|object| object.tree(&mut self.run.budget.lock()))
-            .transpose()
-            .map_err(|e| e.to_string().into())
+        actual.map(|object| object.tree(&mut self.run.budget.lock())).transpose().map_err(|e| e.to_string().into())
     }
 
     /// `KD-4`: name and namespace as the manifest gives them; the latter is the primary's by default.
@@ -760,14 +574,9 @@ impl Visitor<'_> {
             Misplaced::Nowhere => format!(
                 "a {kind} lives in a namespace, and the primary in none: say `namespace` beside `name` in the manifest"
             ),
-            Misplaced::Inside => format!(
-                "a {kind} lives in no namespace: leave `namespace` out of the manifest"
-            ),
+            Misplaced::Inside => format!("a {kind} lives in no namespace: leave `namespace` out of the manifest"),
         })?;
-        Ok(ObjectRef {
-            namespace,
-            name: text(&called.name)?.into(),
-        })
+        Ok(ObjectRef { namespace, name: text(&called.name)?.into() })
     }
 
     /// Fails if the manifest calls an object otherwise than `desired` did: it would be made under one name and looked for under
@@ -787,11 +596,7 @@ impl Visitor<'_> {
     }
 
     fn scope(&self, spec: &Dependent) -> Scope {
-        self.run
-            .controller
-            .cluster
-            .scope(&spec.gvk)
-            .unwrap_or(Scope::Namespaced)
+        self.run.controller.cluster.scope(&spec.gvk).unwrap_or(Scope::Namespaced)
     }
 
     /// Returns what the guest wants, asking it once per run (`CX-3`).
@@ -808,37 +613,19 @@ impl Visitor<'_> {
     /// Completes an answer to the document that is sent.
     fn complete(&self, name: &Arc<str>, node: &Node, answer: &str) -> Result<Desired, Stopped> {
         let spec = &node.spec;
-        let (scope, primary, primary_gvk) = (
-            self.scope(spec),
-            &self.run.primary,
-            &self.run.controller.spec.primary,
-        );
-        let origin = Origin {
-            name,
-            dependent: spec,
-            scope,
-            primary,
-            primary_gvk,
-            mark: &self.mark(name),
-        };
-        let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock())
-            .map_err(|e| e.to_string())?;
+        let (scope, primary, primary_gvk) = (self.scope(spec), &self.run.primary, &self.run.controller.spec.primary);
+        let origin = Origin { name, dependent: spec, scope, primary, primary_gvk, mark: &self.mark(name) };
+        let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock()).map_err(|e| e.to_string())?;
         let permissions = &self.run.controller.permissions;
         let reach = permissions.in_reach(&spec.gvk, desired.key());
         reach.map_err(|denied| denied.message)?;
         // It would keep the object, and its namespace, for as long as somebody likes.
         let finalizers = desired.tree().pointer("/metadata/finalizers");
-        if finalizers
-            .and_then(Value::as_array)
-            .is_some_and(|list| !list.is_empty())
-        {
+        if finalizers.and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
             let held = permissions.permit(Permission::Delete, &spec.gvk, desired.key());
             held.map_err(|denied| {
                 let key = desired.key();
-                format!(
-                    "{key}: it would get finalizers, which takes `delete`: {}",
-                    denied.message
-                )
+                format!("{key}: it would get finalizers, which takes `delete`: {}", denied.message)
             })?;
         }
         self.is_called_so(node, desired.key())?;
@@ -856,16 +643,10 @@ impl Visitor<'_> {
         let Matching::Export(export) = &spec.matching else {
             let manager = &self.run.controller.spec.field_manager;
             let budget = &mut self.run.budget.lock();
-            return dependent::compare(actual, desired, spec, manager, budget)
-                .map_err(|e| e.to_string().into());
+            return dependent::compare(actual, desired, spec, manager, budget).map_err(|e| e.to_string().into());
         };
         let (wanted, primary) = (desired.json(), self.run.primary.json());
-        let question = MatchQuestion {
-            name: export,
-            actual: actual.json(),
-            desired: &wanted,
-            primary,
-        };
+        let question = MatchQuestion { name: export, actual: actual.json(), desired: &wanted, primary };
         let asked = self.session.matches(question).await;
         asked.map_err(|failure| format!("match {export} of {name}: {failure}").into())
     }

@@ -30,12 +30,7 @@ struct Waiting<W> {
 impl<W: FnOnce() -> bool> State<W> {
     pub(super) fn new(total: u64) -> Self {
         let plugins = BTreeMap::new();
-        Self {
-            total,
-            given: 0,
-            plugins,
-            number: 0,
-        }
+        Self { total, given: 0, plugins, number: 0 }
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -45,10 +40,7 @@ impl<W: FnOnce() -> bool> State<W> {
     /// Gives so much at once, if it may be given and nobody of the same plugin came before.
     pub(super) fn take(&mut self, name: &Arc<str>, bytes: u64) -> bool {
         self.plugin(name);
-        let first = self
-            .plugins
-            .get(name)
-            .is_none_or(|plugin| plugin.waiting.is_empty());
+        let first = self.plugins.get(name).is_none_or(|plugin| plugin.waiting.is_empty());
         let may = first && self.may(name, bytes);
         if may {
             self.hand_out(name, bytes);
@@ -60,19 +52,13 @@ impl<W: FnOnce() -> bool> State<W> {
     pub(super) fn wait(&mut self, name: &Arc<str>, bytes: u64, tell: W) -> u64 {
         self.number += 1;
         let number = self.number;
-        self.plugin(name).waiting.push_back(Waiting {
-            number,
-            bytes,
-            tell,
-        });
+        self.plugin(name).waiting.push_back(Waiting { number, bytes, tell });
         number
     }
 
     /// Waits no longer: those behind come forward.
     pub(super) fn leave(&mut self, name: &Arc<str>, number: u64) {
-        self.plugin(name)
-            .waiting
-            .retain(|waiting| waiting.number != number);
+        self.plugin(name).waiting.retain(|waiting| waiting.number != number);
         self.serve();
         self.tidy();
     }
@@ -88,8 +74,7 @@ impl<W: FnOnce() -> bool> State<W> {
     }
 
     fn tidy(&mut self) {
-        self.plugins
-            .retain(|_, plugin| plugin.held > 0 || !plugin.waiting.is_empty());
+        self.plugins.retain(|_, plugin| plugin.held > 0 || !plugin.waiting.is_empty());
     }
 
     /// Returns who has most, and how much.
@@ -101,10 +86,7 @@ impl<W: FnOnce() -> bool> State<W> {
     /// Gives to those who wait what may be given, first to those who have least.
     fn serve(&mut self) {
         while let Some((name, bytes)) = self.next() {
-            let waiting = self
-                .plugins
-                .get_mut(&name)
-                .and_then(|plugin| plugin.waiting.pop_front());
+            let waiting = self.plugins.get_mut(&name).and_then(|plugin| plugin.waiting.pop_front());
             if waiting.is_some_and(|waiting| (waiting.tell)()) {
                 self.hand_out(&name, bytes);
             }
@@ -142,12 +124,7 @@ impl<W: FnOnce() -> bool> State<W> {
     }
 
     fn plugin(&mut self, name: &Arc<str>) -> &mut Plugin<W> {
-        self.plugins
-            .entry(Arc::clone(name))
-            .or_insert_with(|| Plugin {
-                held: 0,
-                waiting: VecDeque::new(),
-            })
+        self.plugins.entry(Arc::clone(name)).or_insert_with(|| Plugin { held: 0, waiting: VecDeque::new() })
     }
 }
 
@@ -180,10 +157,7 @@ mod tests {
         let hog = name("hog");
         assert!(state.take(&hog, 500));
         assert!(state.take(&hog, 250));
-        assert!(
-            !state.take(&hog, 1),
-            "beyond its share, a quarter stays free"
-        );
+        assert!(!state.take(&hog, 1), "beyond its share, a quarter stays free");
         let second = name("second");
         assert!(state.take(&second, 125));
         assert!(!state.take(&second, 1), "within its share, an eighth does");

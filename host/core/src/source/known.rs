@@ -77,11 +77,7 @@ impl Source {
             return Ok(());
         }
         self.filled(place, cache)?;
-        if cache.is_complete() {
-            Ok(())
-        } else {
-            Err(self.doubt(place, "its cache is full, and leaves objects out"))
-        }
+        if cache.is_complete() { Ok(()) } else { Err(self.doubt(place, "its cache is full, and leaves objects out")) }
     }
 
     /// Whether the lists of a namespace, or of all, are there.
@@ -98,16 +94,11 @@ impl Source {
     }
 
     fn filled(&self, place: &Place, cache: &Cache) -> Result<(), Doubt> {
-        if cache.is_synced() {
-            Ok(())
-        } else {
-            Err(self.doubt(place, "its first list is not complete"))
-        }
+        if cache.is_synced() { Ok(()) } else { Err(self.doubt(place, "its first list is not complete")) }
     }
 
     fn nothing_lacks(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {
-        let concerns =
-            |place: &Place| namespace.is_none() || place.is_none() || place.as_deref() == namespace;
+        let concerns = |place: &Place| namespace.is_none() || place.is_none() || place.as_deref() == namespace;
         let mut lacking = state.lacking.iter();
         match lacking.find(|(place, _)| concerns(place)) {
             Some((place, why)) => Err(self.doubt(place, why)),

@@ -83,25 +83,17 @@ pub fn ready(kind: ReadyKind, object: Option<&Value>) -> ConditionResult {
 pub fn gone(object: Option<&Value>) -> ConditionResult {
     match object {
         None => met(),
-        Some(object) if object.pointer("/metadata/deletionTimestamp").is_some() => {
-            unmet("it is being deleted")
-        }
+        Some(object) if object.pointer("/metadata/deletionTimestamp").is_some() => unmet("it is being deleted"),
         Some(_) => unmet("it exists"),
     }
 }
 
 pub(super) fn met() -> ConditionResult {
-    ConditionResult {
-        met: true,
-        detail: None,
-    }
+    ConditionResult { met: true, detail: None }
 }
 
 pub(super) fn unmet(reason: &str) -> ConditionResult {
-    ConditionResult {
-        met: false,
-        detail: Some(Value::from(reason).to_string()),
-    }
+    ConditionResult { met: false, detail: Some(Value::from(reason).to_string()) }
 }
 
 /// What an object says about its readiness. Each judgement returns what is being waited for.
@@ -122,8 +114,7 @@ impl Facts<'_> {
             } else if all > updated {
                 Some(format!("{} old replicas are still there", all - updated))
             } else {
-                (available < updated)
-                    .then(|| format!("{available} of {updated} updated replicas are available"))
+                (available < updated).then(|| format!("{available} of {updated} updated replicas are available"))
             }
         })
     }
@@ -131,23 +122,16 @@ impl Facts<'_> {
     fn stateful_set(&self) -> Option<String> {
         let wanted = self.replicas();
         let (ready, updated) = (self.count("readyReplicas"), self.count("updatedReplicas"));
-        let partition = self
-            .number("/spec/updateStrategy/rollingUpdate/partition")
-            .unwrap_or(0);
-        let rolling = self
-            .text("/spec/updateStrategy/type")
-            .is_none_or(|strategy| strategy == "RollingUpdate");
+        let partition = self.number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
+        let rolling = self.text("/spec/updateStrategy/type").is_none_or(|strategy| strategy == "RollingUpdate");
         self.unobserved().or_else(|| {
             if ready < wanted {
                 Some(format!("{ready} of {wanted} replicas are ready"))
             } else if rolling && partition > 0 {
                 let due = (wanted - partition).max(0);
-                (updated < due).then(|| {
-                    format!("{updated} of {due} replicas beyond the partition are updated")
-                })
+                (updated < due).then(|| format!("{updated} of {due} replicas beyond the partition are updated"))
             } else {
-                let same =
-                    self.text("/status/updateRevision") == self.text("/status/currentRevision");
+                let same = self.text("/status/updateRevision") == self.text("/status/currentRevision");
                 (rolling && !same).then(|| format!("{updated} of {wanted} replicas are updated"))
             }
         })
@@ -155,13 +139,8 @@ impl Facts<'_> {
 
     fn daemon_set(&self) -> Option<String> {
         let wanted = self.count("desiredNumberScheduled");
-        let (updated, available) = (
-            self.count("updatedNumberScheduled"),
-            self.count("numberAvailable"),
-        );
-        let rolling = self
-            .text("/spec/updateStrategy/type")
-            .is_none_or(|strategy| strategy == "RollingUpdate");
+        let (updated, available) = (self.count("updatedNumberScheduled"), self.count("numberAvailable"));
+        let rolling = self.text("/spec/updateStrategy/type").is_none_or(|strategy| strategy == "RollingUpdate");
         self.unobserved().or_else(|| {
             if rolling && updated < wanted {
                 Some(format!("{updated} of {wanted} pods are updated"))
@@ -173,9 +152,8 @@ impl Facts<'_> {
 
     fn replica_set(&self) -> Option<String> {
         let (wanted, available) = (self.replicas(), self.count("availableReplicas"));
-        self.unobserved().or_else(|| {
-            (available < wanted).then(|| format!("{available} of {wanted} replicas are available"))
-        })
+        self.unobserved()
+            .or_else(|| (available < wanted).then(|| format!("{available} of {wanted} replicas are available")))
     }
 
     fn job(&self) -> Option<String> {
@@ -194,18 +172,11 @@ impl Facts<'_> {
         let observed = observed.or_else(|| self.number("/status/observedGeneration"));
         let generation = self.number("/metadata/generation");
         match condition.get("status").and_then(Value::as_str) {
-            _ if observed
-                .zip(generation)
-                .is_some_and(|(observed, generation)| observed < generation) =>
-            {
+            _ if observed.zip(generation).is_some_and(|(observed, generation)| observed < generation) => {
                 Some(format!("its condition {wanted} is of an older generation"))
             }
             Some("True") => None,
-            other => Some(format!(
-                "its condition {wanted} is {}{}",
-                other.unwrap_or("Unknown"),
-                message_of(condition)
-            )),
+            other => Some(format!("its condition {wanted} is {}{}", other.unwrap_or("Unknown"), message_of(condition))),
         }
     }
 
@@ -221,11 +192,7 @@ impl Facts<'_> {
     }
 
     fn count(&self, field: &str) -> i64 {
-        self.object
-            .get("status")
-            .and_then(|status| status.get(field))
-            .and_then(Value::as_i64)
-            .unwrap_or(0)
+        self.object.get("status").and_then(|status| status.get(field)).and_then(Value::as_i64).unwrap_or(0)
     }
 
     fn number(&self, pointer: &str) -> Option<i64> {
@@ -237,34 +204,22 @@ impl Facts<'_> {
     }
 
     fn reason_of(&self, condition: &str) -> Option<&str> {
-        self.find(condition)
-            .and_then(|condition| condition.get("reason"))
-            .and_then(Value::as_str)
+        self.find(condition).and_then(|condition| condition.get("reason")).and_then(Value::as_str)
     }
 
     fn find(&self, condition: &str) -> Option<&Value> {
-        let conditions = self
-            .object
-            .pointer("/status/conditions")
-            .and_then(Value::as_array)?;
-        conditions
-            .iter()
-            .find(|entry| entry.get("type").and_then(Value::as_str) == Some(condition))
+        let conditions = self.object.pointer("/status/conditions").and_then(Value::as_array)?;
+        conditions.iter().find(|entry| entry.get("type").and_then(Value::as_str) == Some(condition))
     }
 }
 
 fn is_true(condition: &Value) -> bool {
-    condition
-        .get("status")
-        .is_some_and(|status| status == "True")
+    condition.get("status").is_some_and(|status| status == "True")
 }
 
 /// Returns what a condition says of itself, after a colon.
 fn message_of(condition: &Value) -> String {
-    let message = condition
-        .get("message")
-        .and_then(Value::as_str)
-        .filter(|text| !text.is_empty());
+    let message = condition.get("message").and_then(Value::as_str).filter(|text| !text.is_empty());
     message.map(|text| format!(": {text}")).unwrap_or_default()
 }
 
@@ -277,11 +232,7 @@ mod tests {
     /// Checks rows of an object and why it is not ready.
     fn check(kind: ReadyKind, rows: &[(Value, Option<&str>)]) {
         for (object, reason) in rows {
-            assert_eq!(
-                ready(kind, Some(object)),
-                reason.map_or_else(met, unmet),
-                "{object}"
-            );
+            assert_eq!(ready(kind, Some(object)), reason.map_or_else(met, unmet), "{object}");
         }
         assert_eq!(ready(kind, None), unmet("it does not exist"));
     }
@@ -412,10 +363,7 @@ mod tests {
         let object = json!({"metadata": {}});
         let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         let found = [None, Some(&object), Some(&going)].map(gone);
-        assert_eq!(
-            found,
-            [met(), unmet("it exists"), unmet("it is being deleted")]
-        );
+        assert_eq!(found, [met(), unmet("it exists"), unmet("it is being deleted")]);
     }
 
     #[test]

@@ -63,16 +63,10 @@ impl Expression {
     /// `dependent`: as [`manifest::compile`] says.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let expression: Arc<str> = text.into();
-        let program = manifest::compile(text, &VARIABLES).map_err(|broken| Error::Syntax {
-            expression: expression.clone(),
-            problem: broken.to_string(),
-        })?;
+        let program = manifest::compile(text, &VARIABLES)
+            .map_err(|broken| Error::Syntax { expression: expression.clone(), problem: broken.to_string() })?;
         let variables = manifest::variables(&program, &VARIABLES);
-        Ok(Self {
-            text: expression,
-            program: Arc::new(program),
-            variables,
-        })
+        Ok(Self { text: expression, program: Arc::new(program), variables })
     }
 
     /// Returns the expression as it was written.
@@ -113,9 +107,7 @@ impl Expression {
             Ok(cel::Value::Bool(true)) => Ok(met()),
             Ok(cel::Value::Bool(false)) => Ok(unmet("it is false")),
             Ok(other) => Err(self.mistyped(&other, "a boolean")),
-            Err(missing @ (cel::Error::NoField(_) | cel::Error::OfNull)) => {
-                Ok(unmet(&missing.to_string()))
-            }
+            Err(missing @ (cel::Error::NoField(_) | cel::Error::OfNull)) => Ok(unmet(&missing.to_string())),
             Err(error) => Err(self.failed(&error, [Some(primary), dependent])),
         }
     }
@@ -133,12 +125,7 @@ impl Expression {
     /// let primary = json!({"metadata": {"name": "a"}});
     /// assert_eq!(name.text(&primary, None, &mut Budget::of_run()).unwrap(), "a-config");
     /// ```
-    pub fn text(
-        &self,
-        primary: &Value,
-        dependent: Option<&Value>,
-        budget: &mut Budget,
-    ) -> Result<String, Error> {
+    pub fn text(&self, primary: &Value, dependent: Option<&Value>, budget: &mut Budget) -> Result<String, Error> {
         match self.evaluate(primary, dependent, budget) {
             Ok(cel::Value::Text(text)) => Ok(text.into_owned()),
             Ok(other) => Err(self.mistyped(&other, "a string")),
@@ -152,38 +139,19 @@ impl Expression {
         dependent: Option<&'v Value>,
         budget: &mut Budget,
     ) -> Result<cel::Value<'v>, cel::Error> {
-        let objects = [
-            ("primary", primary),
-            ("dependent", dependent.unwrap_or(&Value::Null)),
-        ];
-        budget.within(OPERATION, |budget| {
-            cel::evaluate(self.program.expression(), &objects, budget)
-        })
+        let objects = [("primary", primary), ("dependent", dependent.unwrap_or(&Value::Null))];
+        budget.within(OPERATION, |budget| cel::evaluate(self.program.expression(), &objects, budget))
     }
 
     fn mistyped(&self, found: &cel::Value<'_>, right: &'static str) -> Error {
-        Error::Type {
-            expression: self.text.clone(),
-            found: found.type_name().to_owned(),
-            right,
-        }
+        Error::Type { expression: self.text.clone(), found: found.type_name().to_owned(), right }
     }
 
     /// The text of an error may hold values, so it is kept back where a Secret takes part (`SSA-7`).
     fn failed(&self, error: &cel::Error, objects: [Option<&Value>; 2]) -> Error {
-        let secret = objects
-            .iter()
-            .flatten()
-            .any(|object| object.get("kind").is_some_and(|kind| kind == "Secret"));
-        let problem = if secret {
-            "on values of a Secret".to_owned()
-        } else {
-            error.to_string()
-        };
-        Error::Failed {
-            expression: self.text.clone(),
-            problem,
-        }
+        let secret = objects.iter().flatten().any(|object| object.get("kind").is_some_and(|kind| kind == "Secret"));
+        let problem = if secret { "on values of a Secret".to_owned() } else { error.to_string() };
+        Error::Failed { expression: self.text.clone(), problem }
     }
 }
 
@@ -205,15 +173,9 @@ mod tests {
 
     use super::*;
 
-    fn met_by(
-        expression: &str,
-        primary: &Value,
-        dependent: Option<&Value>,
-    ) -> Result<ConditionResult, String> {
+    fn met_by(expression: &str, primary: &Value, dependent: Option<&Value>) -> Result<ConditionResult, String> {
         let expression = Expression::parse(expression).map_err(|error| error.to_string())?;
-        expression
-            .met(primary, dependent, &mut Budget::of_run())
-            .map_err(|error| error.to_string())
+        expression.met(primary, dependent, &mut Budget::of_run()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -287,10 +249,7 @@ mod tests {
             ("primary.spec.hosts.exists(h, g == 'y')", "g"),
         ] {
             let said = Expression::parse(expression).unwrap_err().to_string();
-            assert!(
-                said.starts_with(&format!("CEL expression {expression:?}: ")),
-                "{said}"
-            );
+            assert!(said.starts_with(&format!("CEL expression {expression:?}: ")), "{said}");
             assert!(said.contains(text), "{said}");
         }
     }
@@ -316,10 +275,7 @@ mod tests {
         // SSA-7
         let secret = json!({"kind": "Secret", "data": {"password": "hunter2"}});
         let text = "CEL expression \"dependent.data.password > 1\" failed: on values of a Secret";
-        assert_eq!(
-            met_by("dependent.data.password > 1", &json!({}), Some(&secret)),
-            Err(text.to_owned())
-        );
+        assert_eq!(met_by("dependent.data.password > 1", &json!({}), Some(&secret)), Err(text.to_owned()));
     }
 
     #[test]
@@ -332,12 +288,8 @@ mod tests {
                 .text(&primary, None, &mut Budget::of_run())
                 .map_err(|error| error.to_string())
         };
-        assert_eq!(
-            text("primary.metadata.name + '-' + string(primary.spec.n)"),
-            Ok("a-1".to_owned())
-        );
-        let error =
-            "the value of CEL expression \"primary.spec.n\" is of type int; a string is needed";
+        assert_eq!(text("primary.metadata.name + '-' + string(primary.spec.n)"), Ok("a-1".to_owned()));
+        let error = "the value of CEL expression \"primary.spec.n\" is of type int; a string is needed";
         assert_eq!(text("primary.spec.n"), Err(error.to_owned()));
         let error = "CEL expression \"primary.spec.m\" failed: there is no field \"m\"";
         assert_eq!(text("primary.spec.m"), Err(error.to_owned()));
@@ -350,21 +302,11 @@ mod tests {
             ("primary.a == dependent.b", true),
             // What a comprehension binds is bound within it alone.
             ("[1].exists(dependent, dependent > 1)", false),
-            (
-                "[1].exists(dependent, dependent > 0) && dependent != null",
-                true,
-            ),
-            (
-                "dependent != null && [1].exists(dependent, dependent > 0)",
-                true,
-            ),
+            ("[1].exists(dependent, dependent > 0) && dependent != null", true),
+            ("dependent != null && [1].exists(dependent, dependent > 0)", true),
             ("dependent.exists(dependent, true)", true),
         ] {
-            assert_eq!(
-                Expression::parse(expression).unwrap().reads_dependent(),
-                reads,
-                "{expression}"
-            );
+            assert_eq!(Expression::parse(expression).unwrap().reads_dependent(), reads, "{expression}");
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct Node {
 /// Why dependents form no graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A name in `dependsOn` that no dependent has (quirk 20).
+    /// A name in `dependsOn` that no dependent has (`WF-1`).
     #[error("dependent {dependent} depends on {unknown:?}, which is none of {}", known.join(", "))]
     Unknown {
         /// Who depends.
@@ -52,50 +52,27 @@ impl Graph {
     pub fn new(workflow: &Workflow) -> Result<Self, Error> {
         let mut waiting: BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>> = BTreeMap::new();
         for (dependent, declared) in &workflow.dependents {
-            if let Some(unknown) = declared
-                .depends_on
-                .iter()
-                .find(|name| !workflow.dependents.contains_key(*name))
-            {
+            if let Some(unknown) = declared.depends_on.iter().find(|name| !workflow.dependents.contains_key(*name)) {
                 let known = workflow.dependents.keys().cloned().collect();
-                return Err(Error::Unknown {
-                    dependent: dependent.clone(),
-                    unknown: unknown.clone(),
-                    known,
-                });
+                return Err(Error::Unknown { dependent: dependent.clone(), unknown: unknown.clone(), known });
             }
             waiting.insert(dependent, &declared.depends_on);
         }
         let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
         let mut nodes: Vec<Node> = Vec::with_capacity(waiting.len());
         while !waiting.is_empty() {
-            let free = |(_, parents): &(_, &&BTreeSet<Arc<str>>)| {
-                parents.iter().all(|p| positions.contains_key(&**p))
+            let free = |(_, parents): &(_, &&BTreeSet<Arc<str>>)| parents.iter().all(|p| positions.contains_key(&**p));
+            let Some((name, parents)) = waiting.iter().find(free).map(|(name, parents)| (*name, *parents)) else {
+                return Err(Error::Cycle { path: cycle(&waiting) });
             };
-            let Some((name, parents)) = waiting
-                .iter()
-                .find(free)
-                .map(|(name, parents)| (*name, *parents))
-            else {
-                return Err(Error::Cycle {
-                    path: cycle(&waiting),
-                });
-            };
-            let parents: Vec<usize> = parents
-                .iter()
-                .filter_map(|parent| positions.get(&**parent).copied())
-                .collect();
+            let parents: Vec<usize> = parents.iter().filter_map(|parent| positions.get(&**parent).copied()).collect();
             let position = nodes.len();
             for parent in &parents {
                 if let Some(parent) = nodes.get_mut(*parent) {
                     parent.children.push(position);
                 }
             }
-            nodes.push(Node {
-                name: name.clone(),
-                parents,
-                children: Vec::new(),
-            });
+            nodes.push(Node { name: name.clone(), parents, children: Vec::new() });
             positions.insert(name, position);
             waiting.remove(name);
         }
@@ -119,11 +96,7 @@ fn cycle(waiting: &BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>>) -> Vec<Arc<str>> {
             break;
         }
         let parents = waiting.get(&name).copied();
-        next = parents
-            .into_iter()
-            .flatten()
-            .find(|parent| waiting.contains_key(*parent))
-            .cloned();
+        next = parents.into_iter().flatten().find(|parent| waiting.contains_key(*parent)).cloned();
         path.push(name);
     }
     path
@@ -164,22 +137,14 @@ mod tests {
             parents: parents.to_vec(),
             children: children.to_vec(),
         };
-        let nodes = [
-            node("a", &[], &[1, 2]),
-            node("b", &[0], &[3]),
-            node("c", &[0], &[3]),
-            node("d", &[1, 2], &[]),
-        ];
-        assert_eq!(
-            graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b c")]).nodes(),
-            nodes
-        );
+        let nodes = [node("a", &[], &[1, 2]), node("b", &[0], &[3]), node("c", &[0], &[3]), node("d", &[1, 2], &[])];
+        assert_eq!(graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b c")]).nodes(), nodes);
     }
 
     #[test]
     #[rustfmt::skip]
     fn what_is_no_graph_is_refused_with_names() {
-        // WF-1, quirk 20
+        // WF-1
         for (declared, text) in [
             (&[("a", "x"), ("b", "")][..], "dependent a depends on \"x\", which is none of a, b"),
             (&[("a", "a")], "dependents wait for each other: a -> a"),

@@ -54,14 +54,7 @@ impl<'g> Walk<'g> {
             Mode::Reconcile => State::Waiting,
             Mode::Cleanup => State::Leaving,
         };
-        let places = graph
-            .nodes()
-            .iter()
-            .map(|_| Place {
-                state,
-                result: None,
-            })
-            .collect();
+        let places = graph.nodes().iter().map(|_| Place { state, result: None }).collect();
         Self { graph, places }
     }
 
@@ -76,11 +69,7 @@ impl<'g> Walk<'g> {
             if let Some(place) = self.places.get_mut(position) {
                 place.state = State::Visited(task);
             }
-            steps.push(Step {
-                name: node.name.clone(),
-                position,
-                task,
-            });
+            steps.push(Step { name: node.name.clone(), position, task });
         }
         if steps.iter().any(|step| step.task == Task::Cleanup) {
             steps.reverse();
@@ -92,44 +81,21 @@ impl<'g> Walk<'g> {
     /// not going on changes nothing.
     pub fn done(&mut self, step: &Step, outcome: Outcome) {
         let going = State::Visited(step.task);
-        let Some(place) = self
-            .places
-            .get_mut(step.position)
-            .filter(|place| place.state == going)
-        else {
+        let Some(place) = self.places.get_mut(step.position).filter(|place| place.state == going) else {
             return;
         };
-        let result = place.result.get_or_insert_with(|| NodeResult {
-            name: step.name.to_string(),
-            ..Default::default()
-        });
+        let result =
+            place.result.get_or_insert_with(|| NodeResult { name: step.name.to_string(), ..Default::default() });
         let (state, done, conditions) = match outcome {
-            Outcome::Reconciled {
-                done,
-                conditions,
-                ready,
-            } => (
-                if ready { State::Ready } else { State::Unready },
-                done,
-                conditions,
-            ),
-            Outcome::Inactive { conditions } => (State::Inactive, Vec::new(), conditions),
-            Outcome::Unwanted { conditions } => {
-                (State::Marked(Activation::Met), Vec::new(), conditions)
+            Outcome::Reconciled { done, conditions, ready } => {
+                (if ready { State::Ready } else { State::Unready }, done, conditions)
             }
-            Outcome::Deleted {
-                done,
-                conditions,
-                gone,
-            } => (
-                if gone { State::Gone } else { State::Lingering },
-                done,
-                conditions,
-            ),
-            Outcome::Failed {
-                failure,
-                conditions,
-            } => {
+            Outcome::Inactive { conditions } => (State::Inactive, Vec::new(), conditions),
+            Outcome::Unwanted { conditions } => (State::Marked(Activation::Met), Vec::new(), conditions),
+            Outcome::Deleted { done, conditions, gone } => {
+                (if gone { State::Gone } else { State::Lingering }, done, conditions)
+            }
+            Outcome::Failed { failure, conditions } => {
                 result.failed = Some(failure);
                 (State::Failed, Vec::new(), conditions)
             }
@@ -137,10 +103,7 @@ impl<'g> Walk<'g> {
         place.state = if answers(state, step.task) {
             state
         } else {
-            let text = format!(
-                "the visit was for {:?}, its outcome is {state:?}",
-                step.task
-            );
+            let text = format!("the visit was for {:?}, its outcome is {state:?}", step.task);
             result.failed = Some(text.into());
             State::Failed
         };
@@ -155,19 +118,10 @@ impl<'g> Walk<'g> {
     pub fn result(self) -> WorkflowResult {
         let well = |state| match state {
             State::Unready | State::Lingering | State::Failed | State::Visited(_) => false,
-            State::Waiting
-            | State::Marked(_)
-            | State::Inactive
-            | State::Leaving
-            | State::Ready
-            | State::Gone => true,
+            State::Waiting | State::Marked(_) | State::Inactive | State::Leaving | State::Ready | State::Gone => true,
         };
         let complete = self.places.iter().all(|place| well(place.state));
-        let nodes = self
-            .places
-            .into_iter()
-            .filter_map(|place| place.result)
-            .collect();
+        let nodes = self.places.into_iter().filter_map(|place| place.result).collect();
         WorkflowResult { nodes, complete }
     }
 
@@ -206,15 +160,9 @@ impl<'g> Walk<'g> {
     /// Returns what may be done with a node now.
     fn task(&self, position: usize, node: &Node) -> Option<Task> {
         match self.state(position)? {
-            State::Waiting => self
-                .all(&node.parents, State::Ready)
-                .then_some(Task::Reconcile),
-            State::Marked(activation) => self
-                .all(&node.children, State::Gone)
-                .then_some(Task::Delete(activation)),
-            State::Leaving => self
-                .all(&node.children, State::Gone)
-                .then_some(Task::Cleanup),
+            State::Waiting => self.all(&node.parents, State::Ready).then_some(Task::Reconcile),
+            State::Marked(activation) => self.all(&node.children, State::Gone).then_some(Task::Delete(activation)),
+            State::Leaving => self.all(&node.children, State::Gone).then_some(Task::Cleanup),
             State::Inactive
             | State::Visited(_)
             | State::Ready
@@ -227,19 +175,10 @@ impl<'g> Walk<'g> {
 
     /// Marks all that depend on a node for delete. None of it can have been reconciled: it waits for this one.
     fn mark_children(&mut self, position: usize) {
-        let children = |position: usize| {
-            self.graph
-                .nodes()
-                .get(position)
-                .map_or(&[][..], |node| &node.children)
-        };
+        let children = |position: usize| self.graph.nodes().get(position).map_or(&[][..], |node| &node.children);
         let mut rest = children(position).to_vec();
         while let Some(position) = rest.pop() {
-            if let Some(place) = self
-                .places
-                .get_mut(position)
-                .filter(|place| place.state == State::Waiting)
-            {
+            if let Some(place) = self.places.get_mut(position).filter(|place| place.state == State::Waiting) {
                 place.state = State::Marked(Activation::Unasked);
                 rest.extend(children(position));
             }
@@ -247,9 +186,7 @@ impl<'g> Walk<'g> {
     }
 
     fn all(&self, positions: &[usize], state: State) -> bool {
-        positions
-            .iter()
-            .all(|position| self.state(*position) == Some(state))
+        positions.iter().all(|position| self.state(*position) == Some(state))
     }
 
     fn state(&self, position: usize) -> Option<State> {
@@ -260,9 +197,7 @@ impl<'g> Walk<'g> {
 /// Whether a task can lead to a state.
 fn answers(state: State, task: Task) -> bool {
     match state {
-        State::Ready | State::Unready | State::Inactive | State::Marked(_) => {
-            task == Task::Reconcile
-        }
+        State::Ready | State::Unready | State::Inactive | State::Marked(_) => task == Task::Reconcile,
         State::Gone | State::Lingering => task != Task::Reconcile,
         State::Failed => true,
         State::Waiting | State::Leaving | State::Visited(_) => false,
@@ -278,40 +213,23 @@ mod tests {
     const DIAMOND: &[(&str, &str)] = &[("a", ""), ("b", "a"), ("c", "a"), ("d", "b c")];
 
     fn unwanted() -> Outcome {
-        Outcome::Unwanted {
-            conditions: vec![condition(ConditionRole::ReconcilePrecondition)],
-        }
+        Outcome::Unwanted { conditions: vec![condition(ConditionRole::ReconcilePrecondition)] }
     }
 
     fn inactive() -> Outcome {
-        Outcome::Inactive {
-            conditions: vec![condition(ConditionRole::Activation)],
-        }
+        Outcome::Inactive { conditions: vec![condition(ConditionRole::Activation)] }
     }
 
     fn deleted(gone: bool) -> Outcome {
-        Outcome::Deleted {
-            done: vec![("x".to_owned(), Operation::Deleted)],
-            conditions: Vec::new(),
-            gone,
-        }
+        Outcome::Deleted { done: vec![("x".to_owned(), Operation::Deleted)], conditions: Vec::new(), gone }
     }
 
     fn failed() -> Outcome {
-        Outcome::Failed {
-            failure: "boom".to_owned().into(),
-            conditions: Vec::new(),
-        }
+        Outcome::Failed { failure: "boom".to_owned().into(), conditions: Vec::new() }
     }
 
     fn condition(role: ConditionRole) -> (ConditionRole, ConditionResult) {
-        (
-            role,
-            ConditionResult {
-                met: false,
-                detail: None,
-            },
-        )
+        (role, ConditionResult { met: false, detail: None })
     }
 
     /// Walks by a script: the first outcome given for a dependent and task answers it; what is not scripted goes well.
@@ -337,11 +255,7 @@ mod tests {
                 Task::Cleanup => "x",
             };
             waves.push(
-                steps
-                    .iter()
-                    .map(|step| format!("{}{}", letter(step.task), step.name))
-                    .collect::<Vec<_>>()
-                    .join(" "),
+                steps.iter().map(|step| format!("{}{}", letter(step.task), step.name)).collect::<Vec<_>>().join(" "),
             );
             for step in steps {
                 let scripted = script.iter().position(|(name, _)| *name == &*step.name);
@@ -427,55 +341,27 @@ mod tests {
     fn the_result_has_what_was_reached_in_the_order_of_the_graph() {
         // WF-8
         let graph = graph(&[("a", ""), ("b", "a"), ("c", ""), ("d", "c"), ("e", "")]);
-        let ready_detail = (
-            ConditionRole::ReadyPostcondition,
-            ConditionResult {
-                met: false,
-                detail: Some("1".to_owned()),
-            },
-        );
+        let ready_detail =
+            (ConditionRole::ReadyPostcondition, ConditionResult { met: false, detail: Some("1".to_owned()) });
         let not_ready = Outcome::Reconciled {
             done: vec![("x".to_owned(), Operation::Updated)],
             conditions: vec![ready_detail.clone()],
             ready: false,
         };
-        let (_, result) = walk(
-            &graph,
-            Mode::Reconcile,
-            &[("a", not_ready), ("c", unwanted()), ("e", failed())],
-        );
-        let node = |name: &str| NodeResult {
-            name: name.to_owned(),
-            ..NodeResult::default()
-        };
+        let (_, result) = walk(&graph, Mode::Reconcile, &[("a", not_ready), ("c", unwanted()), ("e", failed())]);
+        let node = |name: &str| NodeResult { name: name.to_owned(), ..NodeResult::default() };
         let done = |operation| vec![("x".to_owned(), operation)];
         let nodes = vec![
-            NodeResult {
-                done: done(Operation::Updated),
-                conditions: vec![ready_detail],
-                ..node("a")
-            },
+            NodeResult { done: done(Operation::Updated), conditions: vec![ready_detail], ..node("a") },
             NodeResult {
                 done: done(Operation::Deleted),
                 conditions: vec![condition(ConditionRole::ReconcilePrecondition)],
                 ..node("c")
             },
-            NodeResult {
-                done: done(Operation::Deleted),
-                ..node("d")
-            },
-            NodeResult {
-                failed: Some("boom".to_owned().into()),
-                ..node("e")
-            },
+            NodeResult { done: done(Operation::Deleted), ..node("d") },
+            NodeResult { failed: Some("boom".to_owned().into()), ..node("e") },
         ];
-        assert_eq!(
-            result,
-            WorkflowResult {
-                nodes,
-                complete: false
-            }
-        );
+        assert_eq!(result, WorkflowResult { nodes, complete: false });
     }
 
     #[test]

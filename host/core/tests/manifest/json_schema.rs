@@ -19,26 +19,14 @@ pub(crate) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
 fn check(root: &Value, schema: &Value, value: &Value, path: &str) -> Result<(), String> {
     let Some(keywords) = schema.as_object() else {
         let anything = schema.as_bool() == Some(true);
-        return if anything {
-            Ok(())
-        } else {
-            Err(format!("{path}: nothing is allowed here"))
-        };
+        return if anything { Ok(()) } else { Err(format!("{path}: nothing is allowed here")) };
     };
     for (keyword, argument) in keywords {
         let fits = |schema: &Value| check(root, schema, value, path).is_ok();
         let holds = match keyword.as_str() {
             "$schema" | "$defs" | "title" | "description" | "default" => true,
             "anyOf" => argument.as_array().unwrap().iter().any(fits),
-            "oneOf" => {
-                argument
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .filter(|schema| fits(schema))
-                    .count()
-                    == 1
-            }
+            "oneOf" => argument.as_array().unwrap().iter().filter(|schema| fits(schema)).count() == 1,
             "$ref" | "items" | "propertyNames" | "properties" | "additionalProperties" => {
                 for (schema, value, name) in below(root, schema, keyword, value) {
                     check(root, schema, &value, &format!("{path}{name}"))?;
@@ -48,21 +36,14 @@ fn check(root: &Value, schema: &Value, value: &Value, path: &str) -> Result<(), 
             keyword => is_as(keyword, argument, value),
         };
         if !holds {
-            return Err(format!(
-                "{path}: {value} is not as `{keyword}: {argument}` says"
-            ));
+            return Err(format!("{path}: {value} is not as `{keyword}: {argument}` says"));
         }
     }
     Ok(())
 }
 
 /// Returns what a keyword wants other schemas to hold for, with those schemas and the steps to it.
-fn below<'a>(
-    root: &'a Value,
-    schema: &'a Value,
-    keyword: &str,
-    value: &Value,
-) -> Vec<(&'a Value, Value, String)> {
+fn below<'a>(root: &'a Value, schema: &'a Value, keyword: &str, value: &Value) -> Vec<(&'a Value, Value, String)> {
     let argument = &schema[keyword];
     let fields = value.as_object().into_iter().flatten();
     let known = |name: &str| schema["properties"].get(name);
@@ -71,16 +52,10 @@ fn below<'a>(
         "$ref" => vec![(resolve(root, schema), value.clone(), String::new())],
         "items" => {
             let items = value.as_array().into_iter().flatten().enumerate();
-            items
-                .map(|(i, item)| (argument, item.clone(), format!("/{i}")))
-                .collect()
+            items.map(|(i, item)| (argument, item.clone(), format!("/{i}"))).collect()
         }
-        "propertyNames" => fields
-            .map(|(name, _)| (argument, name.as_str().into(), step(name)))
-            .collect(),
-        "properties" => fields
-            .filter_map(|(name, value)| Some((known(name)?, value.clone(), step(name))))
-            .collect(),
+        "propertyNames" => fields.map(|(name, _)| (argument, name.as_str().into(), step(name))).collect(),
+        "properties" => fields.filter_map(|(name, value)| Some((known(name)?, value.clone(), step(name)))).collect(),
         _ => fields
             .filter(|(name, _)| known(name).is_none())
             .map(|(name, value)| (argument, value.clone(), step(name)))
@@ -95,9 +70,7 @@ fn is_as(keyword: &str, argument: &Value, value: &Value) -> bool {
     let characters = value.as_str().map(|text| length(text.chars().count()));
     match keyword {
         "type" => match argument.as_array() {
-            Some(names) => names
-                .iter()
-                .any(|name| is_type(value, name.as_str().unwrap())),
+            Some(names) => names.iter().any(|name| is_type(value, name.as_str().unwrap())),
             None => is_type(value, argument.as_str().unwrap()),
         },
         "enum" => argument.as_array().unwrap().contains(value),
@@ -106,12 +79,8 @@ fn is_as(keyword: &str, argument: &Value, value: &Value) -> bool {
         "maximum" => value.as_f64().is_none_or(|value| value <= bound()),
         "minLength" => characters.is_none_or(|length| length >= bound()),
         "maxLength" => characters.is_none_or(|length| length <= bound()),
-        "minItems" => value
-            .as_array()
-            .is_none_or(|items| length(items.len()) >= bound()),
-        "minProperties" => value
-            .as_object()
-            .is_none_or(|fields| length(fields.len()) >= bound()),
+        "minItems" => value.as_array().is_none_or(|items| length(items.len()) >= bound()),
+        "minProperties" => value.as_object().is_none_or(|fields| length(fields.len()) >= bound()),
         "pattern" => {
             let pattern = Regex::new(argument.as_str().unwrap()).unwrap();
             value.as_str().is_none_or(|text| pattern.is_match(text))

@@ -15,24 +15,13 @@ pub(crate) fn tables(schema: &Value) -> String {
         }
         let section = schema.get("$defs").unwrap().get(&name).unwrap_or(schema);
         let mut referred = Vec::new();
-        references(
-            if name == "Document" {
-                &schema["properties"]
-            } else {
-                section
-            },
-            &mut referred,
-        );
+        references(if name == "Document" { &schema["properties"] } else { section }, &mut referred);
         writeln!(text, "### {}\n\n{}\n", words(&name), one_line(section)).unwrap();
         let users = users(schema, &name);
         if !users.is_empty() {
             writeln!(text, "It is {}.\n", users.join(", ")).unwrap();
         }
-        text.push_str(&if section.get("oneOf").is_some() {
-            forms(section)
-        } else {
-            fields(section)
-        });
+        text.push_str(&if section.get("oneOf").is_some() { forms(section) } else { fields(section) });
         text.push('\n');
         waiting.extend(referred.into_iter().rev());
     }
@@ -41,47 +30,28 @@ pub(crate) fn tables(schema: &Value) -> String {
 
 /// Returns the table of a mapping with fields: first those that are required.
 fn fields(section: &Value) -> String {
-    let required = |name: &str| {
-        section["required"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .any(|field| field == name)
-    };
-    let mut fields: Vec<(&String, &Value)> =
-        section["properties"].as_object().unwrap().iter().collect();
+    let required = |name: &str| section["required"].as_array().into_iter().flatten().any(|field| field == name);
+    let mut fields: Vec<(&String, &Value)> = section["properties"].as_object().unwrap().iter().collect();
     fields.sort_by_key(|(name, _)| (!required(name), *name));
     let mut text =
-        "| field | type | default | meaning | rules |\n| --- | --- | --- | --- | --- |\n"
-            .to_owned();
+        "| field | type | default | meaning | [rules](rules.md) |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for (name, field) in fields {
         let default = match field.get("default") {
-            Some(default) => format!(
-                "`{}`",
-                default.to_string().replace('"', "").replace(',', ", ")
-            ),
+            Some(default) => format!("`{}`", default.to_string().replace('"', "").replace(',', ", ")),
             None if required(name) => "*required*".to_owned(),
             None => String::new(),
         };
         let (meaning, rules) = meaning(field);
-        writeln!(
-            text,
-            "| `{name}` | {} | {default} | {meaning} | {rules} |",
-            kind(field)
-        )
-        .unwrap();
+        writeln!(text, "| `{name}` | {} | {default} | {meaning} | {rules} |", kind(field)).unwrap();
     }
     text
 }
 
 /// Returns the table of a choice between forms.
 fn forms(section: &Value) -> String {
-    let mut text = "| form | meaning | rules |\n| --- | --- | --- |\n".to_owned();
+    let mut text = "| form | meaning | [rules](rules.md) |\n| --- | --- | --- |\n".to_owned();
     for form in section["oneOf"].as_array().unwrap() {
-        let shape = match form["properties"]
-            .as_object()
-            .and_then(|properties| properties.iter().next())
-        {
+        let shape = match form["properties"].as_object().and_then(|properties| properties.iter().next()) {
             Some((name, value)) => format!("`{name}:` {}", kind(value)),
             None => format!("`{}`", form["const"].as_str().unwrap()),
         };
@@ -103,36 +73,20 @@ fn kind(schema: &Value) -> String {
     if let Some(title) = schema["title"].as_str() {
         return title.to_owned();
     }
-    let choices = |list: &Value| {
-        list.as_array()
-            .unwrap()
-            .iter()
-            .filter(|choice| !is_null(choice))
-            .cloned()
-            .collect::<Vec<_>>()
-    };
+    let choices =
+        |list: &Value| list.as_array().unwrap().iter().filter(|choice| !is_null(choice)).cloned().collect::<Vec<_>>();
     if schema.get("enum").is_some() {
-        let words: Vec<String> = choices(&schema["enum"])
-            .iter()
-            .map(|word| format!("`{}`", word.as_str().unwrap()))
-            .collect();
+        let words: Vec<String> =
+            choices(&schema["enum"]).iter().map(|word| format!("`{}`", word.as_str().unwrap())).collect();
         return words.join(", ");
     }
     if let Some(word) = schema["const"].as_str() {
         return format!("`{word}`");
     }
     if schema.get("anyOf").is_some() {
-        return choices(&schema["anyOf"])
-            .iter()
-            .map(kind)
-            .collect::<Vec<_>>()
-            .join(" or ");
+        return choices(&schema["anyOf"]).iter().map(kind).collect::<Vec<_>>().join(" or ");
     }
-    match schema["type"]
-        .as_str()
-        .or_else(|| schema["type"][0].as_str())
-        .unwrap()
-    {
+    match schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap() {
         "array" if schema["items"]["title"].is_string() => {
             format!("list of {}s", kind(&schema["items"]))
         }
@@ -152,10 +106,7 @@ fn is_null(schema: &Value) -> bool {
 }
 
 fn reference(schema: &Value) -> Option<String> {
-    schema["$ref"]
-        .as_str()
-        .and_then(|reference| reference.strip_prefix("#/$defs/"))
-        .map(str::to_owned)
+    schema["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/$defs/")).map(str::to_owned)
 }
 
 /// Collects the sections that a schema refers to.
@@ -170,27 +121,17 @@ fn references(schema: &Value, found: &mut Vec<String>) {
 
 /// Returns where a section is used: "`retry` of a controller".
 fn users(schema: &Value, name: &str) -> Vec<String> {
-    let sections = schema["$defs"]
-        .as_object()
-        .unwrap()
-        .iter()
-        .map(|(name, section)| (name.as_str(), section));
+    let sections = schema["$defs"].as_object().unwrap().iter().map(|(name, section)| (name.as_str(), section));
     let mut users = Vec::new();
     for (user, section) in [("Document", schema)].into_iter().chain(sections) {
         let forms = section["oneOf"].as_array().into_iter().flatten();
-        let properties = forms
-            .chain([section])
-            .filter_map(|form| form["properties"].as_object())
-            .flatten();
+        let properties = forms.chain([section]).filter_map(|form| form["properties"].as_object()).flatten();
         for (field, value) in properties {
             let mut found = Vec::new();
             references(value, &mut found);
             if found.iter().any(|found| found == name) {
                 let link = words(user).to_lowercase();
-                users.push(format!(
-                    "`{field}` of [{link}](#{})",
-                    link.replace(' ', "-")
-                ));
+                users.push(format!("`{field}` of [{link}](#{})", link.replace(' ', "-")));
             }
         }
     }
@@ -200,17 +141,11 @@ fn users(schema: &Value, name: &str) -> Vec<String> {
 /// Cuts a description into its meaning and the rules that it ends with.
 fn meaning(schema: &Value) -> (String, String) {
     let text = one_line(schema);
-    let cut = text
-        .trim_end_matches('.')
-        .strip_suffix("`)")
-        .and_then(|text| text.rsplit_once(" (`"));
+    let cut = text.trim_end_matches('.').strip_suffix("`)").and_then(|text| text.rsplit_once(" (`"));
     let Some((meaning, rules)) = cut else {
         return (text, String::new());
     };
-    (
-        format!("{}.", meaning.trim_end_matches('.')),
-        rules.replace("`, `", ", "),
-    )
+    (format!("{}.", meaning.trim_end_matches('.')), rules.replace("`, `", ", "))
 }
 
 fn one_line(schema: &Value) -> String {
@@ -224,11 +159,7 @@ fn words(name: &str) -> String {
         if i > 0 && c.is_uppercase() {
             words.push(' ');
         }
-        words.extend(if i == 0 {
-            c.to_uppercase().collect::<Vec<_>>()
-        } else {
-            c.to_lowercase().collect()
-        });
+        words.extend(if i == 0 { c.to_uppercase().collect::<Vec<_>>() } else { c.to_lowercase().collect() });
     }
     words
 }

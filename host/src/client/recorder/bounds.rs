@@ -22,19 +22,8 @@ pub(super) fn bounded(event: Event) -> Result<Event, String> {
         return Err(format!("{value:?} can't be the value of label {name}"));
     }
     // As the API server does: only labels tell upper from lower case.
-    tags("an annotation", "annotations", &event.annotations, |text| {
-        is_key(&text.to_lowercase())
-    })?;
-    let Event {
-        warning,
-        reason,
-        message,
-        key,
-        action,
-        component,
-        labels,
-        annotations,
-    } = event;
+    tags("an annotation", "annotations", &event.annotations, |text| is_key(&text.to_lowercase()))?;
+    let Event { warning, reason, message, key, action, component, labels, annotations } = event;
     Ok(Event {
         warning,
         reason: cut(reason, WORD),
@@ -49,36 +38,23 @@ pub(super) fn bounded(event: Event) -> Result<Event, String> {
 
 /// Returns the bytes that an event takes.
 pub(super) fn size(event: &Event) -> usize {
-    let tags = [&event.labels, &event.annotations]
-        .map(bytes)
-        .iter()
-        .sum::<usize>();
+    let tags = [&event.labels, &event.annotations].map(bytes).iter().sum::<usize>();
     let texts = [&event.key, &event.action, &event.component];
     let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
     event.reason.len() + event.message.len() + texts + tags
 }
 
 fn bytes(tags: &BTreeMap<String, String>) -> usize {
-    tags.iter()
-        .map(|(name, value)| name.len() + value.len())
-        .sum()
+    tags.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-fn tags(
-    one: &str,
-    all: &str,
-    tags: &BTreeMap<String, String>,
-    right: impl Fn(&str) -> bool,
-) -> Result<(), String> {
+fn tags(one: &str, all: &str, tags: &BTreeMap<String, String>, right: impl Fn(&str) -> bool) -> Result<(), String> {
     let bytes = bytes(tags);
     if bytes > TAGS {
         return Err(format!("its {all} take {bytes} bytes; {TAGS} are allowed"));
     }
     match tags.keys().find(|name| !right(name)) {
-        Some(name) => Err(format!(
-            "{:?} can't be the name of {one}",
-            cut(name.clone(), WORD)
-        )),
+        Some(name) => Err(format!("{:?} can't be the name of {one}", cut(name.clone(), WORD))),
         None => Ok(()),
     }
 }
@@ -122,32 +98,12 @@ mod tests {
         let long = "x".repeat(TAGS);
         for (labels, annotations, wanted) in [
             (map("app", "a"), map("Example.com/Any", "any thing"), Ok(())),
-            (
-                map("a b", "a"),
-                map("a", ""),
-                Err("\"a b\" can't be the name of a label"),
-            ),
-            (
-                map("a", "a b"),
-                map("a", ""),
-                Err("\"a b\" can't be the value of label a"),
-            ),
-            (
-                map("a", ""),
-                map("a/b/c", ""),
-                Err("\"a/b/c\" can't be the name of an annotation"),
-            ),
-            (
-                map("a", ""),
-                map("a", &long),
-                Err("its annotations take 262145 bytes; 262144 are allowed"),
-            ),
+            (map("a b", "a"), map("a", ""), Err("\"a b\" can't be the name of a label")),
+            (map("a", "a b"), map("a", ""), Err("\"a b\" can't be the value of label a")),
+            (map("a", ""), map("a/b/c", ""), Err("\"a/b/c\" can't be the name of an annotation")),
+            (map("a", ""), map("a", &long), Err("its annotations take 262145 bytes; 262144 are allowed")),
         ] {
-            let found = bounded(Event {
-                labels,
-                annotations,
-                ..event()
-            });
+            let found = bounded(Event { labels, annotations, ..event() });
             assert_eq!(found.map(drop), wanted.map_err(str::to_owned));
         }
     }

@@ -14,8 +14,7 @@ use ring::digest::{Context, SHA256};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fstat, futimens, openat, statat,
-    unlinkat,
+    AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fstat, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -34,14 +33,8 @@ const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
 const NOW: Timestamps = Timestamps {
-    last_access: Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    },
-    last_modification: Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    },
+    last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+    last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
 };
 
 /// The folder. What it is called does not matter once it is open.
@@ -88,11 +81,7 @@ impl Folder {
         static DRAFTS: AtomicU32 = AtomicU32::new(0);
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}.draft", std::process::id());
-        Ok(Draft {
-            file: create(&self.dir, &name)?,
-            folder: Arc::clone(self),
-            name: Some(name),
-        })
+        Ok(Draft { file: create(&self.dir, &name)?, folder: Arc::clone(self), name: Some(name) })
     }
 
     fn seal(&self, mut file: &File, name: &str) -> io::Result<()> {
@@ -236,10 +225,7 @@ fn walk(path: &Path, careful: bool) -> io::Result<OwnedFd> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok::<_, io::Error>(openat(at, name, flags, Mode::empty())?)
     };
-    let mut dir = open(
-        &rustix::fs::open("/", OFlags::DIRECTORY, Mode::empty())?,
-        Path::new("."),
-    )?;
+    let mut dir = open(&rustix::fs::open("/", OFlags::DIRECTORY, Mode::empty())?, Path::new("."))?;
     let mut at = PathBuf::from("/");
     for part in path.components() {
         let Component::Normal(part) = part else {
@@ -315,10 +301,7 @@ fn key_of(path: &Path) -> io::Result<Vec<u8>> {
     private(&file, 0o037)?;
     let key = read::opened(file, read::TEXT)?;
     if key.len() < LENGTH {
-        let why = format!(
-            "it has {} bytes; a key has {LENGTH} random bytes or more",
-            key.len()
-        );
+        let why = format!("it has {} bytes; a key has {LENGTH} random bytes or more", key.len());
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(key)
@@ -399,10 +382,7 @@ mod tests {
         assert_eq!(got(&keyed, "a"), FOREIGN);
         keyed.write("a", b"two").unwrap();
         assert_eq!(got(&open(&path, Some(&key)).unwrap(), "a"), "two");
-        assert_eq!(
-            (got(&plain, "a"), got(&plain, "b")),
-            (FOREIGN.to_owned(), "nothing".to_owned())
-        );
+        assert_eq!((got(&plain, "a"), got(&plain, "b")), (FOREIGN.to_owned(), "nothing".to_owned()));
     }
 
     #[test]
@@ -444,10 +424,7 @@ mod tests {
         fs::rename(&path, dir.path().join("away")).unwrap();
         fs::create_dir(&path).unwrap();
         fs::copy(dir.path().join("away/a"), path.join("b")).unwrap();
-        assert_eq!(
-            (got(&folder, "a"), got(&folder, "b")),
-            ("ours".to_owned(), "nothing".to_owned())
-        );
+        assert_eq!((got(&folder, "a"), got(&folder, "b")), ("ours".to_owned(), "nothing".to_owned()));
         folder.write("c", b"new").unwrap();
         assert!(dir.path().join("away/c").exists());
     }
@@ -493,16 +470,9 @@ mod tests {
         mode(&key, 0o444);
         assert!(with(&key).contains("its mode is 0444"));
         let refused = with("/dev/zero".as_ref());
-        assert_eq!(
-            refused,
-            "/dev/zero: it is a device; it should be a regular file"
-        );
+        assert_eq!(refused, "/dev/zero: it is a device; it should be a regular file");
         open(&path, None).unwrap();
         mode(&path.join("key"), 0o640);
-        assert!(
-            open(&path, None)
-                .unwrap_err()
-                .contains("key: others can use it")
-        );
+        assert!(open(&path, None).unwrap_err().contains("key: others can use it"));
     }
 }

@@ -85,19 +85,9 @@ fn failed(error: &io::Error) -> ExitCode {
 fn prepared(mut control: &UnixStream) -> io::Result<Guest> {
     confine::step_back()?;
     let setup = receive(control)?;
-    let Setup {
-        memory,
-        concurrency,
-        config,
-    } = postcard::from_bytes(&setup).map_err(io::Error::other)?;
+    let Setup { memory, concurrency, config } = postcard::from_bytes(&setup).map_err(io::Error::other)?;
     // Whoever runs an execution looks after the other limits.
-    let limits = Limits {
-        memory,
-        concurrency,
-        page: u32::MAX,
-        requests: u32::MAX,
-        ..Limits::default()
-    };
+    let limits = Limits { memory, concurrency, page: u32::MAX, requests: u32::MAX, ..Limits::default() };
     let pool = Pool::of([&limits]);
     let code = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let other = |error: wasmtime::Error| io::Error::other(format!("{error:#}"));
@@ -135,11 +125,7 @@ fn serve(control: &UnixStream, guest: &Arc<Guest>) -> io::Result<()> {
         let thread = thread::Builder::new().stack_size(STACK);
         thread.spawn(move || {
             let wire = Wire::new(UnixStream::from(lane), Arc::clone(&guest.slots));
-            let lane = Lane {
-                guest: &guest,
-                wire: Arc::new(wire),
-                instance: None,
-            };
+            let lane = Lane { guest: &guest, wire: Arc::new(wire), instance: None };
             lane.run();
         })?;
     }
@@ -173,12 +159,7 @@ impl Lane<'_> {
         };
         while let Ok(order) = self.wire.receive() {
             match postcard::from_bytes(&order) {
-                Ok(Order::Call {
-                    question,
-                    run,
-                    left,
-                    granted,
-                }) => {
+                Ok(Order::Call { question, run, left, granted }) => {
                     self.wire.begin(granted);
                     let (guest, wire) = (self.guest, Arc::clone(&self.wire));
                     let call = self.call(&question, run, Instant::now() + left);
@@ -197,12 +178,7 @@ impl Lane<'_> {
     }
 
     /// Makes a call, for the execution that begins with it if there is one, in the instance there is, or a new one.
-    async fn call(
-        &mut self,
-        question: &Question<'_>,
-        run: Option<RunInfo>,
-        deadline: Instant,
-    ) -> Done {
+    async fn call(&mut self, question: &Question<'_>, run: Option<RunInfo>, deadline: Instant) -> Done {
         let run = run.map(|info| Arc::new(Elsewhere::new(&self.wire, info)) as Arc<dyn Run>);
         let answer = async {
             let instance = match (self.instance.as_mut(), run) {

@@ -32,10 +32,7 @@ pub(super) fn step_back() -> io::Result<()> {
     // Elsewhere than on Linux there is no such file.
     if let Ok(text) = fs::read_to_string("/proc/self/oom_score_adj") {
         let score = text.trim().parse().unwrap_or(0) + OOM_SCORE;
-        drop(fs::write(
-            "/proc/self/oom_score_adj",
-            score.min(1000).to_string(),
-        ));
+        drop(fs::write("/proc/self/oom_score_adj", score.min(1000).to_string()));
     }
     // One that has stepped back further already stays there.
     let _stays = setpriority_process(None, NICE);
@@ -73,10 +70,7 @@ fn has(sort: &str) -> u64 {
 fn bound(resource: Resource, most: u64) -> io::Result<()> {
     // What others have bounded before stays.
     let most = most.min(getrlimit(resource).maximum.unwrap_or(u64::MAX));
-    let limit = Rlimit {
-        current: Some(most),
-        maximum: Some(most),
-    };
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
     Ok(setrlimit(resource, limit)?)
 }
 
@@ -87,15 +81,13 @@ mod system {
     use std::io;
 
     use landlock::{
-        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset,
-        RulesetAttr as _, RulesetStatus, Scope,
+        ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetStatus,
+        Scope,
     };
-    use rustix::process::{
-        DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal,
-    };
+    use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal};
     use seccompiler::{
-        BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is,
-        SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
+        BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is, SeccompCondition, SeccompFilter,
+        SeccompRule, apply_filter,
     };
 
     use super::Wall;
@@ -134,10 +126,7 @@ mod system {
         // Others of the same user do not look into it, nor it into them by way of being looked at.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let wall = |name: &str, why: Option<String>| (name.to_owned(), why);
-        Ok(vec![
-            wall("landlock", landlock().err()),
-            wall("seccomp", seccomp().err()),
-        ])
+        Ok(vec![wall("landlock", landlock().err()), wall("seccomp", seccomp().err())])
     }
 
     /// Takes away all rights to files, TCP ports, and signals and abstract sockets of others.
@@ -162,9 +151,7 @@ mod system {
     fn seccomp() -> Result<(), String> {
         // The one before says how `clone3` is refused; of two that refuse, the later decides.
         for filter in [without_clone3(), needed()] {
-            let program: BpfProgram = filter
-                .and_then(TryInto::try_into)
-                .map_err(|error| error.to_string())?;
+            let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| error.to_string())?;
             apply_filter(&program).map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -186,8 +173,7 @@ mod system {
         let uncounted = bits(libc::MAP_SHARED | libc::MAP_GROWSDOWN);
         let thread = bits(libc::CLONE_THREAD);
         let own = u64::from(std::process::id());
-        let mut calls: std::collections::BTreeMap<_, _> =
-            CALLS.iter().map(|call| (*call, Vec::new())).collect();
+        let mut calls: std::collections::BTreeMap<_, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
         calls.extend([
             // No new code, and no memory that `RLIMIT_DATA` leaves out.
             (
@@ -213,20 +199,11 @@ mod system {
                 ],
             ),
             // Threads, and no processes.
-            (
-                libc::SYS_clone,
-                vec![rule(0, Is::MaskedEq(thread), thread)?],
-            ),
+            (libc::SYS_clone, vec![rule(0, Is::MaskedEq(thread), thread)?]),
             // Its own end, and nobody else's.
             (libc::SYS_tgkill, vec![rule(0, Is::Eq, own)?]),
             (libc::SYS_ioctl, vec![rule(1, Is::Eq, PAGEMAP_SCAN)?]),
-            (
-                libc::SYS_prctl,
-                vec![
-                    rule(0, Is::Eq, bits(libc::PR_SET_NAME))?,
-                    rule(0, Is::Eq, PR_SET_VMA)?,
-                ],
-            ),
+            (libc::SYS_prctl, vec![rule(0, Is::Eq, bits(libc::PR_SET_NAME))?, rule(0, Is::Eq, PR_SET_VMA)?]),
         ]);
         // `poll` is a call of its own on older architectures only.
         #[cfg(target_arch = "x86_64")]
@@ -235,11 +212,7 @@ mod system {
         SeccompFilter::new(calls, errno(libc::EPERM), SeccompAction::Allow, arch)
     }
 
-    fn condition(
-        argument: u8,
-        is: Is,
-        value: u64,
-    ) -> Result<SeccompCondition, seccompiler::BackendError> {
+    fn condition(argument: u8, is: Is, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
         SeccompCondition::new(argument, Length::Dword, is, value)
     }
 
@@ -282,33 +255,20 @@ mod tests {
 
     /// What is tried behind the walls, and whether it went.
     fn tried(wasm: &wasmtime::Engine, parent: Pid) -> Vec<(&'static str, bool)> {
-        let module = || {
-            wasmtime::Module::new(
-                wasm,
-                b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b",
-            )
-        };
+        let module =
+            || wasmtime::Module::new(wasm, b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x0a\x04\x01\x02\0\x0b");
         let signals = OFlags::from_bits_retain(libc::O_ASYNC.unsigned_abs());
         vec![
             ("read a file", File::open("/proc/self/status").is_ok()),
             ("write a file", File::create("/dev/null").is_ok()),
-            (
-                "resolve and connect",
-                TcpStream::connect("127.0.0.1:1").is_ok(),
-            ),
+            ("resolve and connect", TcpStream::connect("127.0.0.1:1").is_ok()),
             ("make a socket", UdpSocket::bind("127.0.0.1:0").is_ok()),
             ("make a pair of sockets", UnixStream::pair().is_ok()),
             ("run a program", Command::new("/bin/true").status().is_ok()),
             ("look for others", test_kill_process(parent).is_ok()),
             ("take new code", module().is_ok()),
-            (
-                "have signals sent",
-                fcntl_setfl(io::stdin(), signals).is_ok(),
-            ),
-            (
-                "lock a file",
-                fcntl_lock(io::stdin(), FlockOperation::NonBlockingLockShared).is_ok(),
-            ),
+            ("have signals sent", fcntl_setfl(io::stdin(), signals).is_ok()),
+            ("lock a file", fcntl_lock(io::stdin(), FlockOperation::NonBlockingLockShared).is_ok()),
             // And what it needs.
             ("have memory", !vec![1_u8; 32 << 20].is_empty()),
             ("have a thread", std::thread::spawn(|| 1).join().is_ok()),
@@ -321,18 +281,9 @@ mod tests {
         let (wasm, parent) = (unpooled().unwrap(), getppid().unwrap());
         step_back().unwrap();
         let walls = shut(64 << 20, 4).unwrap();
-        assert!(
-            walls
-                .iter()
-                .any(|(name, missing)| name == "seccomp" && missing.is_none()),
-            "{walls:?}"
-        );
+        assert!(walls.iter().any(|(name, missing)| name == "seccomp" && missing.is_none()), "{walls:?}");
         let tried = tried(&wasm, parent);
-        let went: Vec<_> = tried
-            .iter()
-            .filter(|(_, went)| *went)
-            .map(|(what, _)| *what)
-            .collect();
+        let went: Vec<_> = tried.iter().filter(|(_, went)| *went).map(|(what, _)| *what).collect();
         assert_eq!(went, ["have memory", "have a thread"]);
     }
 

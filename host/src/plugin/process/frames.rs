@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CompareQuestion, Event, Lifetime, ObjectTarget, Place, Query, RunInfo, WorkflowCall,
-    WriteRequest,
+    CompareQuestion, Event, Lifetime, ObjectTarget, Place, Query, RunInfo, WorkflowCall, WriteRequest,
 };
 use capstan_core::object::ObjectRef;
 use capstan_core::wire::few;
@@ -148,10 +147,7 @@ mod tests {
                 Said::Printed(Stream::Err, b"oh\n".to_vec()),
                 Said::Logged(Level::Info, "seen".to_owned(), "n=\"1\"".to_owned()),
             ],
-            body: Body::Ask(Ask::FindNamed(
-                Place::Kind(gvk),
-                ObjectRef::namespaced("default", "page"),
-            )),
+            body: Body::Ask(Ask::FindNamed(Place::Kind(gvk), ObjectRef::namespaced("default", "page"))),
         }
     }
 
@@ -197,9 +193,7 @@ mod tests {
         assert!(ask("v1"));
         assert!(!ask("v1/../../secrets"));
         let many = |count: usize| Report {
-            said: (0..count)
-                .map(|_| Said::Printed(Stream::Out, Vec::new()))
-                .collect(),
+            said: (0..count).map(|_| Said::Printed(Stream::Out, Vec::new())).collect(),
             ..report()
         };
         for (count, fits) in [(1 << 16, true), ((1 << 16) + 1, false)] {

@@ -118,10 +118,7 @@ impl Remote {
     pub(in crate::plugin) fn release(&mut self) -> Wear {
         self.runs += 1;
         self.run = None;
-        Wear {
-            runs: self.runs,
-            memory: self.memory(),
-        }
+        Wear { runs: self.runs, memory: self.memory() }
     }
 
     /// Returns how many bytes of linear memory it has.
@@ -219,12 +216,7 @@ impl Remote {
             }
         })?;
         let report = postcard::from_bytes(&frame);
-        let Report {
-            cpu,
-            memory,
-            said,
-            body,
-        } = report.map_err(|_| Stop::Wrong("what it says can't be read"))?;
+        let Report { cpu, memory, said, body } = report.map_err(|_| Stop::Wrong("what it says can't be read"))?;
         // A lane is one thread.
         cpu::charge(cpu.min(begun.elapsed()));
         self.memory = memory.min(self.facts.limits.memory);
@@ -251,11 +243,7 @@ impl Remote {
 
     /// Answers what the instance asks for.
     async fn serve(&mut self, ask: Ask) -> Result<Vec<u8>, Stop> {
-        let asking = Asking {
-            facts: Arc::clone(&self.facts),
-            run: self.run.clone(),
-            call: self.call,
-        };
+        let asking = Asking { facts: Arc::clone(&self.facts), run: self.run.clone(), call: self.call };
         let run = || asking.run();
         match ask {
             Ask::NextImminent => framed(&run().is_ok_and(|run| run.next_imminent())),
@@ -269,9 +257,7 @@ impl Remote {
             Ask::RemoveFinalizer(finalizer) => framed(&asking.remove_finalizer(finalizer).await),
             Ask::Compare(question) => framed(&run().and_then(|run| run.compare(question))),
             Ask::Workflow(call) => framed(&asking.workflow(call).await),
-            Ask::LastResult(name) => {
-                framed(&run().ok().and_then(|run| run.last_result(name.as_deref())))
-            }
+            Ask::LastResult(name) => framed(&run().ok().and_then(|run| run.last_result(name.as_deref()))),
             Ask::Memo(lifetime, key) => framed(&asking.memo(lifetime, &key)),
             Ask::SetMemo(lifetime, key, value) => framed(&asking.set_memo(lifetime, &key, value)),
             Ask::Publish(event) => {
@@ -284,9 +270,7 @@ impl Remote {
     }
 
     async fn grow(&mut self, bytes: u64) -> Result<(), String> {
-        let more = bytes
-            .min(self.facts.limits.memory)
-            .saturating_sub(self.held);
+        let more = bytes.min(self.facts.limits.memory).saturating_sub(self.held);
         let left = self.deadline.saturating_duration_since(Instant::now());
         // Early enough that the reason is told, and not that the call took too long.
         let by = self.deadline.checked_sub(left / 8).unwrap_or(self.deadline);
@@ -324,9 +308,7 @@ impl Drop for Remote {
 /// Whether the daemon has no file descriptor left.
 fn is_full(error: &io::Error) -> bool {
     let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-    error
-        .raw_os_error()
-        .is_some_and(|code| full.contains(&code))
+    error.raw_os_error().is_some_and(|code| full.contains(&code))
 }
 
 /// Why a call goes no further.
@@ -349,9 +331,5 @@ fn fits(question: &Question<'_>, done: Done) -> Result<Done, Stop> {
         Ok(Ok(returned)) => returned.call() == question.call(),
         Ok(Err(_)) | Err(_) => true,
     };
-    if fits {
-        Ok(done)
-    } else {
-        Err(Stop::Wrong("it answers what was not asked"))
-    }
+    if fits { Ok(done) } else { Err(Stop::Wrong("it answers what was not asked")) }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page,
-    Place, Query, Run, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, Run,
+    RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::object::ObjectRef;
 use futures::future::{BoxFuture, ready};
@@ -71,10 +71,7 @@ pub(super) struct Elsewhere {
 impl Slots {
     pub(super) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        Self {
-            free: Mutex::new(cores),
-            freed: Condvar::new(),
-        }
+        Self { free: Mutex::new(cores), freed: Condvar::new() }
     }
 
     pub(super) fn enter(&self) -> Slot<'_> {
@@ -148,9 +145,7 @@ impl Wire {
     /// Why there is none.
     pub(in crate::plugin) fn grow(&self, bytes: u64) -> Result<(), String> {
         if bytes > self.granted.load(Ordering::Relaxed) {
-            let answer: Result<(), String> = self
-                .ask(Ask::Grow(bytes))
-                .map_err(|gone| gone.to_string())?;
+            let answer: Result<(), String> = self.ask(Ask::Grow(bytes)).map_err(|gone| gone.to_string())?;
             answer?;
             self.granted.store(bytes, Ordering::Relaxed);
         }
@@ -235,25 +230,16 @@ pub(super) fn receive(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
 
 impl Elsewhere {
     pub(super) fn new(wire: &Arc<Wire>, info: RunInfo) -> Self {
-        Self {
-            wire: Arc::clone(wire),
-            info,
-            requests: AtomicU32::new(0),
-        }
+        Self { wire: Arc::clone(wire), info, requests: AtomicU32::new(0) }
     }
 
     fn ask<T: DeserializeOwned>(&self, ask: Ask) -> Result<T, CallError> {
         let answer: Result<Result<T, CallError>, Gone> = self.wire.ask(ask);
-        answer
-            .map_err(|gone| CallError::new(CallReason::Other, gone.to_string()))
-            .flatten()
+        answer.map_err(|gone| CallError::new(CallReason::Other, gone.to_string())).flatten()
     }
 
     /// Asks at once: the thread has nothing else to do.
-    fn waits<T: DeserializeOwned + Send + 'static>(
-        &self,
-        ask: Ask,
-    ) -> BoxFuture<'_, Result<T, CallError>> {
+    fn waits<T: DeserializeOwned + Send + 'static>(&self, ask: Ask) -> BoxFuture<'_, Result<T, CallError>> {
         Box::pin(ready(self.ask(ask)))
     }
 }
@@ -291,11 +277,7 @@ impl Run for Elsewhere {
         self.waits(Ask::Write(request))
     }
 
-    fn remove(
-        &self,
-        target: ObjectTarget,
-        deletion: Deletion,
-    ) -> BoxFuture<'_, Result<(), CallError>> {
+    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
         self.waits(Ask::Remove(target, deletion))
     }
 
@@ -303,10 +285,7 @@ impl Run for Elsewhere {
         self.waits(Ask::AddFinalizer(finalizer))
     }
 
-    fn remove_finalizer(
-        &self,
-        finalizer: Option<String>,
-    ) -> BoxFuture<'_, Result<String, CallError>> {
+    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
         self.waits(Ask::RemoveFinalizer(finalizer))
     }
 
@@ -328,12 +307,7 @@ impl Run for Elsewhere {
         self.wire.ask(ask).unwrap_or_default()
     }
 
-    fn set_memo(
-        &self,
-        lifetime: Lifetime,
-        key: &str,
-        value: Option<String>,
-    ) -> Result<(), CallError> {
+    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
         self.ask(Ask::SetMemo(lifetime, key.to_owned(), value))
     }
 

@@ -39,11 +39,7 @@ pub(in crate::plugin) struct Wear {
 
 impl<T> State<T> {
     pub(super) fn new(bounds: Warm, room: usize) -> Self {
-        Self {
-            bounds,
-            room,
-            idle: VecDeque::new(),
-        }
+        Self { bounds, room, idle: VecDeque::new() }
     }
 
     /// Takes back an instance whose execution has ended.
@@ -51,15 +47,12 @@ impl<T> State<T> {
     /// # Errors
     /// The instance, if it is not to be used again.
     pub(super) fn put(&mut self, instance: T, wear: Wear, now: Instant) -> Result<(), T> {
-        let worn = wear.runs >= self.bounds.runs
-            || u64::try_from(wear.memory).is_ok_and(|memory| memory > self.bounds.memory);
+        let worn =
+            wear.runs >= self.bounds.runs || u64::try_from(wear.memory).is_ok_and(|memory| memory > self.bounds.memory);
         if worn || self.idle.len() >= self.room {
             return Err(instance);
         }
-        self.idle.push_back(Idle {
-            instance,
-            until: now + self.bounds.idle.min(LONGEST),
-        });
+        self.idle.push_back(Idle { instance, until: now + self.bounds.idle.min(LONGEST) });
         Ok(())
     }
 
@@ -95,17 +88,10 @@ impl<T> State<T> {
 mod tests {
     use super::*;
 
-    const NEW: Wear = Wear {
-        runs: 1,
-        memory: 10,
-    };
+    const NEW: Wear = Wear { runs: 1, memory: 10 };
 
     fn state() -> State<&'static str> {
-        let bounds = Warm {
-            runs: 3,
-            memory: 100,
-            idle: Duration::from_mins(1),
-        };
+        let bounds = Warm { runs: 3, memory: 100, idle: Duration::from_mins(1) };
         State::new(bounds, 2)
     }
 
@@ -115,21 +101,14 @@ mod tests {
         assert_eq!(state.take(), None);
         assert_eq!(state.put("one", NEW, now), Ok(()));
         assert_eq!(state.put("two", NEW, now), Ok(()));
-        assert_eq!(
-            [state.take(), state.take(), state.take()],
-            [Some("two"), Some("one"), None]
-        );
+        assert_eq!([state.take(), state.take(), state.take()], [Some("two"), Some("one"), None]);
     }
 
     #[test]
     fn what_is_worn_out_is_not_used_again() {
-        for (runs, memory, kept) in [
-            (2, 100, true),
-            (3, 100, false),
-            (4, 0, false),
-            (1, 101, false),
-            (1, usize::MAX, false),
-        ] {
+        for (runs, memory, kept) in
+            [(2, 100, true), (3, 100, false), (4, 0, false), (1, 101, false), (1, usize::MAX, false)]
+        {
             let put = state().put("one", Wear { runs, memory }, Instant::now());
             assert_eq!(put.is_ok(), kept, "{runs} runs, {memory} bytes");
         }
@@ -170,10 +149,7 @@ mod tests {
 
     #[test]
     fn a_time_beyond_all_measure_is_long_enough() {
-        let bounds = Warm {
-            idle: Duration::MAX,
-            ..Warm::within(100)
-        };
+        let bounds = Warm { idle: Duration::MAX, ..Warm::within(100) };
         let (mut state, now) = (State::new(bounds, 1), Instant::now());
         assert_eq!(state.put("one", NEW, now), Ok(()));
         assert_eq!(state.next(), Some(now + LONGEST));

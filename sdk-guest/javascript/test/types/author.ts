@@ -1,7 +1,7 @@
 // What the types accept, and what they know of it; and what they refuse: a line after `@ts-expect-error` has to be wrong.
 
-import { CallError, cache, config, log, memo, operations, operator, operators, type Resource, secondaries, secondary } from "capstan";
-import { Daemon } from "capstan/test";
+import { CallError, cache, config, log, memo, operations, operator, operators, type Resource, secondaries, secondary } from "@capstan/guest";
+import { Daemon } from "@capstan/guest/test";
 
 type WebPage = Resource<{ html: string; replicas?: number }, { areWeGood: boolean }>;
 type Theme = Resource<{ colour: string }>;

@@ -31,28 +31,20 @@ impl Parse for Entries {
         let entries = Punctuated::<Entry, Token![;]>::parse_terminated(input)?;
         let entries: Vec<Entry> = entries.into_iter().collect();
         if entries.is_empty() {
-            return Err(Error::new(
-                Span::call_site(),
-                "says what is exported: `export!(MyOperator: Reconciler)`",
-            ));
+            return Err(Error::new(Span::call_site(), "says what is exported: `export!(MyOperator: Reconciler)`"));
         }
         let mut names = Vec::new();
         for entry in &entries {
             match &entry.controller {
                 Some(name) if names.contains(&name.value()) => {
-                    return Err(Error::new(
-                        name.span(),
-                        "there is an entry for this controller already",
-                    ));
+                    return Err(Error::new(name.span(), "there is an entry for this controller already"));
                 }
                 Some(name) => names.push(name.value()),
                 None if entries.len() == 1 => {}
                 None => {
-                    let message = "several entries need a controller's name each: `\"webpage\" => WebPageOperator: Reconciler`";
-                    return Err(Error::new(
-                        entry.traits.first().map_or(Span::call_site(), Ident::span),
-                        message,
-                    ));
+                    let message =
+                        "several entries need a controller's name each: `\"webpage\" => WebPageOperator: Reconciler`";
+                    return Err(Error::new(entry.traits.first().map_or(Span::call_site(), Ident::span), message));
                 }
             }
         }
@@ -68,62 +60,39 @@ impl Parse for Entry {
         }
         let operator = input.parse()?;
         input.parse::<Token![:]>()?;
-        let traits: Vec<Ident> = Punctuated::<Ident, Token![,]>::parse_separated_nonempty(input)?
-            .into_iter()
-            .collect();
+        let traits: Vec<Ident> = Punctuated::<Ident, Token![,]>::parse_separated_nonempty(input)?.into_iter().collect();
         let mut seen: Vec<&Ident> = Vec::new();
         for name in &traits {
             if !CAPABILITIES.iter().any(|(known, _)| name == known) {
                 let known: Vec<&str> = CAPABILITIES.iter().map(|(known, _)| *known).collect();
-                return Err(Error::new(
-                    name.span(),
-                    format!("no such export; there are: {}", known.join(", ")),
-                ));
+                return Err(Error::new(name.span(), format!("no such export; there are: {}", known.join(", "))));
             }
             if seen.contains(&name) {
                 return Err(Error::new(name.span(), "named twice"));
             }
             seen.push(name);
         }
-        Ok(Self {
-            controller,
-            operator,
-            traits,
-        })
+        Ok(Self { controller, operator, traits })
     }
 }
 
 /// Returns the checks that each trait is implemented, and the exports.
 pub(crate) fn expand(Entries(entries): &Entries) -> TokenStream {
-    let checks = entries.iter().map(
-        |Entry {
-             operator, traits, ..
-         }| {
-            quote! {#(
-                const _: fn() = || {
-                    fn implements<T: ::capstan_guest::#traits>() {}
-                    implements::<#operator>();
-                };
-            )*}
-        },
-    );
+    let checks = entries.iter().map(|Entry { operator, traits, .. }| {
+        quote! {#(
+            const _: fn() = || {
+                fn implements<T: ::capstan_guest::#traits>() {}
+                implements::<#operator>();
+            };
+        )*}
+    });
     let exported: Vec<(&str, Ident)> = CAPABILITIES
         .iter()
-        .filter(|(name, _)| {
-            entries
-                .iter()
-                .any(|entry| entry.traits.iter().any(|one| one == name))
-        })
+        .filter(|(name, _)| entries.iter().any(|entry| entry.traits.iter().any(|one| one == name)))
         .map(|(name, module)| (*name, format_ident!("{module}")))
         .collect();
     let (operator, routes) = match entries.as_slice() {
-        [
-            Entry {
-                controller: None,
-                operator,
-                ..
-            },
-        ] => (quote!(#operator), TokenStream::new()),
+        [Entry { controller: None, operator, .. }] => (quote!(#operator), TokenStream::new()),
         several => {
             let routes = exported.iter().map(|(name, _)| route(name, several));
             (quote!(Controllers), quote!(struct Controllers; #(#routes)*))
@@ -149,40 +118,22 @@ pub(crate) fn expand(Entries(entries): &Entries) -> TokenStream {
 /// Returns one trait for all controllers, which looks up the type of the run's controller.
 fn route(name: &str, entries: &[Entry]) -> TokenStream {
     let of = format_ident!("{name}");
-    let Shape {
-        method,
-        before,
-        after,
-        answer,
-    } = Shape::of(name);
-    let having: Vec<&Entry> = entries
-        .iter()
-        .filter(|entry| entry.traits.iter().any(|one| one == name))
-        .collect();
-    let known: Vec<&LitStr> = having
-        .iter()
-        .filter_map(|entry| entry.controller.as_ref())
-        .collect();
+    let Shape { method, before, after, answer } = Shape::of(name);
+    let having: Vec<&Entry> = entries.iter().filter(|entry| entry.traits.iter().any(|one| one == name)).collect();
+    let known: Vec<&LitStr> = having.iter().filter_map(|entry| entry.controller.as_ref()).collect();
     let operators: Vec<&Type> = having.iter().map(|entry| &entry.operator).collect();
     let otherwise = match name {
         // A controller that does without these has nothing to tidy up, and leaves failures to the daemon.
-        "Cleaner" => quote!(::core::result::Result::Ok(
-            ::capstan_guest::Delete::remove_finalizer()
-        )),
-        "ErrorHandler" => quote!(::core::result::Result::Ok(
-            ::capstan_guest::ErrorControl::unhandled()
-        )),
+        "Cleaner" => quote!(::core::result::Result::Ok(::capstan_guest::Delete::remove_finalizer())),
+        "ErrorHandler" => quote!(::core::result::Result::Ok(::capstan_guest::ErrorControl::unhandled())),
         _ => {
             let what = format!("{name} for the controller");
             quote!(::core::result::Result::Err(::capstan_guest::glue::unknown(#what, other, &[#(#known),*])))
         }
     };
-    let parameters = |these: &[Parameter]| -> TokenStream {
-        these.iter().map(|(name, ty)| quote!(#name: #ty,)).collect()
-    };
-    let names = |these: &[Parameter]| -> TokenStream {
-        these.iter().map(|(name, _)| quote!(#name,)).collect()
-    };
+    let parameters =
+        |these: &[Parameter]| -> TokenStream { these.iter().map(|(name, ty)| quote!(#name: #ty,)).collect() };
+    let names = |these: &[Parameter]| -> TokenStream { these.iter().map(|(name, _)| quote!(#name,)).collect() };
     let (parameters_before, parameters_after) = (parameters(&before), parameters(&after));
     let (before, after) = (names(&before), names(&after));
     quote! {
@@ -232,24 +183,9 @@ impl Shape {
             "Cleaner" => ("cleanup", vec![], vec![], "Delete"),
             "ErrorHandler" => ("handle_error", vec![], vec![failure()], "ErrorControl"),
             "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
-            "Matchers" => (
-                "matches",
-                vec![text("name"), json("actual"), json("desired")],
-                vec![],
-                "Match",
-            ),
-            _ => (
-                "is_met",
-                vec![text("name"), text("dependent")],
-                vec![],
-                "Condition",
-            ),
+            "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),
+            _ => ("is_met", vec![text("name"), text("dependent")], vec![], "Condition"),
         };
-        Self {
-            method: format_ident!("{method}"),
-            before,
-            after,
-            answer: format_ident!("{answer}"),
-        }
+        Self { method: format_ident!("{method}"), before, after, answer: format_ident!("{answer}") }
     }
 }

@@ -9,31 +9,19 @@ use syn::{Error, ItemImpl, parse_macro_input};
 /// Makes a block of functions the trait `Dependents`.
 #[proc_macro_attribute]
 pub fn dependents(arguments: TokenStream, block: TokenStream) -> TokenStream {
-    attribute(
-        named::Capability::Dependents,
-        &arguments,
-        parse_macro_input!(block),
-    )
+    attribute(named::Capability::Dependents, &arguments, parse_macro_input!(block))
 }
 
 /// Makes a block of functions the trait `Matchers`.
 #[proc_macro_attribute]
 pub fn matchers(arguments: TokenStream, block: TokenStream) -> TokenStream {
-    attribute(
-        named::Capability::Matchers,
-        &arguments,
-        parse_macro_input!(block),
-    )
+    attribute(named::Capability::Matchers, &arguments, parse_macro_input!(block))
 }
 
 /// Makes a block of functions the trait `Conditions`.
 #[proc_macro_attribute]
 pub fn conditions(arguments: TokenStream, block: TokenStream) -> TokenStream {
-    attribute(
-        named::Capability::Conditions,
-        &arguments,
-        parse_macro_input!(block),
-    )
+    attribute(named::Capability::Conditions, &arguments, parse_macro_input!(block))
 }
 
 /// Exports what types implement.
@@ -43,18 +31,10 @@ pub fn export(line: TokenStream) -> TokenStream {
     export::expand(&entries).into()
 }
 
-fn attribute(
-    capability: named::Capability,
-    arguments: &TokenStream,
-    block: ItemImpl,
-) -> TokenStream {
+fn attribute(capability: named::Capability, arguments: &TokenStream, block: ItemImpl) -> TokenStream {
     if !arguments.is_empty() {
         let message = "this attribute takes no arguments; a name goes above the function";
-        return Error::new(proc_macro2::Span::call_site(), message)
-            .to_compile_error()
-            .into();
+        return Error::new(proc_macro2::Span::call_site(), message).to_compile_error().into();
     }
-    named::expand(capability, block)
-        .unwrap_or_else(Error::into_compile_error)
-        .into()
+    named::expand(capability, block).unwrap_or_else(Error::into_compile_error).into()
 }

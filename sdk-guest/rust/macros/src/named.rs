@@ -4,9 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{
-    Attribute, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, Result, Type,
-};
+use syn::{Attribute, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, Result, Type};
 
 /// Which trait a block becomes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,9 +49,7 @@ impl Capability {
     fn example(self) -> &'static str {
         match self {
             Self::Dependents => "(page: &WebPage)",
-            Self::Matchers => {
-                "(actual: &ConfigMap, desired: &ConfigMap, page: &WebPage), the last if needed"
-            }
+            Self::Matchers => "(actual: &ConfigMap, desired: &ConfigMap, page: &WebPage), the last if needed",
             Self::Conditions => "(page: &WebPage, dependent: &str), the last if needed",
         }
     }
@@ -78,19 +74,13 @@ pub(crate) fn expand(capability: Capability, mut block: ItemImpl) -> Result<Toke
         if let ImplItem::Fn(function) = item {
             functions.push(Named::take(capability, function)?);
         } else {
-            return Err(Error::new(
-                item.span(),
-                "only functions, one for each name; the rest goes into another block",
-            ));
+            return Err(Error::new(item.span(), "only functions, one for each name; the rest goes into another block"));
         }
     }
     let mut names: Vec<&str> = Vec::new();
     for Named { name, ident, .. } in &functions {
         if names.contains(&name.as_str()) {
-            return Err(Error::new(
-                ident.span(),
-                format!("there is a function for `{name}` already"),
-            ));
+            return Err(Error::new(ident.span(), format!("there is a function for `{name}` already")));
         }
         names.push(name);
     }
@@ -101,22 +91,13 @@ pub(crate) fn expand(capability: Capability, mut block: ItemImpl) -> Result<Toke
     })
 }
 
-fn implementation(
-    capability: Capability,
-    of: &Type,
-    functions: &[Named],
-    names: &[&str],
-) -> TokenStream {
-    let primary = functions
-        .iter()
-        .find_map(|function| function.primary.clone());
-    let primary = primary.map_or_else(
-        || quote!(::capstan_guest::glue::Anything),
-        |primary| quote!(#primary),
-    );
+fn implementation(capability: Capability, of: &Type, functions: &[Named], names: &[&str]) -> TokenStream {
+    let primary = functions.iter().find_map(|function| function.primary.clone());
+    let primary = primary.map_or_else(|| quote!(::capstan_guest::glue::Anything), |primary| quote!(#primary));
     let noun = capability.noun();
     let calls = functions.iter().map(|function| function.call(capability));
-    let otherwise = quote!(_ => ::core::result::Result::Err(::capstan_guest::glue::unknown(#noun, name, &[#(#names),*])));
+    let otherwise =
+        quote!(_ => ::core::result::Result::Err(::capstan_guest::glue::unknown(#noun, name, &[#(#names),*])));
     let body = quote! {
         match name {
             #(#names => #calls,)*
@@ -169,26 +150,17 @@ impl Named {
         let (least, greatest, place) = capability.parameters();
         let inputs = &function.sig.inputs;
         if let Some(receiver) = function.sig.receiver() {
-            return Err(Error::new(
-                receiver.span(),
-                "takes no `self`: instances do not last, see `memo`",
-            ));
+            return Err(Error::new(receiver.span(), "takes no `self`: instances do not last, see `memo`"));
         }
         if !(least..=greatest).contains(&inputs.len()) {
             let message = format!("takes {}", capability.example());
             return Err(Error::new(inputs.span(), message));
         }
-        let primary = inputs
-            .iter()
-            .nth(place)
-            .map(|input| by_reference(input, capability))
-            .transpose()?;
+        let primary = inputs.iter().nth(place).map(|input| by_reference(input, capability)).transpose()?;
         let parameters = inputs.len();
         let ident = function.sig.ident.clone();
-        let (ours, others): (Vec<Attribute>, Vec<Attribute>) = function
-            .attrs
-            .drain(..)
-            .partition(|attribute| attribute.path().is_ident(capability.attribute()));
+        let (ours, others): (Vec<Attribute>, Vec<Attribute>) =
+            function.attrs.drain(..).partition(|attribute| attribute.path().is_ident(capability.attribute()));
         function.attrs = others;
         let name = match ours.as_slice() {
             [] => None,
@@ -196,12 +168,7 @@ impl Named {
             [_, second, ..] => return Err(Error::new(second.span(), "one name is enough")),
         };
         let name = name.unwrap_or_else(|| ident.unraw().to_string().replace('_', "-"));
-        Ok(Self {
-            ident,
-            name,
-            parameters,
-            primary,
-        })
+        Ok(Self { ident, name, parameters, primary })
     }
 
     /// Returns the call of the function, and what makes its answer that of the trait.
@@ -246,10 +213,7 @@ fn by_reference(input: &FnArg, capability: Capability) -> Result<Type> {
     if let Type::Reference(reference) = ty {
         return Ok(reference.elem.as_ref().clone());
     }
-    Err(Error::new(
-        ty.span(),
-        format!("takes references: {}", capability.example()),
-    ))
+    Err(Error::new(ty.span(), format!("takes references: {}", capability.example())))
 }
 
 /// Returns the name in `#[desired("name")]`; none in a bare `#[desired]`.

@@ -1,8 +1,5 @@
 //! Decides which objects of a test a question for the cache means.
-#![expect(
-    clippy::indexing_slicing,
-    reason = "a `Value` answers null for what it does not have"
-)]
+#![expect(clippy::indexing_slicing, reason = "a `Value` answers null for what it does not have")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -41,24 +38,15 @@ impl Objects {
     }
 
     pub(crate) fn index(&mut self, index: &str, key: &str, name: &str) {
-        self.indexes
-            .entry((index.to_owned(), key.to_owned()))
-            .or_default()
-            .insert(name.to_owned());
+        self.indexes.entry((index.to_owned(), key.to_owned())).or_default().insert(name.to_owned());
     }
 
     pub(crate) fn primary(&self) -> Option<&Value> {
-        self.all
-            .iter()
-            .find(|(home, _)| *home == Home::Primaries)
-            .map(|(_, object)| object)
+        self.all.iter().find(|(home, _)| *home == Home::Primaries).map(|(_, object)| object)
     }
 
     pub(crate) fn get(&self, target: &ObjectRef) -> Option<&Value> {
-        self.all
-            .iter()
-            .map(|(_, object)| object)
-            .find(|object| is(object, target))
+        self.all.iter().map(|(_, object)| object).find(|object| is(object, target))
     }
 
     pub(crate) fn put(&mut self, target: &ObjectRef, object: Value) {
@@ -88,58 +76,30 @@ impl Objects {
     pub(crate) fn named(&self, place: &Place, key: &ObjectKey) -> Option<String> {
         let ObjectKey { namespace, name } = key;
         let mut found = self.select(place, &Selection::Everywhere);
-        found
-            .find(|object| {
-                self::name(object) == name && self::namespace(object) == namespace.as_deref()
-            })
-            .map(text)
+        found.find(|object| self::name(object) == name && self::namespace(object) == namespace.as_deref()).map(text)
     }
 
     pub(crate) fn page(&self, query: &Query) -> Result<Page, CallError> {
         if query.place == Place::Primaries && query.selection == Selection::Related {
             let message = "primaries are not related to the primary".to_owned();
-            return Err(CallError {
-                reason: Reason::Misplaced,
-                code: 0,
-                message,
-            });
+            return Err(CallError { reason: Reason::Misplaced, code: 0, message });
         }
         let selector = query.labels.as_deref().map(Selector::parse).transpose()?;
         let mut found: Vec<&Value> = self
             .select(&query.place, &query.selection)
-            .filter(|object| {
-                selector
-                    .as_ref()
-                    .is_none_or(|selector| selector.accepts(object))
-            })
+            .filter(|object| selector.as_ref().is_none_or(|selector| selector.accepts(object)))
             .collect();
         found.sort_by_key(|object| (namespace(object), name(object)));
-        let from: usize = query
-            .after
-            .as_deref()
-            .map_or(Ok(0), str::parse)
-            .map_err(invalid)?;
-        let len = query.limit.map_or(usize::MAX, |limit| {
-            usize::try_from(limit).unwrap_or(usize::MAX)
-        });
-        let items: Vec<String> = found
-            .iter()
-            .skip(from)
-            .take(len)
-            .map(|object| masked(object, &query.fields).to_string())
-            .collect();
+        let from: usize = query.after.as_deref().map_or(Ok(0), str::parse).map_err(invalid)?;
+        let len = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let items: Vec<String> =
+            found.iter().skip(from).take(len).map(|object| masked(object, &query.fields).to_string()).collect();
         let end = from + items.len();
-        Ok(Page {
-            items,
-            next: (end < found.len()).then(|| end.to_string()),
-        })
+        Ok(Page { items, next: (end < found.len()).then(|| end.to_string()) })
     }
 
     fn select(&self, place: &Place, selection: &Selection) -> impl Iterator<Item = &Value> {
-        self.all
-            .iter()
-            .filter(|(home, object)| self.selects(place, selection, home, object))
-            .map(|(_, object)| object)
+        self.all.iter().filter(|(home, object)| self.selects(place, selection, home, object)).map(|(_, object)| object)
     }
 
     fn selects(&self, place: &Place, selection: &Selection, home: &Home, object: &Value) -> bool {
@@ -148,8 +108,7 @@ impl Objects {
                 matches!(home, Home::Secondary(of) | Home::Unrelated(of) if of == source)
             }
             Place::Kind(kind) => {
-                object["apiVersion"] == kind.api_version.as_str()
-                    && object["kind"] == kind.kind.as_str()
+                object["apiVersion"] == kind.api_version.as_str() && object["kind"] == kind.kind.as_str()
             }
             Place::Primaries => *home == Home::Primaries,
         };
@@ -197,12 +156,8 @@ impl Selector {
     fn accepts(&self, object: &Value) -> bool {
         let label = |key: &String| object["metadata"]["labels"][key].as_str();
         self.0.iter().all(|requirement| match requirement {
-            Requirement::In(key, values) => {
-                label(key).is_some_and(|value| values.iter().any(|one| one == value))
-            }
-            Requirement::NotIn(key, values) => {
-                label(key).is_none_or(|value| values.iter().all(|one| one != value))
-            }
+            Requirement::In(key, values) => label(key).is_some_and(|value| values.iter().any(|one| one == value)),
+            Requirement::NotIn(key, values) => label(key).is_none_or(|value| values.iter().all(|one| one != value)),
             Requirement::Exists(key) => label(key).is_some(),
             Requirement::Absent(key) => label(key).is_none(),
         })
@@ -212,11 +167,7 @@ impl Selector {
 impl Requirement {
     fn parse(text: &str) -> Result<Self, CallError> {
         let values = |list: &str| -> Vec<String> {
-            list.trim()
-                .trim_matches(['(', ')'])
-                .split(',')
-                .map(|value| value.trim().to_owned())
-                .collect()
+            list.trim().trim_matches(['(', ')']).split(',').map(|value| value.trim().to_owned()).collect()
         };
         let key = |key: &str| key.trim().to_owned();
         let requirement = if let Some((name, list)) = text.split_once(" notin ") {
@@ -244,28 +195,15 @@ pub(crate) fn read(text: &str) -> Result<Value, CallError> {
 }
 
 pub(crate) fn invalid(message: impl Display) -> CallError {
-    CallError {
-        reason: Reason::Invalid,
-        code: 0,
-        message: message.to_string(),
-    }
+    CallError { reason: Reason::Invalid, code: 0, message: message.to_string() }
 }
 
 pub(crate) fn missing(target: &ObjectRef) -> CallError {
-    CallError {
-        reason: Reason::Missing,
-        code: 404,
-        message: format!("{} {} not found", target.kind, target.name),
-    }
+    CallError { reason: Reason::Missing, code: 404, message: format!("{} {} not found", target.kind, target.name) }
 }
 
 /// Compares two documents, without the knowledge of managed fields that the daemon has.
-pub(crate) fn compare(
-    by: By,
-    actual: &str,
-    desired: &str,
-    ignore: &[String],
-) -> Result<Match, CallError> {
+pub(crate) fn compare(by: By, actual: &str, desired: &str, ignore: &[String]) -> Result<Match, CallError> {
     let (mut actual, mut desired) = (read(actual)?, read(desired)?);
     for pointer in ignore {
         cut(&mut actual, pointer);
@@ -276,23 +214,13 @@ pub(crate) fn compare(
         By::StatusOnly => contains(&actual["status"], &desired["status"]),
         By::ByVerb | By::Applied | By::Generic => contains(&actual, &desired),
     };
-    Ok(if matches {
-        Match::Matches
-    } else {
-        Match::Differs("the documents differ".to_owned())
-    })
+    Ok(if matches { Match::Matches } else { Match::Differs("the documents differ".to_owned()) })
 }
 
 /// Adds a finalizer to an object, or removes it.
 pub(crate) fn with_finalizer(mut object: Value, name: &str, verb: Verb) -> Value {
-    let known = object["metadata"]["finalizers"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let mut finalizers: Vec<Value> = known
-        .into_iter()
-        .filter(|finalizer| finalizer != name)
-        .collect();
+    let known = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let mut finalizers: Vec<Value> = known.into_iter().filter(|finalizer| finalizer != name).collect();
     if verb == Verb::AddFinalizer {
         finalizers.push(json!(name));
     }
@@ -303,17 +231,12 @@ pub(crate) fn with_finalizer(mut object: Value, name: &str, verb: Verb) -> Value
 /// Says whether all that is desired is there; additions are tolerated.
 fn contains(actual: &Value, desired: &Value) -> bool {
     match (actual, desired) {
-        (Value::Object(actual), Value::Object(desired)) => desired.iter().all(|(key, value)| {
-            actual
-                .get(key)
-                .is_some_and(|actual| contains(actual, value))
-        }),
+        (Value::Object(actual), Value::Object(desired)) => {
+            desired.iter().all(|(key, value)| actual.get(key).is_some_and(|actual| contains(actual, value)))
+        }
         (Value::Array(actual), Value::Array(desired)) => {
             actual.len() == desired.len()
-                && actual
-                    .iter()
-                    .zip(desired)
-                    .all(|(actual, desired)| contains(actual, desired))
+                && actual.iter().zip(desired).all(|(actual, desired)| contains(actual, desired))
         }
         (actual, desired) => actual == desired,
     }
@@ -333,12 +256,7 @@ fn masked(object: &Value, fields: &[String]) -> Value {
         return object.clone();
     }
     let mut kept = json!({});
-    let always = [
-        "/apiVersion",
-        "/kind",
-        "/metadata/namespace",
-        "/metadata/name",
-    ];
+    let always = ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"];
     for pointer in always.into_iter().chain(fields.iter().map(String::as_str)) {
         let Some(value) = object.pointer(pointer) else {
             continue;

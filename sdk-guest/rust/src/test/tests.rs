@@ -6,25 +6,20 @@ use serde::Deserialize;
 
 use super::*;
 use crate::bindings::cleaner::exports::capstan::operator::cleaner::{DeleteControl, Guest as _};
-use crate::bindings::condition::exports::capstan::operator::condition::{
-    ConditionResult, Guest as _,
-};
+use crate::bindings::condition::exports::capstan::operator::condition::{ConditionResult, Guest as _};
 use crate::bindings::dependent::exports::capstan::operator::dependent::Guest as _;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, Guest as _, NextStep,
 };
 use crate::bindings::matcher::exports::capstan::operator::matcher::Guest as _;
-use crate::bindings::reconciler::exports::capstan::operator::reconciler::{
-    Guest as _, PrimaryUpdate, UpdateControl,
-};
+use crate::bindings::reconciler::exports::capstan::operator::reconciler::{Guest as _, PrimaryUpdate, UpdateControl};
 use crate::glue::{Adapter, primary};
 use crate::operations::{self, By, Options, Removal};
 use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
-    Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, Failure, Json, Match, Origin,
-    Reconciler, Result, Update, cache, conditions, config, context, dependents, matchers, memo,
-    secondaries, secondary, system,
+    Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, Failure, Json, Match, Origin, Reconciler, Result,
+    Update, cache, conditions, config, context, dependents, matchers, memo, secondaries, secondary, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -43,10 +38,7 @@ impl Reconciler for Operator {
         match page.html.as_str() {
             "nothing" => Ok(Update::nothing().reschedule(Duration::from_millis(1500))),
             "object" => Ok(Update::object(json!({ "spec": 1 })).only_at("7")),
-            "both" => Ok(Update::object_and_status(
-                json!({ "spec": 1 }),
-                json!({ "ok": true }),
-            )),
+            "both" => Ok(Update::object_and_status(json!({ "spec": 1 }), json!({ "ok": true }))),
             "locked" => Ok(Update::status(json!({ "ok": true })).only_at("7")),
             "fail" => Err("no".into()),
             "map" => Ok(Update::status(BTreeMap::from([((1, 2), 3)]))),
@@ -89,11 +81,7 @@ impl Operator {
 
     #[desired("config")]
     fn configmap(page: &Page) -> Result<Value, String> {
-        if page.html.is_empty() {
-            Err("no html".to_owned())
-        } else {
-            Ok(json!({ "data": page.html }))
-        }
+        if page.html.is_empty() { Err("no html".to_owned()) } else { Ok(json!({ "data": page.html })) }
     }
 
     fn html_text(page: &Page) -> String {
@@ -139,53 +127,21 @@ fn config_map(name: &str, label: &str) -> Value {
 
 #[test]
 fn an_update_becomes_what_the_contract_wants() {
-    let update = |update, reschedule_ms| {
-        Ok(UpdateControl {
-            update,
-            reschedule_ms,
-        })
-    };
+    let update = |update, reschedule_ms| Ok(UpdateControl { update, reschedule_ms });
     let table = [
         ("nothing", update(PrimaryUpdate::Nothing, Some(1500))),
-        (
-            "object",
-            update(
-                PrimaryUpdate::Object(r#"{"metadata":{"resourceVersion":"7"},"spec":1}"#.into()),
-                None,
-            ),
-        ),
-        (
-            "both",
-            update(
-                PrimaryUpdate::ObjectAndStatus(r#"{"spec":1,"status":{"ok":true}}"#.into()),
-                None,
-            ),
-        ),
+        ("object", update(PrimaryUpdate::Object(r#"{"metadata":{"resourceVersion":"7"},"spec":1}"#.into()), None)),
+        ("both", update(PrimaryUpdate::ObjectAndStatus(r#"{"spec":1,"status":{"ok":true}}"#.into()), None)),
         (
             "locked",
-            update(
-                PrimaryUpdate::Status(
-                    r#"{"metadata":{"resourceVersion":"7"},"status":{"ok":true}}"#.into(),
-                ),
-                None,
-            ),
+            update(PrimaryUpdate::Status(r#"{"metadata":{"resourceVersion":"7"},"status":{"ok":true}}"#.into()), None),
         ),
-        (
-            "status",
-            update(
-                PrimaryUpdate::Status(r#"{"status":{"ok":true}}"#.into()),
-                Some(u32::MAX),
-            ),
-        ),
+        ("status", update(PrimaryUpdate::Status(r#"{"status":{"ok":true}}"#.into()), Some(u32::MAX))),
         ("fail", Err("no".to_owned())),
         ("map", Err("key must be a string".to_owned())),
     ];
     for (html, expected) in table {
-        assert_eq!(
-            Adapter::<Operator>::reconcile(page(html)),
-            expected,
-            "{html}"
-        );
+        assert_eq!(Adapter::<Operator>::reconcile(page(html)), expected, "{html}");
     }
 }
 
@@ -197,21 +153,14 @@ fn a_delete_becomes_what_the_contract_wants() {
         ("", DeleteControl::RemoveFinalizer),
     ];
     for (html, expected) in table {
-        assert_eq!(
-            Adapter::<Operator>::cleanup(page(html)),
-            Ok(expected),
-            "{html}"
-        );
+        assert_eq!(Adapter::<Operator>::cleanup(page(html)), Ok(expected), "{html}");
     }
 }
 
 #[test]
 fn an_error_control_becomes_what_the_contract_wants() {
     let handled = |status: Option<&str>, next| {
-        error_handler::ErrorControl::Handled(ErrorHandling {
-            status: status.map(str::to_owned),
-            next,
-        })
+        error_handler::ErrorControl::Handled(ErrorHandling { status: status.map(str::to_owned), next })
     };
     let status = Some(r#"{"status":{"error":"no"}}"#);
     let table = [
@@ -226,10 +175,7 @@ fn an_error_control_becomes_what_the_contract_wants() {
         message: "no".to_owned(),
         refused: None,
         dependents: vec![],
-        retry: Retry {
-            attempt: 0,
-            last: false,
-        },
+        retry: Retry { attempt: 0, last: false },
     };
     for (html, expected) in table {
         let answer = Adapter::<Operator>::handle_error(page(html), failure.clone());
@@ -239,8 +185,7 @@ fn an_error_control_becomes_what_the_contract_wants() {
 
 #[test]
 fn a_dependent_is_found_by_its_name() {
-    let unknown =
-        "this component has no desired state for `configmap`; it has: service, config, html-text";
+    let unknown = "this component has no desired state for `configmap`; it has: service, config, html-text";
     let table = [
         ("service", "x", Ok(r#"{"kind":"Service"}"#)),
         ("config", "x", Ok(r#"{"data":"x"}"#)),
@@ -250,11 +195,7 @@ fn a_dependent_is_found_by_its_name() {
     ];
     for (name, html, expected) in table {
         let desired = Adapter::<Operator>::desired(name.to_owned(), page(html));
-        assert_eq!(
-            desired.as_deref().map_err(String::as_str),
-            expected,
-            "{name}"
-        );
+        assert_eq!(desired.as_deref().map_err(String::as_str), expected, "{name}");
     }
 }
 
@@ -263,57 +204,24 @@ fn a_matcher_is_found_by_its_name_and_given_types() {
     let unknown = "this component has no matcher `same_html`; it has: same-html, as-page";
     let table = [
         ("same-html", page("a"), page("a"), Ok(Match::Matches)),
-        (
-            "same-html",
-            page("a"),
-            page("b"),
-            Ok(Match::Differs("html".to_owned())),
-        ),
-        (
-            "same-html",
-            page("a"),
-            "{}".to_owned(),
-            Err("not a valid Page: missing field `html` at line 1 column 2"),
-        ),
-        (
-            "as-page",
-            page("<html/>"),
-            "1".to_owned(),
-            Ok(Match::Matches),
-        ),
+        ("same-html", page("a"), page("b"), Ok(Match::Differs("html".to_owned()))),
+        ("same-html", page("a"), "{}".to_owned(), Err("not a valid Page: missing field `html` at line 1 column 2")),
+        ("as-page", page("<html/>"), "1".to_owned(), Ok(Match::Matches)),
         ("same_html", page("a"), page("a"), Err(unknown)),
     ];
     for (name, actual, desired, expected) in table {
         let answer = Adapter::<Operator>::match_(name.to_owned(), actual, desired, PAGE.to_owned());
-        assert_eq!(
-            answer.as_ref().map_err(String::as_str),
-            expected.as_ref().map_err(|text| *text),
-            "{name}"
-        );
+        assert_eq!(answer.as_ref().map_err(String::as_str), expected.as_ref().map_err(|text| *text), "{name}");
     }
 }
 
 #[test]
 fn a_condition_is_found_by_its_name() {
-    let is_met = |name: &str| {
-        Adapter::<Operator>::is_met(name.to_owned(), "service".to_owned(), PAGE.to_owned())
-    };
+    let is_met = |name: &str| Adapter::<Operator>::is_met(name.to_owned(), "service".to_owned(), PAGE.to_owned());
     let run = Run::new().secondary("service", json!({}));
     with(run, || {
-        assert_eq!(
-            is_met("has-html"),
-            Ok(ConditionResult {
-                met: true,
-                detail: None
-            })
-        );
-        assert_eq!(
-            is_met("is-there"),
-            Ok(ConditionResult {
-                met: true,
-                detail: Some("\"service\"".to_owned())
-            })
-        );
+        assert_eq!(is_met("has-html"), Ok(ConditionResult { met: true, detail: None }));
+        assert_eq!(is_met("is-there"), Ok(ConditionResult { met: true, detail: Some("\"service\"".to_owned()) }));
         let unknown = "this component has no condition `x`; it has: has-html, is-there";
         assert_eq!(is_met("x"), Err(unknown.to_owned()));
     });
@@ -322,10 +230,7 @@ fn a_condition_is_found_by_its_name() {
 #[test]
 fn a_primary_that_does_not_fit_says_what_is_wrong() {
     let answer = Adapter::<Operator>::reconcile("{}".to_owned());
-    assert_eq!(
-        answer,
-        Err("the primary: not a valid Page: missing field `html` at line 1 column 2".to_owned())
-    );
+    assert_eq!(answer, Err("the primary: not a valid Page: missing field `html` at line 1 column 2".to_owned()));
 }
 
 #[test]
@@ -333,10 +238,7 @@ fn a_primary_is_read_once_for_each_text_and_type() {
     let first = primary::<Page>(PAGE).unwrap();
     let as_value = primary::<Value>(PAGE).unwrap();
     assert!(std::rc::Rc::ptr_eq(&first, &primary::<Page>(PAGE).unwrap()));
-    assert!(std::rc::Rc::ptr_eq(
-        &as_value,
-        &primary::<Value>(PAGE).unwrap()
-    ));
+    assert!(std::rc::Rc::ptr_eq(&as_value, &primary::<Value>(PAGE).unwrap()));
     let other = primary::<Page>(&page("other")).unwrap();
     assert_eq!(other.html, "other");
     let again = primary::<Page>(PAGE).unwrap();
@@ -351,40 +253,21 @@ fn anything_that_can_be_shown_becomes_an_error() {
     let errors: [(Error, &str); 4] = [
         ("text".into(), "text"),
         (format!("{} texts", 2).into(), "2 texts"),
-        (
-            serde_json::from_str::<u8>("x").unwrap_err().into(),
-            "expected value at line 1 column 1",
-        ),
-        (
-            "x".parse::<u8>().unwrap_err().into(),
-            "invalid digit found in string",
-        ),
+        (serde_json::from_str::<u8>("x").unwrap_err().into(), "expected value at line 1 column 1"),
+        ("x".parse::<u8>().unwrap_err().into(), "invalid digit found in string"),
     ];
     for (error, message) in errors {
-        assert_eq!(
-            (error.message(), error.reason(), error.code()),
-            (message, None, None)
-        );
+        assert_eq!((error.message(), error.reason(), error.code()), (message, None, None));
     }
 }
 
 #[test]
 fn a_refused_call_keeps_reason_and_code_through_context() {
-    let refused = CallError {
-        reason: Reason::Conflict,
-        code: 409,
-        message: "somebody was faster".to_owned(),
-    };
+    let refused = CallError { reason: Reason::Conflict, code: 409, message: "somebody was faster".to_owned() };
     let error = Error::of_call(refused).context("theme");
     assert_eq!(error.message(), "theme: somebody was faster");
-    assert_eq!(
-        (error.reason(), error.code()),
-        (Some(Reason::Conflict), Some(409))
-    );
-    assert_eq!(
-        format!("{error:?}"),
-        "theme: somebody was faster (CallReason::Conflict, 409)"
-    );
+    assert_eq!((error.reason(), error.code()), (Some(Reason::Conflict), Some(409)));
+    assert_eq!(format!("{error:?}"), "theme: somebody was faster (CallReason::Conflict, 409)");
 }
 
 // === the double ===
@@ -409,17 +292,9 @@ fn the_cache_answers_by_place_and_selection() {
         (configs().everywhere(), "a b c theme"),
         (configs().related().limit(2), "a b c"),
         (configs().related().labels("app=web"), "a b"),
-        (
-            cache::kind("v1", "ConfigMap")
-                .in_namespace("web")
-                .labels("app!=web"),
-            "c",
-        ),
+        (cache::kind("v1", "ConfigMap").in_namespace("web").labels("app!=web"), "c"),
         (configs().everywhere().labels("app in (db, x), !old"), "c"),
-        (
-            configs().everywhere().labels("app notin (db,x),app"),
-            "a b theme",
-        ),
+        (configs().everywhere().labels("app notin (db,x),app"), "a b theme"),
         (configs().everywhere().labels("tier!=front"), "a b c theme"),
         (configs().everywhere().labels("tier"), ""),
         (configs().indexed("by-theme", "dark"), "theme"),
@@ -430,10 +305,7 @@ fn the_cache_answers_by_place_and_selection() {
     with(caches(), || {
         for (query, expected) in table {
             let objects: Vec<Value> = query.clone().all().unwrap();
-            let names: Vec<_> = objects
-                .iter()
-                .map(|o| o["metadata"]["name"].as_str().unwrap())
-                .collect();
+            let names: Vec<_> = objects.iter().map(|o| o["metadata"]["name"].as_str().unwrap()).collect();
             assert_eq!(names.join(" "), expected, "{query:?}");
         }
     });
@@ -441,25 +313,14 @@ fn the_cache_answers_by_place_and_selection() {
 
 #[test]
 fn one_object_is_found_by_relation_or_name() {
-    let named = |namespace, name| {
-        cache::source("configs")
-            .named::<Json>(namespace, name)
-            .unwrap()
-    };
+    let named = |namespace, name| cache::source("configs").named::<Json>(namespace, name).unwrap();
     with(caches(), || {
-        assert_eq!(
-            secondary("deployment").unwrap(),
-            Some(json!({ "kind": "Deployment" }))
-        );
+        assert_eq!(secondary("deployment").unwrap(), Some(json!({ "kind": "Deployment" })));
         assert_eq!(secondary("nothing").unwrap(), None);
         assert_eq!(secondaries("configs").unwrap().len(), 3);
         assert!(named("web", "theme").is_some());
         assert_eq!(named("other", "theme"), None);
-        let page = cache::source("configs")
-            .related()
-            .limit(2)
-            .page::<Json>()
-            .unwrap();
+        let page = cache::source("configs").related().limit(2).page::<Json>().unwrap();
         assert_eq!((page.items.len(), page.next.as_deref()), (2, Some("2")));
     });
 }
@@ -467,38 +328,21 @@ fn one_object_is_found_by_relation_or_name() {
 #[test]
 fn a_wrong_question_says_what_is_wrong() {
     with(caches(), || {
-        assert_eq!(
-            secondary("configs").unwrap_err().reason(),
-            Some(Reason::Ambiguous)
-        );
+        assert_eq!(secondary("configs").unwrap_err().reason(), Some(Reason::Ambiguous));
         let misplaced = cache::primaries().related().all::<Value>().unwrap_err();
         assert_eq!(misplaced.reason(), Some(Reason::Misplaced));
-        let invalid = cache::source("configs")
-            .related()
-            .labels("a b")
-            .all::<Value>()
-            .unwrap_err();
+        let invalid = cache::source("configs").related().labels("a b").all::<Value>().unwrap_err();
         assert_eq!(invalid.reason(), Some(Reason::Invalid));
     });
 }
 
 #[test]
 fn fields_are_cut_to_what_was_asked_for() {
-    with(
-        Run::new().secondary("configs", config_map("a", "web")),
-        || {
-            let objects: Vec<Value> = cache::source("configs")
-                .related()
-                .fields(["/metadata/labels/app"])
-                .all()
-                .unwrap();
-            let metadata = json!({ "name": "a", "namespace": "web", "labels": { "app": "web" } });
-            assert_eq!(
-                objects,
-                [json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata })]
-            );
-        },
-    );
+    with(Run::new().secondary("configs", config_map("a", "web")), || {
+        let objects: Vec<Value> = cache::source("configs").related().fields(["/metadata/labels/app"]).all().unwrap();
+        let metadata = json!({ "name": "a", "namespace": "web", "labels": { "app": "web" } });
+        assert_eq!(objects, [json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata })]);
+    });
 }
 
 #[test]
@@ -508,42 +352,24 @@ fn writes_are_recorded_and_seen_by_later_reads() {
     let recorded = with(run, || {
         operations::apply(&config_map("a", "new"))?;
         assert_eq!(secondary("configs")?, Some(config_map("a", "new")));
-        let patched =
-            operations::merge_patch(&target, &json!({ "data": { "a": null, "c": "d" } }))?;
+        let patched = operations::merge_patch(&target, &json!({ "data": { "a": null, "c": "d" } }))?;
         assert_eq!(patched.parse::<Value>()?["data"], json!({ "c": "d" }));
         let patch = json!([{ "op": "add", "path": "/data/e", "value": "f" }]);
-        Options::new()
-            .mode(Mode::Plain)
-            .json_patch(&target, &patch)?;
-        assert_eq!(
-            secondary("configs")?.unwrap()["data"],
-            json!({ "c": "d", "e": "f" })
-        );
+        Options::new().mode(Mode::Plain).json_patch(&target, &patch)?;
+        assert_eq!(secondary("configs")?.unwrap()["data"], json!({ "c": "d", "e": "f" }));
         Removal::new().grace_seconds(0).remove(&target)?;
         assert_eq!(secondary("configs")?, None);
         operations::create(&config_map("a", "new"))?;
         let again = operations::create(&config_map("a", "new")).unwrap_err();
-        assert_eq!(
-            (again.reason(), again.code()),
-            (Some(Reason::Conflict), Some(409))
-        );
-        Options::new()
-            .subresource("status")
-            .update(&config_map("a", "new"))?;
+        assert_eq!((again.reason(), again.code()), (Some(Reason::Conflict), Some(409)));
+        Options::new().subresource("status").update(&config_map("a", "new"))?;
         operations::edit(&config_map("a", "new"))
     });
     recorded.answer.unwrap();
     let seen: Vec<_> = recorded
         .writes
         .iter()
-        .map(|write| {
-            (
-                write.verb,
-                write.mode,
-                write.subresource.as_deref(),
-                write.target == target,
-            )
-        })
+        .map(|write| (write.verb, write.mode, write.subresource.as_deref(), write.target == target))
         .collect();
     assert_eq!(
         seen,
@@ -565,10 +391,7 @@ fn refused_writes_fail_with_their_reason_and_are_not_recorded() {
     let run = Run::new().refuse(Verb::Apply, Reason::Denied, "not in the manifest");
     let recorded = with(run, || operations::apply(&config_map("a", "x")));
     let error = recorded.answer.unwrap_err();
-    assert_eq!(
-        (error.message(), error.reason(), error.code()),
-        ("not in the manifest", Some(Reason::Denied), None)
-    );
+    assert_eq!((error.message(), error.reason(), error.code()), ("not in the manifest", Some(Reason::Denied), None));
     assert_eq!(recorded.writes, []);
 }
 
@@ -576,55 +399,30 @@ fn refused_writes_fail_with_their_reason_and_are_not_recorded() {
 fn finalizers_are_those_of_the_primary() {
     let primary = json!({ "apiVersion": "v1", "kind": "Page", "metadata": { "name": "a" } });
     with(Run::new().primary(primary), || {
-        let with_one = operations::add_finalizer("x/y")
-            .unwrap()
-            .parse::<Value>()
-            .unwrap();
+        let with_one = operations::add_finalizer("x/y").unwrap().parse::<Value>().unwrap();
         assert_eq!(with_one["metadata"]["finalizers"], json!(["x/y"]));
-        let without = operations::remove_finalizer("x/y")
-            .unwrap()
-            .parse::<Value>()
-            .unwrap();
+        let without = operations::remove_finalizer("x/y").unwrap().parse::<Value>().unwrap();
         assert_eq!(without["metadata"]["finalizers"], json!([]));
     });
-    let error = with(Run::new(), || operations::add_finalizer(None))
-        .answer
-        .unwrap_err();
+    let error = with(Run::new(), || operations::add_finalizer(None)).answer.unwrap_err();
     assert_eq!(error.reason(), Some(Reason::Missing));
 }
 
 #[test]
 fn comparing_tolerates_additions_and_what_is_ignored() {
-    let (actual, desired) = (
-        json!({ "a": 1, "b": 2, "status": { "c": 3 } }),
-        json!({ "a": 1 }),
-    );
+    let (actual, desired) = (json!({ "a": 1, "b": 2, "status": { "c": 3 } }), json!({ "a": 1 }));
     let table = [
         (By::Generic, json!({ "a": 1 }), vec![], true),
         (By::Generic, json!({ "a": 2 }), vec![], false),
         (By::Generic, json!({ "a": 2 }), vec!["/a"], true),
         (By::Equality, desired, vec![], false),
         (By::Equality, json!({ "a": 1 }), vec!["/b", "/status"], true),
-        (
-            By::StatusOnly,
-            json!({ "a": 2, "status": { "c": 3 } }),
-            vec![],
-            true,
-        ),
-        (
-            By::StatusOnly,
-            json!({ "status": { "c": 4 } }),
-            vec![],
-            false,
-        ),
+        (By::StatusOnly, json!({ "a": 2, "status": { "c": 3 } }), vec![], true),
+        (By::StatusOnly, json!({ "status": { "c": 4 } }), vec![], false),
     ];
     for (by, desired, ignore, matches) in table {
         let answer = operations::compare(by, &actual, &desired, &ignore).unwrap();
-        assert_eq!(
-            answer == Match::Matches,
-            matches,
-            "{by:?} {desired} {ignore:?}"
-        );
+        assert_eq!(answer == Match::Matches, matches, "{by:?} {desired} {ignore:?}");
     }
 }
 
@@ -632,12 +430,7 @@ fn comparing_tolerates_additions_and_what_is_ignored() {
 fn memos_last_from_call_to_call() {
     let first = with(Run::new(), || memo::put(Lifetime::Primary, "seen", &3));
     first.answer.unwrap();
-    let run = first
-        .memos
-        .into_iter()
-        .fold(Run::new(), |run, ((lifetime, key), value)| {
-            run.memo(lifetime, &key, value)
-        });
+    let run = first.memos.into_iter().fold(Run::new(), |run, ((lifetime, key), value)| run.memo(lifetime, &key, value));
     with(run, || {
         assert_eq!(memo::get::<u8>(Lifetime::Primary, "seen").unwrap(), Some(3));
         assert_eq!(memo::get::<u8>(Lifetime::Run, "seen").unwrap(), None);
@@ -650,21 +443,12 @@ fn memos_last_from_call_to_call() {
 fn workflows_answer_what_the_test_says() {
     let node = NodeResult {
         name: "pod".to_owned(),
-        done: vec![ObjectResult {
-            key: "pod".to_owned(),
-            operation: Operation::Created,
-        }],
+        done: vec![ObjectResult { key: "pod".to_owned(), operation: Operation::Created }],
         conditions: vec![],
         failed: None,
     };
-    let result = WorkflowResult {
-        nodes: vec![node.clone()],
-        complete: true,
-    };
-    let run = Run::new()
-        .workflow("preview", result.clone())
-        .workflow(None, result.clone())
-        .dependent(node.clone());
+    let result = WorkflowResult { nodes: vec![node.clone()], complete: true };
+    let run = Run::new().workflow("preview", result.clone()).workflow(None, result.clone()).dependent(node.clone());
     with(run, || {
         assert_eq!(workflow::managed().last_result(), None);
         assert_eq!(workflow::managed().reconcile(), Ok(result.clone()));
@@ -689,28 +473,13 @@ fn the_run_is_as_the_test_says() {
         .now("2026-02-01T00:00:00Z", 1.5);
     with(run, || {
         let run = context::run().unwrap();
-        assert_eq!(
-            (run.controller.as_str(), run.primary_deleted),
-            ("pages", true)
-        );
-        assert_eq!(
-            context::retry(),
-            Some(Retry {
-                attempt: 2,
-                last: true
-            })
-        );
+        assert_eq!((run.controller.as_str(), run.primary_deleted), ("pages", true));
+        assert_eq!(context::retry(), Some(Retry { attempt: 2, last: true }));
         assert!(context::next_imminent());
         assert_eq!(context::time_left(), Duration::from_secs(5));
         assert_eq!(config::get::<Value>().unwrap(), json!({ "title": "x" }));
-        assert_eq!(
-            context::settings::<Value>().unwrap(),
-            json!({ "controller": { "name": "pages" } })
-        );
-        assert_eq!(
-            (system::now().as_str(), system::now_ms()),
-            ("2026-02-01T00:00:00Z", 1.5)
-        );
+        assert_eq!(context::settings::<Value>().unwrap(), json!({ "controller": { "name": "pages" } }));
+        assert_eq!((system::now().as_str(), system::now_ms()), ("2026-02-01T00:00:00Z", 1.5));
         assert_ne!(system::uuid(), system::uuid());
         assert_eq!(system::random_bytes(3).len(), 3);
     });
@@ -723,28 +492,11 @@ fn log_lines_and_events_are_recorded() {
         let page = "hello";
         crate::warn!("not so good", page, replicas = 1 + 1);
         recorder::normal("Published", "it is online");
-        recorder::Event::warning("NoTheme", "later")
-            .key("theme")
-            .label("a", "b")
-            .publish();
+        recorder::Event::warning("NoTheme", "later").key("theme").label("a", "b").publish();
     });
     let fields = BTreeMap::from([("page", "hello"), ("replicas", "2")]);
-    let fields = fields
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
-    assert_eq!(
-        recorded.logs,
-        [Line {
-            level: Level::Warn,
-            message: "not so good".to_owned(),
-            fields
-        }]
-    );
-    let events: Vec<_> = recorded
-        .events
-        .iter()
-        .map(|event| (event.reason.as_str(), event.key.as_deref()))
-        .collect();
+    let fields = fields.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    assert_eq!(recorded.logs, [Line { level: Level::Warn, message: "not so good".to_owned(), fields }]);
+    let events: Vec<_> = recorded.events.iter().map(|event| (event.reason.as_str(), event.key.as_deref())).collect();
     assert_eq!(events, [("Published", None), ("NoTheme", Some("theme"))]);
 }

@@ -35,12 +35,7 @@ pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
     })?;
     let sample = stage.list(&format!("{}?limit=1", foreign_path()))?;
     let size = sample.first().map_or(0, |object| object.to_string().len());
-    round.note(
-        Measure::Cache,
-        "one as JSON",
-        "KiB",
-        number(size) / KIB_PER_MIB,
-    );
+    round.note(Measure::Cache, "one as JSON", "KiB", number(size) / KIB_PER_MIB);
 
     (round.tell)("cache: start");
     let span = Span::begin(stage, None)?;

@@ -20,12 +20,7 @@ pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
     let mut times = runs.into_iter().collect::<Result<Vec<_>>>()?;
     times.sort();
     if let Some(median) = times.get(RUNS / 2) {
-        round.note(
-            Measure::Check,
-            "wall time, median of 5",
-            "s",
-            median.as_secs_f64(),
-        );
+        round.note(Measure::Check, "wall time, median of 5", "s", median.as_secs_f64());
     }
     if let Some(size) = round.subject.release_size() {
         round.note(Measure::Check, "size of the release", "MiB", size);

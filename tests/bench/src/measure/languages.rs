@@ -44,10 +44,9 @@ pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
         let file = round.subject.component_in(language);
         if !file.is_file() {
             let name = language.name();
-            round.told.remark(format!(
-                "{name} is left out: there is no {}; `cargo xtask plugins` builds it",
-                file.display()
-            ));
+            round
+                .told
+                .remark(format!("{name} is left out: there is no {}; `cargo xtask plugins` builds it", file.display()));
             continue;
         }
         let bytes = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
@@ -101,13 +100,7 @@ fn memory(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &
     until_reconciled(START, &span, &daemon, pages(round.sizes))?;
     pass(REST);
     let mut note = |what: &str, value| {
-        note(
-            round,
-            language,
-            &format!("{instances}: {what}"),
-            "MiB",
-            value,
-        );
+        note(round, language, &format!("{instances}: {what}"), "MiB", value);
     };
     note("Pss, all pages seen", daemon.pss()?);
     note("peak RSS", daemon.peak()?);
@@ -117,11 +110,7 @@ fn memory(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &
 
 /// Notes what a run costs that changes nothing, one after another.
 fn runs(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &str) -> Result<()> {
-    let again = [
-        "maxReconciliationInterval: 1ms",
-        "rateLimit: none",
-        "concurrency: 1",
-    ];
+    let again = ["maxReconciliationInterval: 1ms", "rateLimit: none", "concurrency: 1"];
     let manifest = manifest(stage, language, &format!("instances: {instances}"), &again)?;
     let whole = Span::begin(stage, None)?;
     let mut daemon = Daemon::start(stage, &manifest)?;
@@ -135,13 +124,7 @@ fn runs(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &st
     let (cpu, time) = (daemon.cpu()? - cpu, daemon.time_of_runs()? - time);
     let others = span.others(&daemon)?;
     let mut note = |what: &str, unit, value| {
-        note(
-            round,
-            language,
-            &format!("{instances}: {what}"),
-            unit,
-            value,
-        );
+        note(round, language, &format!("{instances}: {what}"), unit, value);
     };
     note("CPU of a run", "µs", cpu * MICRO / runs);
     note("wall time of a run", "µs", time * MICRO / runs);
@@ -156,12 +139,7 @@ fn runs(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &st
     daemon.stop()
 }
 
-fn manifest(
-    stage: &Stage,
-    language: Language,
-    plugin: &str,
-    controller: &[&str],
-) -> Result<std::path::PathBuf> {
+fn manifest(stage: &Stage, language: Language, plugin: &str, controller: &[&str]) -> Result<std::path::PathBuf> {
     let text = Subject::manifest_for(&component(language), plugin, controller)?;
     stage.manifest(&format!("language-{}", language.name()), &text)
 }

@@ -49,22 +49,10 @@ struct Crowd {
 const ALONE: &str = "alone";
 
 const CROWDS: [Crowd; 4] = [
-    Crowd {
-        name: ALONE,
-        plugins: 0,
-    },
-    Crowd {
-        name: "8 runs, one plugin",
-        plugins: 1,
-    },
-    Crowd {
-        name: "80 runs, 10 plugins",
-        plugins: 10,
-    },
-    Crowd {
-        name: "400 runs, 50 plugins",
-        plugins: 50,
-    },
+    Crowd { name: ALONE, plugins: 0 },
+    Crowd { name: "8 runs, one plugin", plugins: 1 },
+    Crowd { name: "80 runs, 10 plugins", plugins: 10 },
+    Crowd { name: "400 runs, 50 plugins", plugins: 50 },
 ];
 
 /// Takes the measure.
@@ -108,12 +96,7 @@ impl Crowd {
         })?;
         let (spread, probed) = (Spread::of_micros(times), Spread::of_micros(probed));
         let mut note = |what: &str, unit, value| {
-            round.note(
-                Measure::Neighbours,
-                format!("{}: {what}", self.name),
-                unit,
-                value,
-            );
+            round.note(Measure::Neighbours, format!("{}: {what}", self.name), unit, value);
         };
         note("median", "ms", spread.median());
         note("p99", "ms", spread.p99());
@@ -151,20 +134,13 @@ spec:
             let name = format!("spinner-{plugin}");
             operator(&name, &format!("crowd={event}-{plugin}"))
         });
-        let operators: Vec<String> = [operator("victim", "crowd=none")]
-            .into_iter()
-            .chain(crowd)
-            .collect();
+        let operators: Vec<String> = [operator("victim", "crowd=none")].into_iter().chain(crowd).collect();
         operators.join("---\n")
     }
 }
 
 /// Changes each primary once, and returns when, by name; with how long probes of liveness took meanwhile, in microseconds.
-fn changed(
-    stage: &Stage,
-    daemon: &Daemon,
-    event: usize,
-) -> Result<(BTreeMap<String, i64>, Vec<i64>)> {
+fn changed(stage: &Stage, daemon: &Daemon, event: usize) -> Result<(BTreeMap<String, i64>, Vec<i64>)> {
     let stop = AtomicBool::new(false);
     let send = |api: &cluster::Api, number: usize| {
         if number + 1 >= CHANGES {
@@ -223,8 +199,7 @@ fn victim(number: usize, event: usize) -> Value {
 /// A primary whose runs compute for minutes.
 fn spinner(number: usize, event: usize) -> Value {
     let crowd = format!("{event}-{}", number / EACH);
-    let metadata =
-        json!({ "name": format!("spinner-{event}-{number}"), "labels": { "crowd": crowd } });
+    let metadata = json!({ "name": format!("spinner-{event}-{number}"), "labels": { "crowd": crowd } });
     let spec = json!({ "reconcile": { "do": [{ "busyMs": 240_000 }] } });
     json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": metadata, "spec": spec })
 }

@@ -68,12 +68,7 @@ fn create(round: &mut Round<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
     until_reconciled(WORK, &span, daemon, count)?;
     let done = until_all(stage, &span, &pages_path(), count, is_good)?;
     round.note(Measure::Create, "until all are good", "s", done);
-    round.note(
-        Measure::Create,
-        "the creation itself",
-        "s",
-        created.as_secs_f64(),
-    );
+    round.note(Measure::Create, "the creation itself", "s", created.as_secs_f64());
     span.end(round, Measure::Create, daemon)
 }
 
@@ -85,12 +80,7 @@ fn restart(round: &mut Round<'_>, stage: &Stage, manifest: &std::path::Path) -> 
     let ready = daemon.until_ready()?;
     until_reconciled(START, &span, &daemon, round.sizes.pages)?;
     let done = daemon.age();
-    round.note(
-        Measure::Restart,
-        "until all are reconciled",
-        "s",
-        done.as_secs_f64(),
-    );
+    round.note(Measure::Restart, "until all are reconciled", "s", done.as_secs_f64());
     round.note(Measure::Restart, "start to ready", "s", ready.as_secs_f64());
     span.end(round, Measure::Restart, &daemon)?;
     Ok(daemon)
@@ -107,18 +97,8 @@ fn drift(round: &mut Round<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
         let there = count_of(stage.api(), &config_maps_path())?;
         Ok((there == count).then(|| span.spent()))
     })?;
-    round.note(
-        Measure::Drift,
-        "until all are back",
-        "s",
-        done.as_secs_f64(),
-    );
-    round.note(
-        Measure::Drift,
-        "the deletion itself",
-        "s",
-        deleted.as_secs_f64(),
-    );
+    round.note(Measure::Drift, "until all are back", "s", done.as_secs_f64());
+    round.note(Measure::Drift, "the deletion itself", "s", deleted.as_secs_f64());
     span.end(round, Measure::Drift, daemon)
 }
 
@@ -134,25 +114,15 @@ fn change(round: &mut Round<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
     let changed = span.spent();
     until_reconciled(WORK, &span, daemon, count)?;
     until_all(stage, &span, &pages_path(), count, is_good)?;
-    let wanted: BTreeMap<String, String> = (0..count)
-        .map(|number| (format!("{}-html", page_name(number)), html(number, 2)))
-        .collect();
+    let wanted: BTreeMap<String, String> =
+        (0..count).map(|number| (format!("{}-html", page_name(number)), html(number, 2))).collect();
     let done = until_all(stage, &span, &config_maps_path(), count, |map| {
         let name = map.pointer("/metadata/name").and_then(Value::as_str);
-        let text = map
-            .get("data")
-            .and_then(|data| data.get("index.html"))
-            .and_then(Value::as_str);
-        name.and_then(|name| wanted.get(name))
-            .is_some_and(|wanted| Some(wanted.as_str()) == text)
+        let text = map.get("data").and_then(|data| data.get("index.html")).and_then(Value::as_str);
+        name.and_then(|name| wanted.get(name)).is_some_and(|wanted| Some(wanted.as_str()) == text)
     })?;
     round.note(Measure::Change, "until all are as wanted", "s", done);
-    round.note(
-        Measure::Change,
-        "the change itself",
-        "s",
-        changed.as_secs_f64(),
-    );
+    round.note(Measure::Change, "the change itself", "s", changed.as_secs_f64());
     span.end(round, Measure::Change, daemon)
 }
 
@@ -168,19 +138,11 @@ fn noop(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
     let span = Span::begin(stage, Some(&daemon))?;
     let cpu = daemon.cpu()?;
     pass(NOOP);
-    let (reconciles, cpu, seconds) = (
-        span.reconciles(&daemon)?,
-        daemon.cpu()? - cpu,
-        span.spent().as_secs_f64(),
-    );
+    let (reconciles, cpu, seconds) = (span.reconciles(&daemon)?, daemon.cpu()? - cpu, span.spent().as_secs_f64());
     span.used(round, Measure::Noop, &daemon)?;
     let mut note = |name: &str, unit, value| round.note(Measure::Noop, name, unit, value);
     note("reconciles a second", "", reconciles / seconds);
-    note(
-        "CPU of a reconcile",
-        "µs",
-        cpu * MICRO / reconciles.max(1.0),
-    );
+    note("CPU of a reconcile", "µs", cpu * MICRO / reconciles.max(1.0));
     note("cores used", "", cpu / seconds);
     note("Pss", "MiB", daemon.pss()?);
     note("peak RSS", "MiB", daemon.peak()?);
@@ -189,12 +151,7 @@ fn noop(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
 }
 
 /// Waits until the daemon has ended as many runs well as there are pages.
-pub(super) fn until_reconciled(
-    patience: Patience,
-    span: &Span<'_>,
-    daemon: &Daemon,
-    count: usize,
-) -> Result<()> {
+pub(super) fn until_reconciled(patience: Patience, span: &Span<'_>, daemon: &Daemon, count: usize) -> Result<()> {
     let reconciled = patience.until("each page to be reconciled", || {
         let so_far = span.reconciles(daemon)?;
         Ok((so_far >= number(count)).then_some(()))
@@ -228,13 +185,8 @@ pub(super) fn is_good(page: &Value) -> bool {
 /// Counts the objects of a kind, of which only one is sent.
 fn count_of(api: &Api, path: &str) -> Result<usize> {
     let list = api.get(&format!("{path}?limit=1"))?;
-    let items = list
-        .get("items")
-        .and_then(Value::as_array)
-        .context("a list has items")?;
-    let rest = list
-        .pointer("/metadata/remainingItemCount")
-        .and_then(Value::as_u64);
+    let items = list.get("items").and_then(Value::as_array).context("a list has items")?;
+    let rest = list.pointer("/metadata/remainingItemCount").and_then(Value::as_u64);
     Ok(items.len() + usize::try_from(rest.unwrap_or_default())?)
 }
 
@@ -245,16 +197,7 @@ mod tests {
     #[test]
     fn a_page_is_good_when_its_status_is_about_its_newest_spec() {
         let page = |good: bool, seen: Option<u64>| json!({ "metadata": { "generation": 2 }, "status": { "areWeGood": good, "observedGeneration": seen } });
-        let pages = [
-            page(true, Some(2)),
-            page(true, Some(1)),
-            page(false, Some(2)),
-            page(true, None),
-            json!({}),
-        ];
-        assert_eq!(
-            pages.each_ref().map(is_good),
-            [true, false, false, false, false]
-        );
+        let pages = [page(true, Some(2)), page(true, Some(1)), page(false, Some(2)), page(true, None), json!({})];
+        assert_eq!(pages.each_ref().map(is_good), [true, false, false, false, false]);
     }
 }

@@ -68,19 +68,11 @@ impl<'a> Rig<'a> {
     }
 
     /// Compiles both editions, starts a daemon and waits until each primary has been answered.
-    pub(super) fn start(
-        self,
-        round: &Round<'_>,
-        stage: &'a Stage,
-        primaries: usize,
-    ) -> Result<Show<'a>> {
+    pub(super) fn start(self, round: &Round<'_>, stage: &'a Stage, primaries: usize) -> Result<Show<'a>> {
         let path = round.subject.probe();
         let probe = fs::read(path).with_context(|| format!("read {}", path.display()))?;
         let components = [Edition::First.of(&probe)?, Edition::Second.of(&probe)?];
-        let version = Version {
-            edition: Edition::First,
-            config: 1,
-        };
+        let version = Version { edition: Edition::First, config: 1 };
         let manifest = stage.manifest(self.name, &self.manifest(version.config))?;
         // The one that it begins with comes last.
         for component in components.iter().rev() {
@@ -90,25 +82,13 @@ impl<'a> Rig<'a> {
         let mut daemon = Daemon::start_to_talk(stage, &manifest, Talk::Diary)?;
         let diary = Diary::open(daemon.log())?;
         daemon.until_ready()?;
-        let mut show = Show {
-            stage,
-            rig: self,
-            components,
-            version,
-            daemon,
-            diary,
-        };
+        let mut show = Show { stage, rig: self, components, version, daemon, diary };
         show.until_answered(0, primaries)?;
         Ok(show)
     }
 
     fn manifest(&self, config: u64) -> String {
-        let Self {
-            namespace,
-            plugin,
-            controller,
-            ..
-        } = self;
+        let Self { namespace, plugin, controller, .. } = self;
         format!(
             "\
 apiVersion: capstan.dev/v1alpha1
@@ -158,11 +138,7 @@ impl Show<'_> {
     /// Waits until this version is in force; the first one is 1.
     pub(super) fn until_placed(&mut self, number: usize) -> Result<Placed> {
         self.listen(&format!("version {number} to be in force"), |diary| {
-            diary
-                .placed
-                .iter()
-                .find(|placed| placed.number == number)
-                .copied()
+            diary.placed.iter().find(|placed| placed.number == number).copied()
         })
     }
 
@@ -187,10 +163,7 @@ impl Show<'_> {
     /// Waits until there is nothing left to do.
     pub(super) fn until_quiet(&mut self) -> Result<()> {
         let mut before = None;
-        let quiet = Patience {
-            every: QUIET,
-            ..LISTEN
-        };
+        let quiet = Patience { every: QUIET, ..LISTEN };
         quiet.until("the daemon to be quiet", || {
             self.diary.read()?;
             let now = self.diary.answers.len();

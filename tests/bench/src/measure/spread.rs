@@ -43,9 +43,7 @@ mod tests {
     #[test]
     fn a_spread_is_told_by_its_middle_and_its_top() {
         let spread = Spread::of_micros((1..=200).rev().map(|ms| ms * 1000));
-        let told = |spread: &Spread| {
-            [spread.median(), spread.p99(), spread.most()].map(|ms| format!("{ms}"))
-        };
+        let told = |spread: &Spread| [spread.median(), spread.p99(), spread.most()].map(|ms| format!("{ms}"));
         assert_eq!(told(&spread), ["100", "198", "200"]);
         assert_eq!(told(&Spread::of_micros([1500])), ["1.5"; 3]);
         assert_eq!(told(&Spread::default()), ["0"; 3]);

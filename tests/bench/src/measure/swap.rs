@@ -127,22 +127,11 @@ pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
 
 impl Manner {
     fn rig(&self) -> Rig<'static> {
-        Rig {
-            name: self.name,
-            namespace: NAMESPACE,
-            plugin: self.plugin,
-            controller: self.controller,
-        }
+        Rig { name: self.name, namespace: NAMESPACE, plugin: self.plugin, controller: self.controller }
     }
 
     /// Swaps while events come; those are numbered from `base` on.
-    fn record(
-        &self,
-        sizes: Sizes,
-        stage: &Stage,
-        show: &mut Show<'_>,
-        base: usize,
-    ) -> Result<Record> {
+    fn record(&self, sizes: Sizes, stage: &Stage, show: &mut Show<'_>, base: usize) -> Result<Record> {
         let started = show.daemon.started()?;
         let watch = Stopwatch::start();
         let (stop, primaries) = (AtomicBool::new(self.work == Work::Always), sizes.pages);
@@ -161,12 +150,8 @@ impl Manner {
             let panicked = || Err(anyhow!("the thread that sends events has panicked"));
             (swaps, events.join().unwrap_or_else(|_| panicked()))
         });
-        let mut record = Record {
-            swaps: swaps?,
-            sent: sent?,
-            seconds: watch.spent().as_secs_f64(),
-            ..Record::default()
-        };
+        let mut record =
+            Record { swaps: swaps?, sent: sent?, seconds: watch.spent().as_secs_f64(), ..Record::default() };
         record.sent.sort_by_key(|sent| sent.event);
         self.await_answers(show, &mut record)?;
         record.started = show.daemon.started()? - started;
@@ -190,12 +175,7 @@ impl Manner {
                 Work::EventsAndSwaps => Some(show.until_answered(after, sizes.pages)?),
                 Work::Events | Work::Always => None,
             };
-            swaps.push(Swapped {
-                renamed,
-                placed,
-                all_answered,
-                version: show.version,
-            });
+            swaps.push(Swapped { renamed, placed, all_answered, version: show.version });
             show.pass(PAUSE.saturating_sub(watch.spent()))?;
             if self.work != Work::Always && stop.load(Ordering::Relaxed) {
                 // No more events: that thread says why.
@@ -246,10 +226,7 @@ impl Manner {
             ("gap elsewhere, median", gaps.elsewhere.median()),
             ("gap elsewhere, p99", gaps.elsewhere.p99()),
             ("gap elsewhere, most", gaps.elsewhere.most()),
-            (
-                "more at a swap",
-                gaps.at_swaps.median() - gaps.elsewhere.median(),
-            ),
+            ("more at a swap", gaps.at_swaps.median() - gaps.elsewhere.median()),
         ] {
             note(what, "ms", gap);
         }
@@ -271,11 +248,7 @@ impl Manner {
                 note("in force to all answered, median", "ms", all.median());
                 note("in force to all answered, most", "ms", all.most());
                 note("events", "", events);
-                note(
-                    "runs of a swap",
-                    "",
-                    (record.started - events) / swaps.max(1.0),
-                );
+                note("runs of a swap", "", (record.started - events) / swaps.max(1.0));
             }
         }
         note("lost runs", "", number(self.lost(record)));
@@ -283,10 +256,7 @@ impl Manner {
         for (what, wait) in [
             ("event to answer at a swap, median", waits.at_swaps.median()),
             ("event to answer at a swap, most", waits.at_swaps.most()),
-            (
-                "event to answer elsewhere, median",
-                waits.elsewhere.median(),
-            ),
+            ("event to answer elsewhere, median", waits.elsewhere.median()),
             ("event to answer elsewhere, p99", waits.elsewhere.p99()),
         ] {
             note(what, "ms", wait);

@@ -102,10 +102,7 @@ impl Holdings {
 impl Times {
     fn note(self, round: &mut Round<'_>) {
         let mut note = |name: &str, value| round.note(Measure::Swaps, name, "ms", value);
-        let (in_force, answered) = (
-            Spread::of_micros(self.in_force),
-            Spread::of_micros(self.answered),
-        );
+        let (in_force, answered) = (Spread::of_micros(self.in_force), Spread::of_micros(self.answered));
         note("rename to in force, median", in_force.median());
         note("rename to in force, p99", in_force.p99());
         note("rename to all answered, median", answered.median());

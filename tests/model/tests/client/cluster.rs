@@ -11,7 +11,8 @@ async fn what_has_no_owner_any_more_is_collected_when_the_collector_is_told_to()
     let client = model.client();
     let owner = create(&client, "owner").await;
     let mut owned = map("owned", &json!({}));
-    owned["metadata"]["ownerReferences"] = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"] }]);
+    owned["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"] }]);
     send(&client, "POST", PATH, "application/json", &owned).await;
     assert_eq!(model.collect_garbage(), 0);
     model.delete(MAPS, Some("default"), "owner");
@@ -31,18 +32,8 @@ async fn a_foreground_deletion_waits_for_what_blocks_it_and_an_orphan_is_left_al
         owned["metadata"]["ownerReferences"] = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "blockOwnerDeletion": true }]);
         send(&client, "POST", PATH, "application/json", &owned).await;
         let options = json!({ "propagationPolicy": policy });
-        let (_, marked) = send(
-            &client,
-            "DELETE",
-            &format!("{PATH}/owner"),
-            "application/json",
-            &options,
-        )
-        .await;
-        assert!(
-            marked["metadata"]["deletionTimestamp"].is_string(),
-            "{marked}"
-        );
+        let (_, marked) = send(&client, "DELETE", &format!("{PATH}/owner"), "application/json", &options).await;
+        assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
         while model.collect_garbage() > 0 {}
         assert_eq!(model.objects(MAPS).len(), left, "{policy}");
     }
@@ -53,38 +44,11 @@ async fn a_namespace_goes_with_all_that_is_in_it() {
     let model = Model::new(1);
     let client = model.client();
     create(&client, "a").await;
-    send(
-        &client,
-        "DELETE",
-        "/api/v1/namespaces/default",
-        "application/json",
-        &Value::Null,
-    )
-    .await;
-    let (code, status) = send(
-        &client,
-        "POST",
-        PATH,
-        "application/json",
-        &map("b", &json!({})),
-    )
-    .await;
-    assert_eq!(
-        (code, &status["details"]["causes"][0]["reason"]),
-        (403, &json!("NamespaceTerminating"))
-    );
+    send(&client, "DELETE", "/api/v1/namespaces/default", "application/json", &Value::Null).await;
+    let (code, status) = send(&client, "POST", PATH, "application/json", &map("b", &json!({}))).await;
+    assert_eq!((code, &status["details"]["causes"][0]["reason"]), (403, &json!("NamespaceTerminating")));
     while model.collect_garbage() > 0 {}
     assert_eq!(model.all().len(), 0);
-    let (code, status) = send(
-        &client,
-        "POST",
-        PATH,
-        "application/json",
-        &map("b", &json!({})),
-    )
-    .await;
-    assert_eq!(
-        (code, &status["message"]),
-        (404, &json!("namespaces \"default\" not found"))
-    );
+    let (code, status) = send(&client, "POST", PATH, "application/json", &map("b", &json!({}))).await;
+    assert_eq!((code, &status["message"]), (404, &json!("namespaces \"default\" not found")));
 }

@@ -31,43 +31,15 @@ async fn a_request_is_lost_before_or_after_it_is_carried_out() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_another_breaks_off_or_comes_late() {
     let (model, client) = faulty();
-    let get = async || {
-        exchange(&client, "GET", PATH, "", &Value::Null)
-            .await
-            .unwrap()
-    };
-    fault(
-        &model,
-        Fault::Answer {
-            code: 429,
-            retry_after: Some(3),
-        },
-    );
+    let get = async || exchange(&client, "GET", PATH, "", &Value::Null).await.unwrap();
+    fault(&model, Fault::Answer { code: 429, retry_after: Some(3) });
     let response = get().await;
-    assert_eq!(
-        (
-            response.status().as_u16(),
-            &response.headers()["retry-after"]
-        ),
-        (429, &"3".parse().unwrap())
-    );
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &"3".parse().unwrap()));
     fault(&model, Fault::Cut { after: 10 });
     let mut body = get().await.into_body();
-    assert_eq!(
-        body.frame()
-            .await
-            .unwrap()
-            .unwrap()
-            .into_data()
-            .unwrap()
-            .len(),
-        10
-    );
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 10);
     assert!(body.frame().await.unwrap().is_err());
-    let delay = Fault::Delay {
-        before: Duration::from_secs(1),
-        after: Duration::from_secs(2),
-    };
+    let delay = Fault::Delay { before: Duration::from_secs(1), after: Duration::from_secs(2) };
     fault(&model, delay);
     let began = Instant::now();
     get().await;
@@ -88,10 +60,7 @@ fn fault(model: &Model, fault: Fault) {
 async fn what_is_forbidden_is_refused_and_reviews_say_so() {
     let model = Model::new(1);
     let client = model.client();
-    let denied = Denied {
-        verb: Some("list".to_owned()),
-        ..Denied::default()
-    };
+    let denied = Denied { verb: Some("list".to_owned()), ..Denied::default() };
     model.forbid(denied.clone());
     let (code, status) = get(&client, PATH).await;
     let message = "configmaps is forbidden: User \"admin\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"";
@@ -99,10 +68,7 @@ async fn what_is_forbidden_is_refused_and_reviews_say_so() {
     let review = async || {
         let review = json!({ "spec": { "resourceAttributes": { "verb": "list", "resource": "configmaps" } } });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        send(&client, "POST", path, "application/json", &review)
-            .await
-            .1["status"]["allowed"]
-            .clone()
+        send(&client, "POST", path, "application/json", &review).await.1["status"]["allowed"].clone()
     };
     assert_eq!(review().await, json!(false));
     model.answer_reviews(Some(true));

@@ -20,14 +20,9 @@ pub(crate) struct Lines {
 impl Lines {
     pub(crate) async fn of(client: &kube::Client, query: &str) -> Self {
         let path = format!("/api/v1/configmaps?watch=true&{query}");
-        let response = exchange(client, "GET", &path, "", &Value::Null)
-            .await
-            .unwrap();
+        let response = exchange(client, "GET", &path, "", &Value::Null).await.unwrap();
         assert_eq!(response.status(), 200);
-        Self {
-            body: response.into_body(),
-            rest: Vec::new(),
-        }
+        Self { body: response.into_body(), rest: Vec::new() }
     }
 
     /// Returns the next event; none at the end.
@@ -36,14 +31,10 @@ impl Lines {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 let event: Value = serde_json::from_slice(&line).unwrap();
-                return Some((
-                    event["type"].as_str().unwrap().to_owned(),
-                    event["object"].clone(),
-                ));
+                return Some((event["type"].as_str().unwrap().to_owned(), event["object"].clone()));
             }
             let frame = self.body.frame().await?;
-            self.rest
-                .extend_from_slice(&frame.unwrap().into_data().unwrap_or(Bytes::new()));
+            self.rest.extend_from_slice(&frame.unwrap().into_data().unwrap_or(Bytes::new()));
         }
     }
 
@@ -51,10 +42,7 @@ impl Lines {
         let mut names = Vec::new();
         for _ in 0..count {
             let (kind, object) = self.next().await.unwrap();
-            names.push(format!(
-                "{kind} {}",
-                object["metadata"]["name"].as_str().unwrap_or("-")
-            ));
+            names.push(format!("{kind} {}", object["metadata"]["name"].as_str().unwrap_or("-")));
         }
         names
     }
@@ -101,10 +89,7 @@ async fn a_change_of_labels_lets_an_object_come_and_go() {
     assert_eq!(lines.names(2).await, ["ADDED a", "MODIFIED a"]);
     let (kind, last) = lines.next().await.unwrap();
     let metadata = &last["metadata"];
-    assert_eq!(
-        (kind.as_str(), &metadata["labels"]),
-        ("DELETED", &json!({ "on": "" }))
-    );
+    assert_eq!((kind.as_str(), &metadata["labels"]), ("DELETED", &json!({ "on": "" })));
     assert_eq!(metadata["resourceVersion"], model.revision().to_string());
 }
 
@@ -117,25 +102,13 @@ async fn what_is_forgotten_can_not_be_gone_on_from() {
     let from = first["metadata"]["resourceVersion"].as_str().unwrap();
     let (_, page) = get(&client, &format!("{PATH}?limit=1")).await;
     let next = page["metadata"]["continue"].as_str().unwrap();
-    assert_eq!(
-        get(&client, &format!("{PATH}?limit=1&continue={next}"))
-            .await
-            .1["items"][0]["metadata"]["name"],
-        "b"
-    );
+    assert_eq!(get(&client, &format!("{PATH}?limit=1&continue={next}")).await.1["items"][0]["metadata"]["name"], "b");
     let mut under_way = Lines::of(&client, &format!("resourceVersion={from}")).await;
     create(&client, "c").await;
     model.compact();
     assert_eq!(under_way.names(2).await, ["ADDED b", "ADDED c"]);
-    let (kind, status) = Lines::of(&client, &format!("resourceVersion={from}"))
-        .await
-        .next()
-        .await
-        .unwrap();
-    assert_eq!(
-        (kind.as_str(), &status["code"], &status["reason"]),
-        ("ERROR", &json!(410), &json!("Expired"))
-    );
+    let (kind, status) = Lines::of(&client, &format!("resourceVersion={from}")).await.next().await.unwrap();
+    assert_eq!((kind.as_str(), &status["code"], &status["reason"]), ("ERROR", &json!(410), &json!("Expired")));
     let (code, status) = get(&client, &format!("{PATH}?limit=1&continue={next}")).await;
     assert_eq!((code, &status["reason"]), (410, &json!("Expired")));
 }
@@ -174,11 +147,7 @@ async fn a_kind_that_is_not_served_is_no_page_and_ends_its_watches() {
     assert_eq!(get(&client, PATH).await.0, 404);
     let served = async || {
         let (_, list) = get(&client, "/api/v1").await;
-        list["resources"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|resource| resource["kind"] == "ConfigMap")
+        list["resources"].as_array().unwrap().iter().any(|resource| resource["kind"] == "ConfigMap")
     };
     assert!(!served().await);
     model.serve(MAPS, true);

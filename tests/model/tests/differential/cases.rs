@@ -16,15 +16,7 @@ type Request = (&'static str, &'static str, &'static str, Value);
 
 /// The requests, in their order; `~` is the namespace, `!` the path of things in it.
 fn requests() -> Vec<Request> {
-    [
-        creates(),
-        updates(),
-        applies(),
-        deletes(),
-        reads(),
-        things(),
-    ]
-    .concat()
+    [creates(), updates(), applies(), deletes(), reads(), things()].concat()
 }
 
 fn map(name: &str, fields: Value) -> Value {
@@ -160,18 +152,11 @@ pub(crate) async fn differences(real: &Side, modelled: &Side, namespace: &str) -
     let mut found = Vec::new();
     for (method, path, content, body) in requests() {
         let path = path.replace('~', &format!("/api/v1/namespaces/{namespace}"));
-        let path = path.replace(
-            '!',
-            &format!("/apis/model.capstan.dev/v1/namespaces/{namespace}/things"),
-        );
-        let [expected, answer] =
-            [real, modelled].map(|side| side.send(method, &path, content, &body));
+        let path = path.replace('!', &format!("/apis/model.capstan.dev/v1/namespaces/{namespace}/things"));
+        let [expected, answer] = [real, modelled].map(|side| side.send(method, &path, content, &body));
         let [expected, answer] = comparable(expected.await, answer.await);
         if expected != answer {
-            found.push(format!(
-                "{method} {path} {body}\n{}",
-                sides(&expected, &answer)
-            ));
+            found.push(format!("{method} {path} {body}\n{}", sides(&expected, &answer)));
         }
     }
     found
@@ -210,11 +195,7 @@ fn comparable(real: Answer, modelled: Answer) -> [Value; 2] {
 fn unnumbered(message: &str) -> String {
     let words = message.split_inclusive([' ', '"', '(', ')', ',']);
     let plain = |word: &str| {
-        if word.bytes().any(|byte| byte.is_ascii_digit()) {
-            "#".to_owned()
-        } else {
-            word.to_owned()
-        }
+        if word.bytes().any(|byte| byte.is_ascii_digit()) { "#".to_owned() } else { word.to_owned() }
     };
     words.map(plain).collect()
 }

@@ -33,18 +33,13 @@ impl Chance {
     pub(crate) fn some<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
         let mut all = all.to_vec();
         let count = self.below(all.len() + 1);
-        (0..count)
-            .map(|_| all.remove(self.below(all.len())))
-            .collect()
+        (0..count).map(|_| all.remove(self.below(all.len()))).collect()
     }
 
     /// Returns a map with some of these names, with one of these values each.
     pub(crate) fn map(&mut self, names: &[&str], values: &[Value]) -> Value {
         let names = self.some(names);
-        let map: Map<String, Value> = names
-            .into_iter()
-            .map(|name| (name.to_owned(), self.of(values)))
-            .collect();
+        let map: Map<String, Value> = names.into_iter().map(|name| (name.to_owned(), self.of(values))).collect();
         Value::Object(map)
     }
 
@@ -58,10 +53,8 @@ impl Chance {
             4 => json!([{ "name": self.of(&["x", "y"]) }]),
             _ => {
                 let names = self.some(&["p", "q", "r"]);
-                let map: Map<String, Value> = names
-                    .into_iter()
-                    .map(|name| (name.to_owned(), self.any(depth - 1)))
-                    .collect();
+                let map: Map<String, Value> =
+                    names.into_iter().map(|name| (name.to_owned(), self.any(depth - 1))).collect();
                 Value::Object(map)
             }
         }

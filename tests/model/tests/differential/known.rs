@@ -26,9 +26,7 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         what: "empty labels, annotations or finalizers of a custom resource",
         why: "the real one stores them and never shows them, so that the next write which changes nothing makes another version",
-        shown_by: |operation| {
-            matches!(operation.kind, Kind::Thing | Kind::Probe) && has_empty(&operation.act)
-        },
+        shown_by: |operation| matches!(operation.kind, Kind::Thing | Kind::Probe) && has_empty(&operation.act),
     },
 ];
 
@@ -45,11 +43,7 @@ fn has_empty(act: &Act) -> bool {
         | Act::Replace { change: object, .. }
         | Act::Merge { patch: object, .. }
         | Act::Apply { object, .. } => fields.iter().any(|field| empty(&object["metadata"][field])),
-        Act::Json(patch) => patch
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|part| empty(&part["value"])),
+        Act::Json(patch) => patch.as_array().unwrap().iter().any(|part| empty(&part["value"])),
         Act::Delete { .. } | Act::Get | Act::List => false,
     }
 }

@@ -37,18 +37,12 @@ const OPERATIONS: usize = 60;
 
 /// The folder of the workspace.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
 /// The kinds that both API servers get.
 fn definitions() -> [PathBuf; 2] {
-    [
-        root().join("tests/model/tests/differential/thing.yaml"),
-        root().join("plugins/probe/crd.yaml"),
-    ]
+    [root().join("tests/model/tests/differential/thing.yaml"), root().join("plugins/probe/crd.yaml")]
 }
 
 fn install(model: &Model) {
@@ -64,12 +58,9 @@ fn install(model: &Model) {
 async fn places(namespace: &str, seed: u64, real: &kube::Client) -> [Side; 2] {
     let model = Model::new(seed);
     install(&model);
-    let object =
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
     let sides = [real.clone(), model.client()].map(|client| Side::new(client, namespace));
-    let made = sides[0]
-        .send("POST", "/api/v1/namespaces", "application/json", &object)
-        .await;
+    let made = sides[0].send("POST", "/api/v1/namespaces", "application/json", &object).await;
     assert_eq!(made.code, 201, "{}", made.body);
     model.put(&object).unwrap();
     sides
@@ -91,12 +82,10 @@ async fn difference(seed: u64, real: &kube::Client) -> Option<String> {
         let expected = real.carry_out(&operation).await;
         let found = modelled.carry_out(&operation).await;
         if expected != found {
-            let [expected, found] = [expected, found].map(|Answer { code, body, warned }| json!({ "code": code, "warned": warned, "body": body }));
-            let before: Vec<String> = before
-                .iter()
-                .filter(|line: &&String| line.contains(&operation.about()))
-                .cloned()
-                .collect();
+            let [expected, found] = [expected, found]
+                .map(|Answer { code, body, warned }| json!({ "code": code, "warned": warned, "body": body }));
+            let before: Vec<String> =
+                before.iter().filter(|line: &&String| line.contains(&operation.about())).cloned().collect();
             let before = before[before.len().saturating_sub(6)..].join("\n");
             return Some(format!(
                 "seed {seed}, operation {at}, after\n{before}\n      {operation}\n{}",
@@ -111,10 +100,7 @@ async fn difference(seed: u64, real: &kube::Client) -> Option<String> {
             let found = modelled.watch(kind, &from[1], selector).await;
             if expected != found {
                 let [expected, found] = [expected, found].map(Value::from);
-                return Some(format!(
-                    "seed {seed}: a watch of {kind:?}{selector}\n{}",
-                    sides(&expected, &found)
-                ));
+                return Some(format!("seed {seed}: a watch of {kind:?}{selector}\n{}", sides(&expected, &found)));
             }
         }
     }
@@ -150,20 +136,11 @@ fn parts(path: &str, real: &Value, modelled: &Value, lines: &mut Vec<String>) {
 #[test]
 #[ignore = "needs cluster (starts one of its own, without controllers that would take part)"]
 fn the_same_operations_have_the_same_answers() {
-    let options = Options {
-        extras: BTreeSet::new(),
-        manifests: definitions().to_vec(),
-        ..Options::default()
-    };
+    let options = Options { extras: BTreeSet::new(), manifests: definitions().to_vec(), ..Options::default() };
     let cluster = Cluster::start(&options).unwrap();
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let differences = runtime.block_on(differences(&cluster));
-    let known = KNOWN
-        .iter()
-        .map(|known| format!("  {}: {}", known.what, known.why));
+    let known = KNOWN.iter().map(|known| format!("  {}: {}", known.what, known.why));
     let known: Vec<String> = known.collect();
     assert!(
         differences.is_empty(),
@@ -176,16 +153,9 @@ fn the_same_operations_have_the_same_answers() {
 
 async fn differences(cluster: &Cluster) -> Vec<String> {
     let config = Kubeconfig::read_from(cluster.admin_kubeconfig()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
-        .await
-        .unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
     let real = kube::Client::try_from(config).unwrap();
-    let number = |name: &str, default| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(default)
-    };
+    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (first, count) = (number("MODEL_SEED", 1), number("MODEL_SEEDS", SEQUENCES));
     let [side, modelled] = places("cases", 1, &real).await;
     let mut differences = cases::differences(&side, &modelled, "cases").await;

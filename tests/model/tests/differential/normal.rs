@@ -21,10 +21,7 @@ pub(crate) fn object(object: &mut Value, last: Option<&String>) {
             _ => "another".into(),
         };
     }
-    if let Some(entries) = metadata
-        .get_mut("managedFields")
-        .and_then(Value::as_array_mut)
-    {
+    if let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) {
         for entry in entries.iter_mut() {
             entry.as_object_mut().unwrap().remove("time");
         }

@@ -21,12 +21,8 @@ fn metadata(chance: &mut Chance) -> Value {
         metadata["finalizers"] = json!(chance.some(&["example.com/a", "example.com/b"]));
     }
     if chance.once_in(10) {
-        let uid = chance.of(&[
-            "00000000-0000-4000-8000-000000000001",
-            "00000000-0000-4000-8000-000000000002",
-        ]);
-        metadata["ownerReferences"] =
-            json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid }]);
+        let uid = chance.of(&["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]);
+        metadata["ownerReferences"] = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid }]);
     }
     metadata
 }
@@ -47,7 +43,8 @@ fn inside(chance: &mut Chance, kind: Kind) -> Value {
             _ => json!({ "data": chance.map(&["a", "b", "c"], &[json!("MQ=="), json!("Mg==")]) }),
         },
         Kind::Service => {
-            let port = |port: u16, target: u16| json!({ "name": format!("p{port}"), "port": port, "targetPort": target });
+            let port =
+                |port: u16, target: u16| json!({ "name": format!("p{port}"), "port": port, "targetPort": target });
             let mut ports = vec![port(80, chance.of(&[80, 8080]))];
             if chance.once_in(2) {
                 ports.insert(chance.below(2), port(81, 81));
@@ -56,11 +53,8 @@ fn inside(chance: &mut Chance, kind: Kind) -> Value {
         }
         Kind::Deployment => {
             let value = chance.of(&["1", "2"]);
-            let env: Vec<Value> = chance
-                .some(&["A", "B", "C"])
-                .into_iter()
-                .map(|name| json!({ "name": name, "value": value }))
-                .collect();
+            let env: Vec<Value> =
+                chance.some(&["A", "B", "C"]).into_iter().map(|name| json!({ "name": name, "value": value })).collect();
             let mut container = json!({ "name": "main", "image": chance.of(&["a:1", "a"]) });
             if !env.is_empty() {
                 container["env"] = env.into();
@@ -86,10 +80,8 @@ fn inside(chance: &mut Chance, kind: Kind) -> Value {
 
 fn thing(chance: &mut Chance) -> Value {
     let mut spec = json!({});
-    let fields = chance.some(&[
-        "text", "number", "flag", "words", "set", "parts", "names", "whole", "free", "wrong",
-        "unknown",
-    ]);
+    let fields =
+        chance.some(&["text", "number", "flag", "words", "set", "parts", "names", "whole", "free", "wrong", "unknown"]);
     for field in fields {
         spec[field] = match field {
             "text" => json!(chance.of(&["a", ""])),
@@ -100,11 +92,7 @@ fn thing(chance: &mut Chance) -> Value {
                 let size = chance.below(2);
                 let names = chance.some(&["a", "b", "c"]);
                 let parts = names.into_iter().map(|name| {
-                    if size == 0 {
-                        json!({ "name": name })
-                    } else {
-                        json!({ "name": name, "size": size })
-                    }
+                    if size == 0 { json!({ "name": name }) } else { json!({ "name": name, "size": size }) }
                 });
                 parts.collect()
             }
@@ -210,18 +198,10 @@ pub(crate) fn json_patch(chance: &mut Chance, kind: Kind) -> Value {
 }
 
 pub(crate) fn applied(chance: &mut Chance, kind: Kind, name: &str, of_status: bool) -> Value {
-    let mut object = if of_status {
-        json!({ "status": status(chance, kind) })
-    } else {
-        inside(chance, kind)
-    };
+    let mut object = if of_status { json!({ "status": status(chance, kind) }) } else { inside(chance, kind) };
     object["apiVersion"] = kind.api_version().into();
     object["kind"] = format!("{kind:?}").into();
-    object["metadata"] = if of_status && !chance.once_in(4) {
-        json!({})
-    } else {
-        metadata(chance)
-    };
+    object["metadata"] = if of_status && !chance.once_in(4) { json!({}) } else { metadata(chance) };
     object["metadata"]["name"] = name.into();
     object
 }

@@ -67,14 +67,8 @@ pub(crate) enum Act {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::ConfigMap,
-        Self::Secret,
-        Self::Service,
-        Self::Deployment,
-        Self::Thing,
-        Self::Probe,
-    ];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::ConfigMap, Self::Secret, Self::Service, Self::Deployment, Self::Thing, Self::Probe];
 
     pub(crate) fn api_version(self) -> &'static str {
         match self {
@@ -98,16 +92,8 @@ impl Kind {
 
     /// Returns the path of its objects in a namespace.
     pub(crate) fn path(self, namespace: &str) -> String {
-        let root = if self.api_version() == "v1" {
-            "/api"
-        } else {
-            "/apis"
-        };
-        format!(
-            "{root}/{}/namespaces/{namespace}/{}",
-            self.api_version(),
-            self.plural()
-        )
+        let root = if self.api_version() == "v1" { "/api" } else { "/apis" };
+        format!("{root}/{}/namespaces/{namespace}/{}", self.api_version(), self.plural())
     }
 
     /// Returns whether `/status` is a path of its own.
@@ -126,26 +112,15 @@ pub(crate) fn draw(chance: &mut Chance, kinds: &[Kind]) -> Operation {
     Operation {
         kind,
         name,
-        status: status
-            && matches!(
-                act,
-                Act::Replace { .. } | Act::Merge { .. } | Act::Apply { .. } | Act::Get
-            ),
+        status: status && matches!(act, Act::Replace { .. } | Act::Merge { .. } | Act::Apply { .. } | Act::Get),
         query,
         act,
     }
 }
 
 fn act(chance: &mut Chance, kind: Kind, name: &str, status: bool) -> Act {
-    let said = |chance: &mut Chance| {
-        chance.of(&[
-            Said::Nothing,
-            Said::Nothing,
-            Said::Current,
-            Said::Current,
-            Said::Former,
-        ])
-    };
+    let said =
+        |chance: &mut Chance| chance.of(&[Said::Nothing, Said::Nothing, Said::Current, Said::Current, Said::Former]);
     match chance.below(16) {
         0 | 1 => Act::Create(whole(chance, kind, name)),
         2..=4 => Act::Replace {
@@ -155,32 +130,16 @@ fn act(chance: &mut Chance, kind: Kind, name: &str, status: bool) -> Act {
         },
         5 | 6 => Act::Merge {
             patch: change(chance, kind, status),
-            version: if chance.once_in(3) {
-                said(chance)
-            } else {
-                Said::Nothing
-            },
+            version: if chance.once_in(3) { said(chance) } else { Said::Nothing },
         },
         7 => Act::Json(json_patch(chance, kind)),
         8..=11 => Act::Apply {
             object: applied(chance, kind, name, status),
-            version: if chance.once_in(8) {
-                said(chance)
-            } else {
-                Said::Nothing
-            },
+            version: if chance.once_in(8) { said(chance) } else { Said::Nothing },
         },
         12 | 13 => Act::Delete {
-            version: if chance.once_in(3) {
-                said(chance)
-            } else {
-                Said::Nothing
-            },
-            uid: if chance.once_in(3) {
-                said(chance)
-            } else {
-                Said::Nothing
-            },
+            version: if chance.once_in(3) { said(chance) } else { Said::Nothing },
+            uid: if chance.once_in(3) { said(chance) } else { Said::Nothing },
         },
         14 => Act::Get,
         _ => Act::List,
@@ -192,11 +151,7 @@ fn query(chance: &mut Chance, act: &Act) -> Vec<(&'static str, String)> {
     match act {
         Act::Get | Act::Delete { .. } => {}
         Act::List => query = list_query(chance),
-        Act::Create(_)
-        | Act::Replace { .. }
-        | Act::Merge { .. }
-        | Act::Json(_)
-        | Act::Apply { .. } => {
+        Act::Create(_) | Act::Replace { .. } | Act::Merge { .. } | Act::Json(_) | Act::Apply { .. } => {
             let applies = matches!(act, Act::Apply { .. });
             if applies || chance.once_in(2) {
                 query.push(("fieldManager", chance.of(&["m1", "m2", "m3"]).to_owned()));
@@ -205,10 +160,7 @@ fn query(chance: &mut Chance, act: &Act) -> Vec<(&'static str, String)> {
                 query.push(("force", "true".to_owned()));
             }
             if chance.once_in(8) {
-                query.push((
-                    "fieldValidation",
-                    chance.of(&["Strict", "Ignore", "Warn"]).to_owned(),
-                ));
+                query.push(("fieldValidation", chance.of(&["Strict", "Ignore", "Warn"]).to_owned()));
             }
         }
     }
@@ -220,15 +172,9 @@ fn query(chance: &mut Chance, act: &Act) -> Vec<(&'static str, String)> {
 
 fn list_query(chance: &mut Chance) -> Vec<(&'static str, String)> {
     let labels = ["x", "x=1", "!x", "x!=1", "x in (1,2)", "y notin (1)"];
-    let fields = [
-        "metadata.name=a",
-        "metadata.name!=a",
-        "metadata.namespace!=default",
-        "spec.x=1",
-    ];
+    let fields = ["metadata.name=a", "metadata.name!=a", "metadata.namespace!=default", "spec.x=1"];
     let mut query = Vec::new();
-    let mut add =
-        |drawn: bool, name, value: &str| query.extend(drawn.then(|| (name, value.to_owned())));
+    let mut add = |drawn: bool, name, value: &str| query.extend(drawn.then(|| (name, value.to_owned())));
     add(chance.once_in(2), "labelSelector", chance.of(&labels));
     add(chance.once_in(3), "fieldSelector", chance.of(&fields));
     add(chance.once_in(2), "limit", "1");
@@ -259,22 +205,12 @@ impl Act {
 
 impl Display for Operation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self {
-            kind,
-            name,
-            status,
-            query,
-            act,
-        } = self;
+        let Self { kind, name, status, query, act } = self;
         let part = if *status { "/status" } else { "" };
         write!(f, "{kind:?} {name}{part} {query:?} ")?;
         match act {
             Act::Create(object) => write!(f, "create {object}"),
-            Act::Replace {
-                change,
-                version,
-                uid,
-            } => write!(f, "replace {change} version {version:?} uid {uid:?}"),
+            Act::Replace { change, version, uid } => write!(f, "replace {change} version {version:?} uid {uid:?}"),
             Act::Merge { patch, version } => write!(f, "merge {patch} version {version:?}"),
             Act::Json(patch) => write!(f, "patch {patch}"),
             Act::Apply { object, version } => write!(f, "apply {object} version {version:?}"),

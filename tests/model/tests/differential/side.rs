@@ -35,28 +35,19 @@ pub(crate) struct Answer {
 
 impl Side {
     pub(crate) fn new(client: kube::Client, namespace: &str) -> Self {
-        Self {
-            client,
-            namespace: namespace.to_owned(),
-            known: BTreeMap::new(),
-        }
+        Self { client, namespace: namespace.to_owned(), known: BTreeMap::new() }
     }
 
     /// Carries an operation out, and returns what is compared of its answer.
     pub(crate) async fn carry_out(&mut self, operation: &Operation) -> Answer {
-        let Operation {
-            kind,
-            name,
-            status,
-            query,
-            act,
-        } = operation;
+        let Operation { kind, name, status, query, act } = operation;
         let collection = kind.path(&self.namespace);
         let part = if *status { "/status" } else { "" };
         let object = format!("{collection}/{name}{part}");
         let found = match act {
-            Act::Replace { .. } => Some(self.send("GET", &object, "", &Value::Null).await)
-                .filter(|found| found.code == 200),
+            Act::Replace { .. } => {
+                Some(self.send("GET", &object, "", &Value::Null).await).filter(|found| found.code == 200)
+            }
             Act::Create(_)
             | Act::Merge { .. }
             | Act::Json(_)
@@ -66,24 +57,10 @@ impl Side {
             | Act::List => None,
         };
         let (method, content) = act.method();
-        let path = if matches!(act, Act::Create(_) | Act::List) {
-            collection
-        } else {
-            object
-        };
+        let path = if matches!(act, Act::Create(_) | Act::List) { collection } else { object };
         let body = self.body(operation, found.map(|found| found.body));
-        let query: Vec<String> = query
-            .iter()
-            .map(|(name, value)| format!("{name}={}", escaped(value)))
-            .collect();
-        let answer = self
-            .send(
-                method,
-                &format!("{path}?{}", query.join("&")),
-                content,
-                &body,
-            )
-            .await;
+        let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+        let answer = self.send(method, &format!("{path}?{}", query.join("&")), content, &body).await;
         let dry = query.iter().any(|part| part.starts_with("dryRun"));
         self.compared(operation, answer, dry)
     }
@@ -99,21 +76,9 @@ impl Side {
         };
         match &operation.act {
             Act::Create(body) | Act::Json(body) => body.clone(),
-            Act::Merge {
-                patch: body,
-                version,
-            }
-            | Act::Apply {
-                object: body,
-                version,
-            } => versioned(body, *version),
-            Act::Replace {
-                change,
-                version,
-                uid,
-            } => {
-                let mut body =
-                    found.unwrap_or_else(|| json!({ "metadata": { "name": operation.name } }));
+            Act::Merge { patch: body, version } | Act::Apply { object: body, version } => versioned(body, *version),
+            Act::Replace { change, version, uid } => {
+                let mut body = found.unwrap_or_else(|| json!({ "metadata": { "name": operation.name } }));
                 json_patch::merge(&mut body, change);
                 self.say(operation, &mut body, *version, "resourceVersion");
                 self.say(operation, &mut body, *uid, "uid");
@@ -131,26 +96,15 @@ impl Side {
 
     /// Puts a version or a uid into metadata, as it is said.
     fn say(&self, operation: &Operation, body: &mut Value, said: Said, field: &str) {
-        let known = self
-            .known
-            .get(&(operation.kind, operation.name))
-            .cloned()
-            .unwrap_or_default();
-        let (all, other) = if field == "uid" {
-            (known.uids, "00000000-0000-4000-8000-000000000000")
-        } else {
-            (known.versions, "1")
-        };
+        let known = self.known.get(&(operation.kind, operation.name)).cloned().unwrap_or_default();
+        let (all, other) =
+            if field == "uid" { (known.uids, "00000000-0000-4000-8000-000000000000") } else { (known.versions, "1") };
         let value = match said {
             Said::Nothing => Value::Null,
-            Said::Current => all
-                .last()
-                .map_or(Value::Null, |value| value.as_str().into()),
+            Said::Current => all.last().map_or(Value::Null, |value| value.as_str().into()),
             Said::Former => all.iter().rev().nth(1).map_or(other, String::as_str).into(),
         };
-        let Some(metadata) = body
-            .as_object_mut()
-            .map(|body| body.entry("metadata").or_insert_with(|| json!({})))
+        let Some(metadata) = body.as_object_mut().map(|body| body.entry("metadata").or_insert_with(|| json!({})))
         else {
             return;
         };
@@ -162,51 +116,22 @@ impl Side {
     }
 
     /// Sends a request and returns the whole answer.
-    pub(crate) async fn send(
-        &self,
-        method: &str,
-        path: &str,
-        content: &str,
-        body: &Value,
-    ) -> Answer {
-        let bytes = if body.is_null() {
-            Vec::new()
-        } else {
-            body.to_string().into_bytes()
-        };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", content)
-            .header("user-agent", "agent/1");
-        let response = self
-            .client
-            .send(request.body(Body::from(bytes)).unwrap())
-            .await
-            .unwrap();
-        let (code, warned) = (
-            response.status().as_u16(),
-            response.headers().contains_key("warning"),
-        );
+    pub(crate) async fn send(&self, method: &str, path: &str, content: &str, body: &Value) -> Answer {
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request =
+            Request::builder().method(method).uri(path).header("content-type", content).header("user-agent", "agent/1");
+        let response = self.client.send(request.body(Body::from(bytes)).unwrap()).await.unwrap();
+        let (code, warned) = (response.status().as_u16(), response.headers().contains_key("warning"));
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let body = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
+        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
         Answer { code, body, warned }
     }
 
     fn compared(&mut self, operation: &Operation, answer: Answer, dry: bool) -> Answer {
-        let Answer {
-            code,
-            mut body,
-            warned,
-        } = answer;
+        let Answer { code, mut body, warned } = answer;
         if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
             for item in items {
-                let name = if item["metadata"]["name"] == "a" {
-                    "a"
-                } else {
-                    "b"
-                };
+                let name = if item["metadata"]["name"] == "a" { "a" } else { "b" };
                 let known = self.known.entry((operation.kind, name)).or_default();
                 normal::object(item, known.versions.last());
             }
@@ -214,16 +139,8 @@ impl Side {
         } else if body.get("kind").and_then(Value::as_str) == Some("Status") {
             normal::status(&mut body);
         } else {
-            let known = self
-                .known
-                .entry((operation.kind, operation.name))
-                .or_default();
-            let text = |field: &str| {
-                body["metadata"][field]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned()
-            };
+            let known = self.known.entry((operation.kind, operation.name)).or_default();
+            let text = |field: &str| body["metadata"][field].as_str().unwrap_or_default().to_owned();
             let (version, uid) = (text("resourceVersion"), text("uid"));
             let last = known.versions.last().cloned();
             normal::object(&mut body, last.as_ref());
@@ -243,35 +160,20 @@ impl Side {
     /// watched by the API server from its first list on.
     pub(crate) async fn version(&self) -> String {
         for kind in Kind::ALL {
-            self.send("GET", &kind.path(&self.namespace), "", &Value::Null)
-                .await;
+            self.send("GET", &kind.path(&self.namespace), "", &Value::Null).await;
         }
-        let list = self
-            .send(
-                "GET",
-                &Kind::ConfigMap.path(&self.namespace),
-                "",
-                &Value::Null,
-            )
-            .await;
-        list.body["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let list = self.send("GET", &Kind::ConfigMap.path(&self.namespace), "", &Value::Null).await;
+        list.body["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
     }
 
     /// Returns what a watch shows from a version on, until it has lasted a second.
     pub(crate) async fn watch(&self, kind: Kind, from: &str, selector: &str) -> Vec<Value> {
-        let path = format!(
-            "{}?watch=true&timeoutSeconds=1&resourceVersion={from}{selector}",
-            kind.path(&self.namespace)
-        );
+        let path =
+            format!("{}?watch=true&timeoutSeconds=1&resourceVersion={from}{selector}", kind.path(&self.namespace));
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = self.client.send(request).await.unwrap();
         let bytes: Bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let lines = bytes
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty());
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let event = |line: &[u8]| {
             let mut event: Value = serde_json::from_slice(line).unwrap();
             normal::object(&mut event["object"], None);

@@ -22,10 +22,7 @@ pub(super) fn offline(arguments: &[&str]) -> Result<String, String> {
 
 /// Runs helm as the administrator of a cluster; returns what it wrote, or what it complained of.
 pub(super) fn helm(cluster: &Cluster, arguments: &[&str]) -> Result<String, String> {
-    run(
-        command().env("KUBECONFIG", cluster.admin_kubeconfig()),
-        arguments,
-    )
+    run(command().env("KUBECONFIG", cluster.admin_kubeconfig()), arguments)
 }
 
 /// Returns the objects of one of the chart's templates with these values, a JSON document.
@@ -50,20 +47,14 @@ pub(super) fn template(file: &str, namespace: &str, values: &Value) -> Result<Ve
 
 /// Reads the documents of a YAML stream.
 pub(super) fn documents(text: &str) -> Vec<Value> {
-    let parts = text.split("---\n").filter(|part| {
-        part.lines()
-            .any(|line| !line.is_empty() && !line.starts_with('#'))
-    });
-    parts
-        .map(|part| serde_yaml::from_str(part).unwrap())
-        .collect()
+    let parts = text.split("---\n").filter(|part| part.lines().any(|line| !line.is_empty() && !line.starts_with('#')));
+    parts.map(|part| serde_yaml::from_str(part).unwrap()).collect()
 }
 
 fn command() -> Command {
     static TOOLS: OnceLock<Tools> = OnceLock::new();
-    let tools = TOOLS.get_or_init(|| {
-        cluster::prepare(&BTreeSet::from([Tool::Helm]), &cluster::tools::to_stderr).unwrap()
-    });
+    let tools =
+        TOOLS.get_or_init(|| cluster::prepare(&BTreeSet::from([Tool::Helm]), &cluster::tools::to_stderr).unwrap());
     let mut command = Command::new(tools.path(Tool::Helm).unwrap());
     // Nothing of the user's own: neither a cluster nor plugins.
     let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("helm");
@@ -77,9 +68,5 @@ fn command() -> Command {
 fn run(command: &mut Command, arguments: &[&str]) -> Result<String, String> {
     let output = command.args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    if output.status.success() {
-        Ok(text(output.stdout))
-    } else {
-        Err(text(output.stderr))
-    }
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }

@@ -49,11 +49,7 @@ impl Way {
 impl<'a> Pod<'a> {
     /// Returns the pod with this specification.
     pub(super) fn new(cluster: &'a Cluster, namespace: &'a str, spec: &Value) -> Self {
-        Self {
-            cluster,
-            namespace,
-            spec: spec.clone(),
-        }
+        Self { cluster, namespace, spec: spec.clone() }
     }
 
     /// Starts the container as a daemon and waits until it serves its probes. One argument is another: it listens at a free
@@ -98,10 +94,7 @@ impl<'a> Pod<'a> {
         }
         command.env_clear();
         // What a container runtime and the kubelet add.
-        command.env(
-            "PATH",
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        );
+        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("HOSTNAME", "capstan-0");
         let server = self.cluster.url().trim_start_matches("https://");
         let (host, port) = server.rsplit_once(':').unwrap();
@@ -123,10 +116,7 @@ impl<'a> Pod<'a> {
     /// Returns the command that runs the program in a root of its own.
     fn contained(&self, root: &Path, writable: &[String]) -> Command {
         let security = &self.spec["securityContext"];
-        assert_eq!(
-            self.container()["securityContext"]["readOnlyRootFilesystem"],
-            true
-        );
+        assert_eq!(self.container()["securityContext"]["readOnlyRootFilesystem"], true);
         let id = |field: &str| security[field].as_u64().unwrap().to_string();
         fs::copy(capstan(), root.join(PROGRAM.trim_start_matches('/'))).unwrap();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chart/pod.sh");
@@ -150,14 +140,9 @@ impl<'a> Pod<'a> {
         for mount in list(&self.container()["volumeMounts"]) {
             let path = mount["mountPath"].as_str().unwrap();
             let volumes = list(&self.spec["volumes"]);
-            let volume = volumes
-                .iter()
-                .find(|volume| volume["name"] == mount["name"]);
+            let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]);
             let volume = volume.unwrap_or_else(|| panic!("no volume for {mount}"));
-            assert!(
-                mount["subPath"].is_null(),
-                "what is mounted by subPath never changes: {mount}"
-            );
+            assert!(mount["subPath"].is_null(), "what is mounted by subPath never changes: {mount}");
             let folder = below(root, path);
             fs::create_dir_all(&folder).unwrap();
             if volume["emptyDir"].is_object() {
@@ -178,21 +163,10 @@ impl<'a> Pod<'a> {
     /// Returns the files of a volume, by name.
     fn files(&self, volume: &Value) -> Vec<(String, Vec<u8>)> {
         let (plural, source, name) = if volume["configMap"].is_object() {
-            (
-                "configmaps",
-                &volume["configMap"],
-                &volume["configMap"]["name"],
-            )
+            ("configmaps", &volume["configMap"], &volume["configMap"]["name"])
         } else {
-            assert!(
-                volume["secret"].is_object(),
-                "a volume that can't be played here: {volume}"
-            );
-            (
-                "secrets",
-                &volume["secret"],
-                &volume["secret"]["secretName"],
-            )
+            assert!(volume["secret"].is_object(), "a volume that can't be played here: {volume}");
+            ("secrets", &volume["secret"], &volume["secret"]["secretName"])
         };
         let name = name.as_str().unwrap();
         let path = format!("/api/v1/namespaces/{}/{plural}/{name}", self.namespace);
@@ -211,10 +185,7 @@ impl<'a> Pod<'a> {
             files.push((key.clone(), bytes));
         }
         for (key, text) in object["binaryData"].as_object().into_iter().flatten() {
-            files.push((
-                key.clone(),
-                STANDARD.decode(text.as_str().unwrap()).unwrap(),
-            ));
+            files.push((key.clone(), STANDARD.decode(text.as_str().unwrap()).unwrap()));
         }
         if let Some(items) = source["items"].as_array() {
             let place = |key: &str| items.iter().find(|item| item["key"] == key);
@@ -232,27 +203,13 @@ impl<'a> Pod<'a> {
             return false;
         }
         let name = self.spec["serviceAccountName"].as_str().unwrap();
-        let path = format!(
-            "/api/v1/namespaces/{}/serviceaccounts/{name}/token",
-            self.namespace
-        );
-        let reply = self
-            .cluster
-            .api()
-            .create(&path, &json!({ "spec": {} }))
-            .unwrap();
+        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{name}/token", self.namespace);
+        let reply = self.cluster.api().create(&path, &json!({ "spec": {} })).unwrap();
         let token = reply["status"]["token"].as_str().unwrap();
         let folder = below(root, ACCOUNT);
         fs::create_dir_all(&folder).unwrap();
-        let files = [
-            ("token", token),
-            ("ca.crt", self.cluster.ca_pem()),
-            ("namespace", self.namespace),
-        ];
-        project(
-            &folder,
-            &files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())),
-        );
+        let files = [("token", token), ("ca.crt", self.cluster.ca_pem()), ("namespace", self.namespace)];
+        project(&folder, &files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())));
         true
     }
 
@@ -271,10 +228,7 @@ impl<'a> Pod<'a> {
     fn rewrite_manifests(&self, root: &Path) {
         for entry in fs::read_dir(below(root, "/etc/capstan/operators")).unwrap() {
             let file = entry.unwrap().path();
-            if file
-                .extension()
-                .is_some_and(|extension| extension == "yaml")
-            {
+            if file.extension().is_some_and(|extension| extension == "yaml") {
                 let text = self.below(root, &fs::read_to_string(&file).unwrap());
                 fs::write(&file, text).unwrap();
             }

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 
 use super::*;
 
-const BEGIN: &str =
-    "<!-- values: written by `BLESS=1 cargo test -p scenarios --test scenarios values` -->\n";
+const BEGIN: &str = "<!-- values: written by `BLESS=1 cargo test -p scenarios --test scenarios values` -->\n";
 const END: &str = "<!-- end of values -->";
 
 /// A value, as values.yaml documents it.
@@ -32,18 +31,12 @@ fn entries(text: &str) -> Vec<Entry> {
             continue;
         }
         let indent = line.len() - content.len();
-        if let Some((key, _)) = content
-            .split_once(':')
-            .filter(|(key, _)| !key.contains([' ', '-']))
-        {
+        if let Some((key, _)) = content.split_once(':').filter(|(key, _)| !key.contains([' ', '-'])) {
             path.retain(|(deeper, _)| *deeper < indent);
             path.push((indent, key.to_owned()));
             if !description.is_empty() {
                 let names: Vec<_> = path.iter().map(|(_, name)| name.as_str()).collect();
-                entries.push(Entry {
-                    name: names.join("."),
-                    description: std::mem::take(&mut description),
-                });
+                entries.push(Entry { name: names.join("."), description: std::mem::take(&mut description) });
             }
         }
     }
@@ -128,17 +121,11 @@ fn every_value_is_described_and_in_the_schema() {
 
 #[test]
 fn the_example_is_the_manifest_of_the_sample() {
-    let read = |path: std::path::PathBuf| -> Value {
-        serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap()
-    };
+    let read =
+        |path: std::path::PathBuf| -> Value { serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
     let example = read(chart().join("examples/webpage.yaml"));
     let mut sample = read(scenarios::repository().join("plugins/webpage/webpage.yaml"));
-    let plugin = sample["spec"]["plugins"]["webpage"]
-        .as_object_mut()
-        .unwrap();
+    let plugin = sample["spec"]["plugins"]["webpage"].as_object_mut().unwrap();
     plugin.remove("component");
-    assert_eq!(
-        example["operators"]["webpage"]["manifest"]["spec"],
-        sample["spec"]
-    );
+    assert_eq!(example["operators"]["webpage"]["manifest"]["spec"], sample["spec"]);
 }

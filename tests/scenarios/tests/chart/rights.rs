@@ -9,8 +9,7 @@ pub(super) fn manifest(plugin: Value, controller: Value) -> Value {
     let mut controllers = json!({ "c": controller });
     controllers["c"]["plugin"] = "p".into();
     if controllers["c"]["primary"].is_null() {
-        controllers["c"]["primary"] =
-            json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe" });
+        controllers["c"]["primary"] = json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe" });
     }
     json!({
         "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "o" },
@@ -23,15 +22,7 @@ fn printed(manifest: &Value, flags: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("o.yaml");
     fs::write(&file, manifest.to_string()).unwrap();
-    let arguments = [
-        "rbac",
-        "-o",
-        "json",
-        "--namespace",
-        "home",
-        "-m",
-        file.to_str().unwrap(),
-    ];
+    let arguments = ["rbac", "-o", "json", "--namespace", "home", "-m", file.to_str().unwrap()];
     let (code, out, err) = run(&[&arguments[..], flags].concat());
     assert_eq!(code, 0, "{err}");
     let list: Value = serde_json::from_str(&out).unwrap();
@@ -51,12 +42,7 @@ fn installed(manifest: &Value, rbac: &Value) -> Vec<Value> {
 
 /// Returns objects by kind and namespace; helm has an order of its own.
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
-    let place = |object: &Value| {
-        format!(
-            "{} {}",
-            object["metadata"]["namespace"], object["metadata"]["name"]
-        )
-    };
+    let place = |object: &Value| format!("{} {}", object["metadata"]["namespace"], object["metadata"]["name"]);
     objects.sort_by_key(|object| format!("{} {}", object["kind"], place(object)));
     objects
 }
@@ -65,9 +51,7 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
 fn manifests() -> Vec<(&'static str, Value)> {
     let pod = |more: Value| {
         let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
-        pod.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
+        pod.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         pod
     };
     let informer = |more: Value| json!({ "informer": pod(more) });
@@ -92,31 +76,16 @@ fn manifests() -> Vec<(&'static str, Value)> {
         manifest
     };
     vec![
-        (
-            "an account",
-            acting(
-                json!({ "name": "pages" }),
-                json!({ "namespaces": ["a", "b"] }),
-            ),
-        ),
+        ("an account", acting(json!({ "name": "pages" }), json!({ "namespaces": ["a", "b"] }))),
         (
             "an account elsewhere",
-            acting(
-                json!({ "name": "pages", "namespace": "far" }),
-                json!({ "namespaces": "all" }),
-            ),
+            acting(json!({ "name": "pages", "namespace": "far" }), json!({ "namespaces": "all" })),
         ),
         ("all", manifest(json!({}), json!({ "namespaces": "all" }))),
         ("own", manifest(json!({}), json!({ "namespaces": "own" }))),
-        (
-            "listed",
-            manifest(json!({}), json!({ "namespaces": ["a", "b", "home"] })),
-        ),
+        ("listed", manifest(json!({}), json!({ "namespaces": ["a", "b", "home"] }))),
         ("capabilities", manifest(grants.clone(), json!({}))),
-        (
-            "capabilities in listed",
-            manifest(grants.clone(), json!({ "namespaces": ["a", "b"] })),
-        ),
+        ("capabilities in listed", manifest(grants.clone(), json!({ "namespaces": ["a", "b"] }))),
         (
             "capabilities on what the controller writes",
             manifest(
@@ -140,8 +109,8 @@ fn manifests() -> Vec<(&'static str, Value)> {
                     "once": { "apiVersion": "batch/v1", "kind": "Job", "manage": ["create", "delete"], "createOnly": true },
                     "read": pod(json!({ "kind": "Secret", "readOnly": true })),
                     "plain": pod(json!({ "kind": "ConfigMap" })),
-                    "applied": { "apiVersion": "apps/v1", "kind": "StatefulSet", "ssa": true },
-                    "written": { "apiVersion": "apps/v1", "kind": "DaemonSet", "ssa": false },
+                    "applied": { "apiVersion": "apps/v1", "kind": "StatefulSet", "serverSideApply": true },
+                    "written": { "apiVersion": "apps/v1", "kind": "DaemonSet", "serverSideApply": false },
                     "renamed": { "apiVersion": "batch/v1", "kind": "CronJob", "onRename": "delete" },
                     "named": { "apiVersion": "apps/v1", "kind": "ReplicaSet", "onRename": "keep" },
                     "kept": { "apiVersion": "apps/v1", "kind": "Deployment", "garbageCollected": false },
@@ -271,36 +240,20 @@ fn kinds_of_kubernetes_are_known_by_plural_and_scope() {
         let resources = api.get(&path).unwrap();
         for resource in resources["resources"].as_array().unwrap() {
             let name = resource["name"].as_str().unwrap();
-            let watched = resource["verbs"]
-                .as_array()
-                .unwrap()
-                .contains(&json!("watch"));
+            let watched = resource["verbs"].as_array().unwrap().contains(&json!("watch"));
             if name.contains('/') || !watched {
                 continue;
             }
             let source = json!({ "informer": { "apiVersion": version, "kind": resource["kind"] } });
-            let manifest = manifest(
-                json!({}),
-                json!({ "namespaces": "own", "sources": { "s": source } }),
-            );
-            let role = if resource["namespaced"] == true {
-                "Role"
-            } else {
-                "ClusterRole"
-            };
+            let manifest = manifest(json!({}), json!({ "namespaces": "own", "sources": { "s": source } }));
+            let role = if resource["namespaced"] == true { "Role" } else { "ClusterRole" };
             let objects = printed(&manifest, &[]);
-            let known = objects
-                .iter()
-                .filter(|object| object["kind"] == role)
-                .any(|role| {
-                    let rules = role["rules"].as_array().unwrap();
-                    rules.iter().any(|rule| rule["resources"] == json!([name]))
-                });
+            let known = objects.iter().filter(|object| object["kind"] == role).any(|role| {
+                let rules = role["rules"].as_array().unwrap();
+                rules.iter().any(|rule| rule["resources"] == json!([name]))
+            });
             if !known {
-                wrong.push(format!(
-                    "{version} {}: {name}, for a {role}",
-                    resource["kind"]
-                ));
+                wrong.push(format!("{version} {}: {name}, for a {role}", resource["kind"]));
             }
         }
     }
@@ -313,11 +266,7 @@ fn kinds_of_kubernetes_are_known_by_plural_and_scope() {
 type Right = (String, String);
 
 fn right(verb: &str, group: &str, resource: &str) -> Right {
-    let group = if group.is_empty() {
-        String::new()
-    } else {
-        format!(".{group}")
-    };
+    let group = if group.is_empty() { String::new() } else { format!(".{group}") };
     (verb.to_owned(), format!("{resource}{group}"))
 }
 
@@ -330,10 +279,8 @@ struct Strict {
 
 impl Strict {
     fn start() -> Self {
-        let flags = [
-            "--feature-gates=WatchList=false",
-            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-        ];
+        let flags =
+            ["--feature-gates=WatchList=false", "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"];
         let options = Options {
             apiserver_flags: flags.map(str::to_owned).to_vec(),
             extras: BTreeSet::new(),
@@ -342,11 +289,7 @@ impl Strict {
         let cluster = Cluster::start(&options).unwrap();
         let namespace = cluster.namespace("home").unwrap();
         let account = namespace.service_account("capstan").unwrap();
-        Self {
-            cluster,
-            account,
-            namespace,
-        }
+        Self { cluster, account, namespace }
     }
 
     fn api(&self) -> &Api {
@@ -358,35 +301,19 @@ impl Strict {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("o.yaml");
         fs::write(&file, manifest).unwrap();
-        let arguments = [
-            "rbac",
-            "-o",
-            "json",
-            "--namespace",
-            self.namespace.name(),
-            "--name",
-            name,
-            "-m",
-            file.to_str().unwrap(),
-        ];
+        let arguments =
+            ["rbac", "-o", "json", "--namespace", self.namespace.name(), "--name", name, "-m", file.to_str().unwrap()];
         let (code, out, err) = run(&arguments);
         assert_eq!(code, 0, "{err}");
         self.cluster.apply(&out).unwrap();
         let list: Value = serde_json::from_str(&out).unwrap();
         let mut rights = BTreeSet::new();
-        for rule in list["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .flat_map(|item| item["rules"].as_array().into_iter().flatten())
+        for rule in
+            list["items"].as_array().unwrap().iter().flat_map(|item| item["rules"].as_array().into_iter().flatten())
         {
             for verb in rule["verbs"].as_array().unwrap() {
                 let text = |value: &Value| value.as_str().unwrap().to_owned();
-                rights.insert(right(
-                    &text(verb),
-                    &text(&rule["apiGroups"][0]),
-                    &text(&rule["resources"][0]),
-                ));
+                rights.insert(right(&text(verb), &text(&rule["apiGroups"][0]), &text(&rule["resources"][0])));
             }
         }
         rights
@@ -397,34 +324,23 @@ impl Strict {
         let kinds = "roles,rolebindings,clusterroles,clusterrolebindings";
         let namespace = self.namespace.name();
         for kind in kinds.split(',') {
-            self.cluster
-                .kubectl(&["-n", namespace, "delete", kind, name, "--ignore-not-found"])
-                .unwrap();
+            self.cluster.kubectl(&["-n", namespace, "delete", kind, name, "--ignore-not-found"]).unwrap();
         }
     }
 
     fn daemon(&self, manifest: &str) -> Daemon {
         let kubeconfig = self.cluster.kubeconfig(&self.account).unwrap();
-        Start::new(manifest)
-            .kubeconfig(kubeconfig)
-            .run_on(&self.cluster)
-            .until_ready()
+        Start::new(manifest).kubeconfig(kubeconfig).run_on(&self.cluster).until_ready()
     }
 
     /// Returns the rights that the daemon has made use of since `mark`; none may have been refused.
     fn used(&self, mark: cluster::Mark) -> BTreeSet<Right> {
         let query = Query::since(mark).user(&self.account.name);
         let requests = self.cluster.audit().unwrap().requests(&query).unwrap();
-        let refused: Vec<_> = requests
-            .iter()
-            .filter(|request| request.code == 403)
-            .collect();
+        let refused: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
         assert!(refused.is_empty(), "{refused:#?}");
         let mut used = BTreeSet::new();
-        for request in requests
-            .iter()
-            .filter(|request| !request.resource.is_empty())
-        {
+        for request in requests.iter().filter(|request| !request.resource.is_empty()) {
             let resource = match request.subresource.as_str() {
                 "" => request.resource.clone(),
                 subresource => format!("{}/{subresource}", request.resource),
@@ -459,10 +375,7 @@ impl Strict {
 /// Lets the sample do all that it can do.
 fn webpage(strict: &Strict) {
     let pages = strict.namespace.path("sample.capstan.dev/v1", "webpages");
-    let ingress = format!(
-        "{}/site",
-        strict.namespace.path("networking.k8s.io/v1", "ingresses")
-    );
+    let ingress = format!("{}/site", strict.namespace.path("networking.k8s.io/v1", "ingresses"));
     let map = format!("{}/site-html", strict.namespace.path("v1", "configmaps"));
     let page = json!({
         "apiVersion": "sample.capstan.dev/v1", "kind": "WebPage", "metadata": { "name": "site" },
@@ -470,21 +383,11 @@ fn webpage(strict: &Strict) {
     });
     let site = format!("{pages}/site");
     strict.api().create(&pages, &page).unwrap();
-    strict.await_object(&site, "a good status", |page| {
-        page["status"]["areWeGood"] == true
-    });
+    strict.await_object(&site, "a good status", |page| page["status"]["areWeGood"] == true);
     strict.await_object(&ingress, "the ingress", |_| true);
     let changed = HTML.replace("Hello", "Changed");
-    strict
-        .api()
-        .merge(
-            &site,
-            &json!({ "spec": { "html": changed, "exposed": false } }),
-        )
-        .unwrap();
-    strict.await_object(&map, "the new title", |map| {
-        map["data"]["index.html"] == changed
-    });
+    strict.api().merge(&site, &json!({ "spec": { "html": changed, "exposed": false } })).unwrap();
+    strict.await_object(&map, "the new title", |map| map["data"]["index.html"] == changed);
     strict.await_gone(&ingress);
 }
 
@@ -502,10 +405,7 @@ fn probe(strict: &Strict) {
     };
     let write = |verb: &str, fields: Value| {
         let mut write = json!({ "verb": verb, "mode": "plain" });
-        write
-            .as_object_mut()
-            .unwrap()
-            .extend(fields.as_object().unwrap().clone());
+        write.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         json!({ "write": write })
     };
     let event = json!({ "event": { "reason": "Looked", "message": "as it should" } });
@@ -524,7 +424,8 @@ fn probe(strict: &Strict) {
         "reconcile": { "do": steps, "status": { "done": true }, "object": { "metadata": { "labels": { "seen": "yes" } } } },
         "dependents": { "kept": { "metadata": { "name": "kept" }, "spec": { "ports": [{ "port": 1 }] } } },
     });
-    let probe = json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": { "name": "p" }, "spec": spec });
+    let probe =
+        json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": { "name": "p" }, "spec": spec });
     let path = format!("{probes}/p");
     strict.api().create(&probes, &probe).unwrap();
     strict.await_object(&path, "its status", |probe| probe["status"]["done"] == true);
@@ -536,11 +437,7 @@ fn probe(strict: &Strict) {
             let list = strict.api().get(&events).unwrap();
             let mut items = list["items"].as_array().unwrap().iter();
             let counted = items.any(|event| event["count"].as_u64() >= Some(at_least));
-            if counted {
-                Ok(())
-            } else {
-                Err(list.to_string())
-            }
+            if counted { Ok(()) } else { Err(list.to_string()) }
         });
         found.unwrap();
     };
@@ -558,8 +455,7 @@ fn the_daemon_makes_use_of_every_right_and_needs_no_other() {
     let strict = Strict::start();
     let audit = strict.cluster.audit().unwrap();
 
-    let sample =
-        fs::read_to_string(scenarios::repository().join("plugins/webpage/webpage.yaml")).unwrap();
+    let sample = fs::read_to_string(scenarios::repository().join("plugins/webpage/webpage.yaml")).unwrap();
     let path = format!("path: {}", component("webpage").display());
     let sample = sample.replace("path: webpage.wasm", &path);
     let mark = audit.mark().unwrap();
@@ -577,14 +473,8 @@ fn the_daemon_makes_use_of_every_right_and_needs_no_other() {
         right("patch", "sample.capstan.dev", "webpages"),
     ]);
     let used = strict.used(mark);
-    assert_eq!(
-        rights.difference(&used).cloned().collect::<BTreeSet<_>>(),
-        spared
-    );
-    assert_eq!(
-        used.difference(&rights).collect::<Vec<_>>(),
-        Vec::<&Right>::new()
-    );
+    assert_eq!(rights.difference(&used).cloned().collect::<BTreeSet<_>>(), spared);
+    assert_eq!(used.difference(&rights).collect::<Vec<_>>(), Vec::<&Right>::new());
 
     let grants = json!({ "capabilities": { "kubernetes": [
         { "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["get", "create", "apply", "update", "patch", "delete"] },
@@ -595,8 +485,7 @@ fn the_daemon_makes_use_of_every_right_and_needs_no_other() {
         "workflow": { "dependents": { "kept": { "apiVersion": "v1", "kind": "Service", "garbageCollected": false } } },
     });
     let mut other = manifest(grants, controller);
-    other["spec"]["plugins"]["p"]["component"]["path"] =
-        component("probe").to_str().unwrap().into();
+    other["spec"]["plugins"]["p"]["component"]["path"] = component("probe").to_str().unwrap().into();
     let other = other.to_string();
     let mark = audit.mark().unwrap();
     let rights = strict.permit("probe", &other);

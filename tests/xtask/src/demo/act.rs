@@ -122,13 +122,8 @@ impl Display for Unmet {
 
 /// Returns the words of a command as a visitor would type them.
 fn typed(words: &[String]) -> String {
-    let words = words.iter().map(|word| {
-        if word.contains([' ', '"', '{']) {
-            format!("'{word}'")
-        } else {
-            word.clone()
-        }
-    });
+    let words =
+        words.iter().map(|word| if word.contains([' ', '"', '{']) { format!("'{word}'") } else { word.clone() });
     words.collect::<Vec<_>>().join(" ")
 }
 
@@ -138,11 +133,7 @@ impl Command {
     fn start(mut command: std::process::Command) -> Result<Self> {
         let (errors, writer) = std::io::pipe()?;
         command.stdout(Stdio::null()).stderr(writer);
-        Ok(Self {
-            process: Process::start(command)?,
-            errors,
-            has_ended: false,
-        })
+        Ok(Self { process: Process::start(command)?, errors, has_ended: false })
     }
 
     /// Returns whether it has ended.
@@ -168,18 +159,11 @@ impl Command {
 
 impl Expected {
     pub(crate) fn soon(what: &'static str, holds: impl Fn(&World) -> bool + 'static) -> Self {
-        Self {
-            what,
-            when: When::Soon,
-            holds: Box::new(holds),
-        }
+        Self { what, when: When::Soon, holds: Box::new(holds) }
     }
 
     pub(crate) fn still(what: &'static str, holds: impl Fn(&World) -> bool + 'static) -> Self {
-        Self {
-            when: When::Still,
-            ..Self::soon(what, holds)
-        }
+        Self { when: When::Still, ..Self::soon(what, holds) }
     }
 }
 
@@ -197,8 +181,7 @@ impl Scene {
     /// Returns whether all has come true that has a moment.
     fn is_over(&self, act: &Act) -> bool {
         let mut pairs = act.expected.iter().zip(&self.met);
-        self.start.is_some()
-            && pairs.all(|(expected, met)| expected.when == When::Still || met.is_some())
+        self.start.is_some() && pairs.all(|(expected, met)| expected.when == When::Still || met.is_some())
     }
 
     /// Returns how long after the cause something was.
@@ -208,10 +191,7 @@ impl Scene {
 
     fn unmet(&self, act: &Act) -> Vec<&'static str> {
         let pairs = act.expected.iter().zip(&self.met);
-        pairs
-            .filter(|(_, met)| met.is_none())
-            .map(|(expected, _)| expected.what)
-            .collect()
+        pairs.filter(|(_, met)| met.is_none()).map(|(expected, _)| expected.what).collect()
     }
 }
 
@@ -219,12 +199,7 @@ impl Scene {
 
 impl<'a> Stage<'a> {
     pub(crate) fn new(props: Props<'a>, daemon: &'a mut Daemon) -> Self {
-        Self {
-            props,
-            daemon,
-            acts: 0,
-            world: World::new(PAGE),
-        }
+        Self { props, daemon, acts: 0, world: World::new(PAGE) }
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -246,10 +221,7 @@ impl<'a> Stage<'a> {
         self.acts += 1;
         let title = bold(&format!("{}  {}", self.acts, act.title));
         ui.line(format!("\n{title}"));
-        let mut scene = Scene {
-            start: None,
-            met: vec![None; act.expected.len()],
-        };
+        let mut scene = Scene { start: None, met: vec![None; act.expected.len()] };
         match &act.deed {
             Deed::Kubectl { words, .. } => {
                 let command = self.begin(words)?;
@@ -277,12 +249,7 @@ impl<'a> Stage<'a> {
         }
         match scene.unmet(act) {
             what if what.is_empty() => Ok(()),
-            what => Err(Unmet {
-                title: act.title,
-                what,
-                limit,
-            }
-            .into()),
+            what => Err(Unmet { title: act.title, what, limit }.into()),
         }
     }
 
@@ -296,13 +263,7 @@ impl<'a> Stage<'a> {
 
     /// Builds the sample from changed source, and puts it in the place of the one at work.
     fn swap(&mut self, scene: &mut Scene) -> Result<()> {
-        let Props {
-            ui,
-            watches,
-            workshop,
-            component,
-            ..
-        } = self.props;
+        let Props { ui, watches, workshop, component, .. } = self.props;
         // First of all: a daemon that can't do it says so here.
         self.world.learn(self.daemon.plugin(PLUGIN)?);
         let (place, edited) = workshop.change();
@@ -323,9 +284,7 @@ impl<'a> Stage<'a> {
         self.daemon.check()?;
         let (id, up) = (self.daemon.id(), said(self.daemon.up()));
         let mark = green("✓");
-        self.props.ui.line(format!(
-            "   {mark} the daemon was not restarted: it is process {id} still, up for {up}"
-        ));
+        self.props.ui.line(format!("   {mark} the daemon was not restarted: it is process {id} still, up for {up}"));
         Ok(())
     }
 
@@ -338,9 +297,7 @@ impl<'a> Stage<'a> {
             self.daemon.check()?;
             let watches = self.props.watches;
             let event = watches.next(LOOK)?;
-            let at = event
-                .as_ref()
-                .map_or_else(|| watches.now(), |event| event.at);
+            let at = event.as_ref().map_or_else(|| watches.now(), |event| event.at);
             match act.deed {
                 // Before the event is told, as it may follow from what the daemon has to say.
                 Deed::Swap => self.ask(act, scene, at)?,
@@ -393,21 +350,14 @@ impl<'a> Stage<'a> {
     }
 
     fn tell(&self, scene: &Scene, at: Duration, told: Told) {
-        let Told {
-            mark,
-            subject,
-            detail,
-        } = told;
+        let Told { mark, subject, detail } = told;
         let mark = match mark {
             Mark::Came => green("+"),
             Mark::Changed => cyan("~"),
             Mark::Went => red("-"),
         };
         let time = dim(&format!("+{:.3} s", scene.after(at).as_secs_f64()));
-        self.props.ui.line(format!(
-            "   {time}  {mark} {subject:SUBJECT$} {}",
-            dim(&detail)
-        ));
+        self.props.ui.line(format!("   {time}  {mark} {subject:SUBJECT$} {}", dim(&detail)));
     }
 }
 
@@ -430,12 +380,7 @@ mod tests {
     }
 
     fn page(change: Change) -> Event {
-        Event {
-            at: Duration::ZERO,
-            kind: Kind::WebPage,
-            change,
-            object: json!({ "metadata": { "name": "hello" } }),
-        }
+        Event { at: Duration::ZERO, kind: Kind::WebPage, change, object: json!({ "metadata": { "name": "hello" } }) }
     }
 
     #[test]
@@ -448,10 +393,7 @@ mod tests {
     fn an_act_is_over_when_all_holds_that_should_come_and_the_first_moment_counts() {
         let act = act();
         let mut world = World::new("hello");
-        let mut scene = Scene {
-            start: Some(Duration::from_millis(10)),
-            met: vec![None, None],
-        };
+        let mut scene = Scene { start: Some(Duration::from_millis(10)), met: vec![None, None] };
         let mut seen = Vec::new();
         for (change, millis) in [(Change::Put, 20), (Change::Put, 30), (Change::Gone, 40)] {
             world.apply(page(change));
@@ -459,28 +401,14 @@ mod tests {
             seen.push((scene.is_over(&act), scene.unmet(&act), scene.met[0]));
         }
         let first = Some(Duration::from_millis(20));
-        let expected = vec![
-            (true, vec![], first),
-            (true, vec![], first),
-            (false, vec!["there is a page"], None),
-        ];
+        let expected = vec![(true, vec![], first), (true, vec![], first), (false, vec!["there is a page"], None)];
         assert_eq!(seen, expected);
-        assert_eq!(
-            scene.after(Duration::from_millis(25)),
-            Duration::from_millis(15)
-        );
+        assert_eq!(scene.after(Duration::from_millis(25)), Duration::from_millis(15));
     }
 
     #[test]
     fn what_was_not_met_is_said_with_its_act() {
-        let unmet = Unmet {
-            title: "Apply a page",
-            what: vec!["a", "b"],
-            limit: Duration::from_secs(20),
-        };
-        assert_eq!(
-            unmet.to_string(),
-            "  Apply a page (within 20 s)\n    a\n    b"
-        );
+        let unmet = Unmet { title: "Apply a page", what: vec!["a", "b"], limit: Duration::from_secs(20) };
+        assert_eq!(unmet.to_string(), "  Apply a page (within 20 s)\n    a\n    b");
     }
 }

@@ -38,12 +38,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When it can't be started.
-    pub(crate) fn start(
-        binary: &Path,
-        manifest: &Path,
-        kubectl: &Kubectl,
-        log: PathBuf,
-    ) -> Result<Self> {
+    pub(crate) fn start(binary: &Path, manifest: &Path, kubectl: &Kubectl, log: PathBuf) -> Result<Self> {
         let output = File::create(&log).with_context(|| format!("write {}", log.display()))?;
         let mut command = Command::new(binary);
         command
@@ -66,13 +61,7 @@ impl Daemon {
             .timeout_global(Some(Duration::from_secs(5)))
             .build()
             .new_agent();
-        Ok(Self {
-            process: Process::start(command)?,
-            since: Stopwatch::start(),
-            log,
-            address: String::new(),
-            agent,
-        })
+        Ok(Self { process: Process::start(command)?, since: Stopwatch::start(), log, address: String::new(), agent })
     }
 
     /// Waits until it is ready; returns a sentence on it.
@@ -86,24 +75,16 @@ impl Daemon {
             Ok(address(&fs::read_to_string(&self.log)?))
         })?;
         let mut unready = String::new();
-        let ready = interrupt::until(
-            LIMIT.saturating_sub(watch.spent()),
-            "the daemon to be ready",
-            || {
-                self.check()?;
-                let (code, text) = self.get("/readyz")?;
-                task.at(text.trim());
-                unready = text;
-                Ok((code == 200).then_some(()))
-            },
-        );
+        let ready = interrupt::until(LIMIT.saturating_sub(watch.spent()), "the daemon to be ready", || {
+            self.check()?;
+            let (code, text) = self.get("/readyz")?;
+            task.at(text.trim());
+            unready = text;
+            Ok((code == 200).then_some(()))
+        });
         ready.with_context(|| format!("not ready: {}", unready.trim()))?;
         let memory = self.memory().map(|bytes| format!(", {}", size(bytes)));
-        Ok(format!(
-            "ready as process {}{}",
-            self.id(),
-            memory.unwrap_or_default()
-        ))
+        Ok(format!("ready as process {}{}", self.id(), memory.unwrap_or_default()))
     }
 
     /// Returns an error if it has ended.
@@ -152,9 +133,7 @@ impl Daemon {
     pub(crate) fn plugin(&self, name: &str) -> Result<Plugin> {
         let (code, text) = self.get(PLUGINS)?;
         if code != 200 {
-            bail!(
-                "this daemon does not replace components while it runs: it answers GET {PLUGINS} with {code}"
-            );
+            bail!("this daemon does not replace components while it runs: it answers GET {PLUGINS} with {code}");
         }
         let report = serde_json::from_str(&text).with_context(|| format!("read {PLUGINS}"))?;
         plugin(&report, name).with_context(|| format!("{PLUGINS} has no plugin {name}: {text}"))
@@ -236,13 +215,9 @@ mod tests {
 
     #[test]
     fn the_address_is_in_the_line_that_announces_it() {
-        let line =
-            r#"{"level":"INFO","message":"serving probes and metrics","address":"127.0.0.1:4711"}"#;
+        let line = r#"{"level":"INFO","message":"serving probes and metrics","address":"127.0.0.1:4711"}"#;
         let table = [
-            (
-                format!("plain\n{{\"message\":\"other\"}}\n{line}\n"),
-                Some("127.0.0.1:4711"),
-            ),
+            (format!("plain\n{{\"message\":\"other\"}}\n{line}\n"), Some("127.0.0.1:4711")),
             // Half a line: it is still being written.
             (line.split_at(60).0.to_owned(), None),
         ];
@@ -254,10 +229,8 @@ mod tests {
     #[test]
     fn a_plugin_is_read_with_the_reason_why_a_version_is_refused() {
         let row = |name: &str, problem: Value| json!({ "operator": "o", "name": name, "state": "active", "version": 2, "digest": "5f3a", "problem": problem });
-        let problem =
-            json!({ "step": "link", "message": "no `reconcile`", "since": "2026-11-21T20:00:00Z" });
-        let report =
-            json!({ "plugins": [row("a", Value::Null), row("b", problem)], "manifests": [] });
+        let problem = json!({ "step": "link", "message": "no `reconcile`", "since": "2026-11-21T20:00:00Z" });
+        let report = json!({ "plugins": [row("a", Value::Null), row("b", problem)], "manifests": [] });
         let expected = |name: &str, problem: Option<&str>| Plugin {
             name: name.to_owned(),
             state: "active".to_owned(),
@@ -266,20 +239,14 @@ mod tests {
             problem: problem.map(str::to_owned),
         };
         assert_eq!(plugin(&report, "a"), Some(expected("a", None)));
-        assert_eq!(
-            plugin(&report, "b"),
-            Some(expected("b", Some("link: no `reconcile`")))
-        );
+        assert_eq!(plugin(&report, "b"), Some(expected("b", Some("link: no `reconcile`"))));
         assert_eq!(plugin(&report, "c"), None);
     }
 
     #[test]
     fn a_metric_is_summed_over_its_labels() {
         let text = "# TYPE a_total counter\na_total{c=\"x\"} 3\na_total{c=\"y\"} 4\na_total_b 5\nb_total 6\n";
-        assert_eq!(
-            [sum(text, "a_total"), sum(text, "b_total"), sum(text, "c")],
-            [7, 6, 0]
-        );
+        assert_eq!([sum(text, "a_total"), sum(text, "b_total"), sum(text, "c")], [7, 6, 0]);
     }
 
     #[test]

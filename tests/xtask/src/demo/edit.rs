@@ -54,11 +54,7 @@ mod tests {
     use super::*;
 
     fn edit() -> Edit {
-        Edit {
-            file: "src/lib.rs",
-            from: "html()",
-            to: "title()".to_owned(),
-        }
+        Edit { file: "src/lib.rs", from: "html()", to: "title()".to_owned() }
     }
 
     #[test]
@@ -76,18 +72,9 @@ mod tests {
     #[test]
     fn what_is_not_there_once_is_not_changed() {
         let table = [
-            (
-                "a\n",
-                "src/lib.rs: no line has `html()`, which is to become `title()`",
-            ),
-            (
-                "html() html()\n",
-                "src/lib.rs: `html()` is to become `title()`, but is there more than once",
-            ),
-            (
-                "html()\nhtml()\n",
-                "src/lib.rs: `html()` is to become `title()`, but is there more than once",
-            ),
+            ("a\n", "src/lib.rs: no line has `html()`, which is to become `title()`"),
+            ("html() html()\n", "src/lib.rs: `html()` is to become `title()`, but is there more than once"),
+            ("html()\nhtml()\n", "src/lib.rs: `html()` is to become `title()`, but is there more than once"),
         ];
         for (text, expected) in table {
             let error = edit().apply(text).unwrap_err();

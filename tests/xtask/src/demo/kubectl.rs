@@ -56,16 +56,9 @@ impl Kubectl {
     /// # Errors
     /// When it fails, with what it says.
     pub(crate) fn run(&self, words: &[&str]) -> Result<String> {
-        let output = self
-            .command(words)
-            .output()
-            .with_context(|| format!("start {}", self.program.display()))?;
+        let output = self.command(words).output().with_context(|| format!("start {}", self.program.display()))?;
         if !output.status.success() {
-            bail!(
-                "kubectl {}: {}",
-                words.join(" "),
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("kubectl {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
@@ -83,10 +76,6 @@ impl Kubectl {
 /// Returns whether a kubectl can be run.
 pub(crate) fn works(program: &Path) -> bool {
     let mut command = Command::new(program);
-    command
-        .args(["version", "--client"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.args(["version", "--client"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

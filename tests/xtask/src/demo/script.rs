@@ -28,10 +28,7 @@ pub(crate) fn acts(stage: &mut Stage<'_>) -> Result<usize> {
     stage.play(&change())?;
     stage.play(&hide())?;
     stage.play(&expose())?;
-    let uid = stage
-        .world()
-        .value(Kind::ConfigMap, "/metadata/uid")
-        .cloned();
+    let uid = stage.world().value(Kind::ConfigMap, "/metadata/uid").cloned();
     stage.play(&delete_map(uid))?;
     let kept = LEFT_ALONE.map(|kind| stage.world().written(kind));
     stage.play(&swap(kept))?;
@@ -52,25 +49,16 @@ pub(crate) fn edit() -> Edit {
 fn apply() -> Act {
     Act {
         title: "Apply a page",
-        deed: kubectl(
-            Kind::WebPage,
-            &["apply", "-f", "plugins/webpage/example.yaml"],
-        ),
+        deed: kubectl(Kind::WebPage, &["apply", "-f", "plugins/webpage/example.yaml"]),
         expected: vec![
-            Expected::soon(
-                "a ConfigMap with the page, a Deployment and a Service are there",
-                |world| {
-                    let html = world.value(Kind::WebPage, "/spec/html");
-                    html.is_some()
-                        && world.value(Kind::ConfigMap, FILE) == html
-                        && world.has(Kind::Deployment)
-                        && world.has(Kind::Service)
-                },
-            ),
-            Expected::soon(
-                "an Ingress is there if the page wants to be exposed",
-                is_exposed_as_wanted,
-            ),
+            Expected::soon("a ConfigMap with the page, a Deployment and a Service are there", |world| {
+                let html = world.value(Kind::WebPage, "/spec/html");
+                html.is_some()
+                    && world.value(Kind::ConfigMap, FILE) == html
+                    && world.has(Kind::Deployment)
+                    && world.has(Kind::Service)
+            }),
+            Expected::soon("an Ingress is there if the page wants to be exposed", is_exposed_as_wanted),
             Expected::soon("the status says that the page is good", is_good),
             Expected::soon("the Deployment is ready", |world| {
                 world.value(Kind::Deployment, "/status/readyReplicas") == Some(&json!(1))
@@ -105,9 +93,7 @@ fn expose() -> Act {
     Act {
         title: "Put it on the net",
         deed: patch(&json!({ "spec": { "exposed": true } })),
-        expected: vec![Expected::soon("an Ingress is there", |world| {
-            world.has(Kind::Ingress)
-        })],
+        expected: vec![Expected::soon("an Ingress is there", |world| world.has(Kind::Ingress))],
     }
 }
 
@@ -118,18 +104,12 @@ fn swap(kept: [Option<Value>; 2]) -> Act {
         deed: Deed::Swap,
         expected: vec![
             Expected::soon("the daemon says that the new version is at work", |world| {
-                world
-                    .plugin()
-                    .is_some_and(|plugin| plugin.version == 2 && plugin.state == "active")
+                world.plugin().is_some_and(|plugin| plugin.version == 2 && plugin.state == "active")
             }),
             Expected::soon("the page's ConfigMap has the new title", has_titled_page),
-            Expected::still(
-                "the Deployment and the Service were left alone",
-                move |world| {
-                    kept.iter().all(Option::is_some)
-                        && kept == LEFT_ALONE.map(|kind| world.written(kind))
-                },
-            ),
+            Expected::still("the Deployment and the Service were left alone", move |world| {
+                kept.iter().all(Option::is_some) && kept == LEFT_ALONE.map(|kind| world.written(kind))
+            }),
         ],
     }
 }
@@ -138,10 +118,7 @@ fn swap(kept: [Option<Value>; 2]) -> Act {
 fn delete_map(uid: Option<Value>) -> Act {
     Act {
         title: "Delete its ConfigMap",
-        deed: kubectl(
-            Kind::ConfigMap,
-            &["delete", "configmap", &format!("{PAGE}-html")],
-        ),
+        deed: kubectl(Kind::ConfigMap, &["delete", "configmap", &format!("{PAGE}-html")]),
         expected: vec![Expected::soon("it is back, with the page", move |world| {
             has_new_page(world) && world.value(Kind::ConfigMap, "/metadata/uid") != uid.as_ref()
         })],
@@ -156,13 +133,9 @@ fn spoil() -> Act {
             Expected::soon("the status says what is wrong", |world| {
                 let status = |field: &str| world.value(Kind::WebPage, &format!("/status/{field}"));
                 status("areWeGood") == Some(&json!(false))
-                    && status("errorMessage")
-                        .and_then(Value::as_str)
-                        .is_some_and(|text| !text.is_empty())
+                    && status("errorMessage").and_then(Value::as_str).is_some_and(|text| !text.is_empty())
             }),
-            Expected::still("the last good page is still served", |world| {
-                has_titled_page(world) && has_base(world)
-            }),
+            Expected::still("the last good page is still served", |world| has_titled_page(world) && has_base(world)),
         ],
     }
 }
@@ -200,9 +173,7 @@ fn has_titled_page(world: &World) -> bool {
 }
 
 fn has_base(world: &World) -> bool {
-    [Kind::ConfigMap, Kind::Deployment, Kind::Service]
-        .into_iter()
-        .all(|kind| world.has(kind))
+    [Kind::ConfigMap, Kind::Deployment, Kind::Service].into_iter().all(|kind| world.has(kind))
 }
 
 fn is_exposed_as_wanted(world: &World) -> bool {

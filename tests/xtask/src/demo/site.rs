@@ -41,16 +41,9 @@ pub(crate) struct Installed {
 ///
 /// # Errors
 /// When the answer is no, or nobody can answer.
-pub(crate) fn announce(
-    ui: &Ui,
-    workspace: &Workspace,
-    kubeconfig: &Path,
-    args: &Args,
-) -> Result<()> {
-    let text =
-        fs::read_to_string(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    let config: Value =
-        serde_yaml::from_str(&text).with_context(|| format!("read {}", kubeconfig.display()))?;
+pub(crate) fn announce(ui: &Ui, workspace: &Workspace, kubeconfig: &Path, args: &Args) -> Result<()> {
+    let text = fs::read_to_string(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
+    let config: Value = serde_yaml::from_str(&text).with_context(|| format!("read {}", kubeconfig.display()))?;
     ui.line(format!(
         "{}\n  \
          the kind WebPage (CustomResourceDefinition {CRD_NAME}), unless it is there\n  \
@@ -79,8 +72,7 @@ fn target(config: &Value) -> String {
     let text = |value: Option<&Value>| Some(value?.as_str()?.to_owned());
     let named = |list: &str, name: &str| {
         let list = config.get(list)?.as_array()?;
-        list.iter()
-            .find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))
+        list.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))
     };
     let context = text(config.get("current-context")).unwrap_or_default();
     let server = named("contexts", &context)
@@ -99,12 +91,7 @@ impl Site {
     ///
     /// # Errors
     /// When one of these fails. What has been made in a cluster of the visitor's is removed again.
-    pub(crate) fn open(
-        ui: &Ui,
-        workspace: &Workspace,
-        args: &Args,
-        folder: &TempDir,
-    ) -> Result<Self> {
+    pub(crate) fn open(ui: &Ui, workspace: &Workspace, args: &Args, folder: &TempDir) -> Result<Self> {
         let mut site = match &args.kubeconfig {
             None => Self::own(ui, workspace, args, folder)?,
             Some(kubeconfig) => Self::visited(ui, workspace, args, kubeconfig)?,
@@ -120,10 +107,8 @@ impl Site {
 
     fn own(ui: &Ui, workspace: &Workspace, args: &Args, folder: &TempDir) -> Result<Self> {
         // Before the garbage collector starts, it then knows the kind at once.
-        let options = control_plane::with_nodes(Options {
-            manifests: vec![workspace.root.join(CRD)],
-            ..Options::default()
-        });
+        let options =
+            control_plane::with_nodes(Options { manifests: vec![workspace.root.join(CRD)], ..Options::default() });
         let cluster = control_plane::start_shown(ui, "control plane", options)?;
         let kubectl = Kubectl {
             program: cluster.kubectl_path().to_owned(),
@@ -135,11 +120,7 @@ impl Site {
         fs::copy(cluster.admin_kubeconfig(), &kubectl.kubeconfig)
             .with_context(|| format!("write {}", kubectl.kubeconfig.display()))?;
         kubectl.run(&["config", "set-context", "--current"])?;
-        Ok(Self {
-            kubectl,
-            own: Some(cluster),
-            made: Vec::new(),
-        })
+        Ok(Self { kubectl, own: Some(cluster), made: Vec::new() })
     }
 
     fn visited(ui: &Ui, workspace: &Workspace, args: &Args, kubeconfig: &Path) -> Result<Self> {
@@ -162,11 +143,7 @@ impl Site {
             root: workspace.root.clone(),
             namespace_is_default: false,
         };
-        Ok(Self {
-            kubectl,
-            own: None,
-            made: Vec::new(),
-        })
+        Ok(Self { kubectl, own: None, made: Vec::new() })
     }
 
     /// Makes the custom resource and the namespace where they are missing.
@@ -174,16 +151,10 @@ impl Site {
         ui.doing("custom resource", |_| {
             if !self.kubectl.has("customresourcedefinition", CRD_NAME)? {
                 self.kubectl.run(&["apply", "--server-side", "-f", CRD])?;
-                self.made
-                    .push(("customresourcedefinition", CRD_NAME.to_owned()));
+                self.made.push(("customresourcedefinition", CRD_NAME.to_owned()));
             }
             let name = format!("customresourcedefinition/{CRD_NAME}");
-            self.kubectl.run(&[
-                "wait",
-                "--for=condition=Established",
-                "--timeout=30s",
-                &name,
-            ])?;
+            self.kubectl.run(&["wait", "--for=condition=Established", "--timeout=30s", &name])?;
             Ok(CRD_NAME.to_owned())
         })?;
         let namespace = self.kubectl.namespace.clone();
@@ -218,8 +189,7 @@ impl Site {
             component: own.join(PLUGIN).with_extension("wasm"),
         };
         let component = built.with_extension("wasm");
-        fs::copy(&component, &installed.component)
-            .with_context(|| format!("copy {}", component.display()))?;
+        fs::copy(&component, &installed.component).with_context(|| format!("copy {}", component.display()))?;
         let path = built.with_extension("yaml");
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let text = if self.own.is_some() {
@@ -231,8 +201,7 @@ impl Site {
             // JSON is YAML.
             manifest.to_string()
         };
-        fs::write(&installed.manifest, text)
-            .with_context(|| format!("write {}", installed.manifest.display()))?;
+        fs::write(&installed.manifest, text).with_context(|| format!("write {}", installed.manifest.display()))?;
         Ok(installed)
     }
 
@@ -266,9 +235,7 @@ impl Site {
 fn bind(manifest: &mut Value, namespace: &str) -> Option<()> {
     let controllers = manifest.pointer_mut("/spec/controllers")?.as_object_mut()?;
     for controller in controllers.values_mut() {
-        controller
-            .as_object_mut()?
-            .insert("namespaces".to_owned(), json!([namespace]));
+        controller.as_object_mut()?.insert("namespaces".to_owned(), json!([namespace]));
     }
     Some(())
 }

@@ -44,11 +44,7 @@ impl Watches {
             let sender = sender.clone();
             thread::spawn(move || read(kind, clock, reader, &sender));
         }
-        Ok(Self {
-            _processes: processes,
-            clock,
-            receiver,
-        })
+        Ok(Self { _processes: processes, clock, receiver })
     }
 
     /// Returns the time that events are told in: since the watches were started.
@@ -70,18 +66,11 @@ impl Watches {
     }
 }
 
-fn read(
-    kind: Kind,
-    clock: Stopwatch,
-    stream: impl std::io::Read,
-    sender: &SyncSender<Result<Event, String>>,
-) {
+fn read(kind: Kind, clock: Stopwatch, stream: impl std::io::Read, sender: &SyncSender<Result<Event, String>>) {
     process::each_line(stream, |line| {
         let event = event(kind, clock.spent(), &line);
         let event = event.with_context(|| format!("the watch of {}s said: {line}", kind.name()));
-        sender
-            .send(event.map_err(|error| error.to_string()))
-            .is_ok()
+        sender.send(event.map_err(|error| error.to_string())).is_ok()
     });
     // Nobody listens any more at the end of the demo.
     drop(sender.send(Err(format!("the watch of {}s has ended", kind.name()))));
@@ -96,12 +85,7 @@ fn event(kind: Kind, at: Duration, line: &str) -> Option<Event> {
         _ => return None,
     };
     let object = line.get_mut("object")?.take();
-    Some(Event {
-        at,
-        kind,
-        change,
-        object,
-    })
+    Some(Event { at, kind, change, object })
 }
 
 #[cfg(test)]
@@ -114,12 +98,7 @@ mod tests {
     fn a_line_of_a_watch_is_an_event_and_an_error_is_not() {
         let at = Duration::from_millis(7);
         let line = |word: &str| json!({ "type": word, "object": { "a": 1 } }).to_string();
-        let expected = |change| Event {
-            at,
-            kind: Kind::Service,
-            change,
-            object: json!({ "a": 1 }),
-        };
+        let expected = |change| Event { at, kind: Kind::Service, change, object: json!({ "a": 1 }) };
         let table = [
             (line("ADDED"), Some(expected(Change::Put))),
             (line("MODIFIED"), Some(expected(Change::Put))),

@@ -45,12 +45,7 @@ impl<'a> Workshop<'a> {
     /// interrupted.
     pub(crate) fn open(task: &mut Task, workspace: &'a Workspace, edit: Edit) -> Result<Self> {
         let edited = edit.apply(&read(&sample(workspace).join(edit.file))?)?;
-        let workshop = Self {
-            workspace,
-            folder: workspace.target.join("demo"),
-            edit,
-            edited,
-        };
+        let workshop = Self { workspace, folder: workspace.target.join("demo"), edit, edited };
         workshop.build(task, Source::AsItIs)?;
         Ok(workshop)
     }
@@ -76,16 +71,8 @@ impl<'a> Workshop<'a> {
     pub(crate) fn by_hand(&self, component: &Path) -> [String; 2] {
         let arguments = self.arguments(|path| path.display().to_string());
         [
-            format!(
-                "${{EDITOR:-vi}} {}",
-                self.copy().join(self.edit.file).display()
-            ),
-            format!(
-                "cargo {} && cp {} {}",
-                arguments.join(" "),
-                self.component().display(),
-                component.display()
-            ),
+            format!("${{EDITOR:-vi}} {}", self.copy().join(self.edit.file).display()),
+            format!("cargo {} && cp {} {}", arguments.join(" "), self.component().display(), component.display()),
         ]
     }
 
@@ -115,8 +102,7 @@ impl<'a> Workshop<'a> {
 
     /// Returns the component.
     fn build(&self, task: &mut Task, source: Source) -> Result<Vec<u8>> {
-        fs::create_dir_all(&self.folder)
-            .with_context(|| format!("create {}", self.folder.display()))?;
+        fs::create_dir_all(&self.folder).with_context(|| format!("create {}", self.folder.display()))?;
         let _lock = hold(task, &self.folder.join("lock"))?;
         self.lay_out(source)?;
         let mut command = self.workspace.cargo();
@@ -145,10 +131,7 @@ impl<'a> Workshop<'a> {
         }
         let manifest = manifest(&read(&root.join("Cargo.toml"))?, root)?;
         write(&self.folder.join("Cargo.toml"), &manifest)?;
-        write(
-            &self.folder.join("Cargo.lock"),
-            &read(&root.join("Cargo.lock"))?,
-        )
+        write(&self.folder.join("Cargo.lock"), &read(&root.join("Cargo.lock"))?)
     }
 }
 
@@ -158,11 +141,7 @@ fn sample(workspace: &Workspace) -> PathBuf {
 }
 
 fn renaming() -> Edit {
-    Edit {
-        file: "Cargo.toml",
-        from: "name = \"webpage\"",
-        to: format!("name = \"{PACKAGE}\""),
-    }
+    Edit { file: "Cargo.toml", from: "name = \"webpage\"", to: format!("name = \"{PACKAGE}\"") }
 }
 
 /// Returns the root's manifest for a workspace that has the copy as its only member.
@@ -192,11 +171,7 @@ fn manifest(text: &str, root: &Path) -> Result<String> {
         manifest.push_str(&line);
         manifest.push('\n');
     }
-    let needed = [
-        "[workspace]".to_owned(),
-        "[workspace.dependencies]".to_owned(),
-        format!("[profile.{PROFILE}]"),
-    ];
+    let needed = ["[workspace]".to_owned(), "[workspace.dependencies]".to_owned(), format!("[profile.{PROFILE}]")];
     for section in needed {
         if !manifest.lines().any(|line| line.trim() == section) {
             bail!("Cargo.toml: there is no section {section}, which the copy of the sample needs");
@@ -231,8 +206,7 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
         if entry.file_type()?.is_dir() {
             copy_all(&path, &to)?;
         } else {
-            fs::copy(&path, &to)
-                .with_context(|| format!("copy {} to {}", path.display(), to.display()))?;
+            fs::copy(&path, &to).with_context(|| format!("copy {} to {}", path.display(), to.display()))?;
         }
     }
     Ok(())
@@ -317,21 +291,12 @@ lto = true
     #[test]
     fn a_copy_is_laid_out_anew_with_and_without_the_change() {
         let target = tempfile::tempdir().unwrap();
-        let workspace = Workspace {
-            root: root().to_owned(),
-            target: target.path().to_owned(),
-            packages: vec![],
-        };
+        let workspace = Workspace { root: root().to_owned(), target: target.path().to_owned(), packages: vec![] };
         let edit = script::edit();
         let source = read(&sample(&workspace).join(edit.file)).unwrap();
         let edited = edit.apply(&source).unwrap();
         let changed = edited.text.clone();
-        let workshop = Workshop {
-            workspace: &workspace,
-            folder: target.path().join("demo"),
-            edit,
-            edited,
-        };
+        let workshop = Workshop { workspace: &workspace, folder: target.path().join("demo"), edit, edited };
         fs::create_dir(&workshop.folder).unwrap();
         let library = workshop.copy().join("src/lib.rs");
         for (version, expected) in [(Source::Changed, &changed), (Source::AsItIs, &source)] {
@@ -343,10 +308,6 @@ lto = true
         }
         let package = read(&workshop.copy().join("Cargo.toml")).unwrap();
         assert!(package.contains("name = \"webpage-demo\"\n"));
-        assert!(
-            workshop
-                .component()
-                .ends_with("wasm32-wasip2/plugin/webpage_demo.wasm")
-        );
+        assert!(workshop.component().ends_with("wasm32-wasip2/plugin/webpage_demo.wasm"));
     }
 }

@@ -76,13 +76,7 @@ pub(crate) struct World {
 // === impl Kind ===
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::WebPage,
-        Self::ConfigMap,
-        Self::Deployment,
-        Self::Service,
-        Self::Ingress,
-    ];
+    pub(crate) const ALL: [Self; 5] = [Self::WebPage, Self::ConfigMap, Self::Deployment, Self::Service, Self::Ingress];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -119,31 +113,18 @@ impl Kind {
 
 impl World {
     pub(crate) fn new(page: &str) -> Self {
-        Self {
-            page: page.to_owned(),
-            objects: BTreeMap::new(),
-            plugin: None,
-        }
+        Self { page: page.to_owned(), objects: BTreeMap::new(), plugin: None }
     }
 
     /// Takes in an event; returns what there is to tell of it. Objects of others are not looked at.
     pub(crate) fn apply(&mut self, event: Event) -> Option<Told> {
-        let Event {
-            kind,
-            change,
-            object,
-            at: _,
-        } = event;
+        let Event { kind, change, object, at: _ } = event;
         let name = text(&object, "/metadata/name")?.to_owned();
         if !self.is_ours(kind, &name, &object) {
             return None;
         }
         let subject = format!("{}/{name}", kind.name());
-        let told = |mark, detail| Told {
-            mark,
-            subject,
-            detail,
-        };
+        let told = |mark, detail| Told { mark, subject, detail };
         let key = (kind, name);
         match change {
             Change::Gone => {
@@ -167,11 +148,7 @@ impl World {
     pub(crate) fn learn(&mut self, plugin: Plugin) -> Option<Told> {
         let before = self.plugin.replace(plugin)?;
         let now = self.plugin.as_ref().filter(|now| before != **now)?;
-        Some(Told {
-            mark: Mark::Changed,
-            subject: format!("plugin {}", now.name),
-            detail: now.news(),
-        })
+        Some(Told { mark: Mark::Changed, subject: format!("plugin {}", now.name), detail: now.news() })
     }
 
     /// Returns the plugin as the daemon told of it last.
@@ -217,8 +194,7 @@ impl World {
         let owners = object.pointer("/metadata/ownerReferences");
         let owners = owners.and_then(Value::as_array).into_iter().flatten();
         let is_page = |owner: &Value| {
-            text(owner, "/kind") == Some(Kind::WebPage.name())
-                && text(owner, "/name") == Some(&self.page)
+            text(owner, "/kind") == Some(Kind::WebPage.name()) && text(owner, "/name") == Some(&self.page)
         };
         owners.into_iter().any(is_page)
     }
@@ -229,12 +205,7 @@ impl World {
 impl Plugin {
     /// Returns how it is now.
     fn news(&self) -> String {
-        let Self {
-            state,
-            version,
-            digest,
-            ..
-        } = self;
+        let Self { state, version, digest, .. } = self;
         let start = digest.get(..12).unwrap_or(digest);
         match state.as_str() {
             "active" => format!("version {version}, sha256 {start}…"),
@@ -259,8 +230,7 @@ fn news(kind: Kind, before: Option<&Value>, now: &Value) -> Vec<String> {
                 news = differences("spec");
             }
             let generation = |field: &String| field.starts_with("observedGeneration");
-            let (other, status): (Vec<_>, Vec<_>) =
-                differences("status").into_iter().partition(generation);
+            let (other, status): (Vec<_>, Vec<_>) = differences("status").into_iter().partition(generation);
             // Beside other news it says nothing new.
             news.extend(if status.is_empty() { other } else { status });
             news
@@ -273,9 +243,7 @@ fn news(kind: Kind, before: Option<&Value>, now: &Value) -> Vec<String> {
                 Some(format!("{ready} of {wanted} ready"))
             };
             let now = ready(Some(now));
-            now.filter(|now| ready(before).as_ref() != Some(now))
-                .into_iter()
-                .collect()
+            now.filter(|now| ready(before).as_ref() != Some(now)).into_iter().collect()
         }
         Kind::ConfigMap | Kind::Service | Kind::Ingress => Vec::new(),
     }
@@ -289,10 +257,7 @@ fn fields(before: Option<&Map<String, Value>>, now: Option<&Map<String, Value>>)
         .iter()
         .filter(|(field, value)| before.get(*field) != Some(value))
         .map(|(field, value)| format!("{field}: {}", plain(value)));
-    let gone = before
-        .keys()
-        .filter(|field| !now.contains_key(*field))
-        .map(|field| format!("no {field}"));
+    let gone = before.keys().filter(|field| !now.contains_key(*field)).map(|field| format!("no {field}"));
     put.chain(gone).collect()
 }
 
@@ -300,9 +265,7 @@ fn fields(before: Option<&Map<String, Value>>, now: Option<&Map<String, Value>>)
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            value.to_string()
-        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
     }
 }
 
@@ -317,25 +280,15 @@ mod tests {
     use super::*;
 
     fn put(kind: Kind, object: Value) -> Event {
-        Event {
-            at: Duration::ZERO,
-            kind,
-            change: Change::Put,
-            object,
-        }
+        Event { at: Duration::ZERO, kind, change: Change::Put, object }
     }
 
     fn told(mark: Mark, subject: &str, detail: &str) -> Told {
-        Told {
-            mark,
-            subject: subject.to_owned(),
-            detail: detail.to_owned(),
-        }
+        Told { mark, subject: subject.to_owned(), detail: detail.to_owned() }
     }
 
     fn page(html: &str, status: &Value) -> Event {
-        let object =
-            json!({ "metadata": { "name": "hello" }, "spec": { "html": html }, "status": status });
+        let object = json!({ "metadata": { "name": "hello" }, "spec": { "html": html }, "status": status });
         put(Kind::WebPage, object)
     }
 
@@ -352,44 +305,19 @@ mod tests {
     #[test]
     fn a_page_is_told_when_it_comes_and_then_by_what_is_new() {
         let mut world = World::new("hello");
-        let bad =
-            json!({ "areWeGood": false, "errorMessage": "no\nhtml", "observedGeneration": 2 });
+        let bad = json!({ "areWeGood": false, "errorMessage": "no\nhtml", "observedGeneration": 2 });
         let good = json!({ "areWeGood": true, "observedGeneration": 3 });
         let seen = json!({ "areWeGood": true, "observedGeneration": 4 });
         let script = [
-            (
-                page("a", &json!(null)),
-                Some(told(Mark::Came, "WebPage/hello", "")),
-            ),
+            (page("a", &json!(null)), Some(told(Mark::Came, "WebPage/hello", ""))),
             (page("a", &json!(null)), None),
-            (
-                page("<b>\n</b>", &json!(null)),
-                Some(told(Mark::Changed, "WebPage/hello", "html: <b> </b>")),
-            ),
+            (page("<b>\n</b>", &json!(null)), Some(told(Mark::Changed, "WebPage/hello", "html: <b> </b>"))),
             (
                 page("<b>\n</b>", &bad),
-                Some(told(
-                    Mark::Changed,
-                    "WebPage/hello",
-                    "areWeGood: false, errorMessage: no html",
-                )),
+                Some(told(Mark::Changed, "WebPage/hello", "areWeGood: false, errorMessage: no html")),
             ),
-            (
-                page("<b>\n</b>", &good),
-                Some(told(
-                    Mark::Changed,
-                    "WebPage/hello",
-                    "areWeGood: true, no errorMessage",
-                )),
-            ),
-            (
-                page("<b>\n</b>", &seen),
-                Some(told(
-                    Mark::Changed,
-                    "WebPage/hello",
-                    "observedGeneration: 4",
-                )),
-            ),
+            (page("<b>\n</b>", &good), Some(told(Mark::Changed, "WebPage/hello", "areWeGood: true, no errorMessage"))),
+            (page("<b>\n</b>", &seen), Some(told(Mark::Changed, "WebPage/hello", "observedGeneration: 4"))),
         ];
         for (event, expected) in script {
             assert_eq!(world.apply(event), expected);
@@ -399,47 +327,23 @@ mod tests {
     #[test]
     fn a_deployment_is_told_by_its_readiness_and_a_config_map_by_its_data() {
         let mut world = World::new("hello");
-        let deployment = |status: Value| {
-            put(
-                Kind::Deployment,
-                owned(&json!({ "spec": { "replicas": 1 }, "status": status })),
-            )
-        };
-        let map = |text: &str| {
-            put(
-                Kind::ConfigMap,
-                owned(&json!({ "data": { "index.html": text } })),
-            )
-        };
-        let gone = Event {
-            change: Change::Gone,
-            ..map("b")
-        };
+        let deployment =
+            |status: Value| put(Kind::Deployment, owned(&json!({ "spec": { "replicas": 1 }, "status": status })));
+        let map = |text: &str| put(Kind::ConfigMap, owned(&json!({ "data": { "index.html": text } })));
+        let gone = Event { change: Change::Gone, ..map("b") };
         let script = [
-            (
-                deployment(json!({})),
-                Some(told(Mark::Came, "Deployment/hello", "")),
-            ),
+            (deployment(json!({})), Some(told(Mark::Came, "Deployment/hello", ""))),
             (deployment(json!({ "replicas": 1 })), None),
-            (
-                deployment(json!({ "readyReplicas": 1 })),
-                Some(told(Mark::Changed, "Deployment/hello", "1 of 1 ready")),
-            ),
+            (deployment(json!({ "readyReplicas": 1 })), Some(told(Mark::Changed, "Deployment/hello", "1 of 1 ready"))),
             (map("a"), Some(told(Mark::Came, "ConfigMap/hello", ""))),
-            (
-                map("b"),
-                Some(told(Mark::Changed, "ConfigMap/hello", "index.html: b")),
-            ),
+            (map("b"), Some(told(Mark::Changed, "ConfigMap/hello", "index.html: b"))),
             (gone.clone(), Some(told(Mark::Went, "ConfigMap/hello", ""))),
             (gone, None),
         ];
         for (event, expected) in script {
             assert_eq!(world.apply(event), expected);
         }
-        assert_eq!(
-            world.value(Kind::Deployment, "/status/readyReplicas"),
-            Some(&json!(1))
-        );
+        assert_eq!(world.value(Kind::Deployment, "/status/readyReplicas"), Some(&json!(1)));
         assert!(!world.has(Kind::ConfigMap) && !world.is_empty());
     }
 
@@ -457,14 +361,8 @@ mod tests {
         let script = [
             (plugin("active", 1, "aaaa"), None),
             (plugin("active", 1, "aaaa"), None),
-            (
-                plugin("loading", 1, "aaaa"),
-                tell("loading; version 1 is at work"),
-            ),
-            (
-                plugin("active", 2, "0123456789abcdef"),
-                tell("version 2, sha256 0123456789ab…"),
-            ),
+            (plugin("loading", 1, "aaaa"), tell("loading; version 1 is at work")),
+            (plugin("active", 2, "0123456789abcdef"), tell("version 2, sha256 0123456789ab…")),
         ];
         for (plugin, expected) in script {
             assert_eq!(world.learn(plugin), expected);
@@ -476,8 +374,7 @@ mod tests {
     fn what_is_written_to_an_object_is_told_apart_from_what_the_cluster_adds() {
         let deployment = |image: &str, version: &str, ready: u64| {
             let mut world = World::new("hello");
-            let mut object =
-                owned(&json!({ "spec": { "image": image }, "status": { "readyReplicas": ready } }));
+            let mut object = owned(&json!({ "spec": { "image": image }, "status": { "readyReplicas": ready } }));
             object["metadata"]["resourceVersion"] = json!(version);
             object["metadata"]["managedFields"] = json!([version]);
             world.apply(put(Kind::Deployment, object));
@@ -494,10 +391,7 @@ mod tests {
         let mut world = World::new("hello");
         let other = |name: &str| json!({ "metadata": { "name": "x", "ownerReferences": [{ "kind": "WebPage", "name": name }] } });
         let events = [
-            put(
-                Kind::ConfigMap,
-                json!({ "metadata": { "name": "kube-root-ca.crt" } }),
-            ),
+            put(Kind::ConfigMap, json!({ "metadata": { "name": "kube-root-ca.crt" } })),
             put(Kind::Service, other("another")),
             put(Kind::WebPage, json!({ "metadata": { "name": "another" } })),
         ];

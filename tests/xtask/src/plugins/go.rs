@@ -51,12 +51,7 @@ struct Go {
 ///
 /// # Errors
 /// When Go is missing or its toolchain can't be fetched, or when the build fails; its output has been shown.
-pub(crate) fn build(
-    task: &mut Task,
-    workspace: &Workspace,
-    folder: &Path,
-    out: &Path,
-) -> Result<()> {
+pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
     let sdk = workspace.root.join(SDK);
     let inputs = fingerprint(&[&sdk, folder])?;
     let stamp = out.with_extension("wasm.inputs");
@@ -142,9 +137,7 @@ impl Go {
             .lines()
             .find_map(|line| line.strip_prefix("toolchain "))
             .with_context(|| format!("{} names no toolchain", file.display()))?;
-        Ok(Self {
-            toolchain: toolchain.trim().to_owned(),
-        })
+        Ok(Self { toolchain: toolchain.trim().to_owned() })
     }
 
     /// Returns `go`, to be run in a folder.
@@ -194,12 +187,8 @@ impl Go {
         task.announce(&format!("fetching {toolchain} (once)"));
         let mut fetch = self.command(folder);
         fetch.arg("version");
-        builds::must(
-            task,
-            fetch,
-            &format!("`GOTOOLCHAIN={toolchain} go version`"),
-        )
-        .with_context(|| format!("{purpose}; if yours does not know GOTOOLCHAIN, {help}"))
+        builds::must(task, fetch, &format!("`GOTOOLCHAIN={toolchain} go version`"))
+            .with_context(|| format!("{purpose}; if yours does not know GOTOOLCHAIN, {help}"))
     }
 }
 
@@ -213,10 +202,7 @@ fn join(parts: &Path) -> Result<Vec<u8>> {
         let world = resolve.select_world(&[package], Some(name))?;
         embed_component_metadata(module, &resolve, world, StringEncoding::UTF8)?;
     }
-    ComponentEncoder::default()
-        .module(&core)?
-        .adapter(SYSTEM, &adapter)?
-        .encode()
+    ComponentEncoder::default().module(&core)?.adapter(SYSTEM, &adapter)?.encode()
 }
 
 /// Returns a text that changes with the files of these folders.
@@ -229,9 +215,7 @@ fn fingerprint(folders: &[&Path]) -> Result<String> {
         files.sort();
         for file in files {
             file.hash(&mut hasher);
-            fs::read(&file)
-                .with_context(|| format!("read {}", file.display()))?
-                .hash(&mut hasher);
+            fs::read(&file).with_context(|| format!("read {}", file.display()))?.hash(&mut hasher);
         }
     }
     Ok(format!("{:016x}\n", hasher.finish()))
@@ -259,8 +243,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)?;
     std::io::Write::write_all(&mut part, bytes)?;
-    part.persist(path)
-        .with_context(|| format!("write {}", path.display()))?;
+    part.persist(path).with_context(|| format!("write {}", path.display()))?;
     Ok(())
 }
 
@@ -284,13 +267,8 @@ FAIL\texample.com/a\t0.005s
 FAIL\texample.com/b [build failed]
 FAIL";
         output.lines().for_each(|line| results.read(line));
-        let expected = Results {
-            passed: 1,
-            failed: vec![
-                "TestTwo".to_owned(),
-                "example.com/b [build failed]".to_owned(),
-            ],
-        };
+        let expected =
+            Results { passed: 1, failed: vec!["TestTwo".to_owned(), "example.com/b [build failed]".to_owned()] };
         assert_eq!(results, expected);
     }
 

@@ -48,23 +48,11 @@ struct Site {
 ///
 /// # Errors
 /// When Node is missing, when the tools can't be installed, or when the build fails; its output has been shown.
-pub(crate) fn build(
-    task: &mut Task,
-    workspace: &Workspace,
-    folder: &Path,
-    out: &Path,
-) -> Result<()> {
+pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
     let name = folder.file_name().context("a plugin has a folder")?;
-    let entry = ENTRIES
-        .into_iter()
-        .find(|entry| folder.join(entry).is_file());
-    let entry = entry.with_context(|| {
-        format!(
-            "{} has no {}",
-            workspace.short(folder).display(),
-            ENTRIES.join(" or ")
-        )
-    })?;
+    let entry = ENTRIES.into_iter().find(|entry| folder.join(entry).is_file());
+    let entry =
+        entry.with_context(|| format!("{} has no {}", workspace.short(folder).display(), ENTRIES.join(" or ")))?;
     let inputs = inputs(workspace, folder)?;
     let note = out.with_extension("inputs");
     if fs::read_to_string(&note).is_ok_and(|text| text == said(inputs, out)) {
@@ -76,7 +64,7 @@ pub(crate) fn build(
     task.at(&format!("building {}", workspace.short(folder).display()));
     let mut command = Command::new("node");
     command
-        .arg(site.sdk().join("bin/capstan.js"))
+        .arg(site.sdk().join("bin/capstan-js.js"))
         .args(["build", entry, "-o", "component.wasm"])
         .current_dir(&place);
     let what = format!("the build of {}", workspace.short(folder).display());
@@ -137,18 +125,11 @@ pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result
 impl Results {
     /// Takes in a line of the Test Anything Protocol, as Node writes it.
     fn read(&mut self, line: &str) {
-        if let Some((_, name)) = line
-            .trim_start()
-            .strip_prefix("not ok ")
-            .and_then(|rest| rest.split_once(" - "))
-        {
+        if let Some((_, name)) = line.trim_start().strip_prefix("not ok ").and_then(|rest| rest.split_once(" - ")) {
             self.tally.failures.push(name.to_owned());
         }
         self.over |= line.starts_with("1..");
-        let words = line
-            .strip_prefix("# ")
-            .filter(|_| self.over)
-            .and_then(|rest| rest.split_once(' '));
+        let words = line.strip_prefix("# ").filter(|_| self.over).and_then(|rest| rest.split_once(' '));
         let Some((word, Ok(number))) = words.map(|(word, rest)| (word, rest.parse::<u64>())) else {
             return;
         };
@@ -173,8 +154,9 @@ impl Site {
         for plugin in plugins {
             let place = site.plugin(plugin.file_name().unwrap_or_default());
             copy(plugin, &place)?;
-            fs::create_dir(place.join("node_modules"))?;
-            symlink(site.sdk(), place.join("node_modules/capstan"))?;
+            let packages = place.join("node_modules/@capstan");
+            fs::create_dir_all(&packages)?;
+            symlink(site.sdk(), packages.join("guest"))?;
         }
         Ok(site)
     }
@@ -228,8 +210,9 @@ fn install(task: &mut Task, sdk: &Path, folder: &Path) -> Result<()> {
     }
     let mut command = Command::new("npm");
     command.args(["ci", "--no-progress"]).current_dir(&part);
-    builds::must(task, command, &format!("npm ci in {SDK}"))
-        .context("the tools for JavaScript can't be installed: npm comes with Node, and needs its registry this once")?;
+    builds::must(task, command, &format!("npm ci in {SDK}")).context(
+        "the tools for JavaScript can't be installed: npm comes with Node, and needs its registry this once",
+    )?;
     fs::rename(&part, folder).with_context(|| format!("put the tools into {}", folder.display()))
 }
 
@@ -260,9 +243,7 @@ fn check_node() -> Result<()> {
     if major(&said).is_some_and(|major| major >= NODE) {
         return Ok(());
     }
-    bail!(
-        "plugins in JavaScript need Node {NODE} or newer, and `node --version` says {said:?}: {advice}"
-    )
+    bail!("plugins in JavaScript need Node {NODE} or newer, and `node --version` says {said:?}: {advice}")
 }
 
 /// Returns the first number of `v20.20.2`.
@@ -278,9 +259,7 @@ fn inputs(workspace: &Workspace, plugin: &Path) -> Result<u64> {
     for folder in [&workspace.root.join(SDK), plugin] {
         for path in files(folder)? {
             let bytes = fs::read(folder.join(&path));
-            bytes
-                .with_context(|| format!("read {}", path.display()))?
-                .hash(&mut hasher);
+            bytes.with_context(|| format!("read {}", path.display()))?.hash(&mut hasher);
             path.hash(&mut hasher);
         }
     }
@@ -347,8 +326,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(folder)?;
     part.write_all(bytes)?;
-    part.persist(path)
-        .with_context(|| format!("write {}", path.display()))?;
+    part.persist(path).with_context(|| format!("write {}", path.display()))?;
     Ok(())
 }
 
@@ -409,11 +387,8 @@ not ok 2 - pages
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("a"), "x").unwrap();
         }
-        let workspace = Workspace {
-            root: root.path().to_owned(),
-            target: root.path().join("target"),
-            packages: vec![],
-        };
+        let workspace =
+            Workspace { root: root.path().to_owned(), target: root.path().join("target"), packages: vec![] };
         let note = || said(inputs(&workspace, &plugin).unwrap(), &wasm);
         fs::write(&wasm, "wasm").unwrap();
         let built = note();

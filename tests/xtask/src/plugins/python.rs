@@ -45,12 +45,7 @@ struct Python {
 ///
 /// # Errors
 /// When the module is missing, Python or a tool can't be had, or the build fails.
-pub(crate) fn build(
-    task: &mut Task,
-    workspace: &Workspace,
-    folder: &Path,
-    out: &Path,
-) -> Result<()> {
+pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
     let module = module(folder)?;
     let python = Python::ensure(task, workspace, LOCK)?;
     let inputs = inputs(workspace, folder, &python)?;
@@ -109,10 +104,7 @@ fn module(folder: &Path) -> Result<PathBuf> {
     let stem = name.strip_suffix(SUFFIX).unwrap_or(&name).replace('-', "_");
     let module = folder.join(stem).with_extension("py");
     if !module.is_file() {
-        bail!(
-            "a plugin in Python is built from its module, and there is no {}",
-            module.display()
-        );
+        bail!("a plugin in Python is built from its module, and there is no {}", module.display());
     }
     Ok(module)
 }
@@ -128,11 +120,7 @@ fn built(inputs: u64, out: &Path) -> String {
 /// Returns what a component depends on: the plugin, the SDK, the contract, and the tools.
 fn inputs(workspace: &Workspace, folder: &Path, python: &Python) -> Result<u64> {
     let mut files = Vec::new();
-    for (folder, extension) in [
-        (folder, "py"),
-        (&python.sdk.join("src"), "py"),
-        (&workspace.root.join("wit"), "wit"),
-    ] {
+    for (folder, extension) in [(folder, "py"), (&python.sdk.join("src"), "py"), (&workspace.root.join("wit"), "wit")] {
         collect(folder, extension, &mut files)?;
     }
     files.sort();
@@ -195,9 +183,7 @@ impl Python {
     fn tests(&self, task: &mut Task, folder: &Path) -> Result<Tested> {
         task.at(&format!("the tests in {}", folder.display()));
         let mut command = self.command();
-        command
-            .args(["-m", "unittest", "discover"])
-            .current_dir(folder);
+        command.args(["-m", "unittest", "discover"]).current_dir(folder);
         let finished = process::run(command, &mut |line| {
             if !line.trim().is_empty() {
                 task.at(line.trim());
@@ -227,9 +213,7 @@ fn version() -> Result<String> {
         Err(error) => return Err(error).context("start python3"),
     };
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let numbers = said
-        .split_once('.')
-        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let numbers = said.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     match numbers {
         Some(found) if found >= PYTHON => Ok(said),
         Some(_) => bail!("{need}, and this is {said}: {how}"),
@@ -246,9 +230,7 @@ fn install(task: &mut Task, shelf: &Path, tools: &Path, lock: &Path) -> Result<(
     }
     sweep(shelf)?;
     task.at("installing the tools for Python (once)");
-    let pip = Command::new("python3")
-        .args(["-m", "pip", "--version"])
-        .output();
+    let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
     if !pip.is_ok_and(|output| output.status.success()) {
         bail!(
             "pip is needed to install the tools for Python: `python3 -m ensurepip`, or python3-pip in most distributions"
@@ -300,9 +282,7 @@ fn hold(task: &mut Task, path: &Path) -> Result<File> {
 fn results(lines: &[String]) -> Tally {
     let (mut ran, mut ignored, mut failures) = (0, 0, Vec::new());
     for line in lines {
-        let failure = ["FAIL: ", "ERROR: "]
-            .iter()
-            .find_map(|start| line.strip_prefix(start));
+        let failure = ["FAIL: ", "ERROR: "].iter().find_map(|start| line.strip_prefix(start));
         if let Some(failure) = failure {
             // What follows says which part of the test it was.
             let name = failure.split_once(") ").map_or(failure, |(name, _)| name);
@@ -318,12 +298,7 @@ fn results(lines: &[String]) -> Tally {
         }
     }
     let failed = failures.len() as u64;
-    Tally::of(
-        ran.saturating_sub(failed + ignored),
-        failed,
-        ignored,
-        failures,
-    )
+    Tally::of(ran.saturating_sub(failed + ignored), failed, ignored, failures)
 }
 
 /// Returns the number that a text begins with.

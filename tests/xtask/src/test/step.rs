@@ -182,14 +182,7 @@ impl Step {
             }
             Self::Core => run.tests(task, Packages::Core),
             Self::Lint => {
-                let words = [
-                    "clippy",
-                    "--workspace",
-                    "--all-targets",
-                    "--",
-                    "-D",
-                    "warnings",
-                ];
+                let words = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
                 run_all(task, [cargo(&words)])
             }
             Self::Doc => {
@@ -222,10 +215,7 @@ impl Tools {
             command.stdout(Stdio::null()).stderr(Stdio::null());
             command.status().is_ok_and(|status| status.success())
         };
-        Self {
-            nextest: is_there("nextest"),
-            deny: is_there("deny"),
-        }
+        Self { nextest: is_there("nextest"), deny: is_there("deny") }
     }
 }
 
@@ -233,19 +223,11 @@ impl Tools {
 
 impl Shown {
     pub(crate) fn failed() -> Self {
-        Self {
-            succeeded: false,
-            tally: Tally::default(),
-            detail: String::new(),
-        }
+        Self { succeeded: false, tally: Tally::default(), detail: String::new() }
     }
 
     fn succeeded(detail: String) -> Self {
-        Self {
-            succeeded: true,
-            tally: Tally::default(),
-            detail,
-        }
+        Self { succeeded: true, tally: Tally::default(), detail }
     }
 }
 
@@ -361,10 +343,7 @@ fn run_all(task: &mut Task, commands: impl IntoIterator<Item = Command>) -> Resu
     let mut shown = Shown::succeeded(String::new());
     for mut command in commands {
         command.env("INSTA_UPDATE", "no");
-        let words: Vec<_> = command
-            .get_args()
-            .map(|word| word.to_string_lossy())
-            .collect();
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let line = dim(&format!("$ cargo {}", words.join(" ")));
         let mut tally = Tally::default();
         let finished = builds::show(task, command, &mut |line| tally.read(line))?;
@@ -387,15 +366,9 @@ impl Packages {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Core => &["-p", "capstan-core"],
-            Self::Others => &[
-                "--workspace",
-                "--exclude",
-                "capstan-core",
-                "--exclude",
-                "scenarios",
-                "--exclude",
-                "cluster",
-            ],
+            Self::Others => {
+                &["--workspace", "--exclude", "capstan-core", "--exclude", "scenarios", "--exclude", "cluster"]
+            }
             Self::NeedCluster => &["-p", "scenarios", "-p", "cluster", "-p", "model"],
             Self::NeedImage => &["-p", "scenarios"],
         }

@@ -20,13 +20,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// Returns a sum that was made elsewhere.
     pub(crate) fn of(passed: u64, failed: u64, ignored: u64, failures: Vec<String>) -> Self {
-        Self {
-            passed,
-            failed,
-            ignored,
-            failures,
-            open: None,
-        }
+        Self { passed, failed, ignored, failures, open: None }
     }
 
     /// Takes in a line without colours.
@@ -57,13 +51,7 @@ impl Tally {
 
     /// Adds the sum of another run.
     pub(crate) fn add(&mut self, other: Self) {
-        let Self {
-            passed,
-            failed,
-            ignored,
-            failures,
-            open: _,
-        } = other;
+        let Self { passed, failed, ignored, failures, open: _ } = other;
         self.passed += passed;
         self.failed += failed;
         self.ignored += ignored;
@@ -73,8 +61,7 @@ impl Tally {
     fn close(&mut self) {
         if let Some(name) = self.open.take() {
             self.failed += 1;
-            self.failures
-                .push(format!("{name} (ended without a result)"));
+            self.failures.push(format!("{name} (ended without a result)"));
         }
     }
 
@@ -99,15 +86,9 @@ impl Tally {
 
 impl Display for Tally {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let parts = [
-            (self.passed, "passed"),
-            (self.failed, "failed"),
-            (self.ignored, "ignored"),
-        ];
+        let parts = [(self.passed, "passed"), (self.failed, "failed"), (self.ignored, "ignored")];
         let said = parts.iter().filter(|(number, _)| *number > 0);
-        let said: Vec<_> = said
-            .map(|(number, word)| format!("{number} {word}"))
-            .collect();
+        let said: Vec<_> = said.map(|(number, word)| format!("{number} {word}")).collect();
         formatter.write_str(&said.join(", "))
     }
 }
@@ -121,23 +102,14 @@ fn binary(line: &str) -> Option<&str> {
 
 /// Returns the test that a line says to have failed.
 fn failure(line: &str) -> Option<&str> {
-    if let Some(name) = line
-        .strip_prefix("test ")
-        .and_then(|rest| rest.strip_suffix(" ... FAILED"))
-    {
+    if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
         return Some(name);
     }
     // nextest: `FAIL [   0.004s] ( 3/21) package::binary a::test`
-    let rest = ["FAIL [", "TIMEOUT [", "SIGABRT [", "SIGSEGV ["]
-        .iter()
-        .find_map(|start| line.strip_prefix(start))?;
+    let rest = ["FAIL [", "TIMEOUT [", "SIGABRT [", "SIGSEGV ["].iter().find_map(|start| line.strip_prefix(start))?;
     let (_, name) = rest.split_once("] ")?;
     let name = name.trim();
-    let name = if name.starts_with('(') {
-        name.split_once(") ").map_or(name, |(_, name)| name)
-    } else {
-        name
-    };
+    let name = if name.starts_with('(') { name.split_once(") ").map_or(name, |(_, name)| name) } else { name };
     Some(name.trim())
 }
 
@@ -152,13 +124,7 @@ mod tests {
     }
 
     fn expected(passed: u64, failed: u64, ignored: u64, failures: &[&str]) -> Tally {
-        Tally {
-            passed,
-            failed,
-            ignored,
-            failures: failures.iter().map(|&name| name.to_owned()).collect(),
-            open: None,
-        }
+        Tally { passed, failed, ignored, failures: failures.iter().map(|&name| name.to_owned()).collect(), open: None }
     }
 
     #[test]
@@ -177,10 +143,7 @@ test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.20s
 
 all doctests ran in 0.80s; merged doctests compilation took 0.50s";
-        assert_eq!(
-            read(text),
-            expected(8, 2, 3, &["x::another", "x::third - should panic"])
-        );
+        assert_eq!(read(text), expected(8, 2, 3, &["x::another", "x::third - should panic"]));
     }
 
     #[test]
@@ -195,10 +158,7 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let crashed = |name: &str| format!("{name} (ended without a result)");
         let first = crashed("unittests src/lib.rs (target/debug/deps/a-1)");
         let last = crashed("tests/c.rs (target/debug/deps/c-3)");
-        assert_eq!(
-            read(text).after_failure(),
-            expected(4, 2, 0, &[&first, &last])
-        );
+        assert_eq!(read(text).after_failure(), expected(4, 2, 0, &[&first, &last]));
     }
 
     #[test]
@@ -221,10 +181,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
      TIMEOUT [  60.004s] capstan-core::layers three
      Summary [  61.012s] 9 tests run: 7 passed (1 slow), 1 failed, 1 timed out, 4 skipped
         FAIL [   0.004s] (2/9) capstan-core queue::tests::two";
-        let failures = [
-            "capstan-core queue::tests::two",
-            "capstan-core::layers three",
-        ];
+        let failures = ["capstan-core queue::tests::two", "capstan-core::layers three"];
         assert_eq!(read(text), expected(7, 2, 4, &failures));
     }
 

@@ -35,23 +35,14 @@ impl Scene {
 
     fn account(&mut self, plugin: char) -> AccountId {
         let state = &mut self.state;
-        *self
-            .accounts
-            .entry(plugin)
-            .or_insert_with(|| state.account(&plugin.to_string().into(), None))
+        *self.accounts.entry(plugin).or_insert_with(|| state.account(&plugin.to_string().into(), None))
     }
 
     fn seat(&mut self, name: &str) -> SeatId {
         let account = self.account(name.chars().next().unwrap());
         let state = &mut self.state;
-        let job = Job {
-            controller: name.into(),
-            key: None,
-        };
-        *self
-            .seats
-            .entry(name.to_owned())
-            .or_insert_with(|| state.sit(account, job))
+        let job = Job { controller: name.into(), key: None };
+        *self.seats.entry(name.to_owned()).or_insert_with(|| state.sit(account, job))
     }
 
     /// Says whether each may be polled.
@@ -193,24 +184,12 @@ fn a_poll_that_is_long_is_told_once_while_it_lasts() {
     scene.pass(999);
     assert_eq!(scene.look().late, []);
     scene.pass(1);
-    let job = Job {
-        controller: "a1".into(),
-        key: None,
-    };
-    let late = Held {
-        plugin: "a".into(),
-        job,
-        held: Duration::from_secs(1),
-    };
+    let job = Job { controller: "a1".into(), key: None };
+    let late = Held { plugin: "a".into(), job, held: Duration::from_secs(1) };
     assert_eq!(scene.look().late, std::slice::from_ref(&late));
     scene.pass(1000);
     assert_eq!(scene.look().late, []);
-    let spent = Spent {
-        plugin: "a".into(),
-        time: Duration::ZERO,
-        held: Duration::from_secs(2),
-        waiting: 0,
-    };
+    let spent = Spent { plugin: "a".into(), time: Duration::ZERO, held: Duration::from_secs(2), waiting: 0 };
     assert_eq!(scene.state.spent(scene.now), [spent]);
     scene.leave("a1");
     scene.enter("a1");
@@ -250,11 +229,7 @@ fn one_that_is_given_up_leaves_its_slot_or_its_place() {
     assert_eq!(scene.woken(), "a3");
     let seat = scene.seat("a3");
     scene.state.stand_up(seat, scene.now);
-    assert_eq!(
-        scene.enter("b1"),
-        [true],
-        "the slot of one that was woken and not polled is free"
-    );
+    assert_eq!(scene.enter("b1"), [true], "the slot of one that was woken and not polled is free");
 }
 
 #[test]
@@ -279,13 +254,7 @@ fn an_account_goes_with_its_last_user() {
     let mut state = State::<()>::new(ONE);
     let [one, other] = [0, 1].map(|_| state.account(&"a".into(), None));
     assert_eq!(one, other);
-    let seat = state.sit(
-        one,
-        Job {
-            controller: "c".into(),
-            key: None,
-        },
-    );
+    let seat = state.sit(one, Job { controller: "c".into(), key: None });
     state.release(one);
     state.release(other);
     assert_eq!(state.spent(Instant::now()).len(), 1);

@@ -14,8 +14,7 @@ use super::super::raw::{self, Maybe, Named};
 use super::super::read::{Leaf, Located, Scalar, Slot};
 use super::super::tree::Quoted;
 use super::super::{
-    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename,
-    ReadyKind, Source, compile,
+    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, ReadyKind, Source, compile,
 };
 use super::{Check, flag, get, located, mapping_keys, names, object};
 
@@ -37,12 +36,7 @@ impl<'s> Scope<'s> {
         source_names: BTreeSet<&'s str>,
         sources: &'s BTreeMap<Arc<str>, Source>,
     ) -> Self {
-        Self {
-            primary,
-            source_names,
-            sources,
-            taken: BTreeMap::new(),
-        }
+        Self { primary, source_names, sources, taken: BTreeMap::new() }
     }
 }
 
@@ -51,10 +45,7 @@ impl Check<'_> {
     pub(super) fn broken(&mut self, place: usize, text: &str, broken: &Broken) {
         let message = format!("found {}; {broken}", Quoted(text));
         let inside = Some((broken.offset, text.to_owned()));
-        self.faults.push(Fault {
-            inside,
-            ..Fault::new(place, message)
-        });
+        self.faults.push(Fault { inside, ..Fault::new(place, message) });
     }
 
     /// Returns the dependents of one workflow.
@@ -78,43 +69,29 @@ impl Check<'_> {
             dependents.extend(dependent.map(|dependent| (Arc::clone(name), dependent)));
         }
         if let Err(cycle) = order(&graph) {
-            let first = |entry: &&(Leaf<Name>, _)| {
-                entry
-                    .0
-                    .read()
-                    .is_some_and(|name| Some(&name.value.0.0) == cycle.0.first())
-            };
-            let place = named
-                .0
-                .iter()
-                .find(first)
-                .and_then(|(name, _)| name.read())
-                .map_or(around, |name| name.place);
-            self.fault(place, format!("found dependents that wait for each other: {cycle}; take one of these out of `dependsOn`"));
+            let first =
+                |entry: &&(Leaf<Name>, _)| entry.0.read().is_some_and(|name| Some(&name.value.0.0) == cycle.0.first());
+            let place = named.0.iter().find(first).and_then(|(name, _)| name.read()).map_or(around, |name| name.place);
+            self.fault(
+                place,
+                format!("found dependents that wait for each other: {cycle}; take one of these out of `dependsOn`"),
+            );
         }
         dependents
     }
 
     /// Finds names that are taken. A source may have the name of the one dependent that uses it.
-    fn unique(
-        &mut self,
-        name: &Arc<str>,
-        place: usize,
-        raw: &Located<raw::Dependent>,
-        scope: &mut Scope<'_>,
-    ) {
+    fn unique(&mut self, name: &Arc<str>, place: usize, raw: &Located<raw::Dependent>, scope: &mut Scope<'_>) {
         let uses_it = get(&raw.value.source).is_some_and(|Scalar(Name(source))| source == name);
         if scope.source_names.contains(&**name) && !uses_it {
-            self.fault(
-                place,
-                format!(
-                    "found a dependent and a source of the name `{name}`; expected different names"
-                ),
-            );
+            self.fault(place, format!("found a dependent and a source of the name `{name}`; expected different names"));
         }
         let line = self.mark(place).line;
         if let Some(first) = scope.taken.insert(Arc::clone(name), line) {
-            self.fault(place, format!("found a second dependent `{name}` in this controller; the first is in line {first}"));
+            self.fault(
+                place,
+                format!("found a second dependent `{name}` in this controller; the first is in line {first}"),
+            );
         }
     }
 
@@ -128,18 +105,9 @@ impl Check<'_> {
             return BTreeSet::new();
         };
         let mut depends_on = self.set(value, *place, |Scalar(Name(name))| Arc::clone(name));
-        for Located {
-            value: Scalar(Name(other)),
-            place,
-        } in value.iter().filter_map(Slot::read)
-        {
+        for Located { value: Scalar(Name(other)), place } in value.iter().filter_map(Slot::read) {
             if other == name {
-                self.fault(
-                    *place,
-                    format!(
-                        "found `{name}`, the dependent itself; expected others of its workflow"
-                    ),
-                );
+                self.fault(*place, format!("found `{name}`, the dependent itself; expected others of its workflow"));
                 depends_on.remove(name);
             } else {
                 self.known(*place, "dependent", other, siblings.iter().copied());
@@ -175,7 +143,7 @@ impl Check<'_> {
             garbage_collected,
             create_only: flag(&raw.create_only, false),
             adopt: flag(&raw.adopt, false),
-            server_side_apply: get(&raw.ssa).copied(),
+            server_side_apply: get(&raw.server_side_apply).copied(),
             matching,
             source,
             called,
@@ -192,22 +160,12 @@ impl Check<'_> {
     // DR-1
     fn manage(&mut self, raw: &raw::Dependent) -> Manage {
         let listed = located(&raw.manage);
-        match (
-            located(&raw.read_only).filter(|read_only| read_only.value),
-            listed,
-        ) {
+        match (located(&raw.read_only).filter(|read_only| read_only.value), listed) {
             (Some(read_only), Some(_)) => {
-                self.fault(
-                    read_only.place,
-                    "found `readOnly: true` together with `manage`; expected one of them",
-                );
+                self.fault(read_only.place, "found `readOnly: true` together with `manage`; expected one of them");
                 Manage::default()
             }
-            (Some(_), None) => Manage {
-                create: false,
-                update: false,
-                delete: false,
-            },
+            (Some(_), None) => Manage { create: false, update: false, delete: false },
             (None, None) => Manage::default(),
             (None, Some(Located { value, place })) => {
                 let traits = self.set(value, *place, |one| *one);
@@ -221,44 +179,33 @@ impl Check<'_> {
     }
 
     /// Finds traits that contradict each other.
-    fn traits(
-        &mut self,
-        raw: &raw::Dependent,
-        place: usize,
-        manage: Manage,
-        garbage_collected: bool,
-    ) {
-        if let Some(create_only) =
-            located(&raw.create_only).filter(|field| field.value && !manage.create)
-        {
-            self.fault(
-                create_only.place,
-                "found `createOnly` without `create` in `manage`; expected both or neither",
-            );
+    fn traits(&mut self, raw: &raw::Dependent, place: usize, manage: Manage, garbage_collected: bool) {
+        if let Some(create_only) = located(&raw.create_only).filter(|field| field.value && !manage.create) {
+            self.fault(create_only.place, "found `createOnly` without `create` in `manage`; expected both or neither");
         }
         if let Some(adopt) = located(&raw.adopt).filter(|field| field.value) {
             if !manage.create {
-                self.fault(
-                    adopt.place,
-                    "found `adopt` without `create` in `manage`; expected both or neither",
-                );
+                self.fault(adopt.place, "found `adopt` without `create` in `manage`; expected both or neither");
             }
             if flag(&raw.create_only, false) {
-                self.fault(
-                    adopt.place,
-                    "found `adopt` together with `createOnly`; expected one of them",
-                );
+                self.fault(adopt.place, "found `adopt` together with `createOnly`; expected one of them");
             }
         }
         let lets_go = |field: &&Located<_>| field.value == raw::OnRename::Delete;
         if let Some(on_rename) = located(&raw.on_rename).filter(lets_go)
             && !(manage.create && manage.delete)
         {
-            self.fault(on_rename.place, "found `onRename: delete` without `create` and `delete` in `manage`; expected both beside it");
+            self.fault(
+                on_rename.place,
+                "found `onRename: delete` without `create` and `delete` in `manage`; expected both beside it",
+            );
         }
         let mapping = located(&raw.mapping);
         if let Some(mapping) = mapping.filter(|_| garbage_collected) {
-            self.fault(mapping.place, "found `mapping` where owner references name the primary; expected `garbageCollected: false` beside it");
+            self.fault(
+                mapping.place,
+                "found `mapping` where owner references name the primary; expected `garbageCollected: false` beside it",
+            );
         }
         // KD-3: nothing names the primary on an object that somebody else creates.
         if !manage.create && !garbage_collected && raw.source.is_none() && mapping.is_none() {
@@ -267,12 +214,7 @@ impl Check<'_> {
     }
 
     // KD-4
-    fn called(
-        &mut self,
-        raw: &raw::Dependent,
-        gvk: Option<&Gvk>,
-        primary: Option<&Gvk>,
-    ) -> Option<Called> {
+    fn called(&mut self, raw: &raw::Dependent, gvk: Option<&Gvk>, primary: Option<&Gvk>) -> Option<Called> {
         let (name, namespace) = (located(&raw.name), located(&raw.namespace));
         self.place(raw, gvk, primary);
         let mut text = |field: &Located<raw::ObjectName>| {
@@ -289,8 +231,7 @@ impl Check<'_> {
         let own = gvk.and_then(kinds::scope);
         let primarys = primary.and_then(kinds::scope);
         let Some(Located { place, .. }) = located(&raw.namespace) else {
-            if let (Some(name), None, Some(gvk), Some(primary)) =
-                (located(&raw.name), &raw.namespace, gvk, primary)
+            if let (Some(name), None, Some(gvk), Some(primary)) = (located(&raw.name), &raw.namespace, gvk, primary)
                 && (own, primarys) == (Some(Namespaced), Some(Cluster))
             {
                 self.fault(name.place, format!("found `name` without `namespace`: {primary} lives in no namespace, and {gvk} in one; expected both"));
@@ -298,20 +239,13 @@ impl Check<'_> {
             return;
         };
         if raw.name.is_none() {
-            self.fault(
-                *place,
-                "found `namespace` without `name`; expected both, or neither",
-            );
+            self.fault(*place, "found `namespace` without `name`; expected both, or neither");
         }
         if let (Some(gvk), Some(Cluster)) = (gvk, own) {
-            self.fault(
-                *place,
-                format!("found `namespace` for {gvk}, which lives in none"),
-            );
+            self.fault(*place, format!("found `namespace` for {gvk}, which lives in none"));
             return;
         }
-        let crosses =
-            get(&raw.mapping).is_some_and(|mapping| flag(&mapping.across_namespaces, false));
+        let crosses = get(&raw.mapping).is_some_and(|mapping| flag(&mapping.across_namespaces, false));
         let leads = raw.source.is_some() || crosses;
         if primarys == Some(Namespaced) && (flag(&raw.garbage_collected, true) || !leads) {
             self.fault(*place, "found `namespace` for a dependent that can only be where its primary is; expected `garbageCollected: false` and `mapping: { acrossNamespaces: true }`, or `name` alone");
@@ -329,10 +263,7 @@ impl Check<'_> {
                 None => Matching::default(),
             },
             raw::Match::Export(export) => match self.need(export, *place, "export") {
-                Some(Located {
-                    value: Scalar(Export(export)),
-                    ..
-                }) => Matching::Export(Arc::clone(export)),
+                Some(Located { value: Scalar(Export(export)), .. }) => Matching::Export(Arc::clone(export)),
                 None => Matching::default(),
             },
         }
@@ -340,16 +271,9 @@ impl Check<'_> {
 
     // GM-2
     fn generic(&mut self, raw: &raw::Generic) -> GenericMatching {
-        let ignore = located(&raw.ignore)
-            .map(|ignore| self.items(&ignore.value, ignore.place))
-            .unwrap_or_default();
-        if let Some(equality) =
-            located(&raw.equality).filter(|field| field.value && !ignore.is_empty())
-        {
-            self.fault(
-                equality.place,
-                "found `equality: true` together with `ignore`; expected one of them",
-            );
+        let ignore = located(&raw.ignore).map(|ignore| self.items(&ignore.value, ignore.place)).unwrap_or_default();
+        if let Some(equality) = located(&raw.equality).filter(|field| field.value && !ignore.is_empty()) {
+            self.fault(equality.place, "found `equality: true` together with `ignore`; expected one of them");
         }
         GenericMatching {
             ignore: ignore
@@ -363,27 +287,13 @@ impl Check<'_> {
     }
 
     // KD-10
-    fn source(
-        &mut self,
-        raw: &raw::Dependent,
-        gvk: Option<&Gvk>,
-        scope: &Scope<'_>,
-    ) -> Option<Arc<str>> {
-        let Located {
-            value: Scalar(Name(name)),
-            place,
-        } = located(&raw.source)?;
+    fn source(&mut self, raw: &raw::Dependent, gvk: Option<&Gvk>, scope: &Scope<'_>) -> Option<Arc<str>> {
+        let Located { value: Scalar(Name(name)), place } = located(&raw.source)?;
         self.known(*place, "source", name, scope.source_names.iter().copied());
         if let (Some(source), Some(gvk)) = (scope.sources.get(name), gvk)
             && source.gvk != *gvk
         {
-            self.fault(
-                *place,
-                format!(
-                    "found `{name}`, which watches {}; expected a source of {gvk}",
-                    source.gvk
-                ),
-            );
+            self.fault(*place, format!("found `{name}`, which watches {}; expected a source of {gvk}", source.gvk));
         }
         Some(Arc::clone(name))
     }
@@ -400,20 +310,19 @@ impl Check<'_> {
         let Located { value, place } = located(field)?;
         match value {
             raw::Condition::Gone => Some(Condition::Gone),
-            raw::Condition::Cel(cel) => self
-                .cel(cel, *place, &["primary", "dependent"])
-                .map(Condition::Cel),
-            raw::Condition::Export(export) => self
-                .need(export, *place, "export")
-                .map(|export| Condition::Export(Arc::clone(&export.value.0.0))),
+            raw::Condition::Cel(cel) => self.cel(cel, *place, &["primary", "dependent"]).map(Condition::Cel),
+            raw::Condition::Export(export) => {
+                self.need(export, *place, "export").map(|export| Condition::Export(Arc::clone(&export.value.0.0)))
+            }
             raw::Condition::Ready(ready) => {
                 let ready = self.need(ready, *place, "ready")?;
                 let (kind, expected) = ready_kind(ready.value);
-                let right = |gvk: &Gvk| {
-                    expected.is_none_or(|(group, kind)| (&*gvk.group, &*gvk.kind) == (group, kind))
-                };
+                let right = |gvk: &Gvk| expected.is_none_or(|(group, kind)| (&*gvk.group, &*gvk.kind) == (group, kind));
                 if let (Some(gvk), Some((_, kind))) = (gvk.filter(|gvk| !right(gvk)), expected) {
-                    self.fault(ready.place, format!("found the readiness of a {kind} for {gvk}; `condition` suits other kinds"));
+                    self.fault(
+                        ready.place,
+                        format!("found the readiness of a {kind} for {gvk}; `condition` suits other kinds"),
+                    );
                 }
                 Some(Condition::Ready(kind))
             }

@@ -15,18 +15,12 @@ const RELATED: Event = Event::Related;
 
 const FAILED: Finished = Finished::Failed(Failure::Unhandled);
 const OUTAGE: Finished = Finished::Failed(Failure::Outage);
-const FINALIZED: Finished = Finished::Done {
-    finalizer_removed: true,
-    again: None,
-};
+const FINALIZED: Finished = Finished::Done { finalizer_removed: true, again: None };
 
 const TEN_HOURS: Duration = Duration::from_hours(10);
 
 fn again(ms: u64) -> Finished {
-    Finished::Done {
-        finalizer_removed: false,
-        again: Some(millis(ms)),
-    }
+    Finished::Done { finalizer_removed: false, again: Some(millis(ms)) }
 }
 
 fn millis(ms: u64) -> Duration {
@@ -38,10 +32,7 @@ fn info(attempt: u32, last: bool) -> RetryInfo {
 }
 
 fn all_events() -> Policy {
-    Policy {
-        mode: Mode::AllEvents,
-        ..Policy::default()
-    }
+    Policy { mode: Mode::AllEvents, ..Policy::default() }
 }
 
 /// A state, a clock in milliseconds, and letters for keys.
@@ -54,11 +45,7 @@ struct Script {
 impl Script {
     fn stopped(policy: Policy) -> Self {
         let start = Instant::now();
-        Self {
-            state: State::new(policy),
-            start,
-            now: start,
-        }
+        Self { state: State::new(policy), start, now: start }
     }
 
     fn new(policy: Policy) -> Self {
@@ -94,9 +81,7 @@ impl Script {
     }
 
     fn event_of(&mut self, letter: &str, event: Event) -> Receipt {
-        let receipt = self
-            .state
-            .event(&ObjectRef::cluster(letter), event, self.now);
+        let receipt = self.state.event(&ObjectRef::cluster(letter), event, self.now);
         self.state.check();
         receipt
     }
@@ -122,10 +107,7 @@ impl Script {
     }
 
     fn finish(&mut self, finished: Finished) -> What {
-        let what = self
-            .state
-            .finish(&ObjectRef::cluster("a"), finished, self.now)
-            .unwrap();
+        let what = self.state.finish(&ObjectRef::cluster("a"), finished, self.now).unwrap();
         self.state.check();
         what
     }
@@ -143,40 +125,23 @@ impl Script {
     }
 
     fn mark(&self) -> Option<Mark> {
-        self.state
-            .keys
-            .get(&ObjectRef::cluster("a"))
-            .map(Entry::mark)
+        self.state.keys.get(&ObjectRef::cluster("a")).map(Entry::mark)
     }
 }
 
 impl State {
     /// Panics if two places disagree.
     fn check(&self) {
-        let lines: BTreeMap<_, _> = self
-            .timetable
-            .lines
-            .iter()
-            .map(|(due, key)| (*due, key.clone()))
-            .collect();
+        let lines: BTreeMap<_, _> = self.timetable.lines.iter().map(|(due, key)| (*due, key.clone())).collect();
         let due = |(key, entry): (&ObjectRef, &Entry)| Some((entry.due?, key.clone()));
         assert_eq!(lines, self.keys.iter().filter_map(due).collect());
-        let flying = self
-            .keys
-            .values()
-            .filter(|entry| entry.flight != Flight::Idle);
+        let flying = self.keys.values().filter(|entry| entry.flight != Flight::Idle);
         assert_eq!(self.in_flight, flying.count());
         let waiting = self.keys.values().filter(|entry| entry.waits_for_server());
         assert_eq!(self.outage.waiting, waiting.count());
         for entry in self.keys.values() {
-            assert!(
-                entry.due.is_none() || entry.flight == Flight::Idle,
-                "a key in flight has no line"
-            );
-            assert!(
-                entry.life != Life::Forgotten || entry.flight == Flight::Superseded,
-                "forgotten keys go"
-            );
+            assert!(entry.due.is_none() || entry.flight == Flight::Idle, "a key in flight has no line");
+            assert!(entry.life != Life::Forgotten || entry.flight == Flight::Superseded, "forgotten keys go");
         }
     }
 }
@@ -197,11 +162,7 @@ fn only_the_primary_itself_makes_a_key() {
     ];
     for (policy, event, receipt, keys) in table {
         let mut script = Script::new(policy);
-        assert_eq!(
-            (script.event(event), script.state.len()),
-            (receipt, keys),
-            "{event:?}"
-        );
+        assert_eq!((script.event(event), script.state.len()), (receipt, keys), "{event:?}");
     }
 }
 
@@ -230,21 +191,10 @@ fn events_are_marked_as_of_the_table() {
         (Mode::AllEvents, gone, true, DELETED, Receipt::Marked, Some(DeletePresent)),
     ];
     for (mode, life, pending, event, receipt, mark) in table {
-        let mut script = Script::new(Policy {
-            mode,
-            ..Policy::default()
-        });
-        let entry = Entry {
-            life,
-            pending,
-            ..Entry::new()
-        };
+        let mut script = Script::new(Policy { mode, ..Policy::default() });
+        let entry = Entry { life, pending, ..Entry::new() };
         script.state.keys.insert(ObjectRef::cluster("a"), entry);
-        assert_eq!(
-            (script.event(event), script.mark()),
-            (receipt, mark),
-            "{mode:?} {life:?} {pending} {event:?}"
-        );
+        assert_eq!((script.event(event), script.mark()), (receipt, mark), "{mode:?} {life:?} {pending} {event:?}");
     }
 }
 
@@ -274,7 +224,7 @@ fn a_deletion_drops_the_key_with_its_timer() {
 
 #[test]
 fn a_key_in_flight_is_held_back_until_done() {
-    // EP-10, EP-11, EP-15
+    // EP-10, EP-11, EP-13, EP-15
     let mut script = Script::in_flight(Policy::default());
     for event in [RELATED, CHANGED, RELATED] {
         assert_eq!(script.event(event), Receipt::Marked);
@@ -323,14 +273,8 @@ fn a_key_that_is_always_due_does_not_starve_the_others() {
 #[test]
 fn a_key_that_runs_too_often_waits() {
     // EP-12, RL-2
-    let limit = RateLimit {
-        max_reconciliations: 1,
-        within: millis(3000),
-    };
-    let mut script = Script::in_flight(Policy {
-        rate_limit: Some(limit),
-        ..Policy::default()
-    });
+    let limit = RateLimit { max_reconciliations: 1, within: millis(3000) };
+    let mut script = Script::in_flight(Policy { rate_limit: Some(limit), ..Policy::default() });
     // A timer is put off too, and counts as an event from then on.
     script.finish(again(1000));
     assert_eq!(script.at(1000).wakes(), Some(3000));
@@ -361,7 +305,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
         (normal(), &[], again(0), Next::Again(Duration::ZERO), Some(Mark::None)),
         (normal(), &[], Finished::NoRetry { again: None }, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
         (normal(), &[], Finished::NoRetry { again: Some(millis(5)) }, Next::Again(millis(5)), Some(Mark::None)),
-        // (c) before (d): quirk 2
+        // (c) before (d): the event comes first
         (normal(), &[RELATED], again(500), Next::AtOnce, Some(Mark::Present)),
         // (a)
         (normal(), &[RELATED, DELETED], again(500), Next::Dropped, None),
@@ -386,22 +330,10 @@ fn the_end_of_a_run_decides_as_of_the_list() {
             script.event(*event);
         }
         let what = script.finish(finished);
-        assert_eq!(
-            what,
-            What {
-                outcome: Outcome::Succeeded,
-                next,
-                retry: None
-            },
-            "{events:?} {finished:?}"
-        );
+        assert_eq!(what, What { outcome: Outcome::Succeeded, next, retry: None }, "{events:?} {finished:?}");
         assert_eq!(script.mark(), mark, "{events:?} {finished:?}");
         // At once is at once; whatever else there is, is a timer.
-        assert_eq!(
-            script.take().is_some(),
-            next.after() == Some(Duration::ZERO),
-            "{events:?} {finished:?}"
-        );
+        assert_eq!(script.take().is_some(), next.after() == Some(Duration::ZERO), "{events:?} {finished:?}");
     }
 }
 
@@ -409,10 +341,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
 fn without_a_maximal_interval_an_idle_key_has_no_timer() {
     // IV-1
     for max_interval in [None, Some(Duration::ZERO)] {
-        let mut script = Script::in_flight(Policy {
-            max_interval,
-            ..Policy::default()
-        });
+        let mut script = Script::in_flight(Policy { max_interval, ..Policy::default() });
         assert_eq!(script.at(70).next(Finished::DONE), Next::Idle(None));
         assert_eq!(script.wakes(), None);
     }
@@ -443,14 +372,7 @@ fn a_failing_key_is_retried_and_then_left_to_the_maximal_interval() {
     let mut ms = 0;
     for (attempt, delay) in (1..).zip([2000, 2000, 3000, 4500, 6750]) {
         let retry = Some(info(attempt, attempt == 5));
-        assert_eq!(
-            script.finish(FAILED),
-            What {
-                outcome: warning,
-                next: Next::Retry(millis(delay)),
-                retry
-            }
-        );
+        assert_eq!(script.finish(FAILED), What { outcome: warning, next: Next::Retry(millis(delay)), retry });
         ms += delay;
         assert_eq!(script.at(ms - 1).take(), None);
         assert_eq!(script.at(ms).taken().retry, retry);
@@ -465,10 +387,7 @@ fn a_failing_key_is_retried_and_then_left_to_the_maximal_interval() {
     script.event(RELATED);
     assert_eq!(script.taken().retry, Some(info(5, true)));
     assert_eq!(script.finish(FAILED), exhausted);
-    assert_eq!(
-        script.at(36_000_000 + ms).taken().retry,
-        Some(info(5, true))
-    );
+    assert_eq!(script.at(36_000_000 + ms).taken().retry, Some(info(5, true)));
     assert_eq!(script.finish(Finished::DONE).retry, None);
     script.event(RELATED);
     assert_eq!(script.taken().retry, None);
@@ -478,29 +397,13 @@ fn a_failing_key_is_retried_and_then_left_to_the_maximal_interval() {
 fn an_outage_uses_up_no_attempt_however_long_it_lasts() {
     // With one attempt, or none at all.
     for max_attempts in [Some(1), None] {
-        let retry = max_attempts.map(|max| Retry {
-            max_attempts: Some(max),
-            ..Retry::default()
-        });
-        let mut script = Script::in_flight(Policy {
-            retry,
-            ..Policy::default()
-        });
+        let retry = max_attempts.map(|max| Retry { max_attempts: Some(max), ..Retry::default() });
+        let mut script = Script::in_flight(Policy { retry, ..Policy::default() });
         for failures in 1..1000 {
-            let What {
-                outcome,
-                next,
-                retry,
-            } = script.finish(OUTAGE);
-            let level = if failures == 1 {
-                Level::Warning
-            } else {
-                Level::Debug
-            };
+            let What { outcome, next, retry } = script.finish(OUTAGE);
+            let level = if failures == 1 { Level::Warning } else { Level::Debug };
             assert_eq!((outcome, retry), (Outcome::Failed(level), None));
-            let Next::Outage(pause) = next else {
-                panic!("{next:?}")
-            };
+            let Next::Outage(pause) = next else { panic!("{next:?}") };
             assert!(pause >= millis(250) && pause <= millis(4000), "{pause:?}");
             script.now += pause.saturating_sub(millis(1));
             assert_eq!(script.take(), None);
@@ -558,10 +461,7 @@ fn the_first_that_gets_through_brings_the_others_forward_within_two_seconds() {
             Turn::Run(taken) => {
                 times.push(script.now - back);
                 let now = script.now;
-                script
-                    .state
-                    .finish(&taken.key, Finished::DONE, now)
-                    .unwrap();
+                script.state.finish(&taken.key, Finished::DONE, now).unwrap();
             }
             Turn::Wait(at) => script.now = at.unwrap(),
             Turn::Closed => panic!("closed"),
@@ -586,13 +486,7 @@ fn when_the_server_is_said_to_be_back_who_waits_runs_within_two_seconds_and_nobo
     let (key, now) = (ObjectRef::cluster("b"), script.now);
     script.state.finish(&key, FAILED, now).unwrap();
     script.resume();
-    let due = |script: &Script, letter| {
-        script.state.keys[&ObjectRef::cluster(letter)]
-            .due
-            .unwrap()
-            .at
-            - now
-    };
+    let due = |script: &Script, letter| script.state.keys[&ObjectRef::cluster(letter)].due.unwrap().at - now;
     assert!(due(&script, "a") <= millis(2000));
     assert_eq!(due(&script, "b"), millis(2000), "its own retry");
     script.now += millis(2000);
@@ -601,10 +495,7 @@ fn when_the_server_is_said_to_be_back_who_waits_runs_within_two_seconds_and_nobo
 
 #[test]
 fn a_run_that_asks_to_run_again_at_once_waits_for_the_shortest_time() {
-    let mut script = Script::in_flight(Policy {
-        min_reschedule: millis(100),
-        ..Policy::default()
-    });
+    let mut script = Script::in_flight(Policy { min_reschedule: millis(100), ..Policy::default() });
     for (asked, given) in [(0, 100), (99, 100), (100, 100), (500, 500)] {
         assert_eq!(script.next(again(asked)), Next::Again(millis(given)));
         script.now += millis(given);
@@ -617,14 +508,10 @@ fn a_run_that_asks_to_run_again_at_once_waits_for_the_shortest_time() {
 
 #[test]
 fn a_failure_with_an_event_behind_it_runs_again_at_once_and_consumes_nothing() {
-    // EP-32
+    // EP-30, EP-32
     let mut script = Script::in_flight(Policy::default());
     script.event(RELATED);
-    let at_once = What {
-        outcome: Outcome::Failed(Level::Warning),
-        next: Next::AtOnce,
-        retry: Some(info(0, false)),
-    };
+    let at_once = What { outcome: Outcome::Failed(Level::Warning), next: Next::AtOnce, retry: Some(info(0, false)) };
     assert_eq!(script.finish(FAILED), at_once);
     assert_eq!(script.taken().retry, Some(info(0, false)));
     assert_eq!(script.next(FAILED), Next::Retry(millis(2000)));
@@ -633,15 +520,8 @@ fn a_failure_with_an_event_behind_it_runs_again_at_once_and_consumes_nothing() {
 #[test]
 fn a_failure_inside_of_a_back_off_goes_on_waiting() {
     // EP-33, for a linear minute; after five events nothing is consumed
-    let minute = Retry {
-        initial_interval: millis(60_000),
-        max_interval: None,
-        ..Retry::default()
-    };
-    let mut script = Script::in_flight(Policy {
-        retry: Some(minute),
-        ..Policy::default()
-    });
+    let minute = Retry { initial_interval: millis(60_000), max_interval: None, ..Retry::default() };
+    let mut script = Script::in_flight(Policy { retry: Some(minute), ..Policy::default() });
     assert_eq!(script.next(FAILED), Next::Retry(millis(60_000)));
     let table = [
         (1_000, Next::Resume(millis(59_000)), 60_000),
@@ -659,22 +539,12 @@ fn a_failure_inside_of_a_back_off_goes_on_waiting() {
 
 #[test]
 fn without_a_policy_a_failure_goes_on_like_a_success_but_counts_as_a_failure() {
-    // EP-22, quirk 4
-    let policy = || Policy {
-        retry: None,
-        ..Policy::default()
-    };
-    for (event, next) in [
-        (None, Next::Idle(Some(TEN_HOURS))),
-        (Some(RELATED), Next::AtOnce),
-    ] {
+    // EP-22
+    let policy = || Policy { retry: None, ..Policy::default() };
+    for (event, next) in [(None, Next::Idle(Some(TEN_HOURS))), (Some(RELATED), Next::AtOnce)] {
         let mut script = Script::in_flight(policy());
         event.map(|event| script.event(event));
-        let what = What {
-            outcome: Outcome::Failed(Level::Error),
-            next,
-            retry: None,
-        };
+        let what = What { outcome: Outcome::Failed(Level::Error), next, retry: None };
         assert_eq!(script.finish(FAILED), what);
     }
 }
@@ -684,51 +554,25 @@ fn a_failure_of_what_is_gone_is_as_good_as_a_success() {
     // EP-21
     let mut script = Script::in_flight(Policy::default());
     script.event(DELETED);
-    assert_eq!(
-        script.finish(FAILED),
-        What {
-            outcome: Outcome::Succeeded,
-            next: Next::Dropped,
-            retry: None
-        }
-    );
+    assert_eq!(script.finish(FAILED), What { outcome: Outcome::Succeeded, next: Next::Dropped, retry: None });
 }
 
 #[test]
 fn a_primary_that_is_created_anew_during_a_run_begins_anew() {
-    // EP-15: the old run is awaited; its failures are not the new one's
+    // ID-1, EP-15: the old run is awaited; its failures are not the new one's
     let mut script = Script::in_flight(Policy::default());
     script.finish(FAILED);
     assert_eq!(script.at(2000).taken().retry, Some(info(1, false)));
-    assert_eq!(
-        (script.event(DELETED), script.event(RELATED)),
-        (Receipt::Removed, Receipt::Unknown)
-    );
-    assert_eq!(
-        (script.event(CHANGED), script.take()),
-        (Receipt::Marked, None)
-    );
-    assert_eq!(
-        script.finish(FAILED),
-        What {
-            outcome: Outcome::Succeeded,
-            next: Next::AtOnce,
-            retry: None
-        }
-    );
+    assert_eq!((script.event(DELETED), script.event(RELATED)), (Receipt::Removed, Receipt::Unknown));
+    assert_eq!((script.event(CHANGED), script.take()), (Receipt::Marked, None));
+    assert_eq!(script.finish(FAILED), What { outcome: Outcome::Succeeded, next: Next::AtOnce, retry: None });
     assert_eq!(script.taken().retry, None);
 }
 
 #[test]
 fn a_primary_that_is_created_anew_has_the_whole_rate_limit() {
-    let limit = RateLimit {
-        max_reconciliations: 1,
-        within: millis(3000),
-    };
-    let mut script = Script::in_flight(Policy {
-        rate_limit: Some(limit),
-        ..Policy::default()
-    });
+    let limit = RateLimit { max_reconciliations: 1, within: millis(3000) };
+    let mut script = Script::in_flight(Policy { rate_limit: Some(limit), ..Policy::default() });
     script.event(DELETED);
     script.event(CHANGED);
     script.finish(Finished::DONE);
@@ -753,23 +597,13 @@ fn failures_are_logged_as_loudly_as_they_matter() {
         (Failure::Unhandled, true, true, Level::Warning),
     ];
     for (failure, last, pending, level) in table {
-        let retry = Retry {
-            max_attempts: Some(u32::from(!last)),
-            ..Retry::default()
-        };
-        let mut script = Script::in_flight(Policy {
-            retry: Some(retry),
-            ..Policy::default()
-        });
+        let retry = Retry { max_attempts: Some(u32::from(!last)), ..Retry::default() };
+        let mut script = Script::in_flight(Policy { retry: Some(retry), ..Policy::default() });
         if pending {
             script.event(RELATED);
         }
         let outcome = script.finish(Finished::Failed(failure)).outcome;
-        assert_eq!(
-            outcome,
-            Outcome::Failed(level),
-            "{failure:?} {last} {pending}"
-        );
+        assert_eq!(outcome, Outcome::Failed(level), "{failure:?} {last} {pending}");
     }
 }
 
@@ -778,19 +612,10 @@ fn an_error_handler_always_has_a_retry_state() {
     // EC-2
     for (retry, first) in [
         (Some(Retry::default()), info(0, false)),
-        (
-            Some(Retry {
-                max_attempts: Some(0),
-                ..Retry::default()
-            }),
-            info(0, true),
-        ),
+        (Some(Retry { max_attempts: Some(0), ..Retry::default() }), info(0, true)),
         (None, info(0, true)),
     ] {
-        let mut script = Script::new(Policy {
-            retry,
-            ..Policy::default()
-        });
+        let mut script = Script::new(Policy { retry, ..Policy::default() });
         script.event(CHANGED);
         let taken = script.taken();
         assert_eq!((taken.retry, taken.first), (None, first));
@@ -802,10 +627,7 @@ fn only_what_is_in_flight_can_be_finished() {
     let mut script = Script::new(Policy::default());
     let key = ObjectRef::cluster("a");
     for _ in 0..2 {
-        let error = script
-            .state
-            .finish(&key, Finished::DONE, script.now)
-            .unwrap_err();
+        let error = script.state.finish(&key, Finished::DONE, script.now).unwrap_err();
         assert_eq!(error.to_string(), "finish a: it is not in flight");
         script.event(CHANGED);
     }
@@ -834,10 +656,7 @@ fn a_start_replays_what_is_marked_and_only_that() {
     script.finish(FAILED);
     script.event_of("b", CHANGED);
     script.take();
-    script
-        .state
-        .finish(&ObjectRef::cluster("b"), Finished::DONE, script.now)
-        .unwrap();
+    script.state.finish(&ObjectRef::cluster("b"), Finished::DONE, script.now).unwrap();
     script.state.stop();
     assert_eq!(script.at(100).take(), None);
     script.start();
@@ -847,15 +666,8 @@ fn a_start_replays_what_is_marked_and_only_that() {
 
 #[test]
 fn a_start_replays_in_the_order_of_the_timers_and_what_has_none_last() {
-    let retry = Retry {
-        max_attempts: Some(1),
-        ..Retry::default()
-    };
-    let mut script = Script::new(Policy {
-        retry: Some(retry),
-        max_interval: None,
-        ..Policy::default()
-    });
+    let retry = Retry { max_attempts: Some(1), ..Retry::default() };
+    let mut script = Script::new(Policy { retry: Some(retry), max_interval: None, ..Policy::default() });
     // `a` fails for the last time before `c` and `b` fail for the first.
     for (ms, letter) in [(0, "a"), (2000, "a"), (2001, "c"), (2002, "b")] {
         script.at(ms).event_of(letter, CHANGED);
@@ -871,15 +683,8 @@ fn a_start_replays_in_the_order_of_the_timers_and_what_has_none_last() {
 
 #[test]
 fn a_start_replays_what_has_used_up_its_attempts() {
-    let retry = Retry {
-        max_attempts: Some(0),
-        ..Retry::default()
-    };
-    let mut script = Script::in_flight(Policy {
-        retry: Some(retry),
-        max_interval: None,
-        ..Policy::default()
-    });
+    let retry = Retry { max_attempts: Some(0), ..Retry::default() };
+    let mut script = Script::in_flight(Policy { retry: Some(retry), max_interval: None, ..Policy::default() });
     assert_eq!(script.next(FAILED), Next::Exhausted(None));
     assert_eq!(script.wakes(), None);
     script.state.stop();
@@ -889,7 +694,7 @@ fn a_start_replays_what_has_used_up_its_attempts() {
 
 #[test]
 fn what_ends_while_stopped_is_ignored_and_runs_at_the_next_start() {
-    // LC-22, and the fix of quirk 1 (EP-20); the events come after the stop
+    // LC-22, EP-20: the key is free again; the events come after the stop
     #[rustfmt::skip] // one row, one line
     let table: [(Policy, &[Event], Finished, Next); 10] = [
         (Policy::default(), &[], Finished::DONE, Next::AtStart),
@@ -909,19 +714,11 @@ fn what_ends_while_stopped_is_ignored_and_runs_at_the_next_start() {
         for event in events {
             script.event(*event);
         }
-        let what = What {
-            outcome: Outcome::Ignored,
-            next,
-            retry: None,
-        };
+        let what = What { outcome: Outcome::Ignored, next, retry: None };
         assert_eq!(script.finish(finished), what, "{events:?} {finished:?}");
         assert_eq!(script.take(), None);
         script.at(50).start();
-        assert_eq!(
-            script.take().is_some(),
-            next == Next::AtStart,
-            "{events:?} {finished:?}"
-        );
+        assert_eq!(script.take().is_some(), next == Next::AtStart, "{events:?} {finished:?}");
     }
 }
 
@@ -947,7 +744,7 @@ fn a_closed_state_hands_out_nothing_for_good() {
 
 #[test]
 fn keys_of_a_dropped_namespace_are_forgotten() {
-    // NS-3, the fix of quirk 13; `b` is in flight, and in all-events mode too no deletion is run
+    // NS-3; `b` is in flight, and in all-events mode too no deletion is run
     for policy in [Policy::default(), all_events()] {
         let mut script = Script::new(policy);
         for letter in ["b", "a", "c"] {
@@ -957,10 +754,7 @@ fn keys_of_a_dropped_namespace_are_forgotten() {
         script.state.retain(|key| key.name.as_ref() == "c");
         script.state.check();
         assert_eq!(script.state.len(), 2);
-        let what = script
-            .state
-            .finish(&ObjectRef::cluster("b"), FAILED, script.now)
-            .unwrap();
+        let what = script.state.finish(&ObjectRef::cluster("b"), FAILED, script.now).unwrap();
         assert_eq!((what.next, script.state.len()), (Next::Dropped, 1));
         assert_eq!((script.take(), script.take()), (Some("c".to_owned()), None));
     }
@@ -975,26 +769,17 @@ fn a_deletion_is_run_until_it_succeeds() {
     script.finish(Finished::DONE);
     script.event(MISSED);
     let taken = script.taken();
-    assert_eq!(
-        (taken.deletion, taken.retry),
-        (Some(Deletion { unknown: true }), None)
-    );
+    assert_eq!((taken.deletion, taken.retry), (Some(Deletion { unknown: true }), None));
     assert_eq!(script.next(FAILED), Next::Retry(millis(2000)));
     let taken = script.at(2000).taken();
-    assert_eq!(
-        (taken.deletion, taken.retry),
-        (Some(Deletion { unknown: true }), Some(info(1, false)))
-    );
+    assert_eq!((taken.deletion, taken.retry), (Some(Deletion { unknown: true }), Some(info(1, false))));
     // An event during a failing deletion run: one more, right after.
     assert_eq!(script.event(RELATED), Receipt::Marked);
     assert_eq!(script.next(FAILED), Next::AtOnce);
     assert!(script.taken().deletion.is_some());
     // No reschedule; and an event during a deletion run that succeeds changes nothing.
     script.event(RELATED);
-    assert_eq!(
-        (script.next(again(5)), script.state.len()),
-        (Next::Dropped, 0)
-    );
+    assert_eq!((script.next(again(5)), script.state.len()), (Next::Dropped, 0));
 }
 
 #[test]
@@ -1065,10 +850,7 @@ fn states_say_why_a_key_does_not_run() {
     let states = script.state.states(script.now, None, usize::MAX);
     let first = ObjectRef::cluster("a");
     assert_eq!(script.state.states(script.now, None, 1), states[..1]);
-    assert_eq!(
-        script.state.states(script.now, Some(&first), 1),
-        states[1..2]
-    );
+    assert_eq!(script.state.states(script.now, Some(&first), 1), states[1..2]);
     let state = |letter, in_flight, retry, due_in: Option<u64>| KeyState {
         key: ObjectRef::cluster(letter),
         in_flight,
@@ -1082,29 +864,14 @@ fn states_say_why_a_key_does_not_run() {
         state("c", false, None, Some(0)),
     ];
     assert_eq!(states, wanted);
-    assert_eq!(
-        script.state.counts(script.now),
-        Counts {
-            keys: 3,
-            due: 1,
-            in_flight: 1
-        }
-    );
+    assert_eq!(script.state.counts(script.now), Counts { keys: 3, due: 1, in_flight: 1 });
 }
 
 #[test]
 fn an_idle_key_is_small() {
     // Both are needed for each key; a bucket of the map and a line of the timetable are 72 and 56 bytes.
-    assert!(
-        size_of::<(ObjectRef, Entry)>() <= 72,
-        "{}",
-        size_of::<(ObjectRef, Entry)>()
-    );
-    assert!(
-        size_of::<(Due, ObjectRef)>() <= 56,
-        "{}",
-        size_of::<(Due, ObjectRef)>()
-    );
+    assert!(size_of::<(ObjectRef, Entry)>() <= 72, "{}", size_of::<(ObjectRef, Entry)>());
+    assert!(size_of::<(Due, ObjectRef)>() <= 56, "{}", size_of::<(Due, ObjectRef)>());
 }
 
 // === laws ===
@@ -1153,15 +920,9 @@ fn policy() -> impl Strategy<Value = Policy> {
     let retry = prop_oneof![
         Just(None),
         Just(Some(Retry::default())),
-        Just(Some(Retry {
-            max_attempts: Some(1),
-            ..Retry::default()
-        })),
+        Just(Some(Retry { max_attempts: Some(1), ..Retry::default() })),
     ];
-    let limit = prop::option::of(Just(RateLimit {
-        max_reconciliations: 2,
-        within: millis(3000),
-    }));
+    let limit = prop::option::of(Just(RateLimit { max_reconciliations: 2, within: millis(3000) }));
     let mode = prop_oneof![Just(Mode::Normal), Just(Mode::AllEvents)];
     let interval = prop::option::of(Just(TEN_HOURS));
     (retry, limit, mode, interval).prop_map(|(retry, rate_limit, mode, max_interval)| Policy {
@@ -1186,12 +947,7 @@ struct Play {
 impl Play {
     fn new(policy: Policy) -> Self {
         let script = Script::new(policy);
-        Self {
-            script,
-            in_flight: Vec::new(),
-            owed: BTreeSet::new(),
-            dying: BTreeSet::new(),
-        }
+        Self { script, in_flight: Vec::new(), owed: BTreeSet::new(), dying: BTreeSet::new() }
     }
 
     fn step(&mut self, step: Step) {
@@ -1199,9 +955,7 @@ impl Play {
             Step::Event(key, event) => self.event(["a", "b", "c"][usize::from(key)], event),
             Step::Take => self.take(),
             Step::Finish(ticket, finished) if !self.in_flight.is_empty() => {
-                let letter = self
-                    .in_flight
-                    .remove(usize::from(ticket) % self.in_flight.len());
+                let letter = self.in_flight.remove(usize::from(ticket) % self.in_flight.len());
                 self.finish(&letter, finished);
             }
             Step::Finish(..) => {}
@@ -1229,10 +983,7 @@ impl Play {
 
     fn take(&mut self) {
         if let Some(letter) = self.script.take() {
-            assert!(
-                !self.in_flight.contains(&letter),
-                "{letter} is in flight twice"
-            );
+            assert!(!self.in_flight.contains(&letter), "{letter} is in flight twice");
             self.owed.remove(&letter);
             self.dying.insert(letter.clone());
             self.in_flight.push(letter);
@@ -1240,17 +991,10 @@ impl Play {
     }
 
     fn finish(&mut self, letter: &str, finished: Finished) {
-        let what = self
-            .script
-            .state
-            .finish(&ObjectRef::cluster(letter), finished, self.script.now)
-            .unwrap();
+        let what = self.script.state.finish(&ObjectRef::cluster(letter), finished, self.script.now).unwrap();
         self.script.state.check();
         if what.next == Next::AwaitDeletion {
-            assert!(
-                finished == FINALIZED && self.dying.contains(letter),
-                "{letter} lives"
-            );
+            assert!(finished == FINALIZED && self.dying.contains(letter), "{letter} lives");
             self.owed.remove(letter);
         }
         if what.next == Next::Dropped && self.script.state.policy.mode == Mode::AllEvents {

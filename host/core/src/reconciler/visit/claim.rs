@@ -44,13 +44,7 @@ impl Visitor<'_> {
     }
 
     fn whose(&self, dependent: &str, object: &Object) -> Whose {
-        let declared: BTreeSet<&str> = self
-            .run
-            .controller
-            .spec
-            .dependents()
-            .map(|(name, _)| &**name)
-            .collect();
+        let declared: BTreeSet<&str> = self.run.controller.spec.dependents().map(|(name, _)| &**name).collect();
         ownership::whose(object, &self.mark(dependent), &declared)
     }
 

@@ -67,11 +67,7 @@ impl Visitor<'_> {
     }
 
     /// Returns what a node made under names that neither it nor another dependent has now.
-    pub(super) async fn formers(
-        &self,
-        name: &Arc<str>,
-        node: &Node,
-    ) -> Result<Vec<Object>, Stopped> {
+    pub(super) async fn formers(&self, name: &Arc<str>, node: &Node) -> Result<Vec<Object>, Stopped> {
         let mut related = self.source(name)?.related(self.run.primary.key());
         let own = match &node.called {
             Some(called) => Some(self.named(called, &node.spec)?),
@@ -113,13 +109,7 @@ impl Visitor<'_> {
     }
 
     /// Says that a former object stays, if one does.
-    pub(super) fn tell_of_former(
-        &self,
-        name: &Arc<str>,
-        spec: &Dependent,
-        source: &Source,
-        now: &ObjectRef,
-    ) {
+    pub(super) fn tell_of_former(&self, name: &Arc<str>, spec: &Dependent, source: &Source, now: &ObjectRef) {
         let known = self.run.controller.memory.verdict(&self.run.primary, name);
         let former = known.map(|verdict| verdict.key).filter(|key| key != now);
         let Some(former) = former.and_then(|key| source.get(&key)) else {
@@ -137,11 +127,7 @@ impl Visitor<'_> {
     }
 
     /// Returns the other dependents of the controller whose objects are of the same kind.
-    fn others(
-        &self,
-        name: &Arc<str>,
-        spec: &Dependent,
-    ) -> impl Iterator<Item = (&Arc<str>, &Node)> {
+    fn others(&self, name: &Arc<str>, spec: &Dependent) -> impl Iterator<Item = (&Arc<str>, &Node)> {
         let controller = &self.run.controller;
         let flows = std::iter::once(&controller.workflow).chain(controller.standalone.values());
         let nodes = flows.flat_map(|flow| &flow.nodes);

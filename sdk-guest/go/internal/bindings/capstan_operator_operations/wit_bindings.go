@@ -21,8 +21,8 @@ type MatchResult = capstan_operator_types.MatchResult
 type CallError = capstan_operator_types.CallError
 
 const (
-	// As RO-4 says: `optimistic` and compared for `update`, `force-filter` for `create`, else
-	// `match-and-filter`.
+	// As is usual for the verb: `optimistic` and compared for `update`, `force-filter` for `create`, else
+	// `match-and-filter` (RO-4).
 	WriteModeUsual uint8 = 0
 	// Not written if it matches. The event of the write causes no run.
 	WriteModeMatchAndFilter uint8 = 1
@@ -42,7 +42,8 @@ const (
 type WriteMode = uint8
 
 const (
-	// As fits the verb (RO-6).
+	// As fits the verb: `applied` for `apply` and `force-apply`, `generic` for `update`, `status-only` for `update` of a
+	// status, and for patches whether they would change anything (RO-6).
 	ComparisonByVerb uint8 = 0
 	// By our managed fields (SSA rules); these are taken from the cache.
 	ComparisonApplied uint8 = 1

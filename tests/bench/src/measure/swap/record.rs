@@ -76,11 +76,7 @@ impl Record {
     pub(super) fn gaps(&self) -> Result<Gaps> {
         let firsts = self.firsts()?;
         let (Some(begin), Some(end)) = (firsts.first(), firsts.last()) else {
-            return Ok(Gaps {
-                at_swaps: Spread::default(),
-                elsewhere: Spread::default(),
-                late: 0,
-            });
+            return Ok(Gaps { at_swaps: Spread::default(), elsewhere: Spread::default(), late: 0 });
         };
         let is_first: BTreeSet<usize> = firsts.iter().copied().collect();
         let (mut at_swaps, mut elsewhere) = (Vec::new(), Vec::new());
@@ -119,10 +115,7 @@ impl Record {
                 elsewhere.push(answer - at);
             }
         }
-        Waits {
-            at_swaps: Spread::of_micros(at_swaps),
-            elsewhere: Spread::of_micros(elsewhere),
-        }
+        Waits { at_swaps: Spread::of_micros(at_swaps), elsewhere: Spread::of_micros(elsewhere) }
     }
 
     /// Returns how long each version took to be in force.
@@ -148,11 +141,7 @@ impl Record {
     /// next one.
     pub(super) fn outdated(&self) -> usize {
         let answered = self.answered();
-        let last: BTreeMap<&str, usize> = self
-            .sent
-            .iter()
-            .map(|sent| (&*sent.probe, sent.event))
-            .collect();
+        let last: BTreeMap<&str, usize> = self.sent.iter().map(|sent| (&*sent.probe, sent.event)).collect();
         let is_unanswered = |event: &&usize| !answered.contains(event);
         last.values().filter(is_unanswered).count()
     }
@@ -164,8 +153,7 @@ impl Record {
     /// Returns where the first answer of each version is.
     fn firsts(&self) -> Result<Vec<usize>> {
         let firsts = self.swaps.iter().zip(1..).map(|(swap, number)| {
-            let is_first =
-                |answer: &Answer| answer.at >= swap.renamed && answer.version == swap.version;
+            let is_first = |answer: &Answer| answer.at >= swap.renamed && answer.version == swap.version;
             let first = self.answers.iter().position(is_first);
             first.with_context(|| format!("nobody was answered after swap {number}"))
         });
@@ -180,9 +168,7 @@ impl Record {
         let late = late.map(|((swap, first), end)| {
             let since = self.answers.iter().skip(*first);
             let until = since.take_while(|answer| answer.at < end);
-            until
-                .filter(|answer| answer.version != swap.version)
-                .count()
+            until.filter(|answer| answer.version != swap.version).count()
         });
         late.sum()
     }
@@ -193,43 +179,21 @@ mod tests {
     use super::*;
     use crate::diary::Edition;
 
-    const OLD: Version = Version {
-        edition: Edition::First,
-        config: 1,
-    };
-    const NEW: Version = Version {
-        edition: Edition::Second,
-        config: 1,
-    };
+    const OLD: Version = Version { edition: Edition::First, config: 1 };
+    const NEW: Version = Version { edition: Edition::Second, config: 1 };
 
     /// Swaps at 20 and 40 ms that take 2 ms; events 0, 1, … of two probes in turn, at these times; answers: when, to which
     /// event, of whom.
     fn record(events: &[i64], answers: &[(i64, usize, Version)]) -> Record {
         let probe = |event: usize| format!("swap/{}", event % 2);
-        let swapped = |renamed, version| Swapped {
-            renamed,
-            placed: renamed + 2000,
-            all_answered: Some(renamed + 5000),
-            version,
-        };
+        let swapped =
+            |renamed, version| Swapped { renamed, placed: renamed + 2000, all_answered: Some(renamed + 5000), version };
         Record {
             swaps: vec![swapped(20_000, NEW), swapped(40_000, OLD)],
-            sent: (0..)
-                .zip(events)
-                .map(|(event, at)| Sent {
-                    at: *at,
-                    probe: probe(event),
-                    event,
-                })
-                .collect(),
+            sent: (0..).zip(events).map(|(event, at)| Sent { at: *at, probe: probe(event), event }).collect(),
             answers: answers
                 .iter()
-                .map(|(at, event, version)| Answer {
-                    at: *at,
-                    probe: probe(*event),
-                    event: *event,
-                    version: *version,
-                })
+                .map(|(at, event, version)| Answer { at: *at, probe: probe(*event), event: *event, version: *version })
                 .collect(),
             ..Record::default()
         }

@@ -13,17 +13,12 @@ use super::{SDK, collect};
 use crate::workspace::Workspace;
 
 /// The packages that generated code imports, and those of ours that stand in for them.
-const RUNTIME: (&str, &str) = (
-    "go.bytecodealliance.org/pkg/wit/",
-    "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/",
-);
+const RUNTIME: (&str, &str) =
+    ("go.bytecodealliance.org/pkg/wit/", "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/");
 /// The package below which generated code is.
 const BINDINGS: &str = "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings";
 /// Where SDKs have the contract in one file, as seen from that of Go.
-const CONTRACTS: [&str; 2] = [
-    "internal/wit/contract.wit",
-    "../javascript/build/contract.wit",
-];
+const CONTRACTS: [&str; 2] = ["internal/wit/contract.wit", "../javascript/build/contract.wit"];
 /// Bindings mean something in a component only.
 const CONSTRAINT: &str = "//go:build wasip1\n\n";
 
@@ -31,9 +26,7 @@ const CONSTRAINT: &str = "//go:build wasip1\n\n";
 fn generated(contract: &Path) -> BTreeMap<PathBuf, String> {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(contract).unwrap();
-    let world = resolve
-        .select_world(&[package], Some("everything"))
-        .unwrap();
+    let world = resolve.select_world(&[package], Some("everything")).unwrap();
     let options = Opts {
         // Whether there is a formatter must make no difference; see `bless`.
         format: Format::False,
@@ -41,10 +34,7 @@ fn generated(contract: &Path) -> BTreeMap<PathBuf, String> {
         ..Opts::default()
     };
     let mut files = Files::default();
-    options
-        .build()
-        .generate(&mut resolve, world, &mut files)
-        .unwrap();
+    options.build().generate(&mut resolve, world, &mut files).unwrap();
     let mut texts: BTreeMap<PathBuf, String> = files
         .iter()
         .filter(|(name, _)| is_go(Path::new(name)))
@@ -70,10 +60,7 @@ fn one_file(contract: &Path) -> String {
     files.sort_by_key(|file| (!file.ends_with("types.wit"), file.clone()));
     let texts = files.iter().map(|file| fs::read_to_string(file).unwrap());
     let head = "// Generated from wit/, all its files in one. DO NOT EDIT!\n".to_owned();
-    std::iter::once(head)
-        .chain(texts)
-        .collect::<Vec<_>>()
-        .join("\n")
+    std::iter::once(head).chain(texts).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns what counts of a text: formatting does not, and with it the order of imports.

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The command line: `capstan build` makes a component from an author's file.
+// The command line: `capstan-js build` makes a component from an author's file.
 
 import { writeFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -9,7 +9,7 @@ import { Broken } from "../build/broken.js";
 
 const HELP = `Build a Kubernetes operator for Capstan
 
-Usage: capstan build [OPTIONS] FILE
+Usage: capstan-js build [OPTIONS] FILE
 
 FILE is JavaScript or TypeScript; its default export is the operator.
 
@@ -19,8 +19,8 @@ Options:
   -h, --help          Print help
 
 Examples:
-  npx capstan build src/operator.js -o webpage.wasm
-  npx capstan build src/operator.ts -o webpage.wasm --opt-size
+  npx capstan-js build src/operator.js -o webpage.wasm
+  npx capstan-js build src/operator.ts -o webpage.wasm --opt-size
 
 Then, with the daemon's program:
   capstan check -m webpage.yaml
@@ -47,7 +47,7 @@ async function main() {
     return 0;
   }
   if (name !== "build") return misused(`there is no command ${name}; there is: build`);
-  if (entry === undefined) return misused("which file? Write: capstan build src/operator.js");
+  if (entry === undefined) return misused("which file? Write: capstan-js build src/operator.js");
   if (rest.length > 0) return misused(`one file is built at a time, and this is one more: ${rest[0]}`);
   return await make(entry, values.output ?? basename(entry).replace(/\.[^.]+$/, ".wasm"), values["opt-size"]);
 }
@@ -63,12 +63,12 @@ async function make(entry, output, optSize) {
     return 0;
   } catch (error) {
     if (!(error instanceof Broken) && error.code === undefined) throw error;
-    console.error(`capstan build: ${error.message}`);
+    console.error(`capstan-js build: ${error.message}`);
     return 1;
   }
 }
 
 function misused(message) {
-  console.error(`capstan: ${message}\nSee: capstan --help`);
+  console.error(`capstan-js: ${message}\nSee: capstan-js --help`);
   return 2;
 }

@@ -3,49 +3,34 @@
 //! One task, one change after another. Nothing here is on the way of a run: a component is read, compiled and tried while
 //! the old one works, and is put in place by [`Handle::change`].
 
-pub mod board;
+pub mod disk;
+pub mod status;
+pub mod supply;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cpu::{Account, Job};
-use capstan_core::guest::Guest;
 use capstan_core::manifest::{self, Operator, Permission};
 use capstan_core::permission::risk;
 use capstan_core::rollout::{self, Wanted};
-use capstan_core::room::Room;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use tokio::runtime::Handle as Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use crate::args::Source;
-use crate::client::chain;
 use crate::controller::{self, Declared, Handle, Neighbours};
-use crate::files::{Files, Watchlist};
-use crate::operators;
-use crate::plugin::engine::{Engine, Pool};
-use crate::plugin::loader::{self, CodeCache};
-use crate::plugin::{Plugin, WeakPlugin};
-use board::{BadManifest, Board, Refusal};
-
-/// A component must not have changed for so long before it is read; another change is waited for by [`Files`].
-const QUIET: Duration = Duration::from_millis(100);
-
-/// How often a component that keeps changing is looked at before it counts as broken.
-const LOOKS: usize = 50;
+use status::{BadManifest, Refusal, Status};
+use supply::{Again, Component, Content, Drain, Loader, Supply};
 
 /// A plugin of an operator: what is loaded and replaced as one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,13 +42,10 @@ pub struct Unit {
 }
 
 /// All that runs.
-pub struct Fleet {
-    source: Source,
+pub struct Supervisor {
+    supply: Box<dyn Supply>,
     neighbours: Arc<Neighbours>,
-    board: Arc<Board>,
-    files: Files,
-    cache: CodeCache,
-    engine: Engine,
+    status: Arc<Status>,
     /// How many runs of one plugin may be under way.
     concurrency: usize,
     /// The plugins and controllers that want more, which has been told.
@@ -96,17 +78,6 @@ struct Attempt {
     component: Content,
 }
 
-/// What a component's file is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
-    /// It is not there.
-    Missing,
-    /// Somebody is writing it.
-    Half,
-    /// Whole.
-    File(Stamp),
-}
-
 /// What is being loaded of an operator.
 struct Loading {
     /// Has to be looked at again afterwards.
@@ -120,19 +91,9 @@ struct Loading {
 /// What is in force.
 struct Version {
     attempt: Attempt,
-    plugin: Plugin,
-    /// The one before, as long as runs are under way in it.
-    before: WeakPlugin,
-}
-
-/// What a file is, short of reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    plugin: Arc<dyn Component>,
+    /// Waits for the last run in the one before; none if there was none.
+    before: Option<Drain>,
 }
 
 /// A controller that runs.
@@ -149,9 +110,8 @@ struct Running {
 struct Rollout {
     operator: Operator,
     changes: Vec<Change>,
-    engine: Engine,
-    cache: CodeCache,
-    /// How long these runs may take.
+    loader: Box<dyn Loader>,
+    /// How long runs of the version before the last one may take.
     drain: Duration,
     /// A newer version of a component is there.
     superseded: CancellationToken,
@@ -166,49 +126,36 @@ struct Change {
     account: Account,
     /// The ways to write that the version in force can ask for; none if there is none.
     writes: Option<BTreeSet<Permission>>,
-    /// The version before that one, whose last runs have to end first.
-    before: WeakPlugin,
+    /// Waits for the last run in the version before that one.
+    before: Option<Drain>,
 }
 
 /// What has become of a plugin that was to be another.
-type Outcome = (Unit, Attempt, Result<Plugin, Refusal>);
+type Outcome = (Unit, Attempt, Result<Arc<dyn Component>, Refusal>);
 
 /// What was loaded for an operator.
 struct Loaded {
     operator: Arc<str>,
     /// None: something newer is to be loaded.
     units: Option<Vec<Outcome>>,
-    /// Goes when that is in place: until then nothing is compiled.
-    _head_start: CodeCache,
+    /// Goes when that is in place.
+    _loader: Box<dyn Loader>,
 }
 
-/// Whether what was refused before is tried again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Again {
-    OnceChanged,
-    InAnyCase,
-}
+// === impl Supervisor ===
 
-// === impl Fleet ===
-
-impl Fleet {
-    /// Returns a fleet that runs nothing yet. It ends with `stop`.
-    ///
-    /// # Errors
-    /// If no component can run on this machine.
+impl Supervisor {
+    /// Returns a supervisor that runs nothing yet. It ends with `stop`.
     pub fn new(
-        source: Source,
+        supply: Box<dyn Supply>,
         neighbours: Arc<Neighbours>,
-        board: Arc<Board>,
+        status: Arc<Status>,
         stop: CancellationToken,
-    ) -> anyhow::Result<Self> {
-        Ok(Self {
-            cache: operators::code_cache(&source),
-            engine: operators::engine(&[])?,
-            source,
+    ) -> Self {
+        Self {
+            supply,
             neighbours,
-            board,
-            files: Files::new(),
+            status,
             concurrency: usize::MAX,
             capped: BTreeSet::new(),
             operators: Vec::new(),
@@ -220,34 +167,17 @@ impl Fleet {
             leaving: Vec::new(),
             tasks: JoinSet::new(),
             stop,
-        })
+        }
     }
 
-    /// Returns the fleet with so many runs of one plugin at most, whatever its manifest says.
+    /// Returns the supervisor with so many runs of one plugin at most, whatever its manifest says.
     #[must_use]
     pub fn capped(self, concurrency: usize) -> Self {
-        Self {
-            concurrency,
-            ..self
-        }
-    }
-
-    /// Returns the fleet with so much memory for all instances together.
-    #[must_use]
-    pub fn within(self, room: Room) -> Self {
-        Self {
-            engine: self.engine.with_room(room),
-            ..self
-        }
+        Self { concurrency, ..self }
     }
 
     /// Starts what the manifests declare, takes their changes until it is stopped, and returns when the last run has ended.
-    /// SIGHUP has everything looked at again, also what was refused.
-    ///
-    /// # Errors
-    /// If the system gives no signals.
-    pub async fn run(mut self) -> anyhow::Result<()> {
-        let mut hangup = signal(SignalKind::hangup())?;
+    pub async fn run(mut self) {
         let stop = self.stop.clone();
         let keep = async {
             let mut loads = FuturesUnordered::new();
@@ -257,11 +187,10 @@ impl Fleet {
                     self.look();
                     loads.extend(self.rollouts(again).into_iter().map(load));
                     self.retire();
-                    self.board.begun();
+                    self.status.begun();
                 }
                 tokio::select! {
-                    _ = hangup.recv() => again = Some(Again::InAnyCase),
-                    () = self.files.changed() => again = Some(Again::OnceChanged),
+                    changed = self.supply.changed() => again = Some(changed),
                     () = until(self.again_at) => {
                         self.again_at = None;
                         again = Some(Again::OnceChanged);
@@ -276,33 +205,21 @@ impl Fleet {
             () = keep => {}
         }
         while self.tasks.join_next().await.is_some() {}
-        Ok(())
     }
 
     /// Reads all manifests.
     fn look(&mut self) {
-        // First: what changes while it is read is told of afterwards.
-        self.files.watch(self.watchlist());
-        let writing = self.files.writing();
-        let files = operators::scan(&self.source.manifests, &self.operators, &writing);
-        let Wanted {
-            operators,
-            problems,
-        } = Wanted::after(&self.operators, &files);
+        let files = self.supply.manifests(&self.operators);
+        let Wanted { operators, problems } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);
         self.operators = operators;
         self.cap();
         let bad = problems.into_iter().map(|(file, problem)| {
             let mut operators = self.operators.iter();
-            BadManifest {
-                goes_on: operators.any(|operator| operator.origin.file() == file),
-                file,
-                problem,
-            }
+            BadManifest { goes_on: operators.any(|operator| operator.origin.file() == file), file, problem }
         });
-        self.board.manifests(bad.collect());
-        self.files.watch(self.watchlist());
-        self.make_room();
+        self.status.manifests(bad.collect());
+        self.supply.want(&self.operators);
         self.learn_managers();
     }
 
@@ -320,42 +237,12 @@ impl Fleet {
     /// Bounds what operators may have at once, and tells those that want more.
     fn cap(&mut self) {
         let most = self.concurrency;
-        let capped = self
-            .operators
-            .iter_mut()
-            .flat_map(|o| o.cap_concurrency(most));
+        let capped = self.operators.iter_mut().flat_map(|o| o.cap_concurrency(most));
         let capped: BTreeSet<_> = capped.collect();
         for message in capped.difference(&self.capped) {
             tracing::warn!("{message}");
         }
         self.capped = capped;
-    }
-
-    fn watchlist(&self) -> Watchlist {
-        let mut list = Watchlist::default();
-        for path in &self.source.manifests {
-            list.add_manifests(path);
-        }
-        let plugins = self.operators.iter().flat_map(|o| o.plugins.values());
-        for plugin in plugins {
-            list.add_file(&plugin.component);
-        }
-        list
-    }
-
-    /// Starts another engine if the one there is has no room for all plugins; what is loaded stays where it is.
-    fn make_room(&mut self) {
-        let plugins = self.operators.iter().flat_map(|o| o.plugins.values());
-        let needed = Pool::of(plugins.map(|plugin| &plugin.limits));
-        if self.engine.pool().holds(needed) {
-            return;
-        }
-        match operators::engine(&self.operators) {
-            Ok(engine) => self.engine = engine.with_room(self.engine.room().clone()),
-            Err(error) => {
-                tracing::error!(error = %format_args!("{error:#}"), "no larger engine; runs may fail for want of instances");
-            }
-        }
     }
 
     /// Has the caches keep the shares of all field managers.
@@ -367,12 +254,7 @@ impl Fleet {
             if api.keep_shares_of(&controller.field_manager) {
                 let sources = controller.sources.values().map(|source| &source.gvk);
                 let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
-                kinds.extend(
-                    sources
-                        .chain(dependents)
-                        .chain([&controller.primary])
-                        .cloned(),
-                );
+                kinds.extend(sources.chain(dependents).chain([&controller.primary]).cloned());
             }
         }
         if !kinds.is_empty() {
@@ -382,10 +264,9 @@ impl Fleet {
 
     /// Returns what is to be loaded: all that is not in force of the operators that have changed since they were tried.
     fn rollouts(&mut self, again: Again) -> Vec<Rollout> {
-        let writing = self.files.writing();
         let mut rollouts = Vec::new();
         for operator in &self.operators {
-            let attempts = self.attempts(operator, &writing);
+            let attempts = self.attempts(operator);
             if self.tried.get(&operator.name) == Some(&attempts) && again == Again::OnceChanged {
                 continue;
             }
@@ -394,25 +275,17 @@ impl Fleet {
                 loading.end_unless_wanted(&attempts);
                 continue;
             }
-            self.tried
-                .insert(Arc::clone(&operator.name), attempts.clone());
-            let changed: Vec<_> = attempts
-                .into_iter()
-                .filter_map(|(unit, attempt)| self.change(unit, attempt))
-                .collect();
+            self.tried.insert(Arc::clone(&operator.name), attempts.clone());
+            let changed: Vec<_> =
+                attempts.into_iter().filter_map(|(unit, attempt)| self.change(unit, attempt)).collect();
             if !changed.is_empty() {
                 let loading = Loading::of(&changed);
                 let superseded = loading.superseded.clone();
                 self.loading.insert(Arc::clone(&operator.name), loading);
-                let cache = self.cache.with_head_start();
                 rollouts.push(Rollout {
                     operator: operator.clone(),
                     changes: changed,
-                    engine: self.engine.clone(),
-                    cache: match again {
-                        Again::OnceChanged => cache,
-                        Again::InAnyCase => cache.without_failures(),
-                    },
+                    loader: self.supply.loader(again),
                     drain: self.neighbours.drain,
                     superseded,
                     runtime: self.neighbours.workers.runtime(),
@@ -424,14 +297,12 @@ impl Fleet {
     }
 
     /// Returns the plugins of an operator as they are to be.
-    fn attempts(&self, operator: &Operator, writing: &BTreeSet<PathBuf>) -> Attempts {
+    fn attempts(&self, operator: &Operator) -> Attempts {
         let plugins = operator.plugins.iter().map(|(name, plugin)| {
-            let unit = Unit {
-                operator: Arc::clone(&operator.name),
-                plugin: Arc::clone(name),
-            };
+            let unit = Unit { operator: Arc::clone(&operator.name), plugin: Arc::clone(name) };
             let in_force = self.in_force.get(&unit);
-            let attempt = Attempt::of(operator, name, plugin, writing);
+            let content = self.supply.content(&plugin.component);
+            let attempt = Attempt::of(operator, name, plugin, content);
             let attempt = attempt.or_as(in_force.map(|version| &version.attempt));
             (unit, attempt)
         });
@@ -443,18 +314,18 @@ impl Fleet {
         let in_force = self.in_force.get(&unit);
         if in_force.is_some_and(|version| version.attempt == attempt) {
             // Also when it was to be something else meanwhile, which was refused.
-            self.board.settled(&unit);
+            self.status.settled(&unit);
             return None;
         }
         let controllers = attempt.controllers.keys();
-        self.board.loading(&unit, &attempt.plugin, controllers);
-        let before = in_force.map(|version| version.before.clone());
+        self.status.loading(&unit, &attempt.plugin, controllers);
+        let before = in_force.and_then(|version| version.before.clone());
         // The one in force keeps its bound until there is another.
         let of = in_force.map_or(&attempt, |version| &version.attempt);
         let cpu = of.plugin.limits.cpu;
         Some(Change {
             writes: in_force.map(|version| version.plugin.writes().clone()),
-            before: before.unwrap_or_default(),
+            before,
             account: self.neighbours.workers.account(&unit.to_string(), cpu),
             unit,
             attempt,
@@ -472,11 +343,7 @@ impl Fleet {
     /// Puts in place what was loaded for an operator: all of it, or nothing if something that runs would break. Says whether
     /// there is something to look at again.
     fn place(&mut self, loaded: Loaded) -> Option<Again> {
-        let Loaded {
-            operator,
-            units,
-            _head_start,
-        } = loaded;
+        let Loaded { operator, units, _loader } = loaded;
         let loading = self.loading.remove(&operator);
         let again = loading.is_some_and(|loading| loading.again);
         let again = again.then_some(Again::OnceChanged);
@@ -489,7 +356,7 @@ impl Fleet {
             .into_iter()
             .map(|(unit, attempt, loaded)| {
                 let loaded = loaded.and_then(|plugin| {
-                    self.keeps_finalizers(&attempt, &plugin)?;
+                    self.keeps_finalizers(&attempt, &*plugin)?;
                     Ok(plugin)
                 });
                 (unit, attempt, loaded)
@@ -499,7 +366,7 @@ impl Fleet {
         for (unit, attempt, loaded) in &units {
             let Err(refusal) = loaded else { continue };
             let goes_on = self.in_force.contains_key(unit);
-            self.board.refused(unit, refusal, goes_on);
+            self.status.refused(unit, refusal, goes_on);
             if let Some(wait) = refusal.again_in() {
                 self.tried.remove(&operator);
                 self.again_at.get_or_insert(Instant::now() + wait);
@@ -510,7 +377,7 @@ impl Fleet {
         }
         if let Some(culprit) = culprit {
             for (unit, _, _) in units.iter().filter(|(_, _, loaded)| loaded.is_ok()) {
-                self.board.held_back(unit, &culprit);
+                self.status.held_back(unit, &culprit);
             }
         } else {
             self.stop_unwanted_of(&operator);
@@ -526,7 +393,7 @@ impl Fleet {
     }
 
     /// Refuses a version that would leave finalizers on primaries which nobody removes any more.
-    fn keeps_finalizers(&self, attempt: &Attempt, plugin: &Plugin) -> Result<(), Refusal> {
+    fn keeps_finalizers(&self, attempt: &Attempt, plugin: &dyn Component) -> Result<(), Refusal> {
         for (name, spec) in &attempt.controllers {
             let Some(Running { handle, .. }) = self.controllers.get(name) else {
                 continue;
@@ -545,18 +412,18 @@ impl Fleet {
         Ok(())
     }
 
-    fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Plugin) {
+    fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Arc<dyn Component>) {
         let before = self.in_force.get_mut(&unit);
-        let same = before.as_ref().is_some_and(|now| {
-            now.plugin.digest() == plugin.digest() && now.attempt.plugin == attempt.plugin
-        });
+        let same = before
+            .as_ref()
+            .is_some_and(|now| now.plugin.digest() == plugin.digest() && now.attempt.plugin == attempt.plugin);
         if let Some(now) = before
             && same
             && now.attempt.controllers == attempt.controllers
         {
             // Only the file is another, with the same in it.
             now.attempt.component = attempt.component;
-            self.board.settled(&unit);
+            self.status.settled(&unit);
             return;
         }
         let before = self.in_force.remove(&unit);
@@ -566,7 +433,7 @@ impl Fleet {
                 operator: Arc::clone(&unit.operator),
                 spec: spec.clone(),
                 plugin: attempt.plugin.clone(),
-                guest: Arc::new(plugin.clone()) as Arc<dyn Guest>,
+                guest: Arc::clone(&plugin) as _,
                 component: plugin.digest().into(),
                 account: self.neighbours.workers.account(&unit.to_string(), cpu),
             };
@@ -579,17 +446,12 @@ impl Fleet {
             }
         }
         let component = &attempt.plugin.component;
-        self.board
-            .placed(&unit, &plugin, component, attempt.controllers.keys());
+        self.status.placed(&unit, &plugin, component, attempt.controllers.keys());
         let before = before.map(|version| version.plugin);
         if let Some(before) = &before {
             before.retire();
         }
-        let version = Version {
-            attempt,
-            plugin,
-            before: before.as_ref().map(Plugin::downgrade).unwrap_or_default(),
-        };
+        let version = Version { attempt, plugin, before: before.map(|before| before.drain()) };
         self.in_force.insert(unit, version);
     }
 
@@ -604,7 +466,7 @@ impl Fleet {
             .map(|(_, _, ended)| ended.clone())
             .collect();
         let handle = Arc::new(Handle::new(declared, &self.neighbours));
-        self.board.started(&name, &handle);
+        self.status.started(&name, &handle);
         let (stop, ended) = (self.stop.child_token(), CancellationToken::new());
         let span = tracing::info_span!("controller", controller = %name);
         let run = {
@@ -620,12 +482,7 @@ impl Fleet {
         while self.tasks.try_join_next().is_some() {}
         let runtime = self.neighbours.workers.runtime();
         self.tasks.spawn_on(run.instrument(span), &runtime);
-        let running = Running {
-            operator: Arc::clone(operator),
-            handle,
-            stop,
-            ended,
-        };
+        let running = Running { operator: Arc::clone(operator), handle, stop, ended };
         self.controllers.insert(name, running);
     }
 
@@ -648,10 +505,8 @@ impl Fleet {
             tracing::info!(controller = %name, "no manifest declares it any more");
             running.handle.warn_of_carriers();
             running.stop.cancel();
-            self.board.stopped(name);
-            let Running {
-                operator, ended, ..
-            } = running;
+            self.status.stopped(name);
+            let Running { operator, ended, .. } = running;
             self.leaving.push((operator, Arc::clone(name), ended));
             self.neighbours.metrics.runs.forget(name);
         }
@@ -665,9 +520,7 @@ impl Fleet {
         };
         let provided = |name: &Arc<str>| {
             let mut versions = self.in_force.iter();
-            versions.any(|(unit, version)| {
-                declared(unit) && version.attempt.controllers.contains_key(name)
-            })
+            versions.any(|(unit, version)| declared(unit) && version.attempt.controllers.contains_key(name))
         };
         let wanted = self.wanted();
         // A plugin whose controllers are to get another one goes on until that is in force.
@@ -686,18 +539,15 @@ impl Fleet {
         }
         let known: BTreeSet<Unit> = self.in_force.keys().cloned().collect();
         let units = self.operators.iter().flat_map(|operator| {
-            operator.plugins.keys().map(|plugin| Unit {
-                operator: Arc::clone(&operator.name),
-                plugin: Arc::clone(plugin),
-            })
+            operator
+                .plugins
+                .keys()
+                .map(|plugin| Unit { operator: Arc::clone(&operator.name), plugin: Arc::clone(plugin) })
         });
-        self.board.keep(&known.into_iter().chain(units).collect());
-        self.tried
-            .retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
+        self.status.keep(&known.into_iter().chain(units).collect());
+        self.tried.retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
         let versions = self.in_force.values();
-        let kept: BTreeSet<_> = versions
-            .flat_map(|version| version.attempt.controllers.keys().cloned())
-            .collect();
+        let kept: BTreeSet<_> = versions.flat_map(|version| version.attempt.controllers.keys().cloned()).collect();
         let running: Vec<_> = self.controllers.keys().cloned().collect();
         for name in running.into_iter().filter(|name| !kept.contains(name)) {
             self.stop_controller(&name);
@@ -744,28 +594,16 @@ async fn load_unless_superseded(rollout: Rollout) -> Loaded {
         () = rollout.superseded.cancelled() => None,
         units = load_all(&rollout) => Some(units),
     };
-    Loaded {
-        operator: Arc::clone(&rollout.operator.name),
-        units,
-        _head_start: rollout.cache,
-    }
+    Loaded { operator: Arc::clone(&rollout.operator.name), units, _loader: rollout.loader }
 }
 
 async fn load_all(rollout: &Rollout) -> Vec<Outcome> {
     let loads = rollout.changes.iter().map(async |change| {
-        let Change {
-            unit,
-            attempt,
-            before,
-            ..
-        } = change;
-        let job = Job {
-            controller: "loading".into(),
-            key: None,
-        };
+        let Change { unit, attempt, before, .. } = change;
+        let job = Job { controller: "loading".into(), key: None };
         let loaded = change.account.run(job, load_one(rollout, change)).await;
         if loaded.is_ok() {
-            wait_for_last_but_one(unit, before, rollout.drain).await;
+            wait_for_last_but_one(unit, before.as_ref(), rollout.drain).await;
         }
         (unit.clone(), attempt.clone(), loaded)
     });
@@ -773,35 +611,18 @@ async fn load_all(rollout: &Rollout) -> Vec<Outcome> {
 }
 
 /// At most two versions of a plugin are at work: there are no instances for more.
-async fn wait_for_last_but_one(unit: &Unit, before: &WeakPlugin, limit: Duration) {
-    if let Some(plugin) = before.upgrade()
-        && timeout(limit, plugin.drained()).await.is_err()
+async fn wait_for_last_but_one(unit: &Unit, before: Option<&Drain>, limit: Duration) {
+    if let Some(drain) = before
+        && timeout(limit, drain()).await.is_err()
     {
         tracing::warn!(plugin = %unit, "a version before the last one is still at work");
     }
 }
 
-async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal> {
+async fn load_one(rollout: &Rollout, change: &Change) -> Result<Arc<dyn Component>, Refusal> {
     let Change { unit, attempt, .. } = change;
-    let Rollout {
-        operator,
-        engine,
-        cache,
-        ..
-    } = rollout;
-    let path = &attempt.plugin.component;
-    if attempt.component == Content::Half {
-        let message = format!("{} is being written; its end is waited for", path.display());
-        return Err(Refusal::new("read", &message));
-    }
-    let file = quiet(path).await;
-    let plugin = Plugin::load(engine, cache, operator, &unit.plugin).await;
-    let plugin = plugin.map_err(|error| Refusal::of(&error))?;
-    if Stamp::of(path) != file {
-        let message = format!("{} has changed while it was read", path.display());
-        return Err(Refusal::new("read", &message));
-    }
-    change.check(&plugin)?;
+    let plugin = rollout.loader.load(&rollout.operator, &unit.plugin, &attempt.component).await?;
+    change.check(&*plugin)?;
     for (name, spec) in &attempt.controllers {
         let checked = controller::check(spec);
         checked.map_err(|error| Refusal::new("check", &format!("controller {name}: {error}")))?;
@@ -812,25 +633,17 @@ async fn load_one(rollout: &Rollout, change: &Change) -> Result<Plugin, Refusal>
 impl Loading {
     fn of(changes: &[Change]) -> Self {
         let components = changes.iter().map(|change| {
-            let Attempt {
-                plugin, component, ..
-            } = &change.attempt;
-            let component = (plugin.component.clone(), *component);
+            let Attempt { plugin, component, .. } = &change.attempt;
+            let component = (plugin.component.clone(), component.clone());
             (change.unit.clone(), component)
         });
-        Self {
-            again: false,
-            components: components.collect(),
-            superseded: CancellationToken::new(),
-        }
+        Self { again: false, components: components.collect(), superseded: CancellationToken::new() }
     }
 
     /// Ends it if one of its components is not what is wanted now: compiling it may take long.
     fn end_unless_wanted(&self, now: &Attempts) {
         let wanted = |unit: &Unit, (path, content): &(PathBuf, Content)| {
-            now.get(unit).is_some_and(|attempt| {
-                attempt.plugin.component == *path && attempt.component == *content
-            })
+            now.get(unit).is_some_and(|attempt| attempt.plugin.component == *path && attempt.component == *content)
         };
         let mut components = self.components.iter();
         if !components.all(|(unit, component)| wanted(unit, component)) {
@@ -841,7 +654,7 @@ impl Loading {
 
 impl Change {
     /// Refuses a new version all of whose new writes would be refused.
-    fn check(&self, plugin: &Plugin) -> Result<(), Refusal> {
+    fn check(&self, plugin: &dyn Component) -> Result<(), Refusal> {
         let Some(before) = &self.writes else {
             return Ok(());
         };
@@ -850,10 +663,7 @@ impl Change {
         if lacking.is_empty() {
             return Ok(());
         }
-        let verbs: Vec<_> = lacking
-            .iter()
-            .map(|verb| format!("`{}`", verb.word()))
-            .collect();
+        let verbs: Vec<_> = lacking.iter().map(|verb| format!("`{}`", verb.word())).collect();
         let message = format!(
             "check {}: it can ask for {}, which the version in force can't, and the manifest permits that on no kind; add it to spec.plugins.{}.capabilities.kubernetes",
             declared.component.display(),
@@ -864,30 +674,8 @@ impl Change {
     }
 }
 
-/// Waits until a file has not changed for a moment; not for ever.
-async fn quiet(path: &Path) -> Option<Stamp> {
-    let mut last = Stamp::of(path);
-    for _ in 0..LOOKS {
-        if last.is_none_or(|stamp| stamp.age() >= QUIET) {
-            break;
-        }
-        sleep(QUIET / 2).await;
-        last = Stamp::of(path);
-    }
-    last
-}
-
 impl Attempt {
-    fn of(
-        operator: &Operator,
-        name: &Arc<str>,
-        plugin: &manifest::Plugin,
-        writing: &BTreeSet<PathBuf>,
-    ) -> Self {
-        let path = &plugin.component;
-        let half = path
-            .canonicalize()
-            .is_ok_and(|path| writing.contains(&path));
+    fn of(operator: &Operator, name: &Arc<str>, plugin: &manifest::Plugin, component: Content) -> Self {
         let controllers = operator.controllers.iter();
         Self {
             plugin: plugin.clone(),
@@ -895,54 +683,17 @@ impl Attempt {
                 .filter(|(_, controller)| controller.plugin == *name)
                 .map(|(name, controller)| (Arc::clone(name), controller.clone()))
                 .collect(),
-            component: match Stamp::of(path) {
-                Some(_) if half => Content::Half,
-                Some(stamp) => Content::File(stamp),
-                None => Content::Missing,
-            },
+            component,
         }
     }
 
     /// Returns what is in force instead, if all that differs is a file that is being written.
     fn or_as(self, in_force: Option<&Self>) -> Self {
-        let same =
-            |other: &&Self| self.plugin == other.plugin && self.controllers == other.controllers;
+        let same = |other: &&Self| self.plugin == other.plugin && self.controllers == other.controllers;
         match in_force.filter(same) {
             Some(other) if self.component == Content::Half => other.clone(),
             Some(_) | None => self,
         }
-    }
-}
-
-impl Stamp {
-    /// Returns what a file is now; none if it is not there.
-    fn of(path: &Path) -> Option<Self> {
-        let metadata = fs::metadata(path).ok()?;
-        Some(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
-
-    /// Returns how long ago its content changed, as far as the clocks agree.
-    fn age(self) -> Duration {
-        let (seconds, nanos) = self.modified;
-        let now = k8s_openapi::jiff::Timestamp::now().as_nanosecond();
-        let then = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-        match u64::try_from(now - then) {
-            Ok(nanos) => Duration::from_nanos(nanos),
-            // In the future, or centuries ago.
-            Err(_) => QUIET,
-        }
-    }
-}
-
-impl Refusal {
-    fn of(error: &loader::Error) -> Self {
-        Self::new(error.step(), &chain(error))
     }
 }
 

@@ -19,17 +19,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Unit;
+use super::supply::Component;
 use crate::admin::Part;
 use crate::control::Unready;
 use crate::controller::{Described, Handle};
-use crate::plugin::{Plugin, Usage};
+use crate::plugin::Usage;
 
 /// After which time something is tried again that failed by the daemon's own fault, such as want of memory.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The state of everything that the manifests declare.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct Status {
     plugins: Mutex<BTreeMap<Unit, Entry>>,
     manifests: Mutex<Vec<BadManifest>>,
     controllers: Mutex<BTreeMap<Arc<str>, Arc<Handle>>>,
@@ -74,7 +75,7 @@ enum Phase {
 
 #[derive(Debug)]
 struct InForce {
-    plugin: Plugin,
+    plugin: Arc<dyn Component>,
     since: Timestamp,
 }
 
@@ -211,9 +212,9 @@ pub struct Use {
     pub peak_memory_bytes: u64,
 }
 
-// === impl Board: what the fleet says ===
+// === impl Status: what the supervisor says ===
 
-impl Board {
+impl Status {
     pub(super) fn loading<'a>(
         &self,
         unit: &Unit,
@@ -242,7 +243,7 @@ impl Board {
     pub(super) fn placed<'a>(
         &self,
         unit: &Unit,
-        plugin: &Plugin,
+        plugin: &Arc<dyn Component>,
         component: &Path,
         controllers: impl Iterator<Item = &'a Arc<str>>,
     ) {
@@ -257,12 +258,8 @@ impl Board {
         entry.placed += 1;
         entry.problem = None;
         entry.phase = Phase::Settled;
-        entry.in_force = Some(InForce {
-            plugin: plugin.clone(),
-            since: now(),
-        });
-        let (version, digest, component) =
-            (entry.placed, plugin.digest(), entry.component.display());
+        entry.in_force = Some(InForce { plugin: Arc::clone(plugin), since: now() });
+        let (version, digest, component) = (entry.placed, plugin.digest(), entry.component.display());
         if version == 1 {
             tracing::info!(plugin = %unit, version, digest, %component, "the plugin is in force");
         } else {
@@ -292,9 +289,7 @@ impl Board {
     }
 
     pub(super) fn held_back(&self, unit: &Unit, culprit: &str) {
-        let message = format!(
-            "waits for plugin {culprit} of the same operator, whose new version can't be used"
-        );
+        let message = format!("waits for plugin {culprit} of the same operator, whose new version can't be used");
         tracing::warn!(plugin = %unit, culprit, "the new version is held back: an operator changes as a whole");
         self.fail(unit, &Refusal::new("together", &message), 0);
     }
@@ -304,11 +299,8 @@ impl Board {
             entry.refused += refused;
             entry.uncompiled += u64::from(*step == "compile");
             entry.phase = Phase::Settled;
-            entry.problem = Some(Problem {
-                step: (*step).to_owned(),
-                message: message.clone(),
-                since: now().to_string(),
-            });
+            entry.problem =
+                Some(Problem { step: (*step).to_owned(), message: message.clone(), since: now().to_string() });
         }
     }
 
@@ -327,11 +319,7 @@ impl Board {
     pub(super) fn manifests(&self, bad: Vec<BadManifest>) {
         let mut manifests = self.manifests.lock();
         for manifest in &bad {
-            let BadManifest {
-                file,
-                problem,
-                goes_on,
-            } = manifest;
+            let BadManifest { file, problem, goes_on } = manifest;
             if manifests.contains(manifest) {
                 continue;
             }
@@ -361,9 +349,9 @@ impl Board {
     }
 }
 
-// === impl Board: what is asked ===
+// === impl Status: what is asked ===
 
-impl Board {
+impl Status {
     /// Returns the controllers that run.
     pub fn controllers(&self) -> Vec<Arc<Handle>> {
         self.controllers.lock().values().cloned().collect()
@@ -372,35 +360,23 @@ impl Board {
     /// Lists what the manifests name and is not in force in any version.
     pub fn unready(&self) -> Vec<Unready> {
         if !self.begun.load(Ordering::Acquire) {
-            return vec![Unready {
-                what: "plugins".to_owned(),
-                why: "being loaded".to_owned(),
-            }];
+            return vec![Unready { what: "plugins".to_owned(), why: "being loaded".to_owned() }];
         }
         let mut unready = Vec::new();
         for manifest in self.manifests.lock().iter().filter(|m| !m.goes_on) {
-            unready.push(Unready {
-                what: format!("manifest {}", manifest.file.display()),
-                why: manifest.problem.clone(),
-            });
+            unready
+                .push(Unready { what: format!("manifest {}", manifest.file.display()), why: manifest.problem.clone() });
         }
         for (unit, entry) in &*self.plugins.lock() {
             if entry.in_force.is_none() {
-                let why = entry
-                    .problem
-                    .as_ref()
-                    .map(|problem| problem.message.clone());
+                let why = entry.problem.as_ref().map(|problem| problem.message.clone());
                 unready.push(Unready {
                     what: format!("plugin {}", unit.plugin),
                     why: why.unwrap_or_else(|| "being loaded".to_owned()),
                 });
             }
         }
-        unready.extend(
-            self.controllers()
-                .iter()
-                .filter_map(|handle| handle.unready()),
-        );
+        unready.extend(self.controllers().iter().filter_map(|handle| handle.unready()));
         unready
     }
 
@@ -413,24 +389,13 @@ impl Board {
             let name = handle.name();
             let behind = after.as_ref().filter(|(controller, _)| *controller == name);
             // Those before it have been shown.
-            let shown = after
-                .as_ref()
-                .is_some_and(|(controller, _)| name < *controller);
+            let shown = after.as_ref().is_some_and(|(controller, _)| name < *controller);
             let limit = if shown { 0 } else { left };
-            let Described {
-                state,
-                keys,
-                last,
-                more,
-            } = handle.describe(behind.map(|(_, key)| key), limit);
+            let Described { state, keys, last, more } = handle.describe(behind.map(|(_, key)| key), limit);
             states.push(state);
             left -= keys;
             complete &= shown || !more;
-            if let Some(ObjectRef {
-                namespace,
-                name: key,
-            }) = last
-            {
+            if let Some(ObjectRef { namespace, name: key }) = last {
                 let namespace = namespace.as_deref().unwrap_or_default();
                 end = Some(format!("{name}/{namespace}/{key}"));
             }
@@ -451,10 +416,7 @@ impl Board {
         let (running, plugins) = (self.controllers.lock().clone(), self.plugins.lock());
         let after = part.after.as_deref().and_then(|after| {
             let (operator, plugin) = after.rsplit_once('/')?;
-            Some(Unit {
-                operator: operator.into(),
-                plugin: plugin.into(),
-            })
+            Some(Unit { operator: operator.into(), plugin: plugin.into() })
         });
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = plugins.range((begin, Bound::Unbounded));
@@ -463,10 +425,7 @@ impl Board {
         Report {
             manifests: manifests.collect(),
             next: last.filter(|_| rest.next().is_some()),
-            plugins: rows
-                .iter()
-                .map(|(unit, entry)| entry.row(unit, &running))
-                .collect(),
+            plugins: rows.iter().map(|(unit, entry)| entry.row(unit, &running)).collect(),
         }
     }
 }
@@ -595,47 +554,27 @@ fn now() -> Timestamp {
 
 // === metrics ===
 
-/// Tells the metrics of plugins, which follow from the board, when they are asked for.
+/// Tells the metrics of plugins, which follow from the status, when they are asked for.
 #[derive(Debug)]
-pub struct Metrics(pub Arc<Board>);
+pub struct Metrics(pub Arc<Status>);
 
 /// A metric of plugins: its name, what it says, and its value.
 type Metric<V> = (&'static str, &'static str, fn(&Entry) -> Option<V>);
 
 const COUNTERS: [Metric<u64>; 8] = [
-    ("plugin_calls", "Calls of exports", |entry| {
-        Some(entry.totals().calls)
+    ("plugin_calls", "Calls of exports", |entry| Some(entry.totals().calls)),
+    ("plugin_errors", "Calls that answered with an error", |entry| Some(entry.totals().errors)),
+    ("plugin_broken_calls", "Calls that ended by a trap, a time-out or for want of memory", |entry| {
+        Some(entry.totals().broken)
     }),
-    (
-        "plugin_errors",
-        "Calls that answered with an error",
-        |entry| Some(entry.totals().errors),
-    ),
-    (
-        "plugin_broken_calls",
-        "Calls that ended by a trap, a time-out or for want of memory",
-        |entry| Some(entry.totals().broken),
-    ),
     (
         "plugin_processes_started",
         "Processes that were started for the instances of a plugin with one of its own",
         |entry| Some(entry.totals().processes).filter(|started| *started > 0),
     ),
-    (
-        "plugin_instances_started",
-        "Instances that were started",
-        |entry| Some(entry.totals().instances),
-    ),
-    (
-        "plugin_versions_placed",
-        "Versions that were put in place",
-        |entry| Some(entry.placed),
-    ),
-    (
-        "plugin_versions_refused",
-        "Versions that were refused",
-        |entry| Some(entry.refused),
-    ),
+    ("plugin_instances_started", "Instances that were started", |entry| Some(entry.totals().instances)),
+    ("plugin_versions_placed", "Versions that were put in place", |entry| Some(entry.placed)),
+    ("plugin_versions_refused", "Versions that were refused", |entry| Some(entry.refused)),
     (
         "plugin_compile_failures",
         "Versions that could not be compiled, or not with the memory and time that there is for it",
@@ -644,21 +583,15 @@ const COUNTERS: [Metric<u64>; 8] = [
 ];
 
 const GAUGES: [Metric<i64>; 3] = [
-    (
-        "plugin_in_force",
-        "1 if what the manifest says is in force, 0 if another version is, or none",
-        |entry| Some(i64::from(entry.is_in_force())),
-    ),
-    (
-        "plugin_instances",
-        "Instances there are, at work or waiting",
-        |entry| i64::try_from(entry.in_force.as_ref()?.plugin.usage().instances).ok(),
-    ),
-    (
-        "plugin_instance_memory_peak_bytes",
-        "The most memory that an instance has had",
-        |entry| i64::try_from(entry.in_force.as_ref()?.plugin.usage().peak_memory).ok(),
-    ),
+    ("plugin_in_force", "1 if what the manifest says is in force, 0 if another version is, or none", |entry| {
+        Some(i64::from(entry.is_in_force()))
+    }),
+    ("plugin_instances", "Instances there are, at work or waiting", |entry| {
+        i64::try_from(entry.in_force.as_ref()?.plugin.usage().instances).ok()
+    }),
+    ("plugin_instance_memory_peak_bytes", "The most memory that an instance has had", |entry| {
+        i64::try_from(entry.in_force.as_ref()?.plugin.usage().peak_memory).ok()
+    }),
 ];
 
 impl Collector for Metrics {
@@ -669,12 +602,7 @@ impl Collector for Metrics {
                 let value = value(entry).map(ConstCounter::new);
                 (labels(unit).to_vec(), value)
             });
-            family(
-                &mut encoder,
-                (name, help),
-                &ConstCounter::new(0_u64),
-                values,
-            )?;
+            family(&mut encoder, (name, help), &ConstCounter::new(0_u64), values)?;
         }
         for (name, help, value) in GAUGES {
             let values = plugins.iter().map(|(unit, entry)| {
@@ -689,24 +617,14 @@ impl Collector for Metrics {
             Some(([labels(unit), facts].concat(), Some(ConstGauge::new(1_i64))))
         });
         let help = "1: the version in force, and its digest";
-        family(
-            &mut encoder,
-            ("plugin_info", help),
-            &ConstGauge::new(1_i64),
-            info,
-        )?;
+        family(&mut encoder, ("plugin_info", help), &ConstGauge::new(1_i64), info)?;
         let problems = plugins.iter().filter_map(|(unit, entry)| {
             let step = ("step", entry.problem.as_ref()?.step.clone());
             let labels = [&labels(unit)[..], &[step]].concat();
             Some((labels, Some(ConstGauge::new(1_i64))))
         });
         let help = "1: what the manifest says is not in force, because this step failed; /debug/plugins says why";
-        family(
-            &mut encoder,
-            ("plugin_problem", help),
-            &ConstGauge::new(1_i64),
-            problems,
-        )?;
+        family(&mut encoder, ("plugin_problem", help), &ConstGauge::new(1_i64), problems)?;
         let bad = i64::try_from(self.0.manifests.lock().len()).unwrap_or(i64::MAX);
         let help = "Manifests that are not in force as they are";
         let bad = ConstGauge::new(bad);
@@ -718,10 +636,7 @@ impl Collector for Metrics {
 type Label = (&'static str, String);
 
 fn labels(unit: &Unit) -> [Label; 2] {
-    [
-        ("operator", unit.operator.to_string()),
-        ("plugin", unit.plugin.to_string()),
-    ]
+    [("operator", unit.operator.to_string()), ("plugin", unit.plugin.to_string())]
 }
 
 /// Writes the series of a metric; `kind` is one of its values, whichever.

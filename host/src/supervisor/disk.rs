@@ -1,0 +1,250 @@
+//! Manifests and components from files: what the command line names, watched, read and compiled.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::manifest::{Operator, Permission};
+use capstan_core::rollout::File;
+use capstan_core::room::Room;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
+
+use super::status::Refusal;
+use super::supply::{Again, Component, Content, Drain, Loader, Supply};
+use crate::args::Source;
+use crate::client::chain;
+use crate::files::{Files, Watchlist};
+use crate::operators;
+use crate::plugin::engine::{Engine, Pool};
+use crate::plugin::loader::{self, CodeCache};
+use crate::plugin::{Plugin, Usage};
+
+/// A component must not have changed for so long before it is read; another change is waited for by [`Files`].
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How often a component that keeps changing is looked at before it counts as broken.
+const LOOKS: usize = 50;
+
+/// What the command line names.
+pub struct Disk {
+    source: Source,
+    files: Files,
+    cache: CodeCache,
+    engine: Engine,
+    /// SIGHUP has everything looked at again, also what was refused.
+    hangup: Signal,
+}
+
+/// Loads the plugins of one operator.
+struct FromDisk {
+    engine: Engine,
+    /// Until it goes nothing is compiled for others.
+    cache: CodeCache,
+}
+
+/// What a file is, short of reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+// === impl Disk ===
+
+impl Disk {
+    /// Returns what the command line names, with so much memory for all instances together.
+    ///
+    /// # Errors
+    /// If no component can run on this machine, or the system gives no signals.
+    pub fn new(source: Source, room: Room) -> anyhow::Result<Self> {
+        Ok(Self {
+            cache: operators::code_cache(&source),
+            engine: operators::engine(&[])?.with_room(room),
+            source,
+            files: Files::new(),
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    fn watch(&mut self, operators: &[Operator]) {
+        let mut list = Watchlist::default();
+        for path in &self.source.manifests {
+            list.add_manifests(path);
+        }
+        for plugin in operators.iter().flat_map(|operator| operator.plugins.values()) {
+            list.add_file(&plugin.component);
+        }
+        self.files.watch(list);
+    }
+
+    /// Starts another engine if the one there is has no room for all plugins; what is loaded stays where it is.
+    fn make_room(&mut self, operators: &[Operator]) {
+        let plugins = operators.iter().flat_map(|operator| operator.plugins.values());
+        let needed = Pool::of(plugins.map(|plugin| &plugin.limits));
+        if self.engine.pool().holds(needed) {
+            return;
+        }
+        match operators::engine(operators) {
+            Ok(engine) => self.engine = engine.with_room(self.engine.room().clone()),
+            Err(error) => {
+                tracing::error!(error = %format_args!("{error:#}"), "no larger engine; runs may fail for want of instances");
+            }
+        }
+    }
+}
+
+impl Supply for Disk {
+    fn manifests(&mut self, before: &[Operator]) -> Vec<File> {
+        self.watch(before);
+        operators::scan(&self.source.manifests, before, &self.files.writing())
+    }
+
+    fn want(&mut self, operators: &[Operator]) {
+        self.watch(operators);
+        self.make_room(operators);
+    }
+
+    fn content(&self, component: &Path) -> Content {
+        let written = || component.canonicalize().is_ok_and(|path| self.files.writing().contains(&path));
+        match Stamp::of(component) {
+            Some(_) if written() => Content::Half,
+            Some(stamp) => Content::Whole(format!("{stamp:?}").into()),
+            None => Content::Missing,
+        }
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, Again> {
+        let Self { files, hangup, .. } = self;
+        let changed = files.changed();
+        async move {
+            tokio::select! {
+                _ = hangup.recv() => Again::InAnyCase,
+                () = changed => Again::OnceChanged,
+            }
+        }
+        .boxed()
+    }
+
+    fn loader(&self, again: Again) -> Box<dyn Loader> {
+        let cache = self.cache.with_head_start();
+        let cache = match again {
+            Again::OnceChanged => cache,
+            Again::InAnyCase => cache.without_failures(),
+        };
+        Box::new(FromDisk { engine: self.engine.clone(), cache })
+    }
+}
+
+impl Loader for FromDisk {
+    fn load<'a>(
+        &'a self,
+        operator: &'a Operator,
+        plugin: &'a str,
+        content: &'a Content,
+    ) -> BoxFuture<'a, Result<Arc<dyn Component>, Refusal>> {
+        async move {
+            let path = operator.plugins.get(plugin).map(|plugin| plugin.component.clone()).unwrap_or_default();
+            let unread = |how: &str| Err(Refusal::new("read", &format!("{} {how}", path.display())));
+            if *content == Content::Half {
+                return unread("is being written; its end is waited for");
+            }
+            let file = quiet(&path).await;
+            let loaded = Plugin::load(&self.engine, &self.cache, operator, plugin).await;
+            let loaded = loaded.map_err(|error| Refusal::of(&error))?;
+            if Stamp::of(&path) != file {
+                return unread("has changed while it was read");
+            }
+            Ok(Arc::new(loaded) as Arc<dyn Component>)
+        }
+        .boxed()
+    }
+}
+
+impl Component for Plugin {
+    fn digest(&self) -> &str {
+        self.digest()
+    }
+
+    fn writes(&self) -> &BTreeSet<Permission> {
+        self.writes()
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage()
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        self.process_id()
+    }
+
+    fn retire(&self) {
+        self.retire();
+    }
+
+    fn drain(&self) -> Drain {
+        let version = self.downgrade();
+        Arc::new(move || {
+            let version = version.upgrade();
+            async move {
+                if let Some(version) = version {
+                    version.drained().await;
+                }
+            }
+            .boxed()
+        })
+    }
+}
+
+/// Waits until a file has not changed for a moment; not for ever.
+async fn quiet(path: &Path) -> Option<Stamp> {
+    let mut last = Stamp::of(path);
+    for _ in 0..LOOKS {
+        if last.is_none_or(|stamp| stamp.age() >= QUIET) {
+            break;
+        }
+        sleep(QUIET / 2).await;
+        last = Stamp::of(path);
+    }
+    last
+}
+
+impl Stamp {
+    /// Returns what a file is now; none if it is not there.
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    /// Returns how long ago its content changed, as far as the clocks agree.
+    fn age(self) -> Duration {
+        let (seconds, nanos) = self.modified;
+        let now = k8s_openapi::jiff::Timestamp::now().as_nanosecond();
+        let then = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        match u64::try_from(now - then) {
+            Ok(nanos) => Duration::from_nanos(nanos),
+            // In the future, or centuries ago.
+            Err(_) => QUIET,
+        }
+    }
+}
+
+impl Refusal {
+    fn of(error: &loader::Error) -> Self {
+        Self::new(error.step(), &chain(error))
+    }
+}
