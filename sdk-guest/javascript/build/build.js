@@ -14,8 +14,8 @@ import { withWorld } from "./world.js";
 
 /** What the engine calls a script in stacks. */
 const ENGINE = "componentize-qjs:user.js";
-/** The contract, in the repository of which this package is a part. */
-const WIT = fileURLToPath(new URL("../../../wit", import.meta.url));
+/** The contract in one file: npm packs no links, and nothing beside this package. */
+const CONTRACT = fileURLToPath(new URL("contract.wit", import.meta.url));
 
 /**
  * Builds a component.
@@ -28,7 +28,7 @@ export async function build(entry, { optSize = false } = {}) {
   if (!existsSync(entry)) throw new Broken(`there is no file ${entry}`);
   const path = resolve(entry);
   const { interfaces, controllers } = await look(path, entry);
-  return withWorld(WIT, interfaces, async ({ wit, world, version }) => {
+  return withWorld(CONTRACT, interfaces, async ({ wit, world, version }) => {
     const { code, map } = await bundle(path, { write: EXPORTS, interfaces, version });
     const options = { witPath: wit, world, jsSource: table(ENGINE, code, map) + code, sync: true, optSize };
     const { component } = await wrapped(options);

@@ -7,17 +7,17 @@ import { join } from "node:path";
 /**
  * Calls a function with a folder that has the contract and the world; it is removed afterwards.
  * @template T
- * @param {string} contract the folder of the contract
+ * @param {string} contract the file of the contract
  * @param {string[]} interfaces what is exported
  * @param {(made: { wit: string, world: string, version: string }) => Promise<T>} use
  * @returns {Promise<T>}
  */
 export async function withWorld(contract, interfaces, use) {
-  const version = /^package capstan:operator@(\S+);$/m.exec(readFileSync(join(contract, "types.wit"), "utf8"))?.[1];
+  const version = /^package capstan:operator@(\S+);$/m.exec(readFileSync(contract, "utf8"))?.[1];
   if (!version) throw new Error(`no package in ${contract}`);
   const wit = mkdtempSync(join(tmpdir(), "capstan-"));
   try {
-    cpSync(contract, join(wit, "deps", "capstan"), { recursive: true, filter: (path) => !path.endsWith(".md") });
+    cpSync(contract, join(wit, "deps", "capstan.wit"));
     const exports = interfaces.map((name) => `  export capstan:operator/${name}@${version};\n`);
     writeFileSync(
       join(wit, "component.wit"),

@@ -15,7 +15,7 @@
 pub mod imports {
     wit_bindgen::generate!({
         inline: "package capstan:guest; world guest-imports { include capstan:operator/imports@0.1.0; }",
-        path: "../../wit",
+        path: "wit",
         additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
         additional_type_attributes: {
             "capstan:operator/types@0.1.0/call-reason": [#[serde(rename_all = "kebab-case")]],
@@ -40,7 +40,7 @@ macro_rules! export_world {
         pub mod $module {
             wit_bindgen::generate!({
                 inline: $wit,
-                path: "../../wit",
+                path: "wit",
                 additional_derives: [PartialEq, Eq, serde::Serialize],
                 $(additional_type_attributes: $attributes,)?
                 pub_export_macro: true,

@@ -90,6 +90,10 @@
 #[cfg(test)]
 extern crate self as capstan_guest;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod answers;
 #[doc(hidden)]
 pub mod bindings;

@@ -8,6 +8,7 @@ mod demo;
 mod fuzz;
 mod image;
 mod interrupt;
+mod packages;
 mod plugins;
 mod process;
 mod simulate;

@@ -126,6 +126,18 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, language: Language) -
     }
 }
 
+/// Makes the packages of a language's SDK in the folder `out`.
+///
+/// # Errors
+/// When its tools can't be had, or when it can't be packed; the output has been shown.
+pub(crate) fn pack(task: &mut Task, workspace: &Workspace, language: Language, out: &Path) -> Result<()> {
+    match language {
+        Language::Python => python::pack(task, workspace, out),
+        Language::JavaScript => javascript::pack(task, workspace, out),
+        Language::Go => go::pack(task, workspace, out),
+    }
+}
+
 /// Builds packages, and returns the folder that their components are in.
 fn build_packages(task: &mut Task, workspace: &Workspace, packages: &[&Package]) -> Result<PathBuf> {
     ensure_target(task, workspace, TARGET)?;

@@ -142,6 +142,24 @@ mod tests {
 
     use super::*;
 
+    /// A pattern, a command or a name with a placeholder names no file.
+    #[test]
+    fn the_files_that_documents_for_contributors_name_are_there() {
+        let root = Workspace::load().unwrap().root;
+        for document in ["CONTRIBUTING.md", "DESIGN.md", "SECURITY.md"] {
+            let text = std::fs::read_to_string(root.join(document)).unwrap();
+            let words = text.split('`').skip(1).step_by(2);
+            let paths = words.filter(|word| {
+                let top = word.split_once('/').map(|(top, _)| root.join(top));
+                top.is_some_and(|top| top.is_dir())
+                    && !(word.starts_with('/') || word.contains(['*', '{', ' ', '\n']))
+                    && !word.contains("LANGUAGE")
+            });
+            let missing: Vec<&str> = paths.filter(|path| !root.join(path).exists()).collect();
+            assert_eq!(missing, Vec::<&str>::new(), "{document}");
+        }
+    }
+
     #[test]
     fn plugins_are_the_components_below_plugins() {
         let package = |name: &str, folder: &str, targets: Value| json!({ "name": name, "manifest_path": format!("/w/{folder}/Cargo.toml"), "targets": targets });

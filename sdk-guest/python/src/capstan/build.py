@@ -166,12 +166,10 @@ def _class_name(interface: Interface) -> str:
 
 
 def _contract(folder: Path) -> Path:
-    """Returns the folder of the contract: part of an installed package, otherwise that of the repository. Documents beside it are no part
-    of it."""
-    places = (_PACKAGE / "wit", _PACKAGE.parents[3] / "wit")
-    found = next((place for place in places if (place / "types.wit").is_file()), None)
-    if found is None:
-        raise BuildError(f"the contract is missing: there is no {places[0]}")
+    """Returns a folder with the contract alone, without the documents beside it. In the repository, the package's is a link."""
+    found = _PACKAGE / "wit"
+    if not (found / "types.wit").is_file():
+        raise BuildError(f"the contract is missing: there is no {found}")
     copy = folder / "contract"
     copy.mkdir()
     for file in found.glob("*.wit"):

@@ -87,6 +87,27 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) 
     Ok(tested)
 }
 
+/// Puts the files that Go fetches as the SDK's module into the folder `go` of `out`, and compiles them there.
+///
+/// # Errors
+/// When Go is missing, or when something lacks.
+pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
+    let (sdk, module) = (workspace.root.join(SDK), out.join("go"));
+    let mut files = Vec::new();
+    collect(&sdk, &mut files)?;
+    // Go leaves links out.
+    for file in files.iter().filter(|file| !file.is_symlink()) {
+        let to = module.join(file.strip_prefix(&sdk)?);
+        fs::create_dir_all(to.parent().unwrap_or(&module))?;
+        fs::copy(file, to).with_context(|| format!("copy {}", file.display()))?;
+    }
+    let go = Go::of(&sdk)?;
+    go.ensure(task, &sdk)?;
+    let mut command = go.command(&module);
+    command.env("GOPROXY", "off").args(["vet", "./..."]);
+    builds::must(task, command, "go vet of the module")
+}
+
 // === impl Results ===
 
 impl Results {

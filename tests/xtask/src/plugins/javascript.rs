@@ -39,7 +39,7 @@ struct Results {
     over: bool,
 }
 
-/// A copy of the SDK, of the contract and of plugins, with the tools; it goes when it is dropped.
+/// A copy of the SDK and of plugins, with the tools; it goes when it is dropped.
 struct Site {
     folder: TempDir,
 }
@@ -108,6 +108,18 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) 
     Ok(Tested { finished, tally })
 }
 
+/// Makes the SDK's package.
+///
+/// # Errors
+/// When Node is missing, or when it can't be made.
+pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
+    check_node()?;
+    let mut command = Command::new("npm");
+    command.args(["pack", "--pack-destination"]).arg(out);
+    command.current_dir(workspace.root.join(SDK));
+    builds::must(task, command, "npm pack")
+}
+
 // === impl Results ===
 
 impl Results {
@@ -137,7 +149,6 @@ impl Site {
     fn new(root: &Path, tools: &Path, plugins: &[&Path]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("capstan-js-").tempdir()?;
         let site = Self { folder };
-        copy(&root.join("wit"), &site.folder.path().join("wit"))?;
         copy(&root.join(SDK), &site.sdk())?;
         symlink(tools.join("node_modules"), site.sdk().join("node_modules"))?;
         for plugin in plugins {
@@ -245,7 +256,7 @@ fn major(version: &str) -> Option<u32> {
 /// Returns what the component depends on, as a number.
 fn inputs(workspace: &Workspace, plugin: &Path) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
-    for folder in [&workspace.root.join("wit"), &workspace.root.join(SDK), plugin] {
+    for folder in [&workspace.root.join(SDK), plugin] {
         for path in files(folder)? {
             let bytes = fs::read(folder.join(&path));
             bytes.with_context(|| format!("read {}", path.display()))?.hash(&mut hasher);
@@ -371,7 +382,7 @@ not ok 2 - pages
     fn a_component_counts_as_built_until_it_or_a_source_changes() {
         let root = tempfile::tempdir().unwrap();
         let (plugin, wasm) = (root.path().join("plugins/a"), root.path().join("a.wasm"));
-        for folder in ["wit", SDK, "plugins/a"] {
+        for folder in [SDK, "plugins/a"] {
             let folder = root.path().join(folder);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("a"), "x").unwrap();

@@ -22,8 +22,10 @@ use crate::workspace::Workspace;
 
 /// The folder of the SDK.
 const SDK: &str = "sdk-guest/python";
-/// What says which tools are needed, in that folder.
+/// What says which tools are needed, in that folder: to build components,
 const LOCK: &str = "requirements.txt";
+/// and to make packages of the SDK.
+const PACKAGING: &str = "packaging.txt";
 /// How the folders of plugins end; before it is the name of the module.
 const SUFFIX: &str = "-python";
 /// How the names of folders start that tools are installed in.
@@ -45,7 +47,7 @@ struct Python {
 /// When the module is missing, Python or a tool can't be had, or the build fails.
 pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
     let module = module(folder)?;
-    let python = Python::ensure(task, workspace)?;
+    let python = Python::ensure(task, workspace, LOCK)?;
     let inputs = inputs(workspace, folder, &python)?;
     let stamp = out.with_extension("wasm.built");
     let is_built = |built: &str| fs::read_to_string(&stamp).is_ok_and(|said| said == built);
@@ -65,7 +67,7 @@ pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: 
 /// # Errors
 /// When Python or a tool can't be had, or when interrupted.
 pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Tested> {
-    let python = Python::ensure(task, workspace)?;
+    let python = Python::ensure(task, workspace, LOCK)?;
     let mut tested = python.tests(task, &python.sdk.join("tests"))?;
     for folder in folders {
         // Where there are no tests, newer Pythons say that as a failure.
@@ -74,6 +76,18 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) 
         }
     }
     Ok(tested)
+}
+
+/// Makes the SDK's wheel, out of its archive of sources.
+///
+/// # Errors
+/// When Python or a tool can't be had, or when it can't be made.
+pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
+    let python = Python::ensure(task, workspace, PACKAGING)?;
+    let mut command = python.command();
+    command.args(["-m", "build", "--no-isolation", "--outdir"]);
+    command.arg(out).arg(&python.sdk);
+    builds::must(task, command, "python -m build")
 }
 
 /// Says whether a folder has files that Python takes for tests.
@@ -136,10 +150,10 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<(
 
 impl Python {
     /// Makes sure that the tools are there, installing them if need be.
-    fn ensure(task: &mut Task, workspace: &Workspace) -> Result<Self> {
+    fn ensure(task: &mut Task, workspace: &Workspace, lock: &str) -> Result<Self> {
         let sdk = workspace.root.join(SDK);
         let version = version()?;
-        let lock = sdk.join(LOCK);
+        let lock = sdk.join(lock);
         let text = fs::read(&lock).with_context(|| format!("read {}", lock.display()))?;
         let mut hasher = DefaultHasher::new();
         (text, &version, env::consts::OS, env::consts::ARCH).hash(&mut hasher);

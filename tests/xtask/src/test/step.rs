@@ -12,7 +12,7 @@ use crate::test::Run;
 use crate::test::tally::Tally;
 use crate::ui::{Task, dim, size};
 use crate::workspace::Workspace;
-use crate::{builds, control_plane, image};
+use crate::{builds, control_plane, image, packages};
 
 /// A step, in the order in which they run: by speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -33,6 +33,8 @@ pub(crate) enum Step {
     Unit,
     /// The unit tests of the SDKs and plugins in other languages than Rust.
     Languages,
+    /// Are the packages of the SDKs whole?
+    Packages,
     /// Start a control plane for the scenarios.
     Cluster,
     /// The tests that need a cluster.
@@ -77,7 +79,7 @@ const IMAGE: &str = "CAPSTAN_IMAGE";
 // === impl Step ===
 
 impl Step {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Fmt,
         Self::Core,
         Self::Lint,
@@ -86,6 +88,7 @@ impl Step {
         Self::Daemon,
         Self::Unit,
         Self::Languages,
+        Self::Packages,
         Self::Cluster,
         Self::Scenarios,
         Self::Image,
@@ -102,6 +105,7 @@ impl Step {
             Self::Daemon => "daemon",
             Self::Unit => "unit",
             Self::Languages => "languages",
+            Self::Packages => "packages",
             Self::Cluster => "cluster",
             Self::Scenarios => "scenarios",
             Self::Image => "image",
@@ -120,6 +124,7 @@ impl Step {
             Self::Daemon => "building the daemon",
             Self::Unit => "all other tests without a cluster",
             Self::Languages => "tests of Python, JavaScript and Go",
+            Self::Packages => "are the packages of the SDKs whole?",
             Self::Cluster => "starting a control plane",
             Self::Scenarios => "tests on the control plane",
             Self::Image => "building the container image, and its tests",
@@ -146,6 +151,7 @@ impl Step {
             | Self::Plugins
             | Self::Daemon
             | Self::Languages
+            | Self::Packages
             | Self::Cluster
             | Self::Deny => &[],
         }
@@ -189,6 +195,7 @@ impl Step {
             Self::Daemon => run_all(task, [run.workspace.build_daemon()]),
             Self::Unit => run.tests(task, Packages::Others),
             Self::Languages => run.languages(task),
+            Self::Packages => run.packages(task),
             Self::Cluster => run.start_cluster(task),
             Self::Scenarios => run.tests(task, Packages::NeedCluster),
             Self::Image => run.image(task),
@@ -263,6 +270,21 @@ impl Run<'_> {
                 task.whole(&finished.output);
             }
             shown.tally.add(tally);
+        }
+        shown.detail = shown.tally.to_string();
+        Ok(shown)
+    }
+
+    /// Each package counts as a test.
+    fn packages(&self, task: &mut Task) -> Result<Shown> {
+        let mut shown = Shown::succeeded(String::new());
+        for (name, wrong) in packages::check(task, self.workspace)? {
+            let lines: Vec<String> = wrong.iter().map(|text| format!("{name} {text}")).collect();
+            task.whole(&lines);
+            let failures: Vec<String> = (!wrong.is_empty()).then_some(name).into_iter().collect();
+            let failed = failures.len() as u64;
+            shown.succeeded &= failed == 0;
+            shown.tally.add(Tally::of(1 - failed, failed, 0, failures));
         }
         shown.detail = shown.tally.to_string();
         Ok(shown)

@@ -17,6 +17,8 @@ const RUNTIME: (&str, &str) =
     ("go.bytecodealliance.org/pkg/wit/", "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/");
 /// The package below which generated code is.
 const BINDINGS: &str = "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings";
+/// Where SDKs have the contract in one file, as seen from that of Go.
+const CONTRACTS: [&str; 2] = ["internal/wit/contract.wit", "../javascript/build/contract.wit"];
 /// Bindings mean something in a component only.
 const CONSTRAINT: &str = "//go:build wasip1\n\n";
 
@@ -42,7 +44,7 @@ fn generated(contract: &Path) -> BTreeMap<PathBuf, String> {
             (Path::new("internal/bindings").join(name), text)
         })
         .collect();
-    texts.insert("internal/wit/contract.wit".into(), one_file(contract));
+    texts.extend(CONTRACTS.map(|file| (file.into(), one_file(contract))));
     texts
 }
 

@@ -1,0 +1,124 @@
+//! Decides whether the packages of the SDKs are whole: makes each as its registry gets it, and looks inside.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::builds;
+use crate::plugins::{self, Language};
+use crate::ui::Task;
+use crate::workspace::Workspace;
+
+/// How many there are: two crates, two files for Python, and one each for JavaScript and Go.
+const COUNT: usize = 6;
+/// What is called so has no contract.
+const MACROS: &str = "macros";
+
+/// Makes all packages; returns the name of each, and what is wrong with it.
+///
+/// # Errors
+/// When one can't be made; the output has been shown.
+pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(String, Vec<String>)>> {
+    let folder = tempfile::tempdir()?;
+    let out = folder.path();
+    let words = "package -p capstan-guest-macros -p capstan-guest --no-verify --allow-dirty --offline";
+    let mut cargo = workspace.cargo();
+    cargo.args(words.split(' ')).arg("--target-dir").arg(out);
+    builds::must(task, cargo, "cargo package")?;
+    for language in Language::ALL {
+        plugins::pack(task, workspace, language, &out.join("package"))?;
+    }
+    let mut checked = Vec::new();
+    for archive in entries(&out.join("package"))? {
+        let name = archive.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(top) = top(&name) {
+            let package = unpack(task, &archive, &out.join("unpacked").join(&*name))?;
+            let wrong = problems(&workspace.root, &package, top, !name.contains(MACROS))?;
+            checked.push((name.into_owned(), wrong));
+        }
+    }
+    if checked.len() != COUNT {
+        bail!("there should be {COUNT} packages: {checked:?}");
+    }
+    Ok(checked)
+}
+
+/// Returns what a package has at its top but for hidden files, by its archive's name; none if that is no package.
+fn top(name: &str) -> Option<&'static str> {
+    Some(match name.rsplit('.').next()? {
+        "crate" if name.contains(MACROS) => "Cargo.lock Cargo.toml Cargo.toml.orig LICENSE README.md src",
+        "crate" => "Cargo.lock Cargo.toml Cargo.toml.orig LICENSE README.md src wit",
+        "whl" => "capstan dist-info",
+        "gz" => "LICENSE PKG-INFO README.md pyproject.toml src",
+        "tgz" => "LICENSE README.md bin build package.json src",
+        "go" => "LICENSE README.md adapter capstan capstantest cmd go.mod internal",
+        _ => return None,
+    })
+}
+
+/// Returns the folder with the files of an archive. Go's package is one already.
+fn unpack(task: &mut Task, archive: &Path, to: &Path) -> Result<PathBuf> {
+    if archive.is_dir() {
+        return Ok(archive.to_owned());
+    }
+    fs::create_dir_all(to)?;
+    let is_wheel = archive.extension().is_some_and(|end| end == "whl");
+    let mut command = Command::new(if is_wheel { "python3" } else { "tar" });
+    if is_wheel {
+        command.args(["-m", "zipfile", "-e"]).arg(archive).arg(to);
+    } else {
+        let words = ["--strip-components=1", "-C"];
+        command.args(words).arg(to).arg("-xf").arg(archive);
+    }
+    builds::must(task, command, &format!("unpacking {}", archive.display()))?;
+    Ok(to.to_owned())
+}
+
+/// Returns what is wrong with a package: what is at its top, its licence, and the contract.
+fn problems(root: &Path, package: &Path, top: &str, has_contract: bool) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    let names = entries(package)?;
+    let names = names.iter().filter_map(|path| path.file_name()?.to_str());
+    let names: Vec<&str> = names
+        .filter(|name| !name.starts_with('.'))
+        // That of a wheel has its name and version before this.
+        .map(|name| name.find("dist-info").map_or(name, |at| name.split_at(at).1))
+        .collect();
+    if names.join(" ") != top {
+        wrong.push(format!("has {}, and not {top}", names.join(" ")));
+    }
+    let licence = fs::read_to_string(root.join("LICENSE"))?;
+    if !texts(package, "LICENSE")?.contains(&licence) {
+        wrong.push("has no copy of LICENSE".to_owned());
+    }
+    let found = texts(package, ".wit")?.concat();
+    let contract = texts(&root.join("wit"), ".wit")?;
+    if has_contract && !contract.iter().all(|text| found.contains(text)) {
+        wrong.push("does not have all of wit/".to_owned());
+    }
+    Ok(wrong)
+}
+
+/// Returns the texts of the files whose names end with `end`. No link counts: registries take none.
+fn texts(folder: &Path, end: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for path in entries(folder)? {
+        let kind = path.symlink_metadata()?.file_type();
+        if kind.is_dir() {
+            found.extend(texts(&path, end)?);
+        } else if kind.is_file() && path.to_string_lossy().ends_with(end) {
+            found.push(fs::read_to_string(&path)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns what is in a folder, by name.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
