@@ -526,7 +526,7 @@ impl Use {
 
 impl Refusal {
     /// Returns the refusal of a version, at a step.
-    pub(super) fn new(step: &'static str, message: &str) -> Self {
+    pub fn new(step: &'static str, message: &str) -> Self {
         let message = text::block(message);
         Self { step, message }
     }

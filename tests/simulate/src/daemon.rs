@@ -1,18 +1,19 @@
 //! Puts the daemon's own parts together on the model, and lets them end at once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan::admin::Part;
 use capstan::client::meter::Meters;
 use capstan::client::{ApiServer, recorder};
-use capstan::controller::{self, Declared, Handle, Neighbours};
+use capstan::controller::Neighbours;
 use capstan::informer::pool::Pool;
 use capstan::metrics::Metrics;
 use capstan::pause;
+use capstan::supervisor::Supervisor;
+use capstan::supervisor::status::Status;
 use capstan::workers::Workers;
 use capstan_core::cpu::Slots;
-use capstan_core::guest::Guest;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
 use capstan_core::room::Room;
@@ -22,26 +23,22 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::Chance;
+use crate::folder::Folder;
 use crate::line::Line;
-use crate::script::Script;
 use crate::stage::Stage;
-use crate::world::{Setup, Variant, operator};
 
 /// Bytes of objects in a cache.
 const CACHE: usize = 64 << 20;
 
 /// The daemon. It crashes when it is dropped.
 pub(crate) struct Daemon {
-    handle: Arc<Handle>,
-    neighbours: Arc<Neighbours>,
-    guest: Arc<dyn Guest>,
-    setup: Setup,
+    status: Arc<Status>,
     _tasks: JoinSet<()>,
 }
 
 impl Daemon {
     /// Starts it, for the `number`th time.
-    pub(crate) fn start(stage: &Arc<Stage>, setup: Setup, variant: Variant, (seed, number): (u64, u64)) -> Self {
+    pub(crate) fn start(stage: &Arc<Stage>, folder: &Arc<Folder>, (seed, number): (u64, u64)) -> Self {
         let client = kube::Client::new(Line::new(stage), "default");
         let chance = Mutex::new(Chance::new(seed, 100 + number));
         let chance = pause::Chance::of(move || chance.lock().share());
@@ -64,43 +61,21 @@ impl Daemon {
             drain: Duration::from_secs(30),
             workers: Workers::here(runtime, slots),
         });
-        let guest: Arc<dyn Guest> = Arc::new(Script { stage: Arc::clone(stage), cleaner: setup.cleaner });
-        let declared = declared(&neighbours, &guest, setup, variant);
-        let handle = Arc::new(Handle::new(declared, &neighbours));
+        let status = Arc::<Status>::default();
+        let supervisor = Supervisor::new(folder.supply(), neighbours, Arc::clone(&status), stop.clone());
         let mut tasks = JoinSet::new();
-        tasks.spawn(writer.run(stop.clone()));
+        tasks.spawn(writer.run(stop));
         tasks.spawn({
-            let handle = Arc::clone(&handle);
-            async move { api.listen(|| handle.resume()).await }
+            let status = Arc::clone(&status);
+            async move { api.listen(|| status.controllers().iter().for_each(|controller| controller.resume())).await }
         });
-        tasks.spawn(controller::run(Arc::clone(&handle), Arc::clone(&neighbours), stop));
-        Self { handle, neighbours, guest, setup, _tasks: tasks }
+        tasks.spawn(supervisor.run());
+        Self { status, _tasks: tasks }
     }
 
-    /// Makes its controller another.
-    pub(crate) fn swap(&self, variant: Variant) {
-        let declared = declared(&self.neighbours, &self.guest, self.setup, variant);
-        self.handle.change(declared, &self.neighbours);
-    }
-
-    /// Returns what it says of itself.
+    /// Returns what it says of its controller.
     pub(crate) fn state(&self) -> Value {
-        self.handle.describe(None, 100).state
-    }
-}
-
-fn declared(neighbours: &Neighbours, guest: &Arc<dyn Guest>, setup: Setup, variant: Variant) -> Declared {
-    let operator = operator(setup, variant);
-    let first = |map: &BTreeMap<_, capstan_core::manifest::Controller>| map.values().next().cloned();
-    let spec = first(&operator.controllers).expect("the manifest has a controller");
-    let plugin = operator.plugins.values().next().cloned();
-    neighbours.api.keep_shares_of(&spec.field_manager);
-    Declared {
-        account: neighbours.workers.account("sim/sim", None),
-        operator: operator.name,
-        spec,
-        plugin: plugin.expect("the manifest has a plugin"),
-        guest: Arc::clone(guest),
-        component: "component".into(),
+        let (controllers, _) = self.status.describe(&Part { limit: 100, after: None });
+        controllers.into_iter().next().unwrap_or_default()
     }
 }

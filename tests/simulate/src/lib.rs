@@ -1,13 +1,14 @@
 //! Plays what may happen to the daemon: its own code, informers and controllers included, on a model of the API server, under a stopped clock.
 //!
 //! In reading order: [`run`] plays seeds one after the other; `plan` draws from a seed what happens, `world` is what there is,
-//! `play` lets it happen, `stage` is what all share, `line` carries requests, `script` is the component, `daemon` puts the daemon
+//! `play` lets it happen, `stage` is what all share, `line` carries requests, `script` is the component, `folder` has its manifest and component, `daemon` puts the daemon
 //! together, `verdict` says what is wrong, and `shrink` leaves out what has nothing to do with it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
 mod chance;
 mod daemon;
+mod folder;
 mod line;
 mod plan;
 mod play;

@@ -63,6 +63,10 @@ pub(crate) enum Act {
     For(Duration, Wrong),
     /// The manifest says something else from now on.
     Swap(Variant),
+    /// Another component is there, which does the same.
+    Component,
+    /// The daemon is to look at everything again.
+    Hangup,
     /// The next run of the component does this.
     Whim(Whim),
 }
@@ -80,6 +84,12 @@ pub(crate) enum Wrong {
     Away(Option<u16>),
     /// An object can't be read.
     Unreadable(Thing, Dependent),
+    /// The manifest can't be read.
+    Garbled,
+    /// The component is refused, at this step.
+    Refused(&'static str),
+    /// It takes so long to load it.
+    Slow(Duration),
 }
 
 /// A sort of requests.
@@ -155,11 +165,12 @@ enum Class {
     Rights,
     Outages,
     Swaps,
+    Files,
     Whims,
     Oddities,
 }
 
-const CLASSES: [Class; 15] = [
+const CLASSES: [Class; 16] = [
     Class::Edits,
     Class::Deletions,
     Class::Dependents,
@@ -173,6 +184,7 @@ const CLASSES: [Class; 15] = [
     Class::Rights,
     Class::Outages,
     Class::Swaps,
+    Class::Files,
     Class::Whims,
     Class::Oddities,
 ];
@@ -285,6 +297,14 @@ impl Draw {
                 Act::For(while_(chance), Wrong::Away(*chance.pick(&codes)))
             }
             Class::Swaps => Act::Swap(*chance.pick(&VARIANTS)),
+            Class::Files => match chance.below(7) {
+                0 => Act::For(while_(chance), Wrong::Garbled),
+                1 => Act::For(while_(chance), Wrong::Refused(chance.pick::<&str>(&["verify", "prepare"]))),
+                2 => Act::For(while_(chance), Wrong::Slow(while_(chance))),
+                3 => Act::Hangup,
+                4 => Act::Swap(*chance.pick(&VARIANTS)),
+                _ => Act::Component,
+            },
             Class::Whims => Act::Whim(self.whim()),
             Class::Oddities => match chance.below(4) {
                 0 => Act::Compact,

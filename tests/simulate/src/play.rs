@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use crate::daemon::Daemon;
+use crate::folder::Folder;
 use crate::plan::{Act, CHAOS, Kind, Plan, Verb, Wrong};
 use crate::stage::Stage;
 use crate::verdict;
@@ -48,6 +49,7 @@ enum Due {
 struct Play<'a> {
     plan: &'a Plan,
     stage: Arc<Stage>,
+    folder: Arc<Folder>,
     daemon: Option<Daemon>,
     starts: u64,
     variant: Variant,
@@ -89,6 +91,7 @@ impl<'a> Play<'a> {
         }
         Self {
             plan,
+            folder: Folder::new(&stage, plan.setup),
             stage,
             daemon: None,
             starts: 0,
@@ -282,7 +285,7 @@ impl<'a> Play<'a> {
             self.starts += 1;
             self.stage.note("the daemon starts");
             let numbers = (self.plan.seed, self.starts);
-            let daemon = Daemon::start(&self.stage, self.plan.setup, self.variant, numbers);
+            let daemon = Daemon::start(&self.stage, &self.folder, numbers);
             self.daemon = Some(daemon);
         }
     }
@@ -331,6 +334,8 @@ impl<'a> Play<'a> {
                 self.at(now + time, Due::End(state));
             }
             Act::Swap(variant) => self.swap(variant),
+            Act::Component => self.folder.change(|files| files.component += 1),
+            Act::Hangup => self.folder.change(|files| files.hangups += 1),
             Act::Whim(whim) => self.stage.whim(whim),
         }
     }
@@ -344,6 +349,9 @@ impl<'a> Play<'a> {
             Wrong::Forbidden(kind, verb) => model.forbid(denied(kind, verb)),
             Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, Some("odd")),
             Wrong::Away(None) => self.stage.outage(Some(Fault::LoseRequest(Loss::Broken))),
+            Wrong::Garbled => self.folder.change(|files| files.garbled = true),
+            Wrong::Refused(step) => self.folder.change(|files| files.refused = Some(step)),
+            Wrong::Slow(load) => self.folder.change(|files| files.load = load),
             Wrong::Away(Some(code)) => self.stage.outage(Some(Fault::Answer { code, retry_after: None })),
         }
     }
@@ -355,6 +363,9 @@ impl<'a> Play<'a> {
             Wrong::Late(kind, _) => model.delay(kind.which(), self.plan.lag),
             Wrong::Unserved(kind) => model.serve(kind.which(), true),
             Wrong::Forbidden(kind, verb) => model.permit(&denied(kind, verb)),
+            Wrong::Garbled => self.folder.change(|files| files.garbled = false),
+            Wrong::Refused(_) => self.folder.change(|files| files.refused = None),
+            Wrong::Slow(_) => self.folder.change(|files| files.load = Duration::ZERO),
             Wrong::Away(_) => self.stage.outage(None),
             Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, None),
         }
@@ -420,9 +431,7 @@ impl<'a> Play<'a> {
     fn swap(&mut self, variant: Variant) {
         self.variant = variant;
         self.stage.swap(variant);
-        if let Some(daemon) = &self.daemon {
-            daemon.swap(variant);
-        }
+        self.folder.change(|files| files.variant = variant);
     }
 
     fn object(&self, thing: Thing) -> Option<Value> {

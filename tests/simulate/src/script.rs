@@ -1,5 +1,6 @@
 //! What the component does: `desired` says nothing but what the primary says, `reconcile` says what it has seen, and now and then it misbehaves.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(crate) struct Script {
     pub(crate) stage: Arc<Stage>,
     pub(crate) cleaner: bool,
+    pub(crate) digest: String,
 }
 
 /// One execution of it.
@@ -34,6 +36,12 @@ struct Scene {
     run: Arc<dyn Run>,
     key: Key,
     _running: Option<Running>,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Script({})", self.digest)
+    }
 }
 
 impl Guest for Script {
@@ -293,7 +301,7 @@ fn returned(error: &CallError) -> Failure {
     Failure::new(Cause::Returned, &error.message)
 }
 
-fn other_failure(error: impl std::fmt::Display) -> Failure {
+fn other_failure(error: impl fmt::Display) -> Failure {
     Failure::other(error.to_string())
 }
 

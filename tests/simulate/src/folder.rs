@@ -1,0 +1,160 @@
+//! What the daemon finds where the manifest and the component are: now and then it is wrong, or takes its time.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan::plugin::Usage;
+use capstan::supervisor::status::Refusal;
+use capstan::supervisor::supply::{Again, Component, Content, Drain, Loader, Supply};
+use capstan_core::manifest::{Operator, Permission};
+use capstan_core::rollout::File;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::script::Script;
+use crate::stage::Stage;
+use crate::world::{Setup, Variant, operator};
+
+/// The manifest and the component.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    pub(crate) variant: Variant,
+    /// The manifest can't be read.
+    pub(crate) garbled: bool,
+    /// Counts the components that there have been.
+    pub(crate) component: u64,
+    /// At which step the component is refused, if it is.
+    pub(crate) refused: Option<&'static str>,
+    /// How long it takes to load it.
+    pub(crate) load: Duration,
+    /// Counts how often the daemon was told to look at everything again.
+    pub(crate) hangups: u64,
+}
+
+/// Where they are. It outlives the daemon.
+pub(crate) struct Folder {
+    stage: Arc<Stage>,
+    setup: Setup,
+    files: watch::Sender<Files>,
+}
+
+/// What a daemon sees of it.
+struct View {
+    folder: Arc<Folder>,
+    files: watch::Receiver<Files>,
+    hangups: u64,
+}
+
+/// Loads the component.
+struct FromFolder(Arc<Folder>);
+
+impl Folder {
+    pub(crate) fn new(stage: &Arc<Stage>, setup: Setup) -> Arc<Self> {
+        let files = Files {
+            variant: Variant::Usual,
+            garbled: false,
+            component: 0,
+            refused: None,
+            load: Duration::ZERO,
+            hangups: 0,
+        };
+        Arc::new(Self { stage: Arc::clone(stage), setup, files: watch::Sender::new(files) })
+    }
+
+    /// Changes what is there.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Files)) {
+        self.files.send_modify(change);
+    }
+
+    /// Returns what a daemon sees.
+    pub(crate) fn supply(self: &Arc<Self>) -> Box<dyn Supply> {
+        let files = self.files.subscribe();
+        let hangups = files.borrow().hangups;
+        Box::new(View { folder: Arc::clone(self), files, hangups })
+    }
+}
+
+impl Supply for View {
+    fn manifests(&mut self, _: &[Operator]) -> Vec<File> {
+        let files = self.files.borrow_and_update();
+        let right = || vec![operator(self.folder.setup, files.variant)];
+        let content = if files.garbled { Err("it is garbled".to_owned()) } else { Ok(right()) };
+        vec![File { path: Path::new("sim.yaml").to_owned(), content }]
+    }
+
+    fn want(&mut self, _: &[Operator]) {}
+
+    fn content(&self, _: &Path) -> Content {
+        let files = self.files.borrow();
+        Content::Whole(format!("{} {:?}", files.component, files.refused).into())
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, Again> {
+        async {
+            if self.files.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let hangups = self.files.borrow().hangups;
+            let told = std::mem::replace(&mut self.hangups, hangups) != hangups;
+            if told { Again::InAnyCase } else { Again::OnceChanged }
+        }
+        .boxed()
+    }
+
+    fn loader(&self, _: Again) -> Box<dyn Loader> {
+        Box::new(FromFolder(Arc::clone(&self.folder)))
+    }
+}
+
+impl Loader for FromFolder {
+    fn load<'a>(
+        &'a self,
+        _: &'a Operator,
+        _: &'a str,
+        _: &'a Content,
+    ) -> BoxFuture<'a, Result<Arc<dyn Component>, Refusal>> {
+        let Folder { stage, setup, files } = &*self.0;
+        async move {
+            let before = files.borrow().clone();
+            sleep(before.load).await;
+            if files.borrow().component != before.component {
+                return Err(Refusal::new("read", "it has changed while it was read"));
+            }
+            if let Some(step) = before.refused {
+                return Err(Refusal::new(step, "it is of no use"));
+            }
+            stage.note(format!("component {} is loaded", before.component));
+            let digest = before.component.to_string();
+            Ok(Arc::new(Script { stage: Arc::clone(stage), cleaner: setup.cleaner, digest }) as Arc<dyn Component>)
+        }
+        .boxed()
+    }
+}
+
+impl Component for Script {
+    fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    fn writes(&self) -> &BTreeSet<Permission> {
+        const { &BTreeSet::new() }
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        None
+    }
+
+    fn retire(&self) {}
+
+    fn drain(&self) -> Drain {
+        Arc::new(|| std::future::ready(()).boxed())
+    }
+}
