@@ -134,9 +134,14 @@ fn share(verb: &Verb) -> Value {
 fn fields(written: &Value) -> Value {
     match written {
         Value::Object(map) => {
-            let nobodys = ["name", "namespace", "uid", "resourceVersion"];
+            let nobodys = ["apiVersion", "kind", "name", "namespace", "uid", "resourceVersion"];
             let owned = map.iter().filter(|(name, _)| !nobodys.contains(&&***name));
-            owned.map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+            let owned = owned.map(|(name, value)| (name, value, fields(value)));
+            // Where nothing is owned of what is there, it is not owned itself.
+            let owned = owned.filter(|(_, value, owned)| {
+                owned != &json!({}) || value.as_object().is_none_or(serde_json::Map::is_empty)
+            });
+            owned.map(|(name, _, owned)| (format!("f:{name}"), owned)).collect()
         }
         Value::Array(steps) => {
             let paths = steps.iter().filter_map(|step| step["path"].as_str());
@@ -701,15 +706,6 @@ async fn a_guest_can_keep_the_finalizer_and_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cleanup_that_fails_keeps_the_finalizer_and_is_a_failure_like_others() {
-    // DC-4
-    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
-    let mut bench = Bench::new(Script { exports, cleanup: returned("not yet"), ..Script::default() }, "");
-    bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
-    assert_eq!(bench.run().await, (UNHANDLED, strings(&["cleanup"]), vec![]));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_conflict_on_removing_the_finalizer_is_resolved_by_reading_again() {
     // FI-4
     let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
@@ -887,31 +883,6 @@ async fn a_dependents_source_shows_nothing_of_others() {
     ] {
         let (answers, _) = asked(&grants, EXPLICITLY, ask).await;
         assert_eq!(answers, [expected, expected].concat(), "{grants}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn several_secondaries_are_an_error_where_one_is_asked_for() {
-    // IM-7
-    fn ask(run: &dyn Run) -> Vec<String> {
-        let answer = match run.find_one(Place::Kind(config_map())) {
-            Ok(found) => found.map_or("none", |_| "found").to_owned(),
-            Err(error) => format!("{:?}", error.reason),
-        };
-        vec![answer]
-    }
-    for (names, expected) in [(vec![], "none"), (vec!["x"], "found"), (vec!["x", "y"], "Ambiguous")] {
-        let script = Script { ask: Some(Arc::new(|run| async move { ask(&*run) }.boxed())), ..Script::default() };
-        let mut bench = Bench::new(script, EXPLICITLY);
-        bench.page(json!({ "uid": "u-page" }));
-        for name in names {
-            let owner = json!({ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "u-page" });
-            let metadata = json!({ "namespace": "n", "name": name, "ownerReferences": [owner] });
-            let map = bench.server.put(&config_map(), json!({ "metadata": metadata }));
-            let change = bench.maps.apply(Watch::Applied(map)).unwrap();
-            bench.controller.secondaries["cm"].on(change);
-        }
-        assert_eq!(bench.run().await.1, ["reconcile", expected]);
     }
 }
 
@@ -1313,7 +1284,8 @@ async fn a_write_that_changed_nothing_does_not_swallow_what_somebody_else_did_be
 #[tokio::test(start_paused = true)]
 async fn the_event_of_a_dependents_write_is_swallowed_unless_somebody_else_has_changed_it_too() {
     // FW-1, FW-8
-    const APPLIED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, ssa: true } } }";
+    const APPLIED: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true } } }";
     for theirs in [false, true] {
         let mut bench = Bench::new(Script::default(), APPLIED);
         bench.page_of(json!({ "uid": "page" }), json!({ "name": "x" }));
@@ -1414,5 +1386,388 @@ async fn a_change_of_the_object_of_an_inactive_dependent_wakes_nobody() {
         assert_eq!(bench.run().await.0, DONE);
         let memory = &bench.controller.memory;
         assert_eq!(memory.wakes(&map, "s", &map), on);
+    }
+}
+
+// === what else a component may ask ===
+
+/// Returns a bench whose component asks this.
+fn asking<F>(grants: &str, fields: &str, ask: impl Fn(Arc<dyn Run>) -> F + Send + Sync + 'static) -> Bench
+where
+    F: Future<Output = Vec<String>> + Send + 'static,
+{
+    let script = Script { ask: Some(Arc::new(move |run| ask(run).boxed())), ..Script::default() };
+    let mut bench = Bench::granted(script, grants, fields);
+    bench.page(json!({ "uid": "page" }));
+    bench
+}
+
+/// Puts a config map on the server and into the cache, and returns it. What has an owner belongs to the page.
+fn map(bench: &mut Bench, key: &ObjectRef, owner: Option<&str>) -> Object {
+    let owners = owner.map(|uid| json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": uid }]));
+    let tree = json!({
+        "metadata": { "namespace": key.namespace.as_deref(), "name": &*key.name, "uid": &*key.name, "ownerReferences": owners.unwrap_or(json!([])) },
+        "data": { "k": "v" },
+    });
+    let map = bench.server.put(&config_map(), tree);
+    let change = bench.maps.apply(Watch::Applied(map.clone()));
+    change.map(|change| bench.controller.secondaries["cm"].on(change));
+    map
+}
+
+/// Notes how a call ended.
+fn told<T>(done: Result<T, CallError>) -> String {
+    done.map_or_else(|error| format!("{:?}: {}", error.reason, error.message), |_| "done".to_owned())
+}
+
+/// Returns what was asked and written in a run.
+async fn asked_and_written(bench: &Bench) -> (Vec<String>, Vec<String>) {
+    let (_, calls, writes) = bench.run().await;
+    let answers = calls.into_iter().filter(|call| call != "reconcile");
+    (answers.collect(), writes)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_optimistic_edit_is_of_the_version_that_it_names_or_a_conflict() {
+    // RO-3
+    let key = ObjectRef::namespaced("n", "safe");
+    for (what, named, newer, expected, writes) in [
+        ("it is cached", Some(0), false, "done", 1),
+        ("it is older", Some(-1), false, "Conflict", 1),
+        ("it names none", None, false, "Invalid", 0),
+        ("the server has a newer one", Some(0), true, "Conflict", 1),
+    ] {
+        let asked = key.clone();
+        let ask = move |run: Arc<dyn Run>| {
+            let key = asked.clone();
+            async move {
+                let found = run.find_named(Place::Kind(config_map()), key);
+                let mut tree: Value = serde_json::from_str(&found.unwrap().unwrap()).unwrap();
+                let metadata = tree["metadata"].as_object_mut().unwrap();
+                let version: i64 = metadata["resourceVersion"].as_str().unwrap().parse().unwrap();
+                metadata.insert("labels".to_owned(), json!({ "more": "yes" }));
+                match named {
+                    Some(offset) => {
+                        metadata["resourceVersion"] = (version + offset).to_string().into();
+                    }
+                    None => drop(metadata.remove("resourceVersion")),
+                }
+                let options = WriteOptions { mode: WriteMode::Optimistic, ..WriteOptions::default() };
+                let verb = WriteVerb::Edit(tree.to_string());
+                vec![told(run.write(WriteRequest { verb, options }).await)]
+            }
+        };
+        let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, patch] }";
+        let mut bench = asking(grants, EXPLICITLY, ask);
+        map(&mut bench, &key, None);
+        if newer {
+            let mut tree = bench.server.objects.lock()[&(config_map(), key.clone())].clone();
+            tree["data"]["k"] = "theirs".into();
+            bench.server.put(&config_map(), tree);
+        }
+        let (answers, written) = asked_and_written(&bench).await;
+        assert!(answers[0].starts_with(expected), "{what}: {answers:?}");
+        assert_eq!(written, vec!["patch ConfigMap safe"; writes], "{what}");
+        let now = bench.server.objects.lock()[&(config_map(), key.clone())].clone();
+        let edited = now["metadata"]["labels"]["more"] == "yes";
+        assert_eq!(edited, expected == "done", "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_cleanup_keeps_the_finalizer_though_errors_go_to_the_reconciler() {
+    // WF-9, DC-5
+    const LENIENT: &str = "workflow: { errors: reconciler, dependents: { cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false } } }";
+    for (cleaner, called) in [(false, vec![]), (true, strings(&["cleanup"]))] {
+        let exports = Exports { reconciler: true, cleaner, dependent: true, ..Exports::default() };
+        let script = Script { exports, ..Script::default() };
+        let mut bench = Bench::new(script, LENIENT);
+        let metadata = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+        bench.page(metadata.clone());
+        assert_eq!(bench.run().await.2, ["create ConfigMap a"]);
+        let mut going = metadata;
+        going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        bench.page(going);
+        let refused = unavailable(Reason::Rejected, 400);
+        bench.server.failures.lock().push(refused);
+        let (finished, calls, writes) = bench.run().await;
+        assert_eq!(finished, UNHANDLED);
+        assert_eq!(writes, ["delete ConfigMap a failed"]);
+        let calls = calls.into_iter().filter(|call| call == "cleanup");
+        assert_eq!(calls.collect::<Vec<_>>(), called);
+        let (kind, key) = (page_kind(), ObjectRef::namespaced("n", "a"));
+        let page = bench.server.get(&kind, &key).await.unwrap().unwrap();
+        assert!(page.header().has_finalizer("sample.dev/finalizer"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_anew_under_the_name_keeps_its_finalizer() {
+    // FI-3, FI-4
+    let mut bench = Bench::new(Script::default(), EXPLICIT);
+    let going = |uid: &str| json!({ "uid": uid, "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    bench.page(going("u-1"));
+    let mut other = json!({ "metadata": going("u-2") });
+    json_patch::merge(&mut other, &json!({ "metadata": { "name": "a", "namespace": "n" } }));
+    let other = bench.server.put(&page_kind(), other);
+    let (finished, _, writes) = bench.run().await;
+    let removed = Finished::Done { finalizer_removed: true, again: None };
+    assert_eq!((finished, writes), (removed, strings(&["patch Page a"])));
+    let now = bench.server.get(&page_kind(), other.key()).await.unwrap();
+    assert_eq!(now, Some(other));
+}
+
+const CLEANER: Exports = Exports {
+    reconciler: true,
+    cleaner: true,
+    dependent: false,
+    error_handler: false,
+    matcher: false,
+    condition: false,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_that_fails_is_retried_and_keeps_the_finalizer() {
+    // DC-4
+    let script = Script { exports: CLEANER, cleanup: returned("no"), ..Script::default() };
+    let mut bench = Bench::new(script, "");
+    bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    let cleanup = strings(&["cleanup"]);
+    assert_eq!(bench.run().await, (UNHANDLED, cleanup, vec![]));
+    let next = bench.next.lock().take();
+    assert_eq!(next, Some(queue::Next::Retry(Duration::from_secs(2))));
+    let page = bench.controller.primaries.get(&ObjectRef::namespaced("n", "a"));
+    let page = page.unwrap();
+    assert!(page.header().has_finalizer("sample.dev/finalizer"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_may_write_the_status_before_the_primary_goes() {
+    // DC-6
+    let target = ObjectTarget { gvk: page_kind(), key: ObjectRef::namespaced("n", "a") };
+    let verb = WriteVerb::MergePatch(target, r#"{"status":{"left":0}}"#.to_owned());
+    let options = WriteOptions { subresource: Some("status".to_owned()), ..WriteOptions::default() };
+    let script = Script { exports: CLEANER, asks: Some(WriteRequest { verb, options }), ..Script::default() };
+    let grants = "{ apiVersion: sample.dev/v1, kind: Page, verbs: [patch] }";
+    let mut bench = Bench::granted(script, grants, "");
+    bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    let writes = strings(&["patch Page a/status", "patch Page a"]);
+    let removed = Finished::Done { finalizer_removed: true, again: None };
+    let cleanup = strings(&["cleanup"]);
+    assert_eq!(bench.run().await, (removed, cleanup, writes));
+    let key = (page_kind(), ObjectRef::namespaced("n", "a"));
+    let page = bench.server.objects.lock()[&key].clone();
+    assert_eq!(page["status"], json!({ "left": 0 }));
+    assert_eq!(page["metadata"]["finalizers"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_object_of_several_is_ambiguous() {
+    // IM-7
+    let several = "Ambiguous: several objects of source cm belong to the primary: n/one, n/two";
+    for (names, expected) in [(&[][..], "none"), (&["two"], "two"), (&["two", "one"], several)] {
+        let ask = |run: Arc<dyn Run>| async move {
+            let found = run.find_one(Place::Source("cm".to_owned()));
+            let name = |text: String| {
+                let tree: Value = serde_json::from_str(&text).unwrap();
+                tree["metadata"]["name"].as_str().unwrap().to_owned()
+            };
+            vec![match found {
+                Ok(found) => found.map_or("none".to_owned(), name),
+                Err(error) => told::<()>(Err(error)),
+            }]
+        };
+        let mut bench = asking("", EXPLICITLY, ask);
+        for name in names {
+            map(&mut bench, &ObjectRef::namespaced("n", name), Some("page"));
+        }
+        map(&mut bench, &ObjectRef::namespaced("n", "other"), None);
+        let (answers, _) = asked_and_written(&bench).await;
+        assert_eq!(answers, [expected]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mode_says_whether_a_write_that_matches_is_sent_and_whether_its_event_causes_a_run() {
+    // RO-3
+    use Comparison::ByVerb;
+    use WriteMode::{CacheOnly, ForceFilter, MatchAndFilter, Optimistic, Plain};
+    // How it is written, whether upon the cached version, whether it is sent though it matches, and how many are told if it does not.
+    for (mode, compare_by, upon, sent, told_of) in [
+        (MatchAndFilter, None, false, false, 0),
+        (Optimistic, None, true, true, 0),
+        (Optimistic, Some(ByVerb), true, false, 0),
+        (CacheOnly, None, false, true, 1),
+        (CacheOnly, Some(ByVerb), false, false, 1),
+        (ForceFilter, None, false, true, 0),
+        (Plain, None, false, true, 1),
+    ] {
+        for (value, sent) in [("v", sent), ("w", true)] {
+            let what = format!("{mode:?} {compare_by:?} {value}");
+            let ask = move |run: Arc<dyn Run>| async move {
+                let mut patch = json!({ "data": { "k": value } });
+                if upon {
+                    // The page is the first, and this the second.
+                    patch["metadata"] = json!({ "resourceVersion": "2" });
+                }
+                let verb = WriteVerb::MergePatch(target("n", "x"), patch.to_string());
+                let options = WriteOptions { mode, compare_by, ..WriteOptions::default() };
+                vec![told(run.write(WriteRequest { verb, options }).await)]
+            };
+            let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, patch] }";
+            let mut bench = asking(grants, EXPLICITLY, ask);
+            let key = ObjectRef::namespaced("n", "x");
+            let before = map(&mut bench, &key, Some("page"));
+            let writes = vec!["patch ConfigMap x".to_owned(); usize::from(sent)];
+            let done = (strings(&["done"]), writes);
+            assert_eq!(asked_and_written(&bench).await, done, "{what}");
+            let read = bench.controller.secondaries["cm"].get(&key).unwrap();
+            let fresh = read.version() > before.version();
+            assert_eq!(fresh, sent && mode != Plain, "{what}: what is read at once");
+            if sent {
+                assert_eq!(echo(&mut bench, "x"), told_of, "{what}");
+            }
+        }
+    }
+    let ask = |run: Arc<dyn Run>| async move {
+        let verb = WriteVerb::MergePatch(target("n", "x"), r#"{"data":{}}"#.to_owned());
+        let options = WriteOptions { mode: Optimistic, ..WriteOptions::default() };
+        vec![told(run.write(WriteRequest { verb, options }).await)]
+    };
+    let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, patch] }";
+    let mut bench = asking(grants, EXPLICITLY, ask);
+    map(&mut bench, &ObjectRef::namespaced("n", "x"), Some("page"));
+    let (answers, writes) = asked_and_written(&bench).await;
+    assert!(answers[0].starts_with("Invalid"), "{answers:?}");
+    assert_eq!(writes, strings(&[]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_usual_for_a_verb() {
+    // RO-4
+    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+        let owners = json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);
+        let document = |name: &str, metadata: &Value| {
+            let mut tree: Value = serde_json::from_str(&document("n", name, metadata.clone())).unwrap();
+            tree["data"] = json!({ "k": "v" });
+            tree.to_string()
+        };
+        let owned = json!({ "ownerReferences": owners });
+        let (created, applied) = (document("created", &owned), document("applied", &json!({})));
+        let same = r#"[{"op":"replace","path":"/data/k","value":"v"}]"#.to_owned();
+        let usual = WriteOptions::default;
+        let matching = WriteOptions { mode: WriteMode::MatchAndFilter, ..usual() };
+        let compared = WriteOptions { compare_by: Some(Comparison::Generic), ..usual() };
+        let mut answers = Vec::new();
+        for (verb, options) in [
+            (WriteVerb::Create(created.clone()), matching),
+            (WriteVerb::Create(created.clone()), compared),
+            (WriteVerb::Create(created), usual()),
+            (WriteVerb::Update(applied.clone()), usual()),
+            (WriteVerb::Apply(applied.clone()), usual()),
+            (WriteVerb::Apply(applied), usual()),
+            (WriteVerb::JsonPatch(target("n", "applied"), same), usual()),
+            (WriteVerb::MergePatch(target("n", "applied"), r#"{"data":{"k":"v"}}"#.to_owned()), usual()),
+        ] {
+            answers.push(told(run.write(WriteRequest { verb, options }).await));
+        }
+        answers
+    }
+    let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply, update, patch] }";
+    let mut bench = asking(grants, EXPLICITLY, ask);
+    let (answers, writes) = asked_and_written(&bench).await;
+    let refused = "Invalid: there is nothing to compare a creation with";
+    let versionless = "Invalid: mode optimistic needs a resourceVersion in the document, or a test of it in the patch";
+    assert_eq!(answers, [refused, refused, "done", versionless, "done", "done", "done", "done"]);
+    assert_eq!(writes, ["create ConfigMap created", "patch ConfigMap applied"]);
+    for name in ["created", "applied"] {
+        assert_eq!(echo(&mut bench, name), 0, "{name}");
+    }
+    assert_eq!(bench.controller.own_writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_managed_workflow_is_called_by_hand_only_if_the_manifest_leaves_it_to_the_component() {
+    // CX-2
+    for (fields, expected) in [
+        (
+            WORKFLOW,
+            "Misplaced: the managed workflow runs by itself; `invocation: explicit` in the manifest leaves it to the component",
+        ),
+        (EXPLICITLY, "done"),
+    ] {
+        let ask = |run: Arc<dyn Run>| async move {
+            vec![
+                told(run.workflow(WorkflowCall::Reconcile(None)).await),
+                told(run.workflow(WorkflowCall::Cleanup(None)).await),
+            ]
+        };
+        let bench = asking("", fields, ask);
+        let (answers, _) = asked_and_written(&bench).await;
+        let answers = answers.iter().filter(|call| *call != "desired cm");
+        assert_eq!(answers.collect::<Vec<_>>(), [expected, expected]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_follow_one_another_in_order_whatever_goes_meanwhile() {
+    let keys = [("n", "c"), ("n", "a"), ("m", "z"), ("n", "b")];
+    let [first, second] = [["m/z", "n/a"], ["n/b", "n/c"]];
+    for newest_only in [false, true] {
+        let after = Arc::<Mutex<Option<String>>>::default();
+        let ask = {
+            let after = Arc::clone(&after);
+            move |run: Arc<dyn Run>| {
+                let after = Arc::clone(&after);
+                async move {
+                    let query = Query {
+                        place: Place::Kind(config_map()),
+                        selection: Selection::Everywhere,
+                        labels: None,
+                        fields: Vec::new(),
+                        newest_only,
+                        limit: Some(2),
+                        after: after.lock().take(),
+                    };
+                    let page = run.find_all(query).unwrap();
+                    *after.lock() = page.next;
+                    let name = |text: &String| {
+                        let metadata = &serde_json::from_str::<Value>(text).unwrap()["metadata"];
+                        let [namespace, name] =
+                            ["namespace", "name"].map(|field| metadata[field].as_str().unwrap().to_owned());
+                        format!("{namespace}/{name}")
+                    };
+                    page.items.iter().map(name).collect()
+                }
+            }
+        };
+        let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get], namespaces: all }";
+        let mut bench = asking(grants, EXPLICITLY, ask);
+        // Another source of the kind, which has one of them in a later version.
+        let (mut writer, now) = (Writer::default(), ObjectRef::namespaced("n", "b"));
+        let maps = keys.map(|(namespace, name)| map(&mut bench, &ObjectRef::namespaced(namespace, name), None));
+        let mut later = bench.server.objects.lock()[&(config_map(), now)].clone();
+        later["data"]["k"] = "later".into();
+        let later = bench.server.put(&config_map(), later);
+        writer.start_list();
+        writer.list_item(later);
+        writer.finish_list(capstan_core::object::Version(9));
+        let spec = bench.controller.secondaries["cm"].spec().clone();
+        let other = Source::new(spec);
+        other.attach(None, writer.cache());
+        let controller = Arc::get_mut(&mut bench.controller).unwrap();
+        controller.secondaries.insert("other".into(), Arc::new(other));
+
+        assert_eq!(asked_and_written(&bench).await.0, first);
+        assert_eq!(after.lock().as_deref(), Some("n/a"));
+        // The last one of the page goes before the next is asked for.
+        bench.maps.apply(Watch::Deleted(maps[1].clone()));
+        let second: &[&str] = if newest_only { &second } else { &["n/b", "n/b"] };
+        assert_eq!(asked_and_written(&bench).await.0, second);
+        if !newest_only {
+            assert_eq!(after.lock().as_deref(), Some("n/b"));
+            assert_eq!(asked_and_written(&bench).await.0, ["n/c"]);
+        }
+        assert_eq!(*after.lock(), None);
     }
 }
