@@ -41,6 +41,8 @@ mod plan;
 mod rights;
 mod sources;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use plan::Plan;
 use rights::Rights;

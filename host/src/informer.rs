@@ -325,7 +325,7 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
 
 #[cfg(test)]
 mod tests {
-    use capstan_core::object::Managers;
+    use capstan_core::object::{Managers, Object, ObjectRef};
     use capstan_core::room::Room;
     use capstan_core::source::What;
     use tokio::time::sleep;
@@ -443,6 +443,63 @@ mod tests {
             assert_eq!((names(&member.cache), told.lock().len()), (vec!["a".to_owned()], 3));
             let last = told.lock().pop().map(|notice| notice.what);
             assert!(matches!(last, Some(What::Deleted { unknown: true, .. })));
+            assert_eq!(*member.state.borrow(), State::Watching);
+        }
+    }
+
+    /// Returns what has been told of an object.
+    fn heard_of(object: &ObjectRef, told: &Mutex<Vec<Notice>>) -> Vec<&'static str> {
+        let told = told.lock();
+        let of_it = told.iter().filter(|notice| notice.primary == *object);
+        let what = of_it.map(|notice| match notice.what {
+            What::Changed { .. } => "changed",
+            What::Deleted { .. } => "deleted",
+            What::Related => "related",
+        });
+        what.collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_echo_that_falls_into_the_gap_of_a_broken_list_is_no_longer_awaited_once_one_is_complete() {
+        // FW-3.3, FW-4
+        let second = Duration::from_secs(1);
+        let expired = "{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n".to_owned();
+        let first = |changes: &str| {
+            let whole = event("ADDED", "a", 1) + &end_of_list(1);
+            let rests = || Step::Rests(second);
+            let steps = [Step::Comes(whole), rests(), Step::Comes(changes.to_owned()), rests()];
+            steps.into_iter().chain([Step::Comes(expired.clone())])
+        };
+        let broken = || vec![Step::Comes(event("ADDED", "b", 4)), Step::Cut];
+        let last = |objects: &str| vec![Step::Comes(objects.to_owned() + &end_of_list(5)), Step::Silent];
+        let shown = event("ADDED", "a", 3) + &event("ADDED", "b", 4);
+        let (gone, changed) = (event("ADDED", "b", 4), event("MODIFIED", "a", 2));
+        for (changes, listed, heard) in [
+            ("", &shown, "changed"),
+            (&*changed, &shown, "changed"),
+            ("", &gone, "deleted"),
+            (&*changed, &gone, "deleted"),
+        ] {
+            let what = format!("{changes} {listed}");
+            let (pool, asked) = pool(vec![first(changes).collect(), broken(), last(listed)]);
+            let (subscriber, told) = subscriber();
+            let source = Arc::clone(&subscriber.source);
+            let member = pool.join(&scope(), &config_maps(), subscriber);
+            sleep(second / 2).await;
+            assert_eq!(std::mem::take(&mut *told.lock()).len(), 1, "{what}");
+            let own = ObjectRef::namespaced("n", "a");
+            let write = source.begin(own.clone(), |_| ());
+            sleep(second).await;
+            let answer = Object::parse(&map("a", 3), &config_maps().gvk, &Managers::default());
+            write.wrote(answer.unwrap());
+            while sorts(&asked) != "stream, stream" {
+                sleep(second / 100).await;
+            }
+            sleep(second / 10).await;
+            assert_eq!((heard_of(&own, &told), source.own_writes()), (vec![], 2), "{what}: in the gap");
+            sleep(second * 5).await;
+            assert_eq!(sorts(&asked), "stream, stream, stream");
+            assert_eq!((heard_of(&own, &told), source.own_writes()), (vec![heard], 0), "{what}");
             assert_eq!(*member.state.borrow(), State::Watching);
         }
     }

@@ -382,7 +382,7 @@ impl std::fmt::Display for Scope {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
 
     use parking_lot::Mutex;
@@ -420,7 +420,7 @@ pub(super) mod tests {
     }
 
     /// Returns the bookmark that ends an initial list.
-    pub(in super::super) fn end_of_list(version: u64) -> String {
+    pub(crate) fn end_of_list(version: u64) -> String {
         format!(
             "{{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{{\"resourceVersion\":\"{version}\",\"annotations\":{{\"k8s.io/initial-events-end\":\"true\"}}}}}}}}\n"
         )
@@ -564,5 +564,30 @@ pub(super) mod tests {
         let error = feed.list(&mut |_| {}).await.unwrap_err();
         assert_eq!(error.reason, Reason::Unusable);
         assert!(error.message.ends_with("one object makes a page of more than 67108864 bytes"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pages_of_a_list_come_in_order_and_the_last_one_ends_it() {
+        let page = |names: [&str; 2], version: u64, next: &str| {
+            let items = names.map(|name| map(name, 1)).join(",");
+            format!(r#"{{"metadata":{{"resourceVersion":"{version}","continue":"{next}"}},"items":[{items}]}}"#)
+        };
+        let mut pages =
+            [page(["d", "a"], 5, "one/+="), page(["c", "b"], 5, "two"), page(["f", "e"], 6, "")].into_iter();
+        let (feed, asked) = scripted_feed(move |_| Answer(Some(200), vec![Step::Comes(pages.next().unwrap())]));
+        let mut items = Vec::new();
+        let sink = &mut |item| match item {
+            Item::Listed(object) => items.push(object.key().name.to_string()),
+            Item::Synced(version) => items.push(format!("all at {version}")),
+            Item::Connected | Item::Applied(_) | Item::Deleted(_) | Item::Bookmark(_) | Item::Unreadable { .. } => {
+                items.push("something else".to_owned())
+            }
+        };
+        feed.list(sink).await.unwrap();
+        assert_eq!(items, ["d", "a", "c", "b", "f", "e", "all at 6"]);
+        let list = "/api/v1/configmaps?limit=500";
+        let next = |token: &str| format!("{list}&continue={token}");
+        let expected = [list.to_owned(), next("one%2F%2B%3D"), next("two")];
+        assert_eq!(*asked.lock(), expected);
     }
 }

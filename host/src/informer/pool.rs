@@ -249,10 +249,12 @@ pub(super) mod tests {
     use capstan_core::object::{Managers, Object, Version};
     use capstan_core::source::{Notice, Role, Source, Spec};
     use tokio::runtime;
+    use tokio::time::{Instant, sleep};
 
+    use super::super::feed::tests::end_of_list;
     use super::super::{Item, take};
     use super::*;
-    use crate::client::tests::{answering, config_maps};
+    use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
 
     const SOON: Duration = Duration::from_secs(5);
 
@@ -419,5 +421,35 @@ pub(super) mod tests {
         });
         shared.subscribe(1, late);
         assert_eq!((shared.cache.len(), told_of.lock().len()), (1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_informers_end_at_once_whatever_they_wait_for() {
+        // ES-3
+        let scope = |namespace: &str| Scope {
+            gvk: config_maps().gvk,
+            namespace: Some(namespace.into()),
+            except: None,
+            labels: None,
+        };
+        let (client, asked) = scripted(|path| match path {
+            path if path.contains("/hangs/") => Answer(None, Vec::new()),
+            path if path.contains("/silent/") => Answer(Some(200), vec![Step::Silent]),
+            path if path.contains("/watches/") => Answer(Some(200), vec![Step::Comes(end_of_list(1)), Step::Silent]),
+            _ => Answer(Some(500), Vec::new()),
+        });
+        let (api, stop) = (ApiServer::new(client, Managers::default()), CancellationToken::new());
+        let size = (1 << 20, Room::default());
+        let pool = Pool::new(Arc::new(api), Arc::default(), size, stop.clone());
+        let names = ["hangs", "silent", "watches", "fails"];
+        let _members = names.map(|name| pool.keep(&scope(name), &config_maps()));
+        sleep(Duration::from_secs(10)).await;
+        assert!(asked.lock().len() >= names.len());
+        let (began, asked_before) = (Instant::now(), asked.lock().len());
+        stop.cancel();
+        pool.ended().await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!(asked.lock().len(), asked_before);
     }
 }

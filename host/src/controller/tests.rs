@@ -1,0 +1,117 @@
+//! Tests of a controller from its start to its end, over an API server without sockets.
+
+use std::path::Path;
+
+use capstan_core::cpu::Slots;
+use capstan_core::guest::{Run, Session};
+use capstan_core::object::Managers;
+use capstan_core::room::Room;
+use tokio::runtime::Handle as Runtime;
+use tokio::time::sleep;
+
+use super::*;
+use crate::client::recorder::recorder;
+use crate::client::tests::{Answer, Step as Body, scripted};
+use crate::informer::feed::tests::end_of_list;
+
+/// A component that nothing is asked of.
+struct Unasked;
+
+impl Guest for Unasked {
+    fn open(&self, _: Arc<dyn Run>) -> Box<dyn Session> {
+        unreachable!("there are no primaries")
+    }
+
+    fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+        self.open(run)
+    }
+
+    fn exports(&self) -> Exports {
+        Exports { reconciler: true, ..Exports::default() }
+    }
+}
+
+/// What controllers share, over an API server that serves pages, of which there are none; and what that is asked for.
+fn neighbours() -> (Arc<Neighbours>, Arc<Mutex<Vec<String>>>) {
+    let (client, asked) = scripted(|path| {
+        let kinds = r#"{"resources":[{"name":"pages","kind":"Page","namespaced":true}]}"#;
+        if path == "/apis/sample.dev/v1" {
+            return Answer(Some(200), vec![Body::Comes(kinds.to_owned())]);
+        }
+        Answer(Some(200), vec![Body::Comes(end_of_list(7)), Body::Silent])
+    });
+    let api = Arc::new(ApiServer::new(client, Managers::default()));
+    let metrics = Arc::<Metrics>::default();
+    let size = (1 << 20, Room::default());
+    let slots = Slots { usual: 1, extra: 1 };
+    let neighbours = Neighbours {
+        pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), size, CancellationToken::new()),
+        recorder: recorder(Arc::clone(&api), "test".to_owned()).0,
+        api,
+        metrics,
+        meters: Meters::default(),
+        requests_per_second: 1,
+        home: Home::default(),
+        identity: "test".into(),
+        drain: Duration::ZERO,
+        workers: Workers::here(Runtime::current(), slots),
+    };
+    (Arc::new(neighbours), asked)
+}
+
+/// Returns a controller of pages in these namespaces.
+fn pages(namespaces: &str, neighbours: &Neighbours) -> Declared {
+    let text = format!(
+        "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, namespaces: {namespaces} }}\n"
+    );
+    let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
+    Declared {
+        spec: operator.controllers["pages"].clone(),
+        plugin: operator.plugins["p"].clone(),
+        operator: operator.name,
+        guest: Arc::new(Unasked),
+        component: "p".into(),
+        account: neighbours.workers.account("a/p", None),
+    }
+}
+
+fn phase(handle: &Handle) -> Phase {
+    handle.phase.lock().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_stopped_before_it_starts_asks_for_nothing_and_ends() {
+    // LC-20
+    let (neighbours, asked) = neighbours();
+    let handle = Arc::new(Handle::new(pages("[n]", &neighbours), &neighbours));
+    let stop = CancellationToken::new();
+    stop.cancel();
+    run(Arc::clone(&handle), Arc::clone(&neighbours), stop).await;
+    assert_eq!(phase(&handle), Phase::Stopped);
+    assert_eq!(*asked.lock(), [""; 0]);
+    assert!(neighbours.pool.states().is_empty());
+    assert!(handle.queue.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_controller_that_has_stopped_does_nothing() {
+    // NS-4
+    let (neighbours, asked) = neighbours();
+    let handle = Arc::new(Handle::new(pages("[n]", &neighbours), &neighbours));
+    let stop = CancellationToken::new();
+    let task = run(Arc::clone(&handle), Arc::clone(&neighbours), stop.clone());
+    let task = tokio::spawn(task);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(phase(&handle), Phase::Running);
+    let before = asked.lock().clone();
+    assert_eq!(before.len(), 2, "its kind and its list: {before:?}");
+    stop.cancel();
+    task.await.unwrap();
+    handle.change(pages("[n, m]", &neighbours), &neighbours);
+    handle.change(pages("all", &neighbours), &neighbours);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(phase(&handle), Phase::Stopped);
+    assert!(handle.controller().is_none());
+    assert!(neighbours.pool.states().is_empty());
+    assert_eq!(*asked.lock(), before);
+}
