@@ -173,6 +173,8 @@ fn an_api_server_that_is_away_for_a_while_is_waited_for() {
         (daemon.log().matches("does not tell its kinds").count() >= 2).then_some(())
     })
     .unwrap();
+    // LC-20
+    assert!(daemon.stop().success());
 }
 
 #[test]
