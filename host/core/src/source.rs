@@ -578,6 +578,7 @@ impl<F: FnOnce(Vec<Notice>)> OwnWrite<'_, F> {
         if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
             self.wrote(answer);
         } else {
+            tracing::debug!(object = %self.key, "the answer may be somebody else's change: its event is not swallowed");
             self.source.put(answer);
         }
     }
