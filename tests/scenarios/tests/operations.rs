@@ -227,3 +227,25 @@ fn requests_are_counted_per_run_and_not_per_session() {
     assert!(place.find(&place.config_maps(), "inner").is_some());
     assert!(place.find(&place.config_maps(), "outer").is_none());
 }
+
+#[test]
+fn a_cleanup_writes_the_status_of_a_primary_that_is_going() {
+    // DC-6
+    let place = Place::new("going");
+    let probe = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+    let patches = "capabilities:\n  kubernetes: [{ apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch] }]\n";
+    let daemon = place.daemon(&place.manifest("probe", probe, patches, ""));
+    let target = json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "namespace": place.namespace.name(), "name": "p" });
+    let write = json!({ "verb": "mergePatch", "target": target, "patch": { "status": { "left": 0 } }, "subresource": "status" });
+    place.probe("p", json!({ "cleanup": { "do": [{ "write": write }], "keep": true } }));
+    place.await_object(&place.probes(), "p", "the finalizer", |p| p["metadata"]["finalizers"].is_array());
+    daemon.await_quiet();
+    place.delete(&place.probes(), "p");
+    let going = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["left"] == 0);
+    assert!(going["metadata"]["deletionTimestamp"].is_string());
+    daemon.await_quiet();
+    // For the finalizer, to reconcile, and to clean up.
+    assert_eq!(daemon.runs(), 3);
+    place.merge(&place.probes(), "p", &json!({ "spec": { "cleanup": { "keep": false } } }));
+    place.await_gone(&place.probes(), "p");
+}
