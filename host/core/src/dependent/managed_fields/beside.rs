@@ -33,7 +33,7 @@ fn ours<'a>(object: &'a Object, manager: &str) -> impl Iterator<Item = &'a str> 
 fn is_same_beside(known: &Object, answer: &Object, manager: &str) -> Option<bool> {
     let both = || ours(known, manager).chain(ours(answer, manager));
     let texts = both().chain([known.json(), answer.json()]);
-    // It is no part of what the run may cost.
+    // The run does not pay for it: so it is done only if it is small.
     if texts.map(budget::weight).sum::<usize>() > budget::FREE {
         return None;
     }
