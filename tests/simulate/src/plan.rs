@@ -314,13 +314,14 @@ impl Draw {
             }
             Act::Whim(whim @ (Whim::Mark | Whim::Tidy)) => {
                 let (one, number) = (self.thing(), self.value());
-                let before = at.saturating_sub(Duration::from_secs(5));
+                // Late, so that nothing else makes up for what gets lost.
+                let then = CHAOS + Duration::from_millis(3500);
                 let longest = *self.chance.pick(&[20, 200, 1000]);
-                let meanwhile = at + self.chance.time(Duration::from_millis(longest));
+                let meanwhile = then + self.chance.time(Duration::from_millis(longest));
                 vec![
-                    step(before, Act::Whim(whim)),
-                    step(before, Act::Edit(one, number)),
-                    step(at, Act::Edit(one, number + 1)),
+                    step(at, Act::Edit(one, number)),
+                    step(then, Act::Whim(whim)),
+                    step(then, Act::Edit(one, number + 1)),
                     step(meanwhile, Act::Edit(one, number + 2)),
                 ]
             }
