@@ -315,7 +315,7 @@ impl Draw {
     }
 
     /// Returns what makes of something what it seldom is by chance: a primary that is made again while it is being retried, an
-    /// object that a list shows for the first time as it can't be read, a write that changes nothing while somebody else's does.
+    /// object that a list shows for the first time as it can't be read, what changes nothing while somebody else does.
     #[expect(clippy::wildcard_enum_match_arm, reason = "few of them need something beside them")]
     fn beside(&mut self, at: Duration, act: &Act) -> Vec<Step> {
         if self.chance.one_in(2) {
@@ -332,14 +332,16 @@ impl Draw {
                     step(after, Act::Unseen(Kind::Things)),
                 ]
             }
-            Act::Whim(Whim::Mark) => {
+            Act::Whim(whim @ (Whim::Mark | Whim::Tidy)) => {
                 let (one, number) = (self.thing(), self.value());
-                let before = at.saturating_sub(Duration::from_secs(5));
-                let meanwhile = at + self.chance.time(Duration::from_millis(100));
+                // Late, so that nothing else makes up for what gets lost.
+                let then = CHAOS + Duration::from_millis(3500);
+                let longest = *self.chance.pick(&[20, 200, 1000]);
+                let meanwhile = then + self.chance.time(Duration::from_millis(longest));
                 vec![
-                    step(before, Act::Whim(Whim::Mark)),
-                    step(before, Act::Edit(one, number)),
-                    step(at, Act::Edit(one, number + 1)),
+                    step(at, Act::Edit(one, number)),
+                    step(then, Act::Whim(whim)),
+                    step(then, Act::Edit(one, number + 1)),
                     step(meanwhile, Act::Edit(one, number + 2)),
                 ]
             }
