@@ -454,7 +454,7 @@ mod tests {
         let what = of_it.map(|notice| match notice.what {
             What::Changed { .. } => "changed",
             What::Deleted { .. } => "deleted",
-            What::Related => "related",
+            What::Related { .. } => "related",
         });
         what.collect()
     }

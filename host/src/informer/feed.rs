@@ -580,7 +580,7 @@ pub(crate) mod tests {
             Item::Listed(object) => items.push(object.key().name.to_string()),
             Item::Synced(version) => items.push(format!("all at {version}")),
             Item::Connected | Item::Applied(_) | Item::Deleted(_) | Item::Bookmark(_) | Item::Unreadable { .. } => {
-                items.push("something else".to_owned())
+                items.push("something else".to_owned());
             }
         };
         feed.list(sink).await.unwrap();
