@@ -579,8 +579,12 @@ fn a_finalizer_that_would_be_left_behind_is_refused_until_the_manifest_says_what
     let let_go = json!({ "spec": { "cleanup": { "keep": false } } });
     place.merge(&place.probes(), "going", &let_go);
     place.await_gone(&place.probes(), "going");
-    let controller = daemon.controller(place.namespace.name()).unwrap();
-    assert_eq!(controller["formerFinalizers"], json!({ "a.dev/old": 0 }));
+    wait::until_ok(SOON, "the last one to be seen gone", || {
+        let controller = daemon.controller(place.namespace.name()).unwrap();
+        let left = &controller["formerFinalizers"];
+        if *left == json!({ "a.dev/old": 0 }) { Ok(()) } else { Err(left.clone()) }
+    })
+    .unwrap();
 }
 
 #[test]
