@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::MetricsAuth;
 use crate::http::{self, Bounds};
+use crate::part::Part;
 use crate::supervisor::status::Report;
 
 pub mod access;
@@ -30,9 +31,6 @@ const BOUNDS: Bounds = Bounds { connections: 64, answer: Duration::from_secs(10)
 /// Pages that are made at a time.
 const AT_ONCE: usize = 2;
 
-/// The most entries of a page.
-const LIMIT: usize = 500;
-
 /// What the pages show. The functions are called at each request.
 pub struct Pages {
     /// Returns the state of controllers, queues and informers.
@@ -41,15 +39,6 @@ pub struct Pages {
     pub plugins: Box<dyn Fn(&Part) -> Report + Send + Sync>,
     /// The metrics.
     pub registry: Registry,
-}
-
-/// Which part of a long answer is asked for: `?limit=100&continue=…`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// At most so many entries.
-    pub limit: usize,
-    /// The `continue` of the part before; none = from the beginning.
-    pub after: Option<String>,
 }
 
 /// Addresses that are bound, but not served yet.
@@ -125,24 +114,6 @@ impl Admin {
     }
 }
 
-// === impl Part ===
-
-impl Part {
-    /// Reads what a query asks for.
-    fn of(uri: &Uri) -> Self {
-        let query = uri.query().unwrap_or_default();
-        let mut part = Self { limit: LIMIT, after: None };
-        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            match &*name {
-                "limit" => part.limit = value.parse().unwrap_or(LIMIT).clamp(1, LIMIT),
-                "continue" if !value.is_empty() => part.after = Some(value.into_owned()),
-                _ => {}
-            }
-        }
-        part
-    }
-}
-
 // === pages ===
 
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
@@ -165,19 +136,4 @@ async fn plugins(State(desk): State<Arc<Desk>>, uri: Uri) -> Json<Report> {
 async fn controllers(State(desk): State<Arc<Desk>>, uri: Uri) -> Json<serde_json::Value> {
     let _place = desk.places.acquire().await;
     Json((desk.pages.controllers)(&Part::of(&uri)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_asks_for_a_part() {
-        let part = |text: &str| Part::of(&text.parse().unwrap());
-        let expected = |limit, after: Option<&str>| Part { limit, after: after.map(str::to_owned) };
-        assert_eq!(part("/x"), expected(LIMIT, None));
-        assert_eq!(part("/x?limit=7&continue=a%2Fb%2Fc"), expected(7, Some("a/b/c")));
-        assert_eq!(part("/x?limit=0"), expected(1, None));
-        assert_eq!(part("/x?limit=999999999999999999999&continue="), expected(LIMIT, None));
-    }
 }

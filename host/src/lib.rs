@@ -30,6 +30,7 @@ pub mod logging;
 pub mod machine;
 pub mod metrics;
 pub mod operators;
+pub mod part;
 pub mod pause;
 pub mod plugin;
 pub mod plugins;

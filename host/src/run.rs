@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::access::Gate;
-use crate::admin::{Admin, Listeners, Pages, Part};
+use crate::admin::{Admin, Listeners, Pages};
 use crate::client::meter::Meters;
 use crate::client::{ApiServer, USER_AGENT, recorder};
 use crate::control::{self, Control, Unready};
@@ -24,6 +24,7 @@ use crate::informer::pool::Pool;
 use crate::logging::Log;
 use crate::metrics::Metrics;
 use crate::operators::{self, Read};
+use crate::part::Part;
 use crate::supervisor::Supervisor;
 use crate::supervisor::disk::Disk;
 use crate::supervisor::status::{self, Status};

@@ -8,7 +8,6 @@ pub mod status;
 pub mod supply;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,17 +28,8 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use crate::controller::{self, Declared, Handle, Neighbours};
-use status::{BadManifest, Refusal, Status};
-use supply::{Again, Component, Content, Drain, Loader, Supply};
-
-/// A plugin of an operator: what is loaded and replaced as one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Unit {
-    /// The operator.
-    pub operator: Arc<str>,
-    /// The plugin's name in its manifest.
-    pub plugin: Arc<str>,
-}
+use status::{BadManifest, Status};
+use supply::{Again, Component, Content, Drain, Loader, Refusal, Supply, Unit};
 
 /// All that runs.
 pub struct Supervisor {
@@ -694,12 +684,5 @@ impl Attempt {
             Some(other) if self.component == Content::Half => other.clone(),
             Some(_) | None => self,
         }
-    }
-}
-
-impl fmt::Display for Unit {
-    /// Writes `operator/plugin`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.operator, self.plugin)
     }
 }

@@ -604,6 +604,18 @@ impl Failure {
     }
 }
 
+impl ConditionResult {
+    /// Returns that a condition is met.
+    pub fn met() -> Self {
+        Self { met: true, detail: None }
+    }
+
+    /// Returns that a condition is not met, for this reason.
+    pub fn unmet(reason: &str) -> Self {
+        Self { met: false, detail: Some(serde_json::Value::from(reason).to_string()) }
+    }
+}
+
 impl From<String> for NodeFailure {
     /// Returns a failure that the API server had no part in.
     fn from(message: String) -> Self {

@@ -15,8 +15,7 @@ use futures::future::BoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
-use super::status::Refusal;
-use super::supply::{Again, Component, Content, Drain, Loader, Supply};
+use super::supply::{Again, Component, Content, Drain, Loader, Refusal, Supply};
 use crate::args::Source;
 use crate::client::chain;
 use crate::files::{Files, Watchlist};

@@ -5,10 +5,9 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
+use capstan_core::manifest;
 use capstan_core::object::ObjectRef;
-use capstan_core::{manifest, text};
 use k8s_openapi::jiff::{Timestamp, Unit as Precision};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -18,15 +17,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Unit;
-use super::supply::Component;
-use crate::admin::Part;
+use super::supply::{Component, Refusal, Unit};
 use crate::control::Unready;
 use crate::controller::{Described, Handle};
+use crate::part::Part;
 use crate::plugin::Usage;
-
-/// After which time something is tried again that failed by the daemon's own fault, such as want of memory.
-const AGAIN: Duration = Duration::from_secs(30);
 
 /// The state of everything that the manifests declare.
 #[derive(Debug, Default)]
@@ -115,13 +110,6 @@ pub struct Problem {
     pub message: String,
     /// When.
     pub since: String,
-}
-
-/// A version that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    step: &'static str,
-    message: String,
 }
 
 /// What `/debug/plugins` answers: all that the manifests declare, and what is wrong with them.
@@ -524,19 +512,6 @@ impl Use {
     }
 }
 
-impl Refusal {
-    /// Returns the refusal of a version, at a step.
-    pub fn new(step: &'static str, message: &str) -> Self {
-        let message = text::block(message);
-        Self { step, message }
-    }
-
-    /// Returns after which time the same is tried once more although nothing has changed; none if it would end in the same way.
-    pub(super) fn again_in(&self) -> Option<Duration> {
-        (self.step == "prepare").then_some(AGAIN)
-    }
-}
-
 /// Reads where a part ends: `controller/namespace/name`.
 fn place(text: &str) -> Option<(&str, ObjectRef)> {
     let (controller, key) = text.split_once('/')?;
@@ -653,23 +628,4 @@ fn family<M: EncodeMetric>(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_the_daemons_own_fault_is_tried_again_as_it_is() {
-        for (step, again) in [
-            ("read", None),
-            ("compile", None),
-            ("check", None),
-            ("start", None),
-            ("together", None),
-            ("prepare", Some(AGAIN)),
-        ] {
-            assert_eq!(Refusal::new(step, "").again_in(), again, "{step}");
-        }
-    }
 }

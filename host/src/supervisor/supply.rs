@@ -4,14 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{Operator, Permission};
 use capstan_core::rollout::File;
+use capstan_core::text;
 use futures::future::BoxFuture;
 
-use super::status::Refusal;
 use crate::plugin::Usage;
+
+/// After which time something is tried again that failed by the daemon's own fault, such as want of memory.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// Manifests and components, as they are now. Nothing here waits but for a change, and for what is loaded.
 pub trait Supply: Send {
@@ -87,4 +91,59 @@ pub enum Again {
     OnceChanged,
     /// In any case.
     InAnyCase,
+}
+
+/// A plugin of an operator: what is loaded and replaced as one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unit {
+    /// The operator.
+    pub operator: Arc<str>,
+    /// The plugin's name in its manifest.
+    pub plugin: Arc<str>,
+}
+
+/// A version that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub(super) step: &'static str,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    /// Returns the refusal of a version, at a step.
+    pub fn new(step: &'static str, message: &str) -> Self {
+        let message = text::block(message);
+        Self { step, message }
+    }
+
+    /// Returns after which time the same is tried once more although nothing has changed; none if it would end in the same way.
+    pub(super) fn again_in(&self) -> Option<Duration> {
+        (self.step == "prepare").then_some(AGAIN)
+    }
+}
+
+impl fmt::Display for Unit {
+    /// Writes `operator/plugin`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.operator, self.plugin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_the_daemons_own_fault_is_tried_again_as_it_is() {
+        for (step, again) in [
+            ("read", None),
+            ("compile", None),
+            ("check", None),
+            ("start", None),
+            ("together", None),
+            ("prepare", Some(AGAIN)),
+        ] {
+            assert_eq!(Refusal::new(step, "").again_in(), again, "{step}");
+        }
+    }
 }

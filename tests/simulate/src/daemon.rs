@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan::admin::Part;
 use capstan::client::meter::Meters;
 use capstan::client::{ApiServer, recorder};
 use capstan::controller::Neighbours;
 use capstan::informer::pool::Pool;
 use capstan::metrics::Metrics;
+use capstan::part::Part;
 use capstan::pause;
 use capstan::supervisor::Supervisor;
 use capstan::supervisor::status::Status;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan::plugin::Usage;
-use capstan::supervisor::status::Refusal;
-use capstan::supervisor::supply::{Again, Component, Content, Drain, Loader, Supply};
+use capstan::supervisor::supply::{Again, Component, Content, Drain, Loader, Refusal, Supply};
 use capstan_core::manifest::{Operator, Permission};
 use capstan_core::rollout::File;
 use futures::FutureExt;

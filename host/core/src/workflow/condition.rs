@@ -65,7 +65,7 @@ impl Check {
 /// Returns whether an object is ready, as `kubectl rollout status` and `kubectl wait` judge, with the reason if not.
 pub fn ready(kind: ReadyKind, object: Option<&Value>) -> ConditionResult {
     let Some(object) = object else {
-        return unmet("it does not exist");
+        return ConditionResult::unmet("it does not exist");
     };
     let facts = Facts { object };
     let waiting = match kind {
@@ -76,24 +76,18 @@ pub fn ready(kind: ReadyKind, object: Option<&Value>) -> ConditionResult {
         ReadyKind::Job => facts.job(),
         ReadyKind::Pod | ReadyKind::Condition => facts.condition("Ready"),
     };
-    waiting.map_or_else(met, |text| unmet(&text))
+    waiting.map_or_else(ConditionResult::met, |text| ConditionResult::unmet(&text))
 }
 
 /// Returns whether an object does not exist (`WF-11`).
 pub fn gone(object: Option<&Value>) -> ConditionResult {
     match object {
-        None => met(),
-        Some(object) if object.pointer("/metadata/deletionTimestamp").is_some() => unmet("it is being deleted"),
-        Some(_) => unmet("it exists"),
+        None => ConditionResult::met(),
+        Some(object) if object.pointer("/metadata/deletionTimestamp").is_some() => {
+            ConditionResult::unmet("it is being deleted")
+        }
+        Some(_) => ConditionResult::unmet("it exists"),
     }
-}
-
-pub(super) fn met() -> ConditionResult {
-    ConditionResult { met: true, detail: None }
-}
-
-pub(super) fn unmet(reason: &str) -> ConditionResult {
-    ConditionResult { met: false, detail: Some(Value::from(reason).to_string()) }
 }
 
 /// What an object says about its readiness. Each judgement returns what is being waited for.
@@ -232,9 +226,9 @@ mod tests {
     /// Checks rows of an object and why it is not ready.
     fn check(kind: ReadyKind, rows: &[(Value, Option<&str>)]) {
         for (object, reason) in rows {
-            assert_eq!(ready(kind, Some(object)), reason.map_or_else(met, unmet), "{object}");
+            assert_eq!(ready(kind, Some(object)), reason.map_or_else(ConditionResult::met, unmet), "{object}");
         }
-        assert_eq!(ready(kind, None), unmet("it does not exist"));
+        assert_eq!(ready(kind, None), ConditionResult::unmet("it does not exist"));
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "tables read better")]
@@ -363,7 +357,14 @@ mod tests {
         let object = json!({"metadata": {}});
         let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         let found = [None, Some(&object), Some(&going)].map(gone);
-        assert_eq!(found, [met(), unmet("it exists"), unmet("it is being deleted")]);
+        assert_eq!(
+            found,
+            [
+                ConditionResult::met(),
+                ConditionResult::unmet("it exists"),
+                ConditionResult::unmet("it is being deleted")
+            ]
+        );
     }
 
     #[test]
@@ -371,9 +372,9 @@ mod tests {
     fn a_declared_condition_is_judged_or_left_to_the_component() {
         let (primary, dependent) = (json!({"spec": {"exposed": true}}), json!({}));
         for (condition, expected) in [
-            (Condition::Ready(ReadyKind::Pod), Some(unmet("it has no condition Ready"))),
-            (Condition::Gone, Some(unmet("it exists"))),
-            (Condition::Cel("primary.spec.exposed".into()), Some(met())),
+            (Condition::Ready(ReadyKind::Pod), Some(ConditionResult::unmet("it has no condition Ready"))),
+            (Condition::Gone, Some(ConditionResult::unmet("it exists"))),
+            (Condition::Cel("primary.spec.exposed".into()), Some(ConditionResult::met())),
             (Condition::Export("own".into()), None),
         ] {
             assert_eq!(

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ::cel::Program;
 use serde_json::Value;
 
-use super::condition::{met, unmet};
 use crate::budget::{Budget, OPERATION};
 use crate::cel;
 use crate::guest::ConditionResult;
@@ -104,10 +103,12 @@ impl Expression {
         budget: &mut Budget,
     ) -> Result<ConditionResult, Error> {
         match self.evaluate(primary, dependent, budget) {
-            Ok(cel::Value::Bool(true)) => Ok(met()),
-            Ok(cel::Value::Bool(false)) => Ok(unmet("it is false")),
+            Ok(cel::Value::Bool(true)) => Ok(ConditionResult::met()),
+            Ok(cel::Value::Bool(false)) => Ok(ConditionResult::unmet("it is false")),
             Ok(other) => Err(self.mistyped(&other, "a boolean")),
-            Err(missing @ (cel::Error::NoField(_) | cel::Error::OfNull)) => Ok(unmet(&missing.to_string())),
+            Err(missing @ (cel::Error::NoField(_) | cel::Error::OfNull)) => {
+                Ok(ConditionResult::unmet(&missing.to_string()))
+            }
             Err(error) => Err(self.failed(&error, [Some(primary), dependent])),
         }
     }
@@ -234,7 +235,9 @@ mod tests {
             "[1].exists(dependent, dependent > 0) && dependent != null",
             "dependent != null && [1].exists(dependent, dependent > 0)",
         ] {
-            for (dependent, expected) in [(Some(json!({})), met()), (None, unmet("it is false"))] {
+            for (dependent, expected) in
+                [(Some(json!({})), ConditionResult::met()), (None, ConditionResult::unmet("it is false"))]
+            {
                 let said = met_by(expression, &json!({}), dependent.as_ref());
                 assert_eq!(said, Ok(expected), "{expression}");
             }
