@@ -16,9 +16,9 @@ use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
 use capstan_core::reconciler::decision::Finalizers;
+use capstan_core::reconciler::flow::{self, Flow};
 use capstan_core::reconciler::memory::Memory;
 use capstan_core::reconciler::notices::hear;
-use capstan_core::reconciler::visit::{self, Flow};
 use capstan_core::reconciler::{self, Controller, Ended, finalizer};
 use capstan_core::rollout::{Shape, Step, Version};
 use capstan_core::source::{Listener, Within};
@@ -423,7 +423,7 @@ impl Handle {
         before: &InForce,
         declared: &Declared,
         neighbours: &Neighbours,
-    ) -> Result<Controller, visit::Error> {
+    ) -> Result<Controller, flow::Error> {
         let sources = Sources::of(&before.controller);
         assemble(declared, self, neighbours, sources, Some(before))
     }
@@ -646,7 +646,7 @@ impl Task<'_> {
         self.handle.queue.event_for_all(Instant::now());
     }
 
-    fn enter(&mut self, prepared: Prepared) -> Result<(), visit::Error> {
+    fn enter(&mut self, prepared: Prepared) -> Result<(), flow::Error> {
         let Self { handle, neighbours, .. } = self;
         let Prepared { declared, plan, finalizer, .. } = prepared;
         let before = handle.in_force.read().clone();
@@ -785,7 +785,7 @@ fn next(next: &Next) -> String {
 ///
 /// # Errors
 /// If one of them is none, for instance because it has a circle.
-pub fn check(spec: &manifest::Controller) -> Result<(), visit::Error> {
+pub fn check(spec: &manifest::Controller) -> Result<(), flow::Error> {
     Flows::new(spec).map(drop)
 }
 
@@ -796,9 +796,9 @@ struct Flows {
 }
 
 impl Flows {
-    fn new(spec: &manifest::Controller) -> Result<Self, visit::Error> {
+    fn new(spec: &manifest::Controller) -> Result<Self, flow::Error> {
         let standalone = spec.standalone.iter().map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
-        Ok(Self { managed: Flow::new(&spec.workflow)?, standalone: standalone.collect::<Result<_, visit::Error>>()? })
+        Ok(Self { managed: Flow::new(&spec.workflow)?, standalone: standalone.collect::<Result<_, flow::Error>>()? })
     }
 }
 
@@ -836,7 +836,7 @@ fn assemble(
     neighbours: &Neighbours,
     sources: Sources,
     before: Option<&InForce>,
-) -> Result<Controller, visit::Error> {
+) -> Result<Controller, flow::Error> {
     let Sources { primaries, secondaries, finalizer } = sources;
     let Declared { operator, spec, plugin, guest, .. } = declared;
     let counters = neighbours.metrics.plugins.of(operator, &spec.plugin);

@@ -1,4 +1,4 @@
-//! Answers what a guest may ask during a run: caches, writes, workflows, memos (CX rules).
+//! One run: what is known from its start, and what its calls leave for one another.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,43 +9,36 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::budget::{Budget, Exceeded};
-use crate::cluster::{self, Cluster, Deletion, Write};
-use crate::guest::{
-    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, Run,
-    RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
-};
-use crate::manifest::{Limits, Permission, Selector};
-use crate::object::{Gvk, Object, ObjectRef, Scope};
+use super::controller::Controller;
+use super::memos::Memos;
+use crate::budget::Budget;
+use crate::cluster::{self, Cluster, Write};
+use crate::guest::{Run, RunInfo, WorkflowResult};
+use crate::object::{self, Gvk, Object, ObjectRef, Scope};
 use crate::operations;
 use crate::queue;
-use crate::reconciler::mask::Mask;
-use crate::reconciler::memos::Memos;
-use crate::reconciler::page::Bounds;
-use crate::reconciler::{Controller, visit};
-use crate::source::{Doubt, Source, Within};
 
-/// One run: what is known from its start, and what its calls leave for one another.
-pub struct Context {
+/// A run.
+pub(super) struct Context {
     me: Weak<Self>,
     /// The controller.
     pub(crate) controller: Arc<Controller>,
     /// The primary, as the run received it.
     pub(crate) primary: Object,
-    info: RunInfo,
-    requests: AtomicU32,
+    pub(super) info: RunInfo,
+    pub(super) requests: AtomicU32,
     /// What the run may still spend on documents.
     pub(crate) budget: Mutex<Budget>,
     /// Whether the API server was away when it was asked for something in this run.
     outage: AtomicBool,
-    kept: Mutex<Kept>,
+    pub(super) kept: Mutex<Kept>,
 }
 
 /// What the calls of a run leave for one another.
 #[derive(Default)]
-struct Kept {
-    memos: Memos,
-    results: HashMap<Option<String>, WorkflowResult>,
+pub(super) struct Kept {
+    pub(super) memos: Memos,
+    pub(super) results: HashMap<Option<String>, WorkflowResult>,
     desired: HashMap<Arc<str>, Arc<str>>,
     keys: HashMap<Arc<str>, ObjectRef>,
     tree: Option<Arc<Value>>,
@@ -78,7 +71,7 @@ impl Context {
     }
 
     /// Returns the primary as a tree, read once per run.
-    pub(crate) fn primary_tree(&self) -> Result<Arc<Value>, crate::object::Error> {
+    pub(crate) fn primary_tree(&self) -> Result<Arc<Value>, object::Error> {
         if let Some(tree) = &self.kept.lock().tree {
             return Ok(Arc::clone(tree));
         }
@@ -100,7 +93,7 @@ impl Context {
     }
 
     /// Returns what writes of the guest need to know.
-    fn desk(&self) -> operations::Desk<'_> {
+    pub(super) fn desk(&self) -> operations::Desk<'_> {
         self.controller.desk(self, &self.budget)
     }
 
@@ -131,157 +124,6 @@ impl Context {
 
     pub(crate) fn keep_result(&self, name: Option<String>, result: WorkflowResult) {
         self.kept.lock().results.insert(name, result);
-    }
-
-    fn page(&self, mut objects: Vec<Object>, query: &Query) -> Result<Page, CallError> {
-        let budget = &mut *self.budget.lock();
-        let mask = Mask::of(&query.fields)?;
-        // What is looked at is paid for, whatever is left of it.
-        let each = 1 + query.labels.as_ref().map_or(0, String::len) / 8;
-        let work = objects.len().saturating_mul(each);
-        budget.step(u64::try_from(work).unwrap_or(u64::MAX)).map_err(too_much)?;
-        if let Some(selector) = &query.labels {
-            let selector =
-                Selector::parse(selector).map_err(|e| CallError::new(CallReason::Invalid, format!("labels: {e}")))?;
-            let text = objects.iter().map(|object| object.json().len()).sum();
-            budget.text(text).map_err(too_much)?;
-            objects.retain(|object| {
-                let tags = object.tags();
-                selector.matches(|name| tags.labels.get(name).map(|text| &*text.0))
-            });
-        }
-        objects.sort_by(|a, b| a.key().cmp(b.key()).then(b.version().cmp(&a.version())));
-        if query.newest_only {
-            objects.dedup_by(|later, first| later.key() == first.key());
-        }
-        if let Some(after) = &query.after {
-            let after = cursor(after);
-            objects.retain(|object| *object.key() > after);
-        }
-        let Limits { page, memory, .. } = self.controller.limits;
-        let limit = query.limit.unwrap_or(page).min(page) as usize;
-        let end = Bounds::within(memory, limit).end(&objects, !mask.is_none())?;
-        let next = (end < objects.len()).then(|| objects.get(end - 1).map(|last| last.key().to_string())).flatten();
-        objects.truncate(end);
-        let items =
-            objects.iter().map(|object| mask.apply(object, budget)).collect::<Result<_, _>>().map_err(too_much)?;
-        Ok(Page { items, next })
-    }
-
-    /// Returns the sources that a place means.
-    fn places(&self, place: &Place) -> Result<Vec<&Arc<Source>>, CallError> {
-        let controller = &self.controller;
-        match place {
-            Place::Primaries => Ok(vec![&controller.primaries]),
-            Place::Source(name) => {
-                let found = controller.secondaries.get(&**name);
-                found.map(|source| vec![source]).ok_or_else(|| {
-                    let names = controller.secondaries.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");
-                    CallError::new(CallReason::Missing, format!("no source is called {name:?}; there are: {names}"))
-                })
-            }
-            Place::Kind(gvk) => {
-                let mut seen = Vec::<&Arc<Source>>::new();
-                for source in controller.secondaries.values().filter(|source| source.spec().gvk == *gvk) {
-                    if !seen.iter().any(|other| Arc::ptr_eq(other, source)) {
-                        seen.push(source);
-                    }
-                }
-                Ok(seen)
-            }
-        }
-    }
-
-    /// Returns the one source that a place means.
-    fn place(&self, place: &Place) -> Result<&Arc<Source>, CallError> {
-        let found = self.places(place)?;
-        match found.as_slice() {
-            [source] => Ok(source),
-            [] => Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place)))),
-            _ => {
-                let message = format!("several sources watch {}: name one", describe(place));
-                Err(CallError::new(CallReason::Ambiguous, message))
-            }
-        }
-    }
-
-    /// Whether a source answers such a question at all: one that the manifest declares any, that of a dependent any about what
-    /// belongs to the primary, and others if `get` is granted.
-    fn answers(&self, source: &Arc<Source>, selection: &Selection) -> bool {
-        *selection == Selection::Related
-            || self.is_declared(source)
-            || self.controller.permissions.reads(&source.spec().gvk)
-    }
-
-    /// Whether the component may see an object that a source holds.
-    fn may_see(&self, source: &Arc<Source>, object: &Object) -> bool {
-        let namespace = object.key().namespace.as_deref();
-        let permissions = &self.controller.permissions;
-        self.is_declared(source)
-            || permissions.may_read(&source.spec().gvk, namespace)
-            || source.relates(object, self.primary.key())
-    }
-
-    fn is_declared(&self, source: &Arc<Source>) -> bool {
-        self.desk().is_declared(source)
-    }
-
-    /// Whether a question that no source answers gets an empty page: one about a kind that may be read and that nobody
-    /// watches.
-    fn check_kind(&self, query: &Query, sources: &[&Arc<Source>]) -> Result<(), CallError> {
-        let gvk = match (&query.place, sources) {
-            (_, [source, ..]) => &source.spec().gvk,
-            (Place::Kind(gvk), []) => gvk,
-            (Place::Source(_) | Place::Primaries, []) => return Ok(()),
-        };
-        let namespace = match &query.selection {
-            Selection::Related => return Ok(()),
-            Selection::Namespaced(namespace) => Some(&**namespace),
-            Selection::Everywhere | Selection::Indexed { .. } => None,
-        };
-        if self.controller.permissions.reads(gvk) {
-            return Ok(());
-        }
-        Err(self.controller.permissions.unreadable(gvk, namespace))
-    }
-
-    /// Whether the component may change a finalizer of the primary: the controller's own, or another one if it may patch and
-    /// delete the primary.
-    fn may_finalize(&self, finalizer: Option<&str>) -> Result<(), CallError> {
-        let controller = &self.controller;
-        if finalizer.is_none_or(|name| *name == *controller.finalizer) {
-            return Ok(());
-        }
-        let (gvk, key) = (&controller.spec.primary, self.primary.key());
-        for verb in [Permission::Patch, Permission::Delete] {
-            controller.permissions.permit(verb, gvk, key)?;
-        }
-        Ok(())
-    }
-
-    fn select(&self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
-        let within = match selection {
-            Selection::Related => Within::Related(self.primary.key()),
-            Selection::Namespaced(namespace) => Within::Namespace(namespace),
-            Selection::Everywhere | Selection::Indexed { .. } => Within::Everywhere,
-        };
-        source.known(within).map_err(|doubt| doubtful(&doubt))?;
-        match selection {
-            Selection::Related => self.read(source.related(self.primary.key())),
-            Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),
-            Selection::Everywhere => Ok(source.list(None)),
-            Selection::Indexed { index, key } => {
-                let found = source.by_index(index, key);
-                self.read(found.map_err(|e| CallError::new(CallReason::Missing, e.to_string()))?)
-            }
-        }
-    }
-
-    /// Pays for objects that had to be read to be found.
-    fn read(&self, objects: Vec<Object>) -> Result<Vec<Object>, CallError> {
-        let text = objects.iter().map(|object| object.json().len()).sum();
-        self.budget.lock().text(text).map_err(too_much)?;
-        Ok(objects)
     }
 }
 
@@ -315,177 +157,5 @@ impl Cluster for Context {
 
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
         self.controller.cluster.scope(gvk)
-    }
-}
-
-impl Run for Context {
-    fn info(&self) -> RunInfo {
-        self.info.clone()
-    }
-
-    fn requests(&self) -> &AtomicU32 {
-        &self.requests
-    }
-
-    fn next_imminent(&self) -> bool {
-        self.controller.queue.next_imminent(self.primary.key())
-    }
-
-    fn settings(&self) -> String {
-        self.controller.settings.to_string()
-    }
-
-    fn find_all(&self, query: Query) -> Result<Page, CallError> {
-        let primaries = query.place == Place::Primaries;
-        if primaries && query.selection == Selection::Related {
-            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
-        }
-        let sources = self.places(&query.place)?;
-        let open: Vec<_> = sources.iter().filter(|source| self.answers(source, &query.selection)).collect();
-        if open.is_empty() {
-            self.check_kind(&query, &sources)?;
-        }
-        let mut objects = Vec::new();
-        for source in open {
-            let mut found = self.select(source, &query.selection)?;
-            if query.selection != Selection::Related && !self.is_declared(source) {
-                found.retain(|object| self.may_see(source, object));
-            }
-            objects.extend(found);
-        }
-        self.page(objects, &query)
-    }
-
-    fn find_one(&self, place: Place) -> Result<Option<String>, CallError> {
-        if place == Place::Primaries {
-            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
-        }
-        let source = self.place(&place)?;
-        let within = Within::Related(self.primary.key());
-        source.known(within).map_err(|doubt| doubtful(&doubt))?;
-        let found = self.read(source.related(self.primary.key()))?;
-        let found = visit::of_dependent(self, &place, found);
-        match found.as_slice() {
-            [] => Ok(None),
-            [object] => Ok(Some(object.json().to_owned())),
-            several => {
-                let names = several.iter().map(|object| object.key().to_string()).collect::<Vec<_>>().join(", ");
-                let message = format!("several objects of {} belong to the primary: {names}", describe(&place));
-                Err(CallError::new(CallReason::Ambiguous, message))
-            }
-        }
-    }
-
-    fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError> {
-        let sources = self.places(&place)?;
-        if sources.is_empty() {
-            return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(&place))));
-        }
-        let newest = sources
-            .iter()
-            .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
-            .max_by_key(Object::version);
-        if newest.is_none() {
-            let mut sources = sources.iter();
-            let known = sources.try_for_each(|source| source.known(Within::Object(&key)));
-            known.map_err(|doubt| doubtful(&doubt))?;
-        }
-        let found = self.read(newest.into_iter().collect())?;
-        Ok(found.first().map(|object| object.json().to_owned()))
-    }
-
-    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
-        async move { operations::write(&self.desk(), &self.primary, request).await }.boxed()
-    }
-
-    fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
-        async move { operations::remove(&self.desk(), target, deletion).await }.boxed()
-    }
-
-    fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
-        async move {
-            self.may_finalize(finalizer.as_deref())?;
-            let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let adding = self.controller.add_finalizer(&self.primary, &finalizer);
-            let done = self.asked(adding).await;
-            done.map(|object| object.json().to_owned()).map_err(operations::refused)
-        }
-        .boxed()
-    }
-
-    fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
-        async move {
-            self.may_finalize(finalizer.as_deref())?;
-            let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
-            let names = [&*finalizer];
-            let removing = self.controller.remove_finalizers(&self.primary, &names);
-            let done = self.asked(removing).await;
-            done.map(|left| left.unwrap_or_else(|| self.primary.clone()).json().to_owned()).map_err(operations::refused)
-        }
-        .boxed()
-    }
-
-    fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError> {
-        operations::compare(&self.desk(), &self.primary, &question)
-    }
-
-    fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
-        visit::by_hand(self, call).boxed()
-    }
-
-    fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult> {
-        self.kept.lock().results.get(&name.map(str::to_owned)).cloned()
-    }
-
-    fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
-        match lifetime {
-            Lifetime::Run => self.kept.lock().memos.get(key).map(str::to_owned),
-            Lifetime::Primary => self.controller.memory.memo(&self.primary, key),
-            // The plugin's own are kept with the plugin, and never asked for here.
-            Lifetime::Plugin => None,
-        }
-    }
-
-    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
-        let Controller { memory, guest, limits, .. } = &*self.controller;
-        let keep = |memos: &mut Memos, bound| memos.keep(key, value, bound, || guest.holding());
-        match lifetime {
-            Lifetime::Run => {
-                let bound = (limits.memo_run, "limits.memo.run");
-                keep(&mut self.kept.lock().memos, bound)
-            }
-            Lifetime::Primary => {
-                memory.change_memos(&self.primary, |memos| keep(memos, (limits.memo_primary, "limits.memo.primary")))
-            }
-            Lifetime::Plugin => Err(CallError::new(CallReason::Misplaced, "the plugin keeps its own memos")),
-        }
-    }
-
-    fn publish(&self, event: Event) {
-        (self.controller.events)(&self.primary, event);
-    }
-}
-
-fn doubtful(doubt: &Doubt) -> CallError {
-    CallError::new(CallReason::Unreachable, doubt.to_string())
-}
-
-fn too_much(exceeded: Exceeded) -> CallError {
-    CallError::new(CallReason::Exhausted, format!("this run: {exceeded}"))
-}
-
-/// Returns the key that a `next` names.
-fn cursor(next: &str) -> ObjectRef {
-    match next.split_once('/') {
-        Some((namespace, name)) => ObjectRef::namespaced(namespace, name),
-        None => ObjectRef::cluster(next),
-    }
-}
-
-fn describe(place: &Place) -> String {
-    match place {
-        Place::Source(name) => format!("source {name}"),
-        Place::Kind(gvk) => gvk.to_string(),
-        Place::Primaries => "the primaries".to_owned(),
     }
 }

@@ -1,295 +1,31 @@
 //! Visits the nodes of a workflow: asks conditions and desired states, compares, and writes what differs (DR, KD and WF rules).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::context::Context;
+use super::flow::{Called, Node};
+use super::memory;
 use crate::cluster;
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
-use crate::guest::{
-    CallError, CallReason, ConditionResult, ConditionRole, MatchQuestion, MatchResult, NodeFailure, NodeResult,
-    Operation, Place, Session, WorkflowCall, WorkflowResult,
-};
-use crate::manifest::{self, Dependent, Matching, Permission};
+use crate::guest::{ConditionRole, MatchQuestion, MatchResult, Operation, WorkflowResult};
+use crate::manifest::{Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
-use crate::operations;
-use crate::queue;
-use crate::reconciler::context::Context;
-use crate::reconciler::memory;
-use crate::source::{self, Source, Within};
-use crate::text;
+use crate::source::{Source, Within};
 use crate::workflow::condition::{self, Check, Expression};
-use crate::workflow::graph::{self, Graph};
-use crate::workflow::{self, Activation, Mode, Outcome, Step, Task};
+use crate::workflow::graph::Graph;
+use crate::workflow::{self, Activation, Outcome, Step, Task};
 
 mod claim;
 mod former;
+mod visitor;
 
-use claim::Basis;
-
-/// A workflow, ready to be walked.
-#[derive(Debug)]
-pub struct Flow {
-    graph: Graph,
-    nodes: BTreeMap<Arc<str>, Node>,
-    explicit: bool,
-    errors_to_reconciler: bool,
-}
-
-/// A dependent, with its expressions compiled.
-#[derive(Debug)]
-struct Node {
-    spec: Dependent,
-    checks: Vec<(ConditionRole, Check)>,
-    called: Option<Called>,
-}
-
-/// How the manifest calls a dependent's object.
-#[derive(Debug)]
-struct Called {
-    name: Expression,
-    namespace: Option<Expression>,
-}
-
-/// Why a workflow can't be walked: found at load, and never worth retrying.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Its order is wrong.
-    #[error(transparent)]
-    Order(#[from] graph::Error),
-    /// An expression is wrong.
-    #[error("dependent {name}: {source}")]
-    Expression {
-        /// The dependent.
-        name: Arc<str>,
-        /// What is wrong.
-        source: condition::Error,
-    },
-}
-
-// === impl Flow ===
-
-impl Flow {
-    /// Prepares what the manifest declares.
-    ///
-    /// # Errors
-    /// [`Error`] for a cycle, an unknown name or a wrong expression.
-    pub fn new(declared: &manifest::Workflow) -> Result<Self, Error> {
-        let node = |(name, spec): (&Arc<str>, &Dependent)| {
-            let node = Node::new(spec).map_err(|source| Error::Expression { name: Arc::clone(name), source })?;
-            Ok((Arc::clone(name), node))
-        };
-        Ok(Self {
-            graph: Graph::new(declared)?,
-            nodes: declared.dependents.iter().map(node).collect::<Result<_, Error>>()?,
-            explicit: declared.explicit,
-            errors_to_reconciler: declared.errors_to_reconciler,
-        })
-    }
-
-    /// Whether it runs by itself, before the reconciler (`WF-10`).
-    pub(crate) fn is_managed(&self) -> bool {
-        !self.explicit && !self.nodes.is_empty()
-    }
-}
-
-impl Node {
-    fn new(spec: &Dependent) -> Result<Self, condition::Error> {
-        let declared = ROLES.into_iter().filter_map(|role| Some((role, spec.conditions.of(role)?)));
-        let checks = declared.map(|(role, condition)| Ok((role, Check::new(condition)?)));
-        Ok(Self {
-            checks: checks.collect::<Result<_, condition::Error>>()?,
-            called: spec.called.as_ref().map(Called::new).transpose()?,
-            spec: spec.clone(),
-        })
-    }
-}
-
-impl Called {
-    fn new(called: &manifest::Called) -> Result<Self, condition::Error> {
-        let namespace = called.namespace.as_deref().map(Expression::parse);
-        Ok(Self { name: Expression::parse(&called.name)?, namespace: namespace.transpose()? })
-    }
-}
-
-const ROLES: [ConditionRole; 4] = [
-    ConditionRole::Activation,
-    ConditionRole::ReconcilePrecondition,
-    ConditionRole::ReadyPostcondition,
-    ConditionRole::DeletePostcondition,
-];
-
-/// The dependents of a managed workflow that failed (`WF-9`).
-#[derive(Debug)]
-pub(crate) struct Failed {
-    pub(crate) dependents: Vec<(String, NodeFailure)>,
-}
-
-impl Failed {
-    /// Returns the failures in a result; none if no node failed.
-    pub(crate) fn of(result: &WorkflowResult) -> Option<Self> {
-        let dependents = failures(result);
-        (!dependents.is_empty()).then_some(Self { dependents })
-    }
-
-    /// Returns what the failure means for the key: a conflict if nothing else is wrong.
-    pub(crate) fn sort(&self, otherwise: queue::Failure) -> queue::Failure {
-        let mut failures = self.dependents.iter().map(|(_, failure)| failure);
-        let conflict = failures.all(|failure| failure.refused == Some(CallReason::Conflict));
-        if conflict && otherwise == queue::Failure::Unhandled { queue::Failure::Conflict } else { otherwise }
-    }
-}
-
-/// Why a visit ended without a result.
-#[derive(Debug, thiserror::Error)]
-enum Stopped {
-    /// The API server refused.
-    #[error(transparent)]
-    Refused(#[from] cluster::Error),
-    /// What there is is not known yet.
-    #[error(transparent)]
-    Unknown(#[from] source::Doubt),
-    /// Something else.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<String> for Stopped {
-    fn from(text: String) -> Self {
-        Self::Failed(text)
-    }
-}
-
-impl From<Stopped> for NodeFailure {
-    fn from(stopped: Stopped) -> Self {
-        let message = text::kept(stopped.to_string());
-        let refused = match stopped {
-            Stopped::Refused(error) => Some(operations::refused(error).reason),
-            Stopped::Unknown(_) => Some(CallReason::Unreachable),
-            Stopped::Failed(_) => None,
-        };
-        Self { message, refused }
-    }
-}
-
-/// Visits the nodes of one workflow in one run.
-struct Visitor<'a> {
-    run: &'a Context,
-    session: &'a dyn Session,
-    nodes: &'a BTreeMap<Arc<str>, Node>,
-    mode: Mode,
-}
-
-/// What was said of a node's conditions, up to a failure.
-type Told = Vec<(ConditionRole, ConditionResult)>;
-
-/// Runs the managed workflow.
-///
-/// # Errors
-/// [`Failed`] if a node failed, unless the manifest leaves failures to the reconciler (`WF-9`).
-pub(crate) async fn managed(run: &Context, session: &dyn Session, mode: Mode) -> Result<WorkflowResult, Failed> {
-    let flow = &run.controller.workflow;
-    let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
-    let dependents = failures(&result);
-    run.keep_result(None, result.clone());
-    if dependents.is_empty() || flow.errors_to_reconciler {
-        return Ok(result);
-    }
-    Err(Failed { dependents })
-}
-
-/// Runs a workflow or a dependent that the guest asks for, in a session of its own, because the guest's is busy.
-///
-/// # Errors
-/// `missing` for an unknown name, `misplaced` for a managed workflow that is not explicit (`CX-2`), `failed` if a node
-/// failed, unless the manifest leaves failures to the reconciler (`WF-9`).
-pub(crate) async fn by_hand(run: &Context, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
-    let controller = &run.controller;
-    let session = controller.guest.open_nested(run.shared());
-    let (name, mode) = match call {
-        WorkflowCall::Reconcile(name) => (name, Mode::Reconcile),
-        WorkflowCall::Cleanup(name) => (name, Mode::Cleanup),
-        WorkflowCall::ReconcileDependent(name) => {
-            return one(run, &*session, &name, Mode::Reconcile).await;
-        }
-        WorkflowCall::RemoveDependent(name) => {
-            return one(run, &*session, &name, Mode::Cleanup).await;
-        }
-    };
-    let flow = match &name {
-        None if !controller.workflow.explicit => {
-            let message = "the managed workflow runs by itself; `invocation: explicit` in the manifest leaves it to the component";
-            return Err(CallError::new(CallReason::Misplaced, message));
-        }
-        None => &controller.workflow,
-        Some(name) => {
-            let found = controller.standalone.get(&**name);
-            found.ok_or_else(|| unknown("standalone workflow", name, controller.standalone.keys()))?
-        }
-    };
-    let result = Visitor { run, session: &*session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
-    run.keep_result(name, result.clone());
-    answer(result, flow.errors_to_reconciler)
-}
-
-/// Runs one standalone dependent, whatever it depends on.
-async fn one(run: &Context, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
-    let flows = run.controller.standalone.values();
-    let Some((name, node)) = flows.clone().find_map(|flow| flow.nodes.get_key_value(name)) else {
-        return Err(unknown("standalone dependent", name, flows.flat_map(|flow| flow.nodes.keys())));
-    };
-    // What is to be removed by name is, whoever would collect it otherwise.
-    let garbage_collected = node.spec.garbage_collected && mode == Mode::Reconcile;
-    let alone = Dependent { depends_on: BTreeSet::new(), garbage_collected, ..node.spec.clone() };
-    let declared = manifest::Workflow { dependents: BTreeMap::from([(Arc::clone(name), alone)]), ..Default::default() };
-    let flow = Flow::new(&declared).map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
-    let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
-    answer(result, false)
-}
-
-fn answer(result: WorkflowResult, lenient: bool) -> Result<WorkflowResult, CallError> {
-    let failed = failures(&result);
-    if failed.is_empty() || lenient {
-        return Ok(result);
-    }
-    let list = failed.into_iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>();
-    Err(CallError::new(CallReason::Failed, format!("the workflow failed: {}", list.join("; "))))
-}
-
-fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a Arc<str>>) -> CallError {
-    let names = names.map(|name| &**name).collect::<Vec<_>>().join(", ");
-    let there = if names.is_empty() { "the manifest declares none".to_owned() } else { format!("there are: {names}") };
-    CallError::new(CallReason::Missing, format!("no {what} is called {name:?}; {there}"))
-}
-
-fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {
-    let failed = |node: &NodeResult| Some((node.name.clone(), node.failed.clone()?));
-    result.nodes.iter().filter_map(failed).collect()
-}
-
-/// Of the objects that belong to the primary, returns those that the place means: of a dependent's source, which others
-/// may share, only the dependent's own object; where its name is not known yet, what is not known to be another's.
-pub(crate) fn of_dependent(run: &Context, place: &Place, mut found: Vec<Object>) -> Vec<Object> {
-    let Place::Source(name) = place else {
-        return found;
-    };
-    let secondaries = &run.controller.secondaries;
-    let Some(source) = secondaries.get(&**name) else {
-        return found;
-    };
-    if let Some(key) = run.known_key(name) {
-        found.retain(|object| *object.key() == key);
-        return found;
-    }
-    let others = secondaries.iter().filter(|(other, shared)| ***other != **name && Arc::ptr_eq(shared, source));
-    let taken: BTreeSet<ObjectRef> = others.filter_map(|(other, _)| run.known_key(other)).collect();
-    found.retain(|object| !taken.contains(object.key()));
-    found
-}
+pub(super) use visitor::Visitor;
+use visitor::{Basis, Stopped, Told};
 
 impl Visitor<'_> {
-    async fn walk(&self, graph: &Graph) -> WorkflowResult {
+    pub(super) async fn walk(&self, graph: &Graph) -> WorkflowResult {
         let visits = workflow::run(graph, self.mode, |step| self.visit(step));
         let (mut result, settled) = visits.await;
         self.settle_names(&settled, &mut result).await;

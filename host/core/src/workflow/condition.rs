@@ -226,7 +226,11 @@ mod tests {
     /// Checks rows of an object and why it is not ready.
     fn check(kind: ReadyKind, rows: &[(Value, Option<&str>)]) {
         for (object, reason) in rows {
-            assert_eq!(ready(kind, Some(object)), reason.map_or_else(ConditionResult::met, unmet), "{object}");
+            assert_eq!(
+                ready(kind, Some(object)),
+                reason.map_or_else(ConditionResult::met, ConditionResult::unmet),
+                "{object}"
+            );
         }
         assert_eq!(ready(kind, None), ConditionResult::unmet("it does not exist"));
     }

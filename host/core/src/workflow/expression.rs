@@ -201,7 +201,7 @@ mod tests {
             ("has(primary.spec.other)", Some("it is false")),
             ("!has(primary.spec.other) || primary.spec.other", None),
         ] {
-            let expected = reason.map_or_else(met, unmet);
+            let expected = reason.map_or_else(ConditionResult::met, ConditionResult::unmet);
             assert_eq!(
                 met_by(expression, &primary, Some(&dependent)),
                 Ok(expected),
@@ -220,7 +220,7 @@ mod tests {
             ("dependent['status']", Some("it needs a field of something that is not there")),
             ("has(dependent.status)", Some("it needs a field of something that is not there")),
         ] {
-            let expected = reason.map_or_else(met, unmet);
+            let expected = reason.map_or_else(ConditionResult::met, ConditionResult::unmet);
             assert_eq!(
                 met_by(expression, &json!({}), None),
                 Ok(expected),

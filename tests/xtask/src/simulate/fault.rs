@@ -42,7 +42,7 @@ pub(crate) const FAULTS: [Fault; 8] = [
     Fault {
         name: "read-as-written",
         what: "what was only read counts as an own write",
-        file: "host/core/src/reconciler.rs",
+        file: "host/core/src/reconciler/primary.rs",
         right: "            Settled::Read(now) => {
                 self.primaries.put(now.clone());
                 Some(now)

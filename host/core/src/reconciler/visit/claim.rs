@@ -2,38 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::Visitor;
-use crate::cluster::{self, Reason};
+use super::visitor::{Basis, Visitor};
+use crate::cluster::Reason;
 use crate::dependent::ownership::{self, Mark, Whose};
 use crate::manifest::Dependent;
 use crate::object::Object;
-
-/// What a dependent's desired state is written upon.
-pub(super) enum Basis {
-    /// Nothing: it is to be created.
-    Absent,
-    /// What is ours.
-    Ours(Object),
-    /// What becomes ours.
-    Adopted(Object),
-}
-
-impl Basis {
-    /// Returns what the caches have of a dependent's object that belongs to it.
-    pub(super) fn of(actual: Option<Object>) -> Self {
-        actual.map_or(Self::Absent, Self::Ours)
-    }
-
-    /// Whether a refusal can mean that another object is there, or none, and that this matters.
-    pub(super) fn is_doubted_by(&self, error: &cluster::Error, spec: &Dependent) -> bool {
-        match self {
-            Self::Absent => error.is_conflict() && !spec.create_only,
-            // An apply that names the uid of an object that is gone is refused as invalid, too.
-            Self::Ours(_) => error.is_conflict() || error.code == 422,
-            Self::Adopted(_) => false,
-        }
-    }
-}
 
 impl Visitor<'_> {
     /// Returns the mark of what a dependent makes in this run.

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Node, Stopped, Visitor};
+use super::visitor::{Stopped, Visitor};
 use crate::dependent::{self, ownership};
 use crate::guest::{Operation, WorkflowResult};
 use crate::manifest::{Dependent, OnRename};
 use crate::object::{Object, ObjectRef};
+use crate::reconciler::flow::Node;
 use crate::source::Source;
 use crate::workflow::Mode;
 

@@ -1,0 +1,117 @@
+//! What the runs of one controller need, put together once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::decision::Finalizers;
+use super::flow::Flow;
+use super::memory::Memory;
+use super::outcome::Manner;
+use crate::budget::Budget;
+use crate::cluster::Cluster;
+use crate::guest::{Event, Guest};
+use crate::manifest;
+use crate::object::Object;
+use crate::operations::Desk;
+use crate::permission::Permissions;
+use crate::queue::Queue;
+use crate::source::{Listener, Source};
+
+/// A controller, as its runs have it.
+pub struct Controller {
+    /// The operator that declares it.
+    pub operator: Arc<str>,
+    /// What the manifest says.
+    pub spec: manifest::Controller,
+    /// What its plugin may use up.
+    pub limits: manifest::Limits,
+    /// The primaries.
+    pub primaries: Arc<Source>,
+    /// The secondaries, by the name of the source or of the dependent; a shared source stands under both.
+    pub secondaries: BTreeMap<Arc<str>, Arc<Source>>,
+    /// The managed workflow.
+    pub workflow: Flow,
+    /// Workflows that run when called by name.
+    pub standalone: BTreeMap<Arc<str>, Flow>,
+    /// The finalizer, from the manifest or made of the kind's full name (`LC-3`).
+    pub finalizer: Arc<str>,
+    /// The plugin.
+    pub guest: Arc<dyn Guest>,
+    /// What the plugin may do.
+    pub permissions: Permissions,
+    /// The API server.
+    pub cluster: Arc<dyn Cluster>,
+    /// Is told of held-back events.
+    pub tell: Listener,
+    /// The queue.
+    pub queue: Queue,
+    /// What is remembered from one run to the next.
+    pub memory: Arc<Memory>,
+    /// Which of its controllers over time this is: its runs trust no verdict of another.
+    pub edition: u64,
+    /// What `context.settings` answers.
+    pub settings: Value,
+    /// Takes Kubernetes Events about a primary.
+    pub events: Events,
+}
+
+/// Takes Kubernetes Events about a primary; never waits.
+pub type Events = Box<dyn Fn(&Object, Event) + Send + Sync>;
+
+// === impl Controller ===
+
+impl Controller {
+    /// Returns the finalizer if something needs cleanup (`DI-2`).
+    pub fn used_finalizer(&self) -> Option<&str> {
+        let used = self.guest.exports().cleaner || self.spec.deletes_dependents();
+        used.then_some(&*self.finalizer)
+    }
+
+    /// Returns how many own writes its sources still wait to see.
+    pub fn own_writes(&self) -> usize {
+        // One that several dependents share counts once.
+        let mut sources: Vec<_> = self.secondaries.values().collect();
+        sources.push(&self.primaries);
+        sources.sort_by_key(|source| Arc::as_ptr(source));
+        sources.dedup_by_key(|source| Arc::as_ptr(source));
+        sources.iter().map(|source| source.own_writes()).sum()
+    }
+
+    /// Returns the finalizers that it heeds.
+    pub fn finalizers(&self) -> Finalizers<'_> {
+        Finalizers { own: self.used_finalizer(), former: &self.spec.former_finalizers }
+    }
+
+    /// Returns the hash of a document that the guest or the daemon made, for verdicts on it.
+    pub(crate) fn hash(&self, document: &str) -> u64 {
+        self.memory.hash(self.edition, document)
+    }
+
+    /// Returns how this controller writes to its primaries.
+    pub(crate) fn manner(&self) -> Manner {
+        Manner {
+            gvk: self.spec.primary.clone(),
+            manager: Arc::clone(&self.spec.field_manager),
+            apply: self.spec.server_side_apply,
+            finalizer: self.used_finalizer().map(Into::into),
+        }
+    }
+
+    /// Returns what writes over this line to the API server need to know.
+    pub(crate) fn desk<'a>(&'a self, cluster: &'a dyn Cluster, budget: &'a Mutex<Budget>) -> Desk<'a> {
+        Desk {
+            cluster,
+            primaries: &self.primaries,
+            secondaries: &self.secondaries,
+            manager: &self.spec.field_manager,
+            tell: &self.tell,
+            budget,
+            permissions: &self.permissions,
+            declared: &self.spec.sources,
+            finalizer: &self.finalizer,
+        }
+    }
+}

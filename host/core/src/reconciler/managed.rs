@@ -1,0 +1,138 @@
+//! Runs workflows: the managed one, and those that the guest asks for (WF rules).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::context::Context;
+use super::flow::Flow;
+use super::visit::Visitor;
+use crate::guest::{CallError, CallReason, NodeFailure, NodeResult, Place, Session, WorkflowCall, WorkflowResult};
+use crate::manifest::{self, Dependent};
+use crate::object::{Object, ObjectRef};
+use crate::queue;
+use crate::workflow::Mode;
+
+/// The dependents of a managed workflow that failed (`WF-9`).
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) dependents: Vec<(String, NodeFailure)>,
+}
+
+impl Failed {
+    /// Returns the failures in a result; none if no node failed.
+    pub(crate) fn of(result: &WorkflowResult) -> Option<Self> {
+        let dependents = failures(result);
+        (!dependents.is_empty()).then_some(Self { dependents })
+    }
+
+    /// Returns what the failure means for the key: a conflict if nothing else is wrong.
+    pub(crate) fn sort(&self, otherwise: queue::Failure) -> queue::Failure {
+        let mut failures = self.dependents.iter().map(|(_, failure)| failure);
+        let conflict = failures.all(|failure| failure.refused == Some(CallReason::Conflict));
+        if conflict && otherwise == queue::Failure::Unhandled { queue::Failure::Conflict } else { otherwise }
+    }
+}
+
+/// Runs the managed workflow.
+///
+/// # Errors
+/// [`Failed`] if a node failed, unless the manifest leaves failures to the reconciler (`WF-9`).
+pub(crate) async fn managed(run: &Context, session: &dyn Session, mode: Mode) -> Result<WorkflowResult, Failed> {
+    let flow = &run.controller.workflow;
+    let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
+    let dependents = failures(&result);
+    run.keep_result(None, result.clone());
+    if dependents.is_empty() || flow.errors_to_reconciler {
+        return Ok(result);
+    }
+    Err(Failed { dependents })
+}
+
+/// Runs a workflow or a dependent that the guest asks for, in a session of its own, because the guest's is busy.
+///
+/// # Errors
+/// `missing` for an unknown name, `misplaced` for a managed workflow that is not explicit (`CX-2`), `failed` if a node
+/// failed, unless the manifest leaves failures to the reconciler (`WF-9`).
+pub(crate) async fn by_hand(run: &Context, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
+    let controller = &run.controller;
+    let session = controller.guest.open_nested(run.shared());
+    let (name, mode) = match call {
+        WorkflowCall::Reconcile(name) => (name, Mode::Reconcile),
+        WorkflowCall::Cleanup(name) => (name, Mode::Cleanup),
+        WorkflowCall::ReconcileDependent(name) => {
+            return one(run, &*session, &name, Mode::Reconcile).await;
+        }
+        WorkflowCall::RemoveDependent(name) => {
+            return one(run, &*session, &name, Mode::Cleanup).await;
+        }
+    };
+    let flow = match &name {
+        None if !controller.workflow.explicit => {
+            let message = "the managed workflow runs by itself; `invocation: explicit` in the manifest leaves it to the component";
+            return Err(CallError::new(CallReason::Misplaced, message));
+        }
+        None => &controller.workflow,
+        Some(name) => {
+            let found = controller.standalone.get(&**name);
+            found.ok_or_else(|| unknown("standalone workflow", name, controller.standalone.keys()))?
+        }
+    };
+    let result = Visitor { run, session: &*session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
+    run.keep_result(name, result.clone());
+    answer(result, flow.errors_to_reconciler)
+}
+
+/// Runs one standalone dependent, whatever it depends on.
+async fn one(run: &Context, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
+    let flows = run.controller.standalone.values();
+    let Some((name, node)) = flows.clone().find_map(|flow| flow.nodes.get_key_value(name)) else {
+        return Err(unknown("standalone dependent", name, flows.flat_map(|flow| flow.nodes.keys())));
+    };
+    // What is to be removed by name is, whoever would collect it otherwise.
+    let garbage_collected = node.spec.garbage_collected && mode == Mode::Reconcile;
+    let alone = Dependent { depends_on: BTreeSet::new(), garbage_collected, ..node.spec.clone() };
+    let declared = manifest::Workflow { dependents: BTreeMap::from([(Arc::clone(name), alone)]), ..Default::default() };
+    let flow = Flow::new(&declared).map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
+    let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
+    answer(result, false)
+}
+
+fn answer(result: WorkflowResult, lenient: bool) -> Result<WorkflowResult, CallError> {
+    let failed = failures(&result);
+    if failed.is_empty() || lenient {
+        return Ok(result);
+    }
+    let list = failed.into_iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>();
+    Err(CallError::new(CallReason::Failed, format!("the workflow failed: {}", list.join("; "))))
+}
+
+fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a Arc<str>>) -> CallError {
+    let names = names.map(|name| &**name).collect::<Vec<_>>().join(", ");
+    let there = if names.is_empty() { "the manifest declares none".to_owned() } else { format!("there are: {names}") };
+    CallError::new(CallReason::Missing, format!("no {what} is called {name:?}; {there}"))
+}
+
+fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {
+    let failed = |node: &NodeResult| Some((node.name.clone(), node.failed.clone()?));
+    result.nodes.iter().filter_map(failed).collect()
+}
+
+/// Of the objects that belong to the primary, returns those that the place means: of a dependent's source, which others
+/// may share, only the dependent's own object; where its name is not known yet, what is not known to be another's.
+pub(crate) fn of_dependent(run: &Context, place: &Place, mut found: Vec<Object>) -> Vec<Object> {
+    let Place::Source(name) = place else {
+        return found;
+    };
+    let secondaries = &run.controller.secondaries;
+    let Some(source) = secondaries.get(&**name) else {
+        return found;
+    };
+    if let Some(key) = run.known_key(name) {
+        found.retain(|object| *object.key() == key);
+        return found;
+    }
+    let others = secondaries.iter().filter(|(other, shared)| ***other != **name && Arc::ptr_eq(shared, source));
+    let taken: BTreeSet<ObjectRef> = others.filter_map(|(other, _)| run.known_key(other)).collect();
+    found.retain(|object| !taken.contains(object.key()));
+    found
+}

@@ -1,0 +1,144 @@
+//! Writes to a primary: what a run asks for, and finalizers, until there is no conflict (FI rules).
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::controller::Controller;
+use super::memory::Verdict;
+use super::{finalizer, outcome};
+use crate::budget::Budget;
+use crate::cluster::{self, Reason};
+use crate::object::{Object, Version};
+use crate::operations;
+
+/// What became of an object that is written until there is no conflict.
+enum Settled {
+    /// There was nothing to write: it was read, and is like this.
+    Read(Object),
+    /// It was written, and is like this.
+    Wrote(Object),
+    /// It is gone.
+    Gone,
+}
+
+impl Controller {
+    /// Writes to a primary unless it would change nothing; the answer is visible to the next reader at once (`UC-5`).
+    /// Returns the version that was written, if anything was.
+    pub(super) async fn write_primary(
+        &self,
+        planned: outcome::Planned,
+        budget: &Mutex<Budget>,
+    ) -> Result<Option<Version>, cluster::Error> {
+        let outcome::Planned { write, applied } = planned;
+        let key = write.target.key.clone();
+        let slot: Arc<str> = if write.target.subresource.is_some() { "(status)" } else { "(object)" }.into();
+        let document = self.hash(&write.verb.body());
+        if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
+            let known = Verdict::of(document, &now);
+            if self.memory.verdict(&now, &slot).as_ref() == Some(&known) {
+                return Ok(None);
+            }
+            if operations::is_applied(
+                &now,
+                applied,
+                &self.spec.field_manager,
+                write.target.subresource.as_deref(),
+                &mut budget.lock(),
+            ) {
+                self.memory.keep_verdict(&now, &slot, known);
+                return Ok(None);
+            }
+        }
+        let Some(object) = self.cluster.write(write).await? else {
+            return Ok(None);
+        };
+        let version = object.version();
+        let verdict = Verdict::of(document, &object);
+        self.memory.keep_verdict(&object, &slot, verdict);
+        self.primaries.put(object);
+        Ok(Some(version))
+    }
+
+    /// Adds a finalizer to a primary and returns the primary as it is then (`FI-1`, `FI-2`).
+    pub(crate) async fn add_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Object, cluster::Error> {
+        // Only our own is applied: an apply of another would drop what this manager has applied before.
+        let apply = if self.spec.server_side_apply && *finalizer == *self.finalizer {
+            finalizer::Apply::Yes
+        } else {
+            finalizer::Apply::No
+        };
+        let plan = |now: &Object| finalizer::add(now, &self.spec.primary, finalizer, &self.spec.field_manager, apply);
+        Ok(match self.until_no_conflict(primary, plan).await? {
+            Settled::Read(now) | Settled::Wrote(now) => {
+                self.primaries.put(now.clone());
+                now
+            }
+            Settled::Gone => primary.clone(),
+        })
+    }
+
+    /// Removes finalizers, all in one write, whose event causes no run. Returns what is left of the primary (`FI-3`).
+    pub(crate) async fn remove_finalizers(
+        &self,
+        primary: &Object,
+        finalizers: &[&str],
+    ) -> Result<Option<Object>, cluster::Error> {
+        let window = self.primaries.begin(primary.key().clone(), |notices| (self.tell)(notices));
+        let plan = |now: &Object| finalizer::remove(now, &self.spec.primary, finalizers, &self.spec.field_manager);
+        let Some(now) = self.newest_with(primary, finalizers).await? else {
+            return Ok(None);
+        };
+        Ok(match self.until_no_conflict(&now, plan).await? {
+            Settled::Wrote(left) => {
+                window.wrote(left.clone());
+                Some(left)
+            }
+            // The event of this version is somebody else's, and comes.
+            Settled::Read(now) => {
+                self.primaries.put(now.clone());
+                Some(now)
+            }
+            Settled::Gone => None,
+        })
+    }
+
+    /// Returns the newest version of a primary; from the API server, if the caches show none of the finalizers (`FI-3`).
+    /// None if it is gone.
+    async fn newest_with(&self, primary: &Object, finalizers: &[&str]) -> Result<Option<Object>, cluster::Error> {
+        let same = |object: &Object| object.header().uid == primary.header().uid;
+        let cached = self.primaries.get(primary.key()).filter(same).unwrap_or_else(|| primary.clone());
+        if finalizers.iter().any(|name| cached.header().has_finalizer(name)) {
+            return Ok(Some(cached));
+        }
+        let live = self.cluster.get(&self.spec.primary, primary.key()).await?;
+        Ok(live.filter(same))
+    }
+
+    /// Writes what `plan` makes of the newest version, up to ten times (`FI-4`).
+    async fn until_no_conflict(
+        &self,
+        primary: &Object,
+        plan: impl Fn(&Object) -> Option<cluster::Write>,
+    ) -> Result<Settled, cluster::Error> {
+        let mut now = primary.clone();
+        let mut tries = 0;
+        loop {
+            let Some(write) = plan(&now) else {
+                return Ok(Settled::Read(now));
+            };
+            tries += 1;
+            match self.cluster.write(write).await {
+                Ok(object) => return Ok(object.map_or(Settled::Gone, Settled::Wrote)),
+                Err(error) if error.reason == Reason::Missing => return Ok(Settled::Gone),
+                Err(error) if !error.is_conflict() || tries == finalizer::TRIES => {
+                    return Err(error);
+                }
+                Err(_) => match self.cluster.get(&self.spec.primary, primary.key()).await? {
+                    Some(object) if object.header().uid == primary.header().uid => now = object,
+                    _ => return Ok(Settled::Gone),
+                },
+            }
+        }
+    }
+}
