@@ -1,5 +1,6 @@
 //! Puts faults into a copy of the workspace, one at a time, and has simulations find them there.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{fs, io};
@@ -74,14 +75,19 @@ fn copy(workspace: &Workspace) -> Result<PathBuf> {
         bail!("git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     }
     for path in String::from_utf8(listed.stdout)?.split_terminator('\0') {
-        let bytes = match fs::read(workspace.root.join(path)) {
+        let (from, to) = (workspace.root.join(path), root.join(path));
+        if let Ok(target) = fs::read_link(&from) {
+            link(&to, &target)?;
+            continue;
+        }
+        let bytes = match fs::read(&from) {
             Ok(bytes) if path == "Cargo.toml" => renamed(&String::from_utf8(bytes)?)?.into_bytes(),
             Ok(bytes) => bytes,
             // Deleted, if not for git.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error).context(path.to_owned()),
         };
-        write(&root.join(path), &bytes)?;
+        write(&to, &bytes)?;
     }
     Ok(root)
 }
@@ -104,4 +110,12 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     }
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).and_then(|()| fs::write(path, bytes)).with_context(|| path.display().to_string())
+}
+
+fn link(path: &Path, target: &Path) -> Result<()> {
+    if fs::read_link(path).is_ok_and(|there| there == target) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).and_then(|()| symlink(target, path)).with_context(|| path.display().to_string())
 }
