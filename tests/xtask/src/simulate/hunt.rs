@@ -13,8 +13,8 @@ use crate::ui::{Ui, whole};
 use crate::workspace::Workspace;
 use crate::{process, ui};
 
-/// The version of the copy's packages: what is built of them is kept apart from what is built of the workspace's.
-const VERSION: &str = "0.0.0-fault";
+/// What the versions of the copy's packages end with: what is built of them is kept apart from what is built of the workspace's.
+const BUILD: &str = "+fault";
 
 /// Looks for faults, and says what showed them. `command` plays the simulations.
 ///
@@ -94,10 +94,10 @@ fn copy(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Returns the root manifest with the copy's version.
 fn renamed(manifest: &str) -> Result<String> {
-    let start = "[workspace.package]\nversion = \"";
-    let (before, rest) = manifest.split_once(start).context("no version")?;
-    let (_, after) = rest.split_once('"').context("no version")?;
-    Ok(format!("{before}{start}{VERSION}\"{after}"))
+    let (_, rest) = manifest.split_once("[workspace.package]\nversion = \"").context("no version")?;
+    let (version, _) = rest.split_once('"').context("no version")?;
+    let ours = |version| format!("\nversion = \"{version}\"");
+    Ok(manifest.replacen(&ours(version), &ours(&format!("{version}{BUILD}")), 1))
 }
 
 fn read(path: &Path) -> Result<String> {
