@@ -143,7 +143,7 @@ pub(crate) enum Whim {
     Other(u64),
     /// It removes a finalizer that is not there.
     Tidy,
-    /// It annotates its primary, whether that is so already or not.
+    /// It gives its primary the label that it has.
     Mark,
     /// It asks to run again.
     Again(Duration),

@@ -177,7 +177,7 @@ impl Scene {
                 done.await.map_err(|error| returned(&error))?;
             }
             Whim::Mark => {
-                let patch = json!({ "metadata": { "annotations": { "sim.dev/mark": "yes" } } });
+                let patch = json!({ "metadata": { "labels": { "watched": "yes" } } });
                 let own = ObjectRef::namespaced(&self.key.0, &self.key.1);
                 let verb = WriteVerb::MergePatch(thing(own)?, patch.to_string());
                 let options = WriteOptions { mode: WriteMode::ForceFilter, ..WriteOptions::default() };

@@ -1,5 +1,6 @@
 //! Puts faults into a copy of the workspace, one at a time, and has simulations find them there.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{fs, io};
@@ -12,8 +13,8 @@ use crate::ui::{Ui, whole};
 use crate::workspace::Workspace;
 use crate::{process, ui};
 
-/// The version of the copy's packages: what is built of them is kept apart from what is built of the workspace's.
-const VERSION: &str = "0.0.0-fault";
+/// What the versions of the copy's packages end with: what is built of them is kept apart from what is built of the workspace's.
+const BUILD: &str = "+fault";
 
 /// Looks for faults, and says what showed them. `command` plays the simulations.
 ///
@@ -74,24 +75,29 @@ fn copy(workspace: &Workspace) -> Result<PathBuf> {
         bail!("git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
     }
     for path in String::from_utf8(listed.stdout)?.split_terminator('\0') {
-        let bytes = match fs::read(workspace.root.join(path)) {
+        let (from, to) = (workspace.root.join(path), root.join(path));
+        if let Ok(target) = fs::read_link(&from) {
+            link(&to, &target)?;
+            continue;
+        }
+        let bytes = match fs::read(&from) {
             Ok(bytes) if path == "Cargo.toml" => renamed(&String::from_utf8(bytes)?)?.into_bytes(),
             Ok(bytes) => bytes,
             // Deleted, if not for git.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error).context(path.to_owned()),
         };
-        write(&root.join(path), &bytes)?;
+        write(&to, &bytes)?;
     }
     Ok(root)
 }
 
 /// Returns the root manifest with the copy's version.
 fn renamed(manifest: &str) -> Result<String> {
-    let start = "[workspace.package]\nversion = \"";
-    let (before, rest) = manifest.split_once(start).context("no version")?;
-    let (_, after) = rest.split_once('"').context("no version")?;
-    Ok(format!("{before}{start}{VERSION}\"{after}"))
+    let (_, rest) = manifest.split_once("[workspace.package]\nversion = \"").context("no version")?;
+    let (version, _) = rest.split_once('"').context("no version")?;
+    let ours = |version| format!("\nversion = \"{version}\"");
+    Ok(manifest.replacen(&ours(version), &ours(&format!("{version}{BUILD}")), 1))
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -104,4 +110,12 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     }
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).and_then(|()| fs::write(path, bytes)).with_context(|| path.display().to_string())
+}
+
+fn link(path: &Path, target: &Path) -> Result<()> {
+    if fs::read_link(path).is_ok_and(|there| there == target) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).and_then(|()| symlink(target, path)).with_context(|| path.display().to_string())
 }
