@@ -11,7 +11,7 @@ use std::time::Duration;
 use capstan_core::cpu::{Account, Job};
 use capstan_core::dispatcher::{self, Bounds};
 use capstan_core::guest::{Exports, Guest};
-use capstan_core::manifest::{self, OnSwap};
+use capstan_core::manifest::{self, OnStartError, OnSwap};
 use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Level, Mode, Next, Outcome, Policy, Queue, Ticket, What};
@@ -45,7 +45,7 @@ mod start;
 mod tests;
 
 use plan::Plan;
-use rights::Rights;
+use rights::{Lost, Rights};
 use sources::{Joined, Sources};
 use start::{Come, Rest, prepare};
 
@@ -178,7 +178,7 @@ enum Break {
     /// It becomes this one.
     Change(Box<Prepared>),
     /// It lacks this right.
-    Rights(String),
+    Rights(Lost),
 }
 
 /// What a controller at work has to look at.
@@ -518,8 +518,12 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
         match broken {
             Break::Stop => tracing::info!(aborted = drained.aborted, "controller stopped"),
             Break::Change(next) => prepared = Some(*next),
-            Break::Rights(why) => {
+            Break::Rights(Lost { name, why }) => {
                 tracing::error!(%why, "the controller waits for a right that it had");
+                let mut without = held.rest.names();
+                // What else there is goes on, if the manifest does not say otherwise.
+                let goes_on = handle.wanted.borrow().spec.on_start_error == OnStartError::GoOn;
+                without.extend(name.filter(|_| goes_on));
                 {
                     // Who changes it at this moment has done so before, or sees that it waits.
                     let _changing = handle.in_force.write();
@@ -528,7 +532,7 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
                 prepared = tokio::select! {
                     biased;
                     () = stop.cancelled() => None,
-                    next = Box::pin(task.prepare(Entry::Start, held.rest.names())) => Some(next),
+                    next = Box::pin(task.prepare(Entry::Start, without)) => Some(next),
                 };
             }
         }
@@ -546,6 +550,7 @@ impl Task<'_> {
         loop {
             let Held { rights, rest } = held;
             let without = rest.names();
+            let rights = rights.as_ref();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Break::Stop,
@@ -559,7 +564,8 @@ impl Task<'_> {
                     Come::Kind => self.anew = true,
                     Come::Cache => self.known_now(rest),
                 },
-                why = lost(rights.as_ref()) => return Break::Rights(why),
+                () = granted(rights) => self.anew = true,
+                lost = lost(rights) => return Break::Rights(lost),
             }
         }
     }
@@ -661,7 +667,7 @@ impl Task<'_> {
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
         let sources = Sources::planned(&plan, finalizer, known, &self.joined);
         self.joined.become_as(&sources, &plan, &neighbours.pool, &handle.listener());
-        plan.say_what_lacks(&sources.secondaries);
+        plan.say_what_lacks(&sources.primaries, &sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);
         let stays = |key: &ObjectRef| primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err();
         handle.queue.retain(stays);
@@ -802,8 +808,16 @@ impl Flows {
     }
 }
 
+/// Waits until something may be read that a controller goes on without; for ever, if there is nothing.
+async fn granted(rights: Option<&Rights>) {
+    match rights {
+        Some(rights) => Box::pin(rights.granted()).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits until a right is lost; for ever, if none is needed.
-async fn lost(rights: Option<&Rights>) -> String {
+async fn lost(rights: Option<&Rights>) -> Lost {
     match rights {
         Some(rights) => Box::pin(rights.lost()).await,
         None => std::future::pending().await,

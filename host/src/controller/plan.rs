@@ -39,6 +39,8 @@ pub(super) struct Planned {
     pub(super) needed: Needed,
     /// Why there are no scopes; none if the kind is known.
     lacking: Option<String>,
+    /// Scopes that may not be read, by namespace or for all of them (none), with the reason.
+    denied: Vec<(Option<Arc<str>>, String)>,
 }
 
 /// What is to be watched.
@@ -82,11 +84,29 @@ impl Plan {
         planned.flat_map(|Planned { scopes, needed, .. }| scopes.iter().map(|(scope, kind)| (scope, kind, *needed)))
     }
 
-    /// Tells sources of kinds that are not served that nothing is known of these.
-    pub(super) fn say_what_lacks(&self, sources: &BTreeMap<Arc<str>, Arc<Source>>) {
-        for (name, planned) in &self.secondaries {
-            if let (Some(source), Some(why)) = (sources.get(name), &planned.lacking) {
+    /// Leaves out what may not be read, which `why` says of a kind in a namespace or everywhere (none).
+    pub(super) fn deny(&mut self, why: impl Fn(&Kind, Option<&str>) -> Option<String>) {
+        for planned in self.secondaries.values_mut().chain([&mut self.primaries]) {
+            let Planned { scopes, denied, .. } = planned;
+            scopes.retain(|(scope, kind)| {
+                let why = why(kind, scope.namespace.as_deref());
+                let permitted = why.is_none();
+                denied.extend(why.map(|why| (scope.namespace.clone(), why)));
+                permitted
+            });
+        }
+    }
+
+    /// Tells sources what is not known: kinds that are not served, and what may not be read.
+    pub(super) fn say_what_lacks(&self, primaries: &Source, secondaries: &BTreeMap<Arc<str>, Arc<Source>>) {
+        let secondaries =
+            self.secondaries.iter().filter_map(|(name, planned)| Some((&**secondaries.get(name)?, planned)));
+        for (source, Planned { lacking, denied, .. }) in secondaries.chain([(primaries, &self.primaries)]) {
+            if let Some(why) = lacking {
                 source.lacks(None, why);
+            }
+            for (namespace, why) in denied {
+                source.lacks(namespace.as_deref(), why);
             }
         }
     }
@@ -176,6 +196,7 @@ impl Planner<'_> {
             scopes: scopes.unwrap_or_default(),
             needed: watch.needed,
             lacking: self.missing.get(watch.gvk).cloned(),
+            denied: Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
+use capstan_core::startup::{Fill, Needed, Watched};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -26,7 +27,9 @@ const KEPT: Duration = Duration::from_mins(5);
 /// What an operator with an account of its own reads out of caches.
 pub(super) struct Rights {
     user: Arc<str>,
-    reads: Vec<Read>,
+    reads: Vec<(Read, Needed)>,
+    /// What it was started without.
+    denied: Vec<Read>,
     ask: Ask,
     /// Is told when the API server is back.
     returns: watch::Receiver<()>,
@@ -35,16 +38,24 @@ pub(super) struct Rights {
 
 /// The objects of a kind, in one namespace or everywhere (none).
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Read {
-    kind: Kind,
-    namespace: Option<Arc<str>>,
+pub(super) struct Read {
+    pub(super) kind: Kind,
+    pub(super) namespace: Option<Arc<str>>,
+}
+
+/// A right that is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Lost {
+    /// Its name, if the API server says that it is missing.
+    pub(super) name: Option<Arc<str>>,
+    pub(super) why: String,
 }
 
 /// Asks the API server whether a read is permitted.
 type Ask = Box<dyn Fn(Read) -> BoxFuture<'static, Result<bool, Error>> + Send + Sync>;
 
-/// Whether all of them are permitted; what is missing, if not.
-type Answer = Result<Option<String>, Error>;
+/// Whether all of them are permitted; the first that is not, and what is missing.
+type Answer = Result<Option<(Arc<str>, String)>, Error>;
 
 impl Rights {
     /// Returns what a plan reads in the name of an account; none if the daemon reads for itself.
@@ -52,11 +63,13 @@ impl Rights {
         let Identity::Operator(_) = who else {
             return None;
         };
-        let mut reads: Vec<Read> = Vec::new();
-        for (scope, kind, _) in plan.scopes() {
+        let mut reads: Vec<(Read, Needed)> = Vec::new();
+        for (scope, kind, needed) in plan.scopes() {
             let read = Read { kind: kind.clone(), namespace: scope.namespace.clone() };
-            if !reads.contains(&read) {
-                reads.push(read);
+            match reads.iter_mut().find(|(known, _)| *known == read) {
+                Some((_, known)) if needed == Needed::Always => *known = needed,
+                Some(_) => {}
+                None => reads.push((read, needed)),
             }
         }
         let ask = {
@@ -69,38 +82,59 @@ impl Rights {
         Some(Self {
             user: who.user().into(),
             reads,
+            denied: Vec::new(),
             ask: Box::new(ask),
             returns: api.pulse().returns(),
             chance: api.chance().clone(),
         })
     }
 
-    /// Waits until everything may be read; `tell` is told what is missing.
-    pub(super) async fn granted(&self, tell: impl Fn(String)) {
-        let mut pause = Pause::up_to(LONGEST_PAUSE, &self.chance);
-        let mut returns = self.returns.clone();
-        loop {
-            let (why, after) = match self.look().await {
-                Ok(None) => return,
-                Ok(Some(why)) => (why, pause.longer()),
+    /// Asks about each read. Returns what is known of it, with an error of the API server if there was one.
+    pub(super) async fn seen(&self) -> (Vec<(Read, Watched)>, Option<Error>) {
+        let (mut seen, mut away) = (Vec::new(), None);
+        for (read, needed) in &self.reads {
+            let fill = match (self.ask)(read.clone()).await {
+                Ok(true) => Fill::Filled,
+                Ok(false) => Fill::Lacking(format!("{} may not list {read}", self.user).into()),
+                // That is an answer, too: nobody may ask in its name.
+                Err(error) if error.reason == Reason::Forbidden => Fill::Lacking(error.message.into()),
                 Err(error) => {
-                    let after = pause.after(&error);
-                    (error.message, after)
+                    away = Some(error);
+                    Fill::UnderWay
                 }
             };
-            tracing::warn!(%why, again_in = ?after, "waiting for a right");
-            tell(why);
+            seen.push((read.clone(), Watched { what: read.name(), needed: *needed, fill }));
+        }
+        (seen, away)
+    }
+
+    /// Goes on without these reads.
+    pub(super) fn without(&mut self, denied: Vec<Read>) {
+        self.reads.retain(|(read, _)| !denied.contains(read));
+        self.denied = denied;
+    }
+
+    /// Waits until something may be read that it goes on without; for ever, if there is nothing.
+    pub(super) async fn granted(&self) {
+        let mut pause = Pause::up_to(LONGEST_PAUSE, &self.chance);
+        let mut returns = self.returns.clone();
+        while !self.denied.is_empty() {
             tokio::select! {
-                // Either way it is asked again.
                 biased;
-                () = sleep(after) => {}
+                () = sleep(pause.longer()) => {}
                 Ok(()) = returns.changed() => {}
             }
+            for read in &self.denied {
+                if let Ok(true) = (self.ask)(read.clone()).await {
+                    return;
+                }
+            }
         }
+        std::future::pending::<()>().await;
     }
 
     /// Waits until something may not be read any more, or could not be asked about for too long. Returns what.
-    pub(super) async fn lost(&self) -> String {
+    pub(super) async fn lost(&self) -> Lost {
         let mut known = Instant::now();
         loop {
             sleep(self.chance.jitter(AGAIN)).await;
@@ -109,15 +143,15 @@ impl Rights {
             match verdict(answer, asked.duration_since(known)) {
                 Verdict::Granted => known = asked,
                 Verdict::Kept => {}
-                Verdict::Lost(why) => return why,
+                Verdict::Lost(lost) => return lost,
             }
         }
     }
 
     async fn look(&self) -> Answer {
-        for read in &self.reads {
+        for (read, _) in &self.reads {
             if !(self.ask)(read.clone()).await? {
-                return Ok(Some(format!("{} may not list {read}", self.user)));
+                return Ok(Some((read.name(), format!("{} may not list {read}", self.user))));
             }
         }
         Ok(None)
@@ -132,22 +166,29 @@ enum Verdict {
     /// It goes on, because it was permitted lately.
     Kept,
     /// It stops.
-    Lost(String),
+    Lost(Lost),
 }
 
 /// Says what an answer means where the last one that permitted everything is so old.
 fn verdict(answer: Answer, age: Duration) -> Verdict {
     match answer {
         Ok(None) => Verdict::Granted,
-        Ok(Some(why)) => Verdict::Lost(why),
+        Ok(Some((name, why))) => Verdict::Lost(Lost { name: Some(name), why }),
         // That is an answer, too: nobody may ask in its name any more.
-        Err(error) if error.reason == Reason::Forbidden => Verdict::Lost(error.message),
+        Err(error) if error.reason == Reason::Forbidden => Verdict::Lost(Lost { name: None, why: error.message }),
         Err(_) if age < KEPT => Verdict::Kept,
-        Err(error) => Verdict::Lost(format!(
-            "what the operator may read could not be asked for {} s: {}",
-            age.as_secs(),
-            error.message
-        )),
+        Err(error) => {
+            let seconds = age.as_secs();
+            let why = format!("what the operator may read could not be asked for {seconds} s: {}", error.message);
+            Verdict::Lost(Lost { name: None, why })
+        }
+    }
+}
+
+impl Read {
+    /// Returns what it is called among all that a controller waits for.
+    pub(super) fn name(&self) -> Arc<str> {
+        format!("the right to list {self}").into()
     }
 }
 
@@ -194,7 +235,8 @@ mod tests {
         };
         Rights {
             user: "pages".into(),
-            reads: vec![read(Some("a"))],
+            reads: vec![(read(Some("a")), Needed::Always)],
+            denied: Vec::new(),
             ask: Box::new(ask),
             returns: watch::channel(()).1,
             chance: Chance::default(),
@@ -204,13 +246,14 @@ mod tests {
     #[test]
     fn what_may_not_be_read_stops_and_silence_counts_as_the_last_answer_for_five_minutes() {
         let minutes = Duration::from_mins;
-        let lost = |why: &str| Verdict::Lost(why.to_owned());
+        let lost =
+            |name: Option<&str>, why: &str| Verdict::Lost(Lost { name: name.map(Arc::from), why: why.to_owned() });
         let table = [
             (Ok(None), minutes(60), Verdict::Granted),
-            (Ok(Some("no".to_owned())), minutes(0), lost("no")),
+            (Ok(Some(("it".into(), "no".to_owned()))), minutes(0), lost(Some("it"), "no")),
             (Err(away()), minutes(4), Verdict::Kept),
-            (Err(Error::new(Reason::Forbidden, 403, "never")), minutes(0), lost("never")),
-            (Err(away()), minutes(5), lost("what the operator may read could not be asked for 300 s: away")),
+            (Err(Error::new(Reason::Forbidden, 403, "never")), minutes(0), lost(None, "never")),
+            (Err(away()), minutes(5), lost(None, "what the operator may read could not be asked for 300 s: away")),
         ];
         for (answer, age, expected) in table {
             assert_eq!(verdict(answer, age), expected);
@@ -224,15 +267,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_right_is_waited_for_and_its_loss_is_seen_within_half_a_minute() {
-        let missing = Mutex::new(Vec::new());
-        let waiting = rights([Ok(false), Err(away()), Ok(true)]);
-        waiting.granted(|why| missing.lock().push(why)).await;
-        assert_eq!(*missing.lock(), ["pages may not list v1 Secret in namespace a", "away"]);
+    async fn a_right_that_is_gone_on_without_is_asked_for_again_and_the_loss_of_one_is_seen_within_half_a_minute() {
+        let (seen, error) = rights([Err(away())]).seen().await;
+        let fills = seen.into_iter().map(|(_, watched)| watched.fill);
+        assert_eq!((fills.collect::<Vec<_>>(), error.is_some()), (vec![Fill::UnderWay], true));
+        let missing = "pages may not list v1 Secret in namespace a";
+        let mut waiting = rights([Ok(false), Ok(false), Err(away()), Ok(true)]);
+        let (seen, _) = waiting.seen().await;
+        assert_eq!(seen[0].1.fill, Fill::Lacking(missing.into()));
+        waiting.without(seen.into_iter().map(|(read, _)| read).collect());
+        waiting.granted().await;
 
         let begun = Instant::now();
-        let why = rights([Ok(true), Err(away()), Ok(true), Ok(false)]).lost().await;
-        assert_eq!(why, "pages may not list v1 Secret in namespace a");
+        let lost = rights([Ok(true), Err(away()), Ok(true), Ok(false)]).lost().await;
+        assert_eq!(lost.why, missing);
         assert!(begun.elapsed() <= 4 * AGAIN, "{:?}", begun.elapsed());
     }
 

@@ -13,7 +13,7 @@ use futures::future::select_all;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::plan::Plan;
-use super::rights::Rights;
+use super::rights::{Read, Rights};
 use super::{Declared, Entry, Handle, Kinds, LONGEST_PAUSE, Neighbours, Prepared, finalizer_name};
 use crate::client::{ApiServer, Identity};
 use crate::informer::State;
@@ -73,11 +73,15 @@ pub(super) async fn prepare(
         Err(why) => return handle.failed(why).await,
     };
     let finalizer = finalizer_name(spec, kinds.get(&spec.primary));
-    let plan = Plan::new(&declared, (&kinds, &missing), &finalizer, &neighbours.home);
+    let mut plan = Plan::new(&declared, (&kinds, &missing), &finalizer, &neighbours.home);
     let who = Identity::of(spec.service_account.as_ref(), &neighbours.home.own);
-    let rights = Rights::of(&who, &plan, &neighbours.api);
-    if let Some(rights) = &rights {
-        rights.granted(&wait).await;
+    let mut rights = Rights::of(&who, &plan, &neighbours.api);
+    let mut denied = BTreeMap::new();
+    if let Some(rights) = &mut rights {
+        denied = match patience.rights(rights, &mut plan, &neighbours.api, &wait).await {
+            Ok(denied) => denied,
+            Err(why) => return handle.failed(why).await,
+        };
     }
     handle.set(entry.filling());
     let keep = plan.scopes().map(|(scope, kind, needed)| {
@@ -96,7 +100,7 @@ pub(super) async fn prepare(
     let lists = unfilled.iter();
     let lists = lists.map(|(name, needed, _)| (Arc::clone(name), *needed));
     let rest = Rest {
-        names: kinds_missing.chain(lists).collect(),
+        names: kinds_missing.chain(lists).chain(denied).collect(),
         kinds: missing.into_keys().collect(),
         unfilled: unfilled.into_iter().map(|(.., place)| place).collect(),
     };
@@ -157,6 +161,49 @@ impl Patience<'_> {
                 tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");
             }
             wait(error.message);
+            tokio::select! {
+                biased;
+                Ok(()) = returns.changed() => {}
+                () = sleep(after) => {}
+                () = self.over() => {}
+            }
+        }
+    }
+
+    /// Asks for the rights of the operator's account until it is decided that they are enough, and leaves the rest out of the plan.
+    /// Returns the names of what is left out, and whether it is needed.
+    async fn rights(
+        &self,
+        rights: &mut Rights,
+        plan: &mut Plan,
+        api: &ApiServer,
+        wait: impl Fn(String),
+    ) -> Result<BTreeMap<Arc<str>, Needed>, String> {
+        let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
+        let mut returns = api.pulse().returns();
+        loop {
+            let (seen, away) = rights.seen().await;
+            let of_primaries =
+                |(read, watched): &&(Read, Watched)| read.kind.gvk == self.spec.primary && watched.fill == Fill::Filled;
+            let all: Vec<_> = seen.iter().map(|(_, watched)| watched.clone()).collect();
+            // Without any primaries there is nothing to start with.
+            let verdict = match self.policy {
+                OnStartError::GoOn if seen.iter().find(of_primaries).is_none() => {
+                    decide(OnStartError::Wait, &all, false)
+                }
+                OnStartError::Wait | OnStartError::GoOn | OnStartError::Fail => self.decide(self.policy, all),
+            };
+            let why = match verdict {
+                Verdict::Start => return Ok(leave_out(rights, plan, seen)),
+                Verdict::Fail(why) => return Err(why),
+                Verdict::Wait(why) => why,
+            };
+            let (why, after) = match away {
+                Some(error) => (error.message.clone(), pause.after(&error)),
+                None => (why, pause.longer()),
+            };
+            tracing::warn!(%why, again_in = ?after, "waiting for a right");
+            wait(why);
             tokio::select! {
                 biased;
                 Ok(()) = returns.changed() => {}
@@ -269,6 +316,21 @@ async fn filled(places: &mut Vec<Membership>) -> Arc<str> {
         let changed = places.iter_mut().map(|place| place.state.changed().boxed());
         drop(select_all(changed).await);
     }
+}
+
+/// Leaves out of a plan what is not known to be permitted. Returns the names of that, and whether it is needed.
+fn leave_out(rights: &mut Rights, plan: &mut Plan, seen: Vec<(Read, Watched)>) -> BTreeMap<Arc<str>, Needed> {
+    let denied: Vec<_> = seen.into_iter().filter(|(_, watched)| watched.fill != Fill::Filled).collect();
+    plan.deny(|kind, namespace| {
+        let same = |(read, _): &&(Read, Watched)| read.kind == *kind && read.namespace.as_deref() == namespace;
+        denied.iter().find(same).map(|(_, watched)| match &watched.fill {
+            Fill::Lacking(why) => why.to_string(),
+            Fill::Filled | Fill::UnderWay => "whether the operator may list it is not known".to_owned(),
+        })
+    });
+    let names = denied.iter().map(|(_, watched)| (Arc::clone(&watched.what), watched.needed)).collect();
+    rights.without(denied.into_iter().map(|(read, _)| read).collect());
+    names
 }
 
 /// Returns what a controller watches, and whether it needs each.

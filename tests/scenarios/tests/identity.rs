@@ -200,3 +200,57 @@ fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_th
     place.await_object(&place.probes(), "p", "the new configuration", |p| p["status"]["config"]["word"] == "new");
     assert!(daemon.stop().success());
 }
+
+#[test]
+fn what_the_account_may_not_read_does_not_keep_the_rest_from_working() {
+    // IE-1
+    let (one, two) = (Place::new("granted"), Place::new("denied"));
+    let spec = format!("spec:\n  serviceAccount: {{ name: pages, namespace: {} }}\n  plugins:", one.namespace.name());
+    let both = format!("namespaces: [{}, {}]", one.namespace.name(), two.namespace.name());
+    let manifest = one
+        .probe_manifest("cacheSyncTimeout: 2s\n")
+        .replace("spec:\n  plugins:", &spec)
+        .replace(&format!("namespaces: [{}]", one.namespace.name()), &both);
+    let account = permit(&one, &manifest);
+    let [whole, _] = rights(&one);
+    let grants = |place: &Place, whole: Option<&Value>| {
+        let namespace = place.namespace.name();
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+        let name = format!("rights:{}:pages", one.namespace.name());
+        place.cluster.api().delete(&format!("{path}/{name}")).ok();
+        if let Some(whole) = whole {
+            let mut binding = whole.clone();
+            binding["metadata"] = json!({ "name": name, "namespace": namespace });
+            place.cluster.api().create(&path, &binding).unwrap();
+        }
+    };
+    grants(&two, None);
+    let seen = |place: &Place, n: u32| {
+        place.await_object(&place.probes(), "p", "its status", |p| p["status"]["n"] == n);
+    };
+    let runs = |n: u32| json!({ "reconcile": { "status": { "n": n } } });
+    for place in [&one, &two] {
+        place.probe("p", runs(1));
+    }
+    let daemon = start(&one, &manifest, &account);
+    seen(&one, 1);
+    let missing = format!("the right to list test.capstan.dev/v1 Probe in namespace {}", two.namespace.name());
+    let told = || {
+        wait::until_ok(LATER, "what is missing on /readyz", || {
+            let (code, text) = daemon.get("/readyz");
+            (code == 503 && text.contains(&missing)).then_some(()).ok_or(text)
+        })
+        .unwrap();
+    };
+    told();
+    assert!(two.find(&two.probes(), "p").unwrap()["status"].is_null(), "it may not be read");
+
+    grants(&two, Some(&whole));
+    seen(&two, 1);
+    grants(&two, None);
+    told();
+    one.merge(&one.probes(), "p", &json!({ "spec": runs(2) }));
+    two.merge(&two.probes(), "p", &json!({ "spec": runs(2) }));
+    seen(&one, 2);
+    assert_eq!(two.find(&two.probes(), "p").unwrap()["status"]["n"], 1);
+}

@@ -32,8 +32,18 @@ fn still_more_seeds_fail_in_nothing() {
 
 #[test]
 fn fresh_seeds_fail_in_nothing() {
+    play(fresh(100));
+}
+
+#[test]
+fn more_fresh_seeds_fail_in_nothing() {
+    play(fresh(100));
+}
+
+/// Returns so many seeds, others each time.
+fn fresh(count: u64) -> Range<u64> {
     let first = RandomState::new().hash_one(()) >> 16;
-    play(first..first + 20);
+    first..first + count
 }
 
 #[test]
