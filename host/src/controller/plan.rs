@@ -12,7 +12,7 @@ use capstan_core::permission::Home;
 use capstan_core::source::{Role, Source, Spec};
 use capstan_core::startup::Needed;
 
-use super::{Declared, Kinds};
+use super::declared::{Declared, Kinds};
 use crate::client::Kind;
 use crate::informer::Scope;
 

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::LONGEST_PAUSE;
+use super::declared::LONGEST_PAUSE;
 use super::plan::Plan;
 use crate::client::{ApiServer, Identity, Kind};
 use crate::pause::{Chance, Pause};
@@ -155,6 +155,22 @@ impl Rights {
             }
         }
         Ok(None)
+    }
+}
+
+/// Waits until something may be read that a controller goes on without; for ever, if there is nothing.
+pub(super) async fn granted(rights: Option<&Rights>) {
+    match rights {
+        Some(rights) => Box::pin(rights.granted()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a right is lost; for ever, if none is needed.
+pub(super) async fn lost(rights: Option<&Rights>) -> Lost {
+    match rights {
+        Some(rights) => Box::pin(rights.lost()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -12,13 +12,38 @@ use futures::FutureExt;
 use futures::future::select_all;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::declared::{Declared, Kinds, LONGEST_PAUSE, Neighbours, finalizer_name};
+use super::handle::{Handle, Phase};
 use super::plan::Plan;
 use super::rights::{Read, Rights};
-use super::{Declared, Entry, Handle, Kinds, LONGEST_PAUSE, Neighbours, Prepared, finalizer_name};
 use crate::client::{ApiServer, Identity};
 use crate::informer::State;
 use crate::informer::pool::Membership;
 use crate::pause::Pause;
+
+/// All that a controller needs to run.
+pub(super) struct Prepared {
+    pub(super) declared: Arc<Declared>,
+    pub(super) plan: Plan,
+    pub(super) finalizer: Arc<str>,
+    /// What its operator's account has to be permitted meanwhile.
+    pub(super) rights: Option<Rights>,
+    /// Whether runs of the one before may be under way.
+    pub(super) entry: Entry,
+    /// What is not there.
+    pub(super) rest: Rest,
+    /// Keeps the informers going until they are entered.
+    _memberships: Vec<Membership>,
+}
+
+/// What a controller does while it is prepared to become another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// Nothing runs.
+    Start,
+    /// It goes on as before.
+    Keep,
+}
 
 /// What a controller was started without.
 #[derive(Default)]
@@ -112,6 +137,23 @@ pub(super) async fn prepare(
         entry,
         rest,
         _memberships: filled.into_iter().map(|(.., place)| place).collect(),
+    }
+}
+
+impl Entry {
+    /// Returns how far a controller has come that waits for this.
+    fn waiting(self, why: String) -> Phase {
+        match self {
+            Self::Start => Phase::Resolving(why),
+            Self::Keep => Phase::Changing(why),
+        }
+    }
+
+    fn filling(self) -> Phase {
+        match self {
+            Self::Start => Phase::Filling,
+            Self::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
+        }
     }
 }
 

@@ -1,0 +1,112 @@
+//! One execution of a controller: in its plugin's turn, counted, and said in the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::cpu::Job;
+use capstan_core::queue::{Level, Next, Outcome, Ticket, What};
+use capstan_core::reconciler::{self, Ended};
+use tokio::time::Instant;
+
+use super::handle::Handle;
+use crate::metrics::ControllerRuns;
+
+/// One execution, which computes when it is its plugin's turn.
+pub(super) async fn execute(handle: Arc<Handle>, ticket: Ticket) {
+    let account = handle.wanted.borrow().account.clone();
+    let job = Job { controller: Arc::clone(&handle.name), key: Some(ticket.key().clone()) };
+    account.run(job, executed(&handle, ticket)).await;
+}
+
+/// Runs, with metrics and a line in the log.
+async fn executed(handle: &Handle, ticket: Ticket) {
+    // The one instant at which a run belongs to the old version or to the new one.
+    let Some(controller) = handle.controller() else {
+        return;
+    };
+    let metrics = &handle.metrics;
+    let started = Instant::now();
+    metrics.start(ticket.retry().is_some());
+    // An execution that is aborted or panics is counted too.
+    let counted = Counted { metrics, started, succeeded: false };
+    let Ended { finished, error, exceeded } = reconciler::execute(Arc::clone(&controller), &ticket).await;
+    if let Some(exceeded) = exceeded {
+        metrics.exceeded.inc();
+        tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
+    }
+    let now = Instant::now();
+    let key = ticket.key().clone();
+    let what = ticket.finish(finished, now);
+    if what.next == Next::Dropped {
+        // The primary went during the run, which may have remembered something of it since.
+        controller.memory.forget(&key);
+        metrics.count_primaries(controller.queue.len());
+    }
+    if matches!(what.next, Next::Outage(_)) {
+        metrics.outages.inc();
+    }
+    counted.end(what.outcome == Outcome::Succeeded);
+    log(&what, error.as_deref(), now.duration_since(started));
+}
+
+/// Counts the end of a run, also of one that is dropped.
+struct Counted<'a> {
+    metrics: &'a ControllerRuns,
+    started: Instant,
+    succeeded: bool,
+}
+
+impl Counted<'_> {
+    fn end(mut self, succeeded: bool) {
+        self.succeeded = succeeded;
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.metrics.finish(self.started.elapsed(), self.succeeded);
+    }
+}
+
+/// `EP-36`: the one line about how a run ended.
+fn log(what: &What, error: Option<&str>, took: Duration) {
+    let next = next(&what.next);
+    let attempt = what.retry.map_or(0, |retry| retry.attempt);
+    match (what.outcome, error.unwrap_or("ended without a result")) {
+        (Outcome::Succeeded, _) => tracing::debug!(?took, %next, "reconciled"),
+        (Outcome::Ignored, _) => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
+        (Outcome::Failed(Level::Debug), error) => {
+            tracing::debug!(%error, attempt, %next, "the run failed");
+        }
+        (Outcome::Failed(Level::Info), error) => {
+            tracing::info!(%error, attempt, %next, "the run failed");
+        }
+        (Outcome::Failed(Level::Warning), error) => {
+            tracing::warn!(%error, attempt, %next, "the run failed");
+        }
+        (Outcome::Failed(Level::Error), error) => {
+            tracing::error!(%error, attempt, %next, "the run failed");
+        }
+    }
+}
+
+/// Says when a key runs again, for people.
+fn next(next: &Next) -> String {
+    match next {
+        Next::AtOnce => "again at once: an event came meanwhile".to_owned(),
+        Next::Retry(after) | Next::Resume(after) => format!("retried in {after:?}"),
+        Next::Outage(after) => {
+            format!("again in {after:?}, or once the API server does its work: no attempt is used up")
+        }
+        Next::Exhausted(Some(after)) => {
+            format!("no retries left: again at the next event, or in {after:?}")
+        }
+        Next::Exhausted(None) => "no retries left: again at the next event".to_owned(),
+        Next::Again(after) => format!("again in {after:?}, as it asked"),
+        Next::Idle(Some(after)) => format!("again at the next event, or in {after:?}"),
+        Next::Idle(None) => "again at the next event".to_owned(),
+        Next::AwaitDeletion => "its deletion is awaited".to_owned(),
+        Next::Dropped => "it is gone".to_owned(),
+        Next::AtStart => "once the controller is started again".to_owned(),
+    }
+}

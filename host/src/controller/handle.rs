@@ -1,0 +1,331 @@
+//! A controller, to whoever watches it or changes it: what is wanted of it, what is in force, and how far it has come.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use capstan_core::dispatcher::Bounds;
+use capstan_core::guest::Exports;
+use capstan_core::manifest::{self, OnSwap};
+use capstan_core::object::ObjectRef;
+use capstan_core::queue::Queue;
+use capstan_core::reconciler::Controller;
+use capstan_core::reconciler::decision::Finalizers;
+use capstan_core::reconciler::flow;
+use capstan_core::reconciler::memory::Memory;
+use capstan_core::reconciler::notices::hear;
+use capstan_core::rollout::Step;
+use capstan_core::source::Listener;
+use parking_lot::{Mutex, RwLock};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::assemble::{Kept, assemble};
+use super::declared::{Declared, Neighbours, finalizer_name};
+use super::sources::Sources;
+use crate::client::ApiServer;
+use crate::control::Unready;
+use crate::metrics::ControllerRuns;
+
+/// A controller, to whoever watches it or changes it.
+pub struct Handle {
+    pub(super) name: Arc<str>,
+    pub(super) queue: Queue,
+    pub(super) memory: Arc<Memory>,
+    pub(super) metrics: ControllerRuns,
+    phase: Mutex<Phase>,
+    /// What it runs without; none if with all that it watches.
+    pub(super) without: Mutex<Option<String>>,
+    pub(super) bounds: watch::Sender<Bounds>,
+    /// What it should be.
+    pub(super) wanted: watch::Sender<Arc<Declared>>,
+    /// What it is; none until it is up. Whoever changes `wanted` or this holds this lock.
+    pub(super) in_force: RwLock<Option<InForce>>,
+}
+
+/// What a controller is.
+#[derive(Clone)]
+pub(super) struct InForce {
+    pub(super) declared: Arc<Declared>,
+    pub(super) controller: Arc<Controller>,
+}
+
+/// The state of a controller with some of its keys.
+pub struct Described {
+    /// The state.
+    pub state: Value,
+    /// How many keys it has.
+    pub keys: usize,
+    /// The last of them.
+    pub last: Option<ObjectRef>,
+    /// Whether there are more behind that.
+    pub more: bool,
+}
+
+/// How far a controller has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Waits for the API server to serve a kind, to grant a right, or to answer at all.
+    Resolving(String),
+    /// Waits for caches to fill.
+    Filling,
+    /// Runs.
+    Running,
+    /// Runs as before, and waits for what it needs to become another.
+    Changing(String),
+    /// Has stopped.
+    Stopped,
+    /// Can't run, for this reason.
+    Failed(String),
+}
+
+impl InForce {
+    /// Returns which edition another one is: none of its own, if a run does the same in both.
+    pub(super) fn edition_of(&self, after: &Declared) -> u64 {
+        let new = !after.version().is_as(self.declared.version());
+        self.controller.edition + u64::from(new)
+    }
+
+    /// Returns what it has to do to become another.
+    pub(super) fn step(&self, after: &Declared) -> Step {
+        self.declared.shape().step(after.shape())
+    }
+}
+
+impl Handle {
+    /// Returns the handle of a controller that is about to start.
+    pub fn new(declared: Declared, neighbours: &Neighbours) -> Self {
+        let name = Arc::clone(&declared.spec.name);
+        Self {
+            queue: Queue::new(declared.policy()),
+            memory: Arc::default(),
+            metrics: neighbours.metrics.runs.of(&name),
+            phase: Mutex::new(Phase::Resolving("starting".to_owned())),
+            without: Mutex::default(),
+            bounds: watch::Sender::new(declared.bounds(neighbours)),
+            wanted: watch::Sender::new(Arc::new(declared)),
+            in_force: RwLock::default(),
+            name,
+        }
+    }
+
+    /// Makes it another: at once if what it watches stays, else as soon as what it needs is there.
+    pub fn change(&self, declared: Declared, neighbours: &Neighbours) {
+        let declared = Arc::new(declared);
+        let mut in_force = self.in_force.write();
+        let runs = *self.phase.lock() == Phase::Running;
+        let settled = in_force.as_ref().filter(|now| {
+            let wanted = self.wanted.borrow();
+            // One that waits for something is told, and begins again.
+            runs && Arc::ptr_eq(&now.declared, &wanted) && wanted.shape().step(declared.shape()) == Step::InPlace
+        });
+        let next = settled.map(|now| self.successor(now, &declared, neighbours));
+        match next {
+            Some(Ok(controller)) => {
+                let follows = self.put(&mut in_force, &declared, controller, neighbours);
+                // Nothing for its task to do.
+                self.wanted.send_if_modified(|wanted| {
+                    *wanted = Arc::clone(&declared);
+                    false
+                });
+                drop(in_force);
+                self.after_swap(follows);
+            }
+            Some(Err(_)) | None => drop(self.wanted.send_replace(declared)),
+        }
+    }
+
+    /// Returns the finalizers that primaries carry, and that nobody would remove any more with this in place; with how many these
+    /// are. Of primaries of another kind nothing is said: no controller of another one can help them.
+    pub fn left_behind(
+        &self,
+        spec: &manifest::Controller,
+        exports: Exports,
+        api: &ApiServer,
+    ) -> BTreeMap<Arc<str>, usize> {
+        let Some(controller) = self.controller() else {
+            return BTreeMap::new();
+        };
+        // Where there are no primaries, none is left behind.
+        let none = || controller.primaries.list(None).is_empty();
+        if controller.spec.primary != spec.primary || none() {
+            return BTreeMap::new();
+        }
+        let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
+        let used = spec.deletes_dependents() || exports.cleaner;
+        let after = Finalizers { own: used.then_some(&*name), former: &spec.former_finalizers };
+        let carrying = |finalizer: &str| controller.primaries.carrying(finalizer);
+        controller.finalizers().left_behind(after, carrying)
+    }
+
+    /// Warns of primaries that carry its finalizer, which nobody removes once it is gone.
+    pub fn warn_of_carriers(&self) {
+        let Some(controller) = self.controller() else {
+            return;
+        };
+        let Some(finalizer) = controller.used_finalizer() else {
+            return;
+        };
+        let primaries = controller.primaries.carrying(finalizer);
+        if primaries > 0 {
+            tracing::warn!(controller = %self.name, finalizer, primaries, "primaries carry the finalizer of a controller that goes: they can't be deleted until somebody removes it");
+        }
+    }
+
+    /// Takes in that the API server is back: what waits for it runs soon.
+    pub fn resume(&self) {
+        self.queue.resume(Instant::now());
+    }
+
+    /// Returns who is told of what its sources say: the queue, the memory and the metrics.
+    pub(super) fn listener(&self) -> Listener {
+        let (queue, memory, metrics) = (self.queue.clone(), Arc::clone(&self.memory), self.metrics.clone());
+        Arc::new(move |notices| {
+            metrics.count(hear(&queue, &memory, notices));
+            metrics.count_primaries(queue.len());
+        })
+    }
+
+    /// Says what a change is waiting for, while the controller goes on as it was.
+    pub fn waiting(&self) -> Option<String> {
+        match &*self.phase.lock() {
+            Phase::Changing(why) => Some(why.clone()),
+            Phase::Resolving(_) | Phase::Filling | Phase::Running | Phase::Stopped | Phase::Failed(_) => None,
+        }
+    }
+
+    /// Says why it is not ready; none if it is.
+    pub fn unready(&self) -> Option<Unready> {
+        let why = match &*self.phase.lock() {
+            Phase::Resolving(why) | Phase::Failed(why) => why.clone(),
+            Phase::Filling => "waiting for its caches to fill".to_owned(),
+            Phase::Stopped => "stopped".to_owned(),
+            Phase::Running | Phase::Changing(_) => self.without.lock().clone()?,
+        };
+        Some(Unready { what: format!("controller {}", self.name), why })
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns its state for `/debug/controllers`, with the first `limit` keys behind `after`.
+    pub fn describe(&self, after: Option<&ObjectRef>, limit: usize) -> Described {
+        let now = Instant::now();
+        let counts = self.queue.counts(now);
+        let mut states = self.queue.states(now, after, limit.saturating_add(1));
+        let more = states.len() > limit;
+        states.truncate(limit);
+        let (shown, last) = (states.len(), states.last().map(|state| state.key.clone()));
+        let keys = states.into_iter().map(|state| {
+            json!({
+                "key": state.key.to_string(),
+                "inFlight": state.in_flight,
+                "mark": format!("{:?}", state.mark),
+                "attempt": state.retry.map(|retry| retry.attempt),
+                "dueInMs": state.due_in.map(|due| u64::try_from(due.as_millis()).unwrap_or(u64::MAX)),
+            })
+        });
+        let (phase, why) = match &*self.phase.lock() {
+            Phase::Resolving(why) => ("resolving", Some(why.clone())),
+            Phase::Filling => ("filling", None),
+            Phase::Running => ("running", self.without.lock().clone()),
+            Phase::Changing(why) => ("changing", Some(why.clone())),
+            Phase::Stopped => ("stopped", None),
+            Phase::Failed(why) => ("failed", Some(why.clone())),
+        };
+        let former: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
+            let former = now.spec.former_finalizers.iter();
+            former.map(|name| (name.to_string(), now.primaries.carrying(name).into())).collect()
+        });
+        let state = json!({
+            "name": &*self.name,
+            "phase": phase,
+            "why": why,
+            "formerFinalizers": former,
+            "keys": counts.keys,
+            "due": counts.due,
+            "inFlight": counts.in_flight,
+            "ownWrites": self.controller().map_or(0, |now| now.own_writes()),
+            "states": keys.collect::<Vec<_>>(),
+        });
+        Described { state, keys: shown, last, more }
+    }
+
+    /// Says that it can't start, and waits: for a change of its manifest, which ends this.
+    pub(super) async fn failed<T>(&self, why: String) -> T {
+        tracing::error!(%why, "the controller does not start");
+        self.set(Phase::Failed(why));
+        std::future::pending().await
+    }
+
+    pub(super) fn set(&self, phase: Phase) {
+        *self.phase.lock() = phase;
+    }
+
+    /// Returns the controller that takes the place of another one and watches the same.
+    pub(super) fn successor(
+        &self,
+        before: &InForce,
+        declared: &Declared,
+        neighbours: &Neighbours,
+    ) -> Result<Controller, flow::Error> {
+        let sources = Sources::of(&before.controller);
+        self.assemble(declared, neighbours, sources, Some(before))
+    }
+
+    /// Puts together what the runs need; `before` is the controller whose place it takes.
+    pub(super) fn assemble(
+        &self,
+        declared: &Declared,
+        neighbours: &Neighbours,
+        sources: Sources,
+        before: Option<&InForce>,
+    ) -> Result<Controller, flow::Error> {
+        let kept = Kept {
+            tell: self.listener(),
+            queue: self.queue.clone(),
+            memory: Arc::clone(&self.memory),
+            edition: before.map_or(1, |before| before.edition_of(declared)),
+        };
+        assemble(declared, neighbours, sources, kept)
+    }
+
+    /// Puts a controller in place: runs that begin from now on are its. Returns what follows.
+    pub(super) fn put(
+        &self,
+        in_force: &mut Option<InForce>,
+        declared: &Arc<Declared>,
+        controller: Controller,
+        neighbours: &Neighbours,
+    ) -> OnSwap {
+        self.memory.begin(controller.edition);
+        let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::new(controller) });
+        self.queue.set_policy(declared.policy());
+        self.bounds.send_replace(declared.bounds(neighbours));
+        // At the start all are told of anyway.
+        before.map_or(OnSwap::Nothing, |before| declared.version().follows(before.declared.version()))
+    }
+
+    pub(super) fn after_swap(&self, follows: OnSwap) {
+        match follows {
+            OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
+            OnSwap::Nothing => {}
+        }
+    }
+
+    /// Returns what runs use now.
+    pub(super) fn controller(&self) -> Option<Arc<Controller>> {
+        let in_force = self.in_force.read();
+        in_force.as_ref().map(|now| Arc::clone(&now.controller))
+    }
+}
+
+impl fmt::Debug for Handle {
+    /// Writes the name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({})", self.name)
+    }
+}
