@@ -1,0 +1,96 @@
+//! What a component has to export for a manifest.
+
+use std::fmt;
+
+use capstan_core::manifest::{Condition, Controller, Dependent, Matching, Operator};
+
+use crate::plugin::instance::Indices;
+
+/// An interface that a manifest can need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Interface {
+    /// `reconciler`
+    Reconciler,
+    /// `dependent`
+    Dependent,
+    /// `matcher`
+    Matcher,
+    /// `condition`
+    Condition,
+}
+
+/// An interface that the manifest needs, and the field that says so.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// What has to be exported.
+    pub interface: Interface,
+    /// The field of the manifest, as a path: `spec.controllers.webpage`.
+    pub field: String,
+}
+
+/// Returns what the plugin `name` has to export for this manifest, in the order of the manifest's fields.
+pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
+    let mut needs = Vec::new();
+    for controller in users(operator, name) {
+        let field = format!("spec.controllers.{}", controller.name);
+        needs.push(Need { interface: Interface::Reconciler, field: format!("{field}.plugin") });
+        for (name, dependent) in &controller.workflow.dependents {
+            dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
+        }
+        for (workflow, standalone) in &controller.standalone {
+            for (name, dependent) in &standalone.dependents {
+                dependent_needs(dependent, &format!("{field}.standalone.{workflow}.dependents.{name}"), &mut needs);
+            }
+        }
+    }
+    needs
+}
+
+fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
+    let mut need = |interface, field: String| needs.push(Need { interface, field });
+    let manage = dependent.manage;
+    // KD-4: a dependent that is only deleted needs no desired state if the manifest says its name.
+    if manage.create || manage.update || (manage.delete && dependent.called.is_none()) {
+        need(Interface::Dependent, field.to_owned());
+    }
+    if let Matching::Export(_) = dependent.matching {
+        need(Interface::Matcher, format!("{field}.match.export"));
+    }
+    let conditions = &dependent.conditions;
+    for (role, condition) in [
+        ("activation", &conditions.activation),
+        ("reconcilePrecondition", &conditions.reconcile_precondition),
+        ("readyPostcondition", &conditions.ready_postcondition),
+        ("deletePostcondition", &conditions.delete_postcondition),
+    ] {
+        if let Some(Condition::Export(_)) = condition {
+            need(Interface::Condition, format!("{field}.{role}.export"));
+        }
+    }
+}
+
+fn users<'a>(operator: &'a Operator, plugin: &'a str) -> impl Iterator<Item = &'a Controller> {
+    operator.controllers.values().filter(move |controller| &*controller.plugin == plugin)
+}
+
+impl Interface {
+    pub(super) fn within(self, exports: &Indices) -> bool {
+        match self {
+            Self::Reconciler => exports.reconciler.is_some(),
+            Self::Dependent => exports.dependent.is_some(),
+            Self::Matcher => exports.matcher.is_some(),
+            Self::Condition => exports.condition.is_some(),
+        }
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reconciler => "reconciler",
+            Self::Dependent => "dependent",
+            Self::Matcher => "matcher",
+            Self::Condition => "condition",
+        })
+    }
+}
