@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Place, Role, Source, State, watcher};
+use super::state::{Place, State, watcher};
+use super::{Role, Source};
 use crate::cache::Cache;
 use crate::object::{Gvk, ObjectRef};
 

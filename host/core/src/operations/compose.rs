@@ -1,0 +1,166 @@
+//! Whether a write would change anything, and what is sent for it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::desk::{Desk, sources};
+use super::grant::permit_effect;
+use super::request::{Body, Request, invalid, version_path};
+use crate::budget::Budget;
+use crate::cluster::{Target, Verb, Write};
+use crate::dependent::managed_fields::Part;
+use crate::dependent::{self, diff, managed_fields, ownership};
+use crate::guest::{CallError, CallReason, Comparison, MatchResult, WriteMode};
+use crate::manifest::GenericMatching;
+use crate::object::Object;
+use crate::patch::{self, Operation, Patch};
+use crate::permission::ties;
+
+/// Whether an apply of `document` would change nothing: our share of the object, or of its subresource, equals it.
+pub fn is_applied(
+    actual: &Object,
+    document: &Value,
+    manager: &str,
+    subresource: Option<&str>,
+    budget: &mut Budget,
+) -> bool {
+    let Some(part) = part(subresource) else {
+        return false;
+    };
+    let verdict = dependent::compare_applied(actual, document, manager, part, budget);
+    matches!(verdict, Ok(MatchResult::Matches))
+}
+
+/// Returns the part of an object that a subresource is, if it is one of those that are compared.
+fn part(subresource: Option<&str>) -> Option<Part> {
+    match subresource {
+        None => Some(Part::Object),
+        Some("status") => Some(Part::Status),
+        Some(_) => None,
+    }
+}
+
+/// The same, for another body of the object.
+fn is_applied_in(desk: &Desk<'_>, owned: &Object, actual: &Value, desired: &Value, subresource: Option<&str>) -> bool {
+    let Some(part) = part(subresource) else {
+        return false;
+    };
+    let Ok(share) = dependent::share(owned, desk.manager, part) else {
+        return false;
+    };
+    let fields = share.map(|share| &*share.fields);
+    let ignore: &[&str] = &[];
+    let question = managed_fields::Comparison { fields, actual, desired, part, ignore };
+    let verdict = managed_fields::compare(&question, &mut desk.budget.lock());
+    matches!(verdict, Ok(MatchResult::Matches))
+}
+
+pub(super) fn matches(
+    desk: &Desk<'_>,
+    request: &Request,
+    by: Comparison,
+    cached: Option<&Object>,
+    actual: &Value,
+) -> bool {
+    let led_to = match &request.verb {
+        Body::Create(_) => return false,
+        Body::Apply(tree) | Body::ForceApply(tree) | Body::Update(tree) | Body::Edit(tree) => Cow::Borrowed(tree),
+        // What can't be carried out here within bounds is left to the API server, which has its own.
+        Body::JsonPatch(patch) => match patch.apply(actual.clone(), &mut desk.budget.lock()) {
+            Ok(tree) => Cow::Owned(tree),
+            Err(_) => return false,
+        },
+        Body::MergePatch(patch) => {
+            let mut tree = actual.clone();
+            if patch::merge(&mut tree, patch, &mut desk.budget.lock()).is_err() {
+                return false;
+            }
+            Cow::Owned(tree)
+        }
+    };
+    let desired = &*led_to;
+    let verdict = match by {
+        Comparison::Applied => {
+            let subresource = request.target.subresource.as_deref();
+            return cached.is_some_and(|object| is_applied_in(desk, object, actual, desired, subresource));
+        }
+        Comparison::StatusOnly => {
+            let ignore: &[&str] = &[];
+            diff::compare_status(actual, desired, ignore, &mut desk.budget.lock())
+        }
+        Comparison::Generic => {
+            let flags = GenericMatching::default();
+            diff::compare(actual, desired, &flags, &mut desk.budget.lock())
+        }
+        Comparison::Equality | Comparison::ByVerb => return actual == desired,
+    };
+    verdict == MatchResult::Matches
+}
+
+/// Whether the object that a write concerns is the primary of the run, or belongs to it: by uid, or because it is mapped
+/// to it and we have applied it before. Nobody else's fields in it are worth a conflict.
+pub(super) fn is_ours(desk: &Desk<'_>, target: &Target, primary: &Object) -> bool {
+    if target.gvk == desk.primaries.spec().gvk && target.key == *primary.key() {
+        return true;
+    }
+    let seen = sources(desk, &target.gvk);
+    seen.into_iter().any(|source| {
+        source.get(&target.key).is_some_and(|object| {
+            // Several shares of ours are an error elsewhere; here they say that it was applied, too.
+            let share = || dependent::share(&object, desk.manager, Part::Object);
+            let applied = || !matches!(share(), Ok(None));
+            ownership::is_for(&object, &primary.header().uid) || (source.relates(&object, primary.key()) && applied())
+        })
+    })
+}
+
+/// Returns what is sent; none for an edit that changes nothing. What is `ours` is applied by force.
+pub(super) fn compose(
+    desk: &Desk<'_>,
+    request: &Request,
+    actual: Option<&Value>,
+    ours: bool,
+) -> Result<Option<Write>, CallError> {
+    let manager = Arc::clone(desk.manager);
+    let verb = match &request.verb {
+        Body::Create(tree) => Verb::Create { body: tree.to_string(), manager },
+        Body::Apply(tree) | Body::ForceApply(tree) if request.only_if_new => {
+            Verb::Apply { body: dependent::with_first_version(tree), manager, force: false }
+        }
+        Body::Apply(tree) | Body::ForceApply(tree) => {
+            Verb::Apply { body: tree.to_string(), manager, force: ours || matches!(request.verb, Body::ForceApply(_)) }
+        }
+        Body::Update(tree) => Verb::Replace { body: tree.to_string(), manager },
+        Body::MergePatch(tree) => Verb::MergePatch { body: tree.to_string(), manager },
+        Body::JsonPatch(patch) => Verb::JsonPatch { patch: patch.clone(), manager },
+        Body::Edit(tree) => {
+            let missing = || {
+                CallError::new(CallReason::Missing, format!("{} is in no cache: nothing to edit", request.target.key))
+            };
+            let actual = actual.ok_or_else(missing)?;
+            let mut patch = patch::diff(actual, tree, &mut desk.budget.lock())
+                .map_err(|e| CallError::new(CallReason::Exhausted, format!("the edit: {e}")))?;
+            ties::clean_patch(&mut patch);
+            let effect = ties::of_patch(&patch).map_err(invalid)?;
+            permit_effect(desk, &request.target, effect)?;
+            if patch.0.is_empty() {
+                return Ok(None);
+            }
+            if request.mode == WriteMode::Optimistic {
+                pin(&mut patch, tree);
+            }
+            Verb::JsonPatch { patch, manager }
+        }
+    };
+    Ok(Some(Write { target: request.target.clone(), verb }))
+}
+
+/// Lets a patch fail unless the object is in the version that the document names.
+fn pin(patch: &mut Patch, document: &Value) {
+    let path = version_path();
+    patch.0.retain(|step| step.path() != &path);
+    let value = document.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
+    patch.0.insert(0, Operation::Test { path, value });
+}

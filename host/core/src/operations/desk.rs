@@ -1,0 +1,80 @@
+//! What writes need to know of a controller, and what its caches show a component.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::budget::Budget;
+use crate::cluster::Cluster;
+use crate::guest::ObjectTarget;
+use crate::manifest;
+use crate::object::{Gvk, Object, ObjectRef};
+use crate::permission::Permissions;
+use crate::source::{Listener, Source};
+
+/// A controller, as writes need it.
+#[derive(Clone, Copy)]
+pub struct Desk<'a> {
+    /// The API server.
+    pub cluster: &'a dyn Cluster,
+    /// The primaries.
+    pub primaries: &'a Arc<Source>,
+    /// The secondaries.
+    pub secondaries: &'a BTreeMap<Arc<str>, Arc<Source>>,
+    /// The field manager.
+    pub manager: &'a Arc<str>,
+    /// Is told of events that were held back.
+    pub tell: &'a Listener,
+    /// What the run may still spend on documents.
+    pub budget: &'a Mutex<Budget>,
+    /// What the component may do.
+    pub permissions: &'a Permissions,
+    /// The secondaries that the manifest declares for reading; the others are those of dependents.
+    pub declared: &'a BTreeMap<Arc<str>, manifest::Source>,
+    /// The controller's finalizer.
+    pub finalizer: &'a str,
+}
+
+impl Desk<'_> {
+    /// Whether a source answers for all that it holds: that of primaries, and those that the manifest declares. That of a
+    /// dependent is there to write it.
+    pub fn is_declared(&self, source: &Arc<Source>) -> bool {
+        let mut declared = self.declared.keys();
+        Arc::ptr_eq(source, self.primaries)
+            || declared.any(|name| {
+                let found = self.secondaries.get(name);
+                found.is_some_and(|found| Arc::ptr_eq(found, source))
+            })
+    }
+
+    /// Whether the component may see what is in an object.
+    pub fn may_see(&self, primary: &Object, gvk: &Gvk, object: &Object) -> bool {
+        let key = object.key();
+        let namespace = key.namespace.as_deref();
+        let owners = &object.header().owners;
+        self.permissions.may_read(gvk, namespace)
+            || owners.iter().any(|owner| owner.uid == primary.header().uid)
+            || sources(self, gvk).into_iter().any(|source| {
+                let declared = self.is_declared(source) && source.get(key).is_some();
+                declared || source.relates(object, primary.key())
+            })
+    }
+
+    /// Whether the event of a write may cause no run: one of the run's own primary or of a secondary. To another primary it
+    /// is news, which only that one's own run acts on.
+    pub(super) fn filters(&self, source: &Arc<Source>, key: &ObjectRef, primary: &Object) -> bool {
+        !Arc::ptr_eq(source, self.primaries) || key == primary.key()
+    }
+}
+
+pub(super) fn sources<'a>(desk: &Desk<'a>, gvk: &Gvk) -> Vec<&'a Arc<Source>> {
+    let all = std::iter::once(desk.primaries).chain(desk.secondaries.values());
+    all.filter(|source| source.spec().gvk == *gvk).collect()
+}
+
+pub(super) fn cached(desk: &Desk<'_>, primary: &Object, target: &ObjectTarget) -> Option<Object> {
+    let found = sources(desk, &target.gvk).into_iter().filter_map(|source| source.get(&target.key));
+    let is_primary = target.gvk == desk.primaries.spec().gvk && target.key == *primary.key();
+    found.max_by_key(Object::version).or_else(|| is_primary.then(|| primary.clone()))
+}

@@ -1,0 +1,141 @@
+//! What a source keeps: the caches that it reads, own writes that these lack, and look-ups.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::cache::Cache;
+use crate::cache::index::Lookup;
+use crate::cache::overlay::Overlay;
+use crate::cache::window::{Listing, Verdict, Windows};
+use crate::object::{Change, Object, ObjectRef};
+
+/// What one informer watches: a namespace; or all of them, and cluster-scoped objects (none).
+pub(super) type Place = Option<Arc<str>>;
+
+/// What is watched. Replaced as a whole when it changes.
+pub(super) type Places = Arc<BTreeMap<Place, Cache>>;
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) places: Places,
+    /// The places that are to be watched and can't be, with the reason.
+    pub(super) lacking: BTreeMap<Place, Arc<str>>,
+    /// The places of which a list is being taken in.
+    pub(super) listing: BTreeSet<Place>,
+    pub(super) overlay: Overlay,
+    pub(super) windows: Windows,
+    /// The secondaries of each primary as the caches have them (`IM-4`): candidates, to be checked by the mapper.
+    pub(super) related: Lookup<ObjectRef>,
+    /// The objects under each key of each index as the caches have them: candidates too.
+    pub(super) indexes: BTreeMap<Arc<str>, Lookup<Box<str>>>,
+}
+
+/// What a change means to the look-ups; read from the objects before any lock is taken.
+pub(super) struct Facts {
+    pub(super) primaries: Move<ObjectRef>,
+    /// One for each index, in order of their names.
+    pub(super) keys: Vec<Move<Box<str>>>,
+}
+
+/// The keys of an object before and after a change.
+pub(super) struct Move<K> {
+    /// None = the same as after.
+    pub(super) before: Option<BTreeSet<K>>,
+    pub(super) after: BTreeSet<K>,
+}
+
+impl State {
+    pub(super) fn cache(&self, key: &ObjectRef) -> Option<&Cache> {
+        watcher(&self.places, key).map(|(_, cache)| cache)
+    }
+
+    pub(super) fn take(&mut self, change: Change, facts: &Facts) -> Verdict {
+        let key = change.object().key().clone();
+        let Some((place, _)) = watcher(&self.places, &key) else {
+            return Verdict::Held;
+        };
+        let listing = if self.listing.contains(place) { Listing::Running } else { Listing::Idle };
+        self.look_up(&key, facts);
+        self.overlay.saw(&change);
+        self.windows.admit(change, listing)
+    }
+
+    pub(super) fn look_up(&mut self, key: &ObjectRef, facts: &Facts) {
+        facts.primaries.apply(key, &mut self.related);
+        for (lookup, keys) in self.indexes.values_mut().zip(&facts.keys) {
+            keys.apply(key, lookup);
+        }
+    }
+
+    pub(super) fn put(&mut self, answer: Object) {
+        if let Some(cache) = self.cache(answer.key()).cloned() {
+            self.keep(answer, &cache);
+        }
+    }
+
+    /// `OV-1`. What a full cache left out would never be overtaken, so that it is not kept here either.
+    pub(super) fn keep(&mut self, answer: Object, cache: &Cache) {
+        if cache.is_complete() || cache.get(answer.key()).is_some() {
+            let synced = cache.version();
+            self.overlay.put(answer, synced);
+        }
+    }
+
+    /// Drops answers that the cache has overtaken. Returns those that it lacks (true), having forgotten what is held
+    /// about them (`OV-5`).
+    pub(super) fn drop_overtaken(&mut self, overtaken: Vec<(bool, Object)>) -> Vec<Object> {
+        let dropped = overtaken.into_iter().filter(|(_, own)| self.overlay.remove(own));
+        let ghosts: BTreeMap<ObjectRef, Object> =
+            dropped.filter_map(|(ghost, own)| ghost.then(|| (own.key().clone(), own))).collect();
+        if !ghosts.is_empty() {
+            self.windows.discard(|key| ghosts.contains_key(key));
+        }
+        ghosts.into_values().collect()
+    }
+
+    pub(super) fn forget_unwatched(&mut self) {
+        let Self { places, overlay, windows, related, indexes, .. } = self;
+        let watched = |key: &ObjectRef| watcher(places, key).is_some();
+        overlay.retain(|own| watched(own.key()));
+        windows.discard(|key| !watched(key));
+        related.retain(watched);
+        for lookup in indexes.values_mut() {
+            lookup.retain(watched);
+        }
+    }
+}
+
+/// Returns the cache that has an object, if anything has: that of its namespace, or else of all.
+pub(super) fn watcher<'a>(places: &'a Places, key: &ObjectRef) -> Option<(&'a Place, &'a Cache)> {
+    places.get_key_value(&key.namespace).or_else(|| places.get_key_value(&None))
+}
+
+pub(super) fn is_in(places: &Places, key: &ObjectRef, place: &Place) -> bool {
+    watcher(places, key).is_some_and(|(watching, _)| watching == place)
+}
+
+impl<K: Ord + Clone> Move<K> {
+    pub(super) fn nowhere() -> Self {
+        Self { before: None, after: BTreeSet::new() }
+    }
+
+    pub(super) fn of(change: &Change, keys: impl Fn(&Object) -> BTreeSet<K>) -> Self {
+        match change {
+            Change::Added(new) => Self { before: Some(BTreeSet::new()), after: keys(new) },
+            Change::Updated { old, new } => Self { before: Some(keys(old)), after: keys(new) },
+            Change::Deleted { last, .. } => Self { before: Some(keys(last)), after: BTreeSet::new() },
+        }
+    }
+
+    pub(super) fn apply(&self, object: &ObjectRef, lookup: &mut Lookup<K>) {
+        if let Some(before) = &self.before {
+            lookup.moved(object, before, &self.after);
+        }
+    }
+
+    pub(super) fn either(self) -> BTreeSet<K> {
+        let Self { before, mut after } = self;
+        after.extend(before.into_iter().flatten());
+        after
+    }
+}
