@@ -27,8 +27,8 @@ use wasmtime::component::Component;
 
 use super::bindings::{load_compiled, map_compiled, path_to};
 use super::compiler::{self, Limits};
+use super::ending::quantity;
 use super::engine::{Engine, Pool, pooled, unfit, unpooled};
-use super::instance::quantity;
 use super::room;
 use folder::{Draft, Folder};
 
@@ -399,7 +399,7 @@ impl CodeCache {
 
     async fn compile_here(&self, engine: &Engine, wasm: Vec<u8>, digest: &str) -> Result<Code, Error> {
         let (engine, digest, shared) = (engine.clone(), digest.to_owned(), Arc::clone(&self.shared));
-        let compiled = aside(threads(), move || {
+        let compiled = aside(compiler::threads(), move || {
             let code = engine.wasm().precompile_component(&wasm);
             let code = code.map_err(|error| Error::Invalid(format!("{error:#}")))?;
             let name = name(&engine, &digest);
@@ -438,11 +438,6 @@ async fn aside<T: Send + 'static>(threads: usize, work: impl FnOnce() -> T + Sen
     });
     let gone = |_| Error::Prepare("the thread that compiles is gone".to_owned());
     told.await.map_err(gone)
-}
-
-/// Returns how many threads compile: one core is left to those who are at work.
-pub(super) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
 
 /// Makes a file that is nowhere.

@@ -18,8 +18,8 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use wasmtime::Engine;
 
+use super::ending::quantity;
 use super::engine::config;
-use super::instance::quantity;
 use crate::read;
 
 /// The most that compiled code may have.
@@ -83,7 +83,7 @@ impl Limits {
     /// Returns how many threads compile. Each has functions of its own in memory; and one core is left to those who are at
     /// work.
     fn threads(&self) -> u64 {
-        (self.memory / PER_THREAD).clamp(1, super::code::threads() as u64)
+        (self.memory / PER_THREAD).clamp(1, threads() as u64)
     }
 
     /// Bounds this process, for good.
@@ -234,6 +234,11 @@ fn verdict(status: ExitStatus, words: &str, limits: &Limits) -> Result<(), Error
     }
 }
 
+/// Returns how many threads compile: one core is left to those who are at work.
+pub(super) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,7 +281,7 @@ mod tests {
 
     #[test]
     fn threads_are_bounded_by_memory() {
-        assert_eq!(LIMITS.threads(), super::super::code::threads().min(2) as u64);
+        assert_eq!(LIMITS.threads(), threads().min(2) as u64);
         let small = Limits { memory: 64 << 20, ..LIMITS };
         assert_eq!(small.threads(), 1);
     }

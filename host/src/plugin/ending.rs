@@ -10,7 +10,26 @@ use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use super::engine::{ELEMENTS, FRAMES};
-use super::instance::{NoRoom, OverMemory, OverTables, Overdue, quantity};
+
+/// The call took longer than the manifest allows.
+#[derive(Debug, thiserror::Error)]
+#[error("the call is over its time")]
+pub(super) struct Overdue;
+
+/// The component wanted more memory than the manifest allows.
+#[derive(Debug, thiserror::Error)]
+#[error("the component wanted more memory than it may have")]
+pub(super) struct OverMemory;
+
+/// All plugins together have no more memory.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoRoom(pub(super) String);
+
+/// The component wanted larger tables than any may have.
+#[derive(Debug, thiserror::Error)]
+#[error("the component wanted larger tables than it may have")]
+pub(super) struct OverTables;
 
 /// An export is not as the contract says.
 #[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
@@ -173,5 +192,28 @@ fn reason(trap: Trap) -> String {
         Trap::StackOverflow => "its stack is exhausted, as by a recursion without end".to_owned(),
         Trap::MemoryOutOfBounds => "memory access out of bounds, as by a recursion without end".to_owned(),
         other => other.to_string().trim_start_matches("wasm trap: ").to_owned(),
+    }
+}
+
+/// Writes a number of bytes as the manifest does: `64Mi`.
+pub(super) fn quantity(bytes: u64) -> String {
+    match bytes {
+        0 => "0".to_owned(),
+        bytes if bytes.is_multiple_of(1 << 30) => format!("{}Gi", bytes >> 30),
+        bytes if bytes.is_multiple_of(1 << 20) => format!("{}Mi", bytes >> 20),
+        bytes if bytes.is_multiple_of(1 << 10) => format!("{}Ki", bytes >> 10),
+        bytes => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_as_in_a_manifest() {
+        for (bytes, text) in [(0, "0"), (64 << 20, "64Mi"), (3 << 30, "3Gi"), (1536 << 10, "1536Ki"), (1000, "1000")] {
+            assert_eq!(quantity(bytes), text);
+        }
     }
 }

@@ -19,7 +19,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, async_trait};
 use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
-use super::ending::Otherwise;
+use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
 use super::engine::ELEMENTS;
 use super::output::{Home, Pipe, Stream};
 use super::process::Wire;
@@ -147,26 +147,6 @@ enum Share {
     /// The daemon holds it, and is asked.
     Asked(Arc<Wire>),
 }
-
-/// The call took longer than the manifest allows.
-#[derive(Debug, thiserror::Error)]
-#[error("the call is over its time")]
-pub(super) struct Overdue;
-
-/// The component wanted more memory than the manifest allows.
-#[derive(Debug, thiserror::Error)]
-#[error("the component wanted more memory than it may have")]
-pub(super) struct OverMemory;
-
-/// All plugins together have no more memory.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct NoRoom(pub(super) String);
-
-/// The component wanted larger tables than any may have.
-#[derive(Debug, thiserror::Error)]
-#[error("the component wanted larger tables than it may have")]
-pub(super) struct OverTables;
 
 /// The manifest does without this interface, but now it is called.
 #[derive(Debug, thiserror::Error)]
@@ -563,29 +543,11 @@ fn load_match<'a>(
     handle.get_typed_func(store, index)
 }
 
-/// Writes a number of bytes as the manifest does: `64Mi`.
-pub(super) fn quantity(bytes: u64) -> String {
-    match bytes {
-        0 => "0".to_owned(),
-        bytes if bytes.is_multiple_of(1 << 30) => format!("{}Gi", bytes >> 30),
-        bytes if bytes.is_multiple_of(1 << 20) => format!("{}Mi", bytes >> 20),
-        bytes if bytes.is_multiple_of(1 << 10) => format!("{}Ki", bytes >> 10),
-        bytes => bytes.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use capstan_core::room::Room;
 
     use super::*;
-
-    #[test]
-    fn bytes_are_written_as_in_a_manifest() {
-        for (bytes, text) in [(0, "0"), (64 << 20, "64Mi"), (3 << 30, "3Gi"), (1536 << 10, "1536Ki"), (1000, "1000")] {
-            assert_eq!(quantity(bytes), text);
-        }
-    }
 
     fn limiter(limit: usize, room: &Room) -> Limiter {
         Limiter {
