@@ -2,8 +2,11 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+mod circles;
 
 /// The modules, row by row. One that does not exist yet may stand here; one that exists must.
 const ROWS: &[&[&str]] = &[
@@ -43,6 +46,25 @@ fn modules_use_rows_above_their_own_only() {
         problems.extend(check(&path.to_string_lossy(), &text));
     }
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let circles = circles::circles(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert!(circles.is_empty(), "\n{}\n", circles.join("\n"));
+}
+
+#[test]
+fn a_circle_is_found_however_it_is_written() {
+    let texts = [
+        ("a", "use crate::{b::{self, C}, d};"),
+        ("b", "//! Not [`crate::d`].\nfn f(_: super::d::D) {}\n#[cfg(test)]\nuse super::a::A;"),
+        ("d", "use crate::e::f::F;"),
+        ("e", "mod f;\nuse f::F;"),
+        ("e::f", "use super::E;\nuse super::super::b::B;"),
+    ];
+    let texts: BTreeMap<_, _> = texts.map(|(module, text)| (module.to_owned(), text.to_owned())).into();
+    assert_eq!(circles::found_in(&circles::imports(&texts)), ["b → d → e::f → b"]);
 }
 
 #[test]
