@@ -19,7 +19,7 @@ use capstan_core::permission::Home;
 use capstan_core::room::Room;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::Chance;
@@ -30,10 +30,13 @@ use crate::stage::Stage;
 /// Bytes of objects in a cache.
 const CACHE: usize = 64 << 20;
 
+/// More than tasks begin one another.
+const DEPTH: usize = 16;
+
 /// The daemon. It crashes when it is dropped.
 pub(crate) struct Daemon {
     status: Arc<Status>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl Daemon {
@@ -70,7 +73,16 @@ impl Daemon {
             async move { api.listen(|| status.controllers().iter().for_each(|controller| controller.resume())).await }
         });
         tasks.spawn(supervisor.run());
-        Self { status, _tasks: tasks }
+        Self { status, tasks }
+    }
+
+    /// Ends it where it stands, with all that it has begun.
+    pub(crate) async fn crash(mut self) {
+        self.tasks.shutdown().await;
+        // What its tasks have begun ends when they do, one after the other.
+        for _ in 0..DEPTH {
+            yield_now().await;
+        }
     }
 
     /// Returns what it says of its controller.

@@ -240,7 +240,7 @@ impl<'a> Play<'a> {
             tokio::select! {
                 biased;
                 () = stage.crash.notified() => {
-                    self.end();
+                    self.end().await;
                     continue;
                 }
                 () = sleep_until(next) => {}
@@ -254,9 +254,10 @@ impl<'a> Play<'a> {
         }
     }
 
-    fn end(&mut self) {
-        if self.daemon.take().is_some() {
+    async fn end(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
             self.stage.note("the daemon crashes");
+            daemon.crash().await;
             self.stage.forget();
         }
     }
