@@ -198,7 +198,7 @@ fn errors_are_handled_as_the_spec_says() {
     };
     let shown = json!({
         "failure": {
-            "origin": "out-of-memory", "message": "no", "dependents": [], "retry": { "attempt": 1, "last": true },
+            "origin": "out-of-memory", "message": "no", "refused": null, "dependents": [], "retry": { "attempt": 1, "last": true },
         },
         "observedGeneration": 4,
     });
