@@ -34,7 +34,7 @@ pub struct Handle {
     pub(super) queue: Queue,
     pub(super) memory: Arc<Memory>,
     pub(super) metrics: ControllerRuns,
-    phase: Mutex<Phase>,
+    pub(super) phase: Mutex<Phase>,
     /// What it runs without; none if with all that it watches.
     pub(super) without: Mutex<Option<String>>,
     pub(super) bounds: watch::Sender<Bounds>,

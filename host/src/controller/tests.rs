@@ -1,18 +1,27 @@
 //! Tests of a controller from its start to its end, over an API server without sockets.
 
 use std::path::Path;
+use std::time::Duration;
 
 use capstan_core::cpu::Slots;
-use capstan_core::guest::{Run, Session};
+use capstan_core::guest::{Exports, Guest, Run, Session};
+use capstan_core::manifest;
 use capstan_core::object::Managers;
+use capstan_core::permission::Home;
 use capstan_core::room::Room;
+use parking_lot::Mutex;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::sleep;
 
 use super::*;
+use crate::client::ApiServer;
+use crate::client::meter::Meters;
 use crate::client::recorder::recorder;
 use crate::client::tests::{Answer, Step as Body, scripted};
 use crate::informer::feed::tests::end_of_list;
+use crate::informer::pool::Pool;
+use crate::metrics::Metrics;
+use crate::workers::Workers;
 
 /// A component that nothing is asked of.
 struct Unasked;

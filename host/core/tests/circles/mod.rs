@@ -21,7 +21,7 @@ pub(crate) fn circles(src: &Path) -> Vec<String> {
 /// Returns what modules import, given their texts.
 pub(crate) fn imports(texts: &BTreeMap<String, String>) -> Imports {
     let of = |(module, text): (&String, &String)| {
-        let paths = paths(text).into_iter().filter_map(|path| absolute(module, &path));
+        let paths = paths(text).into_iter().map(|path| absolute(module, &path));
         let modules = paths.filter_map(|path| longest(&path, texts));
         let kin = |other: &String| within(other, module) || within(module, other);
         (module.clone(), modules.filter(|other| !kin(other)).collect())
@@ -106,17 +106,17 @@ fn expanded(code: &str) -> Vec<String> {
     all.map(|part| format!("{head}{part}")).collect()
 }
 
-/// Returns a path of a module from the root of its crate; none if it leads out of that.
-fn absolute(module: &str, path: &str) -> Option<String> {
+/// Returns a path of a module from the root of its crate.
+fn absolute(module: &str, path: &str) -> String {
     if let Some(path) = path.strip_prefix("crate::") {
-        return Some(path.to_owned());
+        return path.to_owned();
     }
     let (mut base, mut path) = (module, path);
     while let Some(rest) = path.strip_prefix("super::") {
         base = base.rsplit_once("::").map_or("", |(above, _)| above);
         path = rest;
     }
-    Some(if base.is_empty() { path.to_owned() } else { format!("{base}::{path}") })
+    if base.is_empty() { path.to_owned() } else { format!("{base}::{path}") }
 }
 
 /// Returns the module that a path leads to, or into.
