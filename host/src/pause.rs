@@ -13,9 +13,12 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The longest while the API server is away: once it is back, nobody should have to wait for long.
 const LONGEST_AWAY: Duration = Duration::from_secs(4);
 
-/// Says how far pauses differ: a number from 0 to 1, another one each time.
+/// Says how far the pauses of somebody differ: a number from 0 to 1, another one each time.
 #[derive(Clone)]
-pub struct Chance(Arc<dyn Fn() -> f64 + Send + Sync>);
+pub struct Chance {
+    draw: Arc<dyn Fn(&str) -> f64 + Send + Sync>,
+    whose: Arc<str>,
+}
 
 /// The pauses between the tries of something.
 #[derive(Clone, Debug)]
@@ -26,21 +29,26 @@ pub struct Pause {
 }
 
 impl Chance {
-    /// Returns what draws its numbers from here.
-    pub fn of(draw: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
-        Self(Arc::new(draw))
+    /// Returns what draws its numbers from here, which is told whose they are.
+    pub fn new(draw: impl Fn(&str) -> f64 + Send + Sync + 'static) -> Self {
+        Self { draw: Arc::new(draw), whose: "".into() }
+    }
+
+    /// Returns the same for somebody. So their numbers need not depend on who draws first.
+    pub fn of(&self, whose: &str) -> Self {
+        Self { draw: Arc::clone(&self.draw), whose: whose.into() }
     }
 
     /// Returns a time from one half to the whole of this one, by chance.
     pub fn jitter(&self, whole: Duration) -> Duration {
-        whole.mul_f64(0.5 + (self.0)().clamp(0.0, 1.0) / 2.0)
+        whole.mul_f64(0.5 + (self.draw)(&self.whose).clamp(0.0, 1.0) / 2.0)
     }
 }
 
 impl Default for Chance {
     /// Numbers that nobody can foresee.
     fn default() -> Self {
-        Self::of(|| {
+        Self::new(|_| {
             let [a, b, ..] = RandomState::new().hash_one(()).to_le_bytes();
             f64::from(u16::from_le_bytes([a, b])) / f64::from(u16::MAX)
         })

@@ -57,6 +57,7 @@ pub(crate) struct Feed {
     kind: Kind,
     scope: Scope,
     managers: Managers,
+    chance: Chance,
 }
 
 /// What comes in.
@@ -101,7 +102,8 @@ fn silence(chance: &Chance) -> Duration {
 impl Feed {
     pub(crate) fn new(api: Arc<ApiServer>, kind: Kind, scope: Scope) -> Self {
         let managers = api.managers();
-        Self { api, kind, scope, managers }
+        let chance = api.chance().of(&scope.to_string());
+        Self { api, kind, scope, managers, chance }
     }
 
     /// Learns whose shares of objects are to be kept by now.
@@ -111,13 +113,13 @@ impl Feed {
 
     /// Returns by what pauses differ.
     pub(crate) fn chance(&self) -> &Chance {
-        self.api.chance()
+        &self.chance
     }
 
     /// Waits for this time, or until the API server is back after it was away.
     pub(crate) async fn rest(&self, pause: Duration) {
         let mut returns = self.api.pulse().returns();
-        let chance = self.api.chance();
+        let chance = self.chance();
         tokio::select! {
             // What is over is over: nobody waits again for an API server that comes back just then.
             biased;
@@ -246,7 +248,7 @@ impl Feed {
                 biased;
                 frame = tokio::time::timeout(patience, body.frame()) => frame,
                 Ok(()) = returns.changed() => {
-                    patience = self.api.chance().jitter(DOUBT);
+                    patience = self.chance().jitter(DOUBT);
                     continue;
                 }
             };

@@ -14,6 +14,12 @@ impl Chance {
         chance
     }
 
+    /// Returns the numbers of somebody.
+    pub(crate) fn of((seed, use_): (u64, u64), whose: &str) -> Self {
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self::new(seed ^ whose.bytes().fold(0xcbf2_9ce4_8422_2325, fold), use_)
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

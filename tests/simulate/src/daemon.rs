@@ -1,5 +1,6 @@
 //! Puts the daemon's own parts together on the model, and lets them end at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,8 +44,14 @@ impl Daemon {
     /// Starts it, for the `number`th time.
     pub(crate) fn start(stage: &Arc<Stage>, folder: &Arc<Folder>, (seed, number): (u64, u64)) -> Self {
         let client = kube::Client::new(Line::new(stage), "default");
-        let chance = Mutex::new(Chance::new(seed, 100 + number));
-        let chance = pause::Chance::of(move || chance.lock().share());
+        // Who draws first is not always the same: tokio wakes those that wait in an order of its own.
+        let chances = Mutex::new(BTreeMap::<String, Chance>::new());
+        let chance = pause::Chance::new(move |whose| {
+            let mut chances = chances.lock();
+            let fresh = || Chance::of((seed, 100 + number), whose);
+            let chance = chances.entry(whose.to_owned()).or_insert_with(fresh);
+            chance.share()
+        });
         let api = ApiServer::new(client, Managers::default()).pausing(chance);
         let (api, metrics) = (Arc::new(api), Arc::<Metrics>::default());
         let (recorder, writer) = recorder::recorder(Arc::clone(&api), "sim".to_owned());

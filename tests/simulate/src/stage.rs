@@ -27,7 +27,9 @@ pub(crate) struct Stage {
 }
 
 struct State {
-    way: Chance,
+    /// How long requests take, by their paths: which of them comes first is not always the same.
+    ways: BTreeMap<String, Chance>,
+    seed: u64,
     /// The longest way of a request, or of an answer.
     longest: Duration,
     troubles: VecDeque<(Sort, Fault)>,
@@ -87,7 +89,8 @@ impl Stage {
             crash: Notify::new(),
             started: Instant::now(),
             state: Mutex::new(State {
-                way: Chance::new(plan.seed, 2),
+                ways: BTreeMap::new(),
+                seed: plan.seed,
                 longest: plan.way,
                 troubles: VecDeque::new(),
                 whims: VecDeque::new(),
@@ -192,7 +195,10 @@ impl Stage {
             return fault;
         }
         let longest = state.longest;
-        Fault::Delay { before: state.way.time(longest), after: state.way.time(longest) }
+        let seed = state.seed;
+        let fresh = || Chance::of((seed, 2), &asked.path);
+        let way = state.ways.entry(asked.path.clone()).or_insert_with(fresh);
+        Fault::Delay { before: way.time(longest), after: way.time(longest) }
     }
 
     /// Takes in how a request was answered; none: not at all.

@@ -48,7 +48,7 @@ fn fresh(count: u64) -> Range<u64> {
 
 #[test]
 fn a_seed_is_the_same_each_time() {
-    for seed in 0..10 {
+    for seed in 0..40 {
         let (first, second) = (simulate::trace(seed), simulate::trace(seed));
         let differs = first.iter().zip(&second).find(|(a, b)| a != b);
         assert_eq!(differs, None, "seed {seed}");
