@@ -156,7 +156,7 @@ impl ApiServer {
         };
         let text = match self.request(&about, Method::GET, &path, None).await {
             Ok(text) => text,
-            Err(error) if error.code == 404 => return Err(unknown()),
+            Err(error) if matches!(error.reason, Reason::Missing | Reason::UnknownKind) => return Err(unknown()),
             Err(error) => return Err(error),
         };
         let list: ResourceList = serde_json::from_slice(&text).map_err(|e| about.broken(&e))?;
@@ -559,7 +559,11 @@ impl About<'_> {
         let body = match collect(response.into_body(), REFUSAL).await {
             Ok(body) => body,
             Err(Broken::Long) => format!("an explanation of more than {REFUSAL} bytes").into(),
-            Err(Broken::Off(_)) => Bytes::new(),
+            // Only the explanation says whether an object is missing or its kind, and whether a test failed or all is wrong.
+            Err(Broken::Off(error)) => {
+                let code = status.as_u16();
+                return self.unreachable(&format_args!("its answer (HTTP {code}) broke off: {error}"));
+            }
         };
         let answer: Status = serde_json::from_slice(&body).unwrap_or_default();
         let text = answer.message.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
@@ -569,7 +573,9 @@ impl About<'_> {
         let absent = text.contains("could not find the requested resource") || text == "404 page not found";
         let reason = match status.as_u16() {
             404 if absent => Reason::UnknownKind,
-            404 => Reason::Missing,
+            404 if answer.reason.as_deref() == Some("NotFound") => Reason::Missing,
+            // Whoever says so does not know the object.
+            404 => Reason::Unreachable,
             409 => Reason::Conflict,
             401 | 403 => Reason::Forbidden,
             429 => Reason::Busy,
@@ -598,6 +604,7 @@ impl About<'_> {
 
 #[derive(Default, Deserialize)]
 struct Status {
+    reason: Option<String>,
     message: Option<String>,
     details: Option<Details>,
 }
@@ -653,6 +660,7 @@ pub(crate) mod tests {
     pub(crate) struct Answer(pub(crate) Option<u16>, pub(crate) Vec<Step>);
 
     /// A step of a body.
+    #[derive(Clone)]
     pub(crate) enum Step {
         /// So much comes.
         Comes(String),
@@ -764,6 +772,29 @@ pub(crate) mod tests {
             assert_eq!((error.reason, error.code), (Reason::Unreachable, 500));
             assert!(error.message.ends_with(ends), "{}", error.message);
             assert!(error.message.len() <= LONGEST, "{}", error.message.len());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_whole_answer_of_an_api_server_says_that_an_object_is_missing() {
+        let missing =
+            r#"{"kind":"Status","reason":"NotFound","message":"configmaps \"a\" not found","details":{"name":"a"}}"#;
+        let half = missing.split_at(60).0;
+        for (body, expected) in [
+            (vec![Step::Comes(missing.to_owned())], Reason::Missing),
+            (vec![Step::Comes("404 page not found\n".to_owned())], Reason::UnknownKind),
+            (vec![Step::Comes(half.to_owned()), Step::Cut], Reason::Unreachable),
+            (vec![Step::Cut], Reason::Unreachable),
+            (vec![], Reason::Unreachable),
+            (vec![Step::Comes("<html>no backend</html>".to_owned())], Reason::Unreachable),
+        ] {
+            let (client, _) = scripted(move |_| Answer(Some(404), body.clone()));
+            let (api, kind) = (ApiServer::new(client, Managers::default()), config_maps());
+            api.kinds.write().insert(kind.gvk.clone(), kind.clone());
+            let api = Access::new(Arc::new(api), Identity::Daemon);
+            let found = api.get(&kind.gvk, &ObjectRef::namespaced("n", "a")).await;
+            let reason = found.map_or_else(|error| error.reason, |_| Reason::Missing);
+            assert_eq!(reason, expected);
         }
     }
 
