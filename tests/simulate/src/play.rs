@@ -19,8 +19,9 @@ use crate::world::{self, Dependent, MAPS, THINGS, Thing, Variant};
 /// How often the garbage collector looks.
 const COLLECT: Duration = Duration::from_millis(300);
 
-/// How long nothing may be written before all counts as quiet.
-const QUIET: Duration = Duration::from_secs(65);
+/// How long nothing may be written before all counts as quiet. A watch that got no answer is asked for again after 30 s, and says
+/// after a minute more how far it has come.
+const QUIET: Duration = Duration::from_secs(100);
 
 /// The same where nothing is to be written.
 const SHORTLY: Duration = Duration::from_secs(15);
