@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::MetricsAuth;
+use crate::cli::args::MetricsAuth;
 use crate::http::{self, Bounds};
 use crate::part::Part;
 use crate::supervisor::status::Report;

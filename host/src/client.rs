@@ -46,7 +46,7 @@ const BUSY_TRIES: u32 = 5;
 /// The API server of one cluster.
 pub struct ApiServer {
     client: kube::Client,
-    /// Where connections are kept going: executions, which ask for requests, must not hold them up.
+    /// Where connections are kept going: runs, which ask for requests, must not hold them up.
     runtime: Handle,
     kinds: RwLock<HashMap<Gvk, Kind>>,
     managers: RwLock<Managers>,

@@ -1,6 +1,6 @@
 //! Brings one controller up and keeps it what the manifest says: waits for its kinds and caches, lets its queue loose, and takes changes while it runs.
 //!
-//! A change that leaves alone what is watched is put in place at once: the next run sees it, and nothing else notices. For
+//! A change that leaves alone what is watched is put in place at once: the next run sees it, and nothing else triggers. For
 //! any other, what is needed is made ready first; then the runs under way end, and the queue goes on with the new sources.
 
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 mod assemble;
 mod declared;
-mod execution;
 mod handle;
 mod plan;
 mod rights;
+mod run;
 mod sources;
 mod start;
 #[cfg(test)]
@@ -29,11 +29,11 @@ mod tests;
 
 pub use assemble::check;
 use assemble::warn_of_unused;
-pub use declared::{Declared, Neighbours};
-use execution::execute;
+pub use declared::{Declared, Environment};
 use handle::Phase;
 pub use handle::{Described, Handle};
 use rights::{Lost, Rights, granted, lost};
+use run::execute;
 use sources::{Joined, Sources};
 use start::{Come, Entry, Prepared, Rest, prepare};
 
@@ -59,7 +59,7 @@ struct Held {
 /// The task of a controller.
 struct Task<'a> {
     handle: &'a Handle,
-    neighbours: &'a Neighbours,
+    environment: &'a Environment,
     wanted: watch::Receiver<Arc<Declared>>,
     joined: Joined,
     /// Something is there that it was started without: it is to be prepared anew.
@@ -69,10 +69,10 @@ struct Task<'a> {
 // === running ===
 
 /// Runs a controller until `stop`, and returns when its last run has ended.
-pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: CancellationToken) {
+pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: CancellationToken) {
     let mut task = Task {
         handle: &handle,
-        neighbours: &neighbours,
+        environment: &environment,
         wanted: handle.wanted.subscribe(),
         joined: Joined::default(),
         anew: false,
@@ -95,7 +95,7 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
             let handle = Arc::clone(&handle);
             move |ticket| execute(Arc::clone(&handle), ticket)
         };
-        let runtime = neighbours.workers.runtime();
+        let runtime = environment.workers.runtime();
         let drained = dispatcher::run(&handle.queue, runtime, bounds, until, execute).await;
         match broken {
             Break::Stop => tracing::info!(aborted = drained.aborted, "controller stopped"),
@@ -128,7 +128,7 @@ pub async fn run(handle: Arc<Handle>, neighbours: Arc<Neighbours>, stop: Cancell
 impl Task<'_> {
     /// Waits until runs have to end; sees meanwhile to what can be seen to while they go on.
     async fn until(&mut self, stop: &CancellationToken, held: &mut Held) -> Break {
-        let neighbours = self.neighbours;
+        let environment = self.environment;
         loop {
             let Held { rights, rest } = held;
             let without = rest.names();
@@ -142,7 +142,7 @@ impl Task<'_> {
                     }
                     *held = self.take_over(next);
                 }
-                come = rest.come(&neighbours.api) => match come {
+                come = rest.come(&environment.api) => match come {
                     Come::Kind => self.anew = true,
                     Come::Cache => self.known_now(rest),
                 },
@@ -161,8 +161,8 @@ impl Task<'_> {
             }
             while std::mem::take(&mut self.anew) || !self.put_in_place() {
                 let declared = Arc::clone(&self.wanted.borrow_and_update());
-                let Self { handle, neighbours, .. } = *self;
-                let prepared = prepare(declared, handle, neighbours, Entry::Keep, &without);
+                let Self { handle, environment, .. } = *self;
+                let prepared = prepare(declared, handle, environment, Entry::Keep, &without);
                 tokio::select! {
                     biased;
                     Ok(()) = self.wanted.changed() => {}
@@ -181,17 +181,17 @@ impl Task<'_> {
 
     /// Puts in place what is wanted by now, unless it needs other sources than those at work.
     fn put_in_place(&self) -> bool {
-        let Self { handle, neighbours, .. } = self;
+        let Self { handle, environment, .. } = self;
         let mut in_force = handle.in_force.write();
         let wanted = Arc::clone(&handle.wanted.borrow());
         let successor = in_force
             .as_ref()
             .filter(|now| now.step(&wanted) == Step::InPlace)
-            .map(|now| handle.successor(now, &wanted, neighbours));
+            .map(|now| handle.successor(now, &wanted, environment));
         let Some(Ok(controller)) = successor else {
             return false;
         };
-        let follows = handle.put(&mut in_force, &wanted, controller, neighbours);
+        let follows = handle.put(&mut in_force, &wanted, controller, environment);
         drop(in_force);
         handle.set(Phase::Running);
         handle.after_swap(follows);
@@ -201,13 +201,13 @@ impl Task<'_> {
     /// Makes ready what is wanted: waits for its kinds, enters its informers, and waits for their caches. Begins again when
     /// something else is wanted.
     async fn prepare(&mut self, entry: Entry, without: BTreeSet<Arc<str>>) -> Prepared {
-        let Self { handle, neighbours, wanted, .. } = self;
+        let Self { handle, environment, wanted, .. } = self;
         loop {
             let declared = Arc::clone(&wanted.borrow_and_update());
             tokio::select! {
                 biased;
                 Ok(()) = wanted.changed() => wanted.mark_changed(),
-                prepared = prepare(declared, handle, neighbours, entry, &without) => return prepared,
+                prepared = prepare(declared, handle, environment, entry, &without) => return prepared,
             }
         }
     }
@@ -235,7 +235,7 @@ impl Task<'_> {
     }
 
     fn enter(&mut self, prepared: Prepared) -> Result<(), flow::Error> {
-        let Self { handle, neighbours, .. } = self;
+        let Self { handle, environment, .. } = self;
         let Prepared { declared, plan, finalizer, .. } = prepared;
         let before = handle.in_force.read().clone();
         // Another kind's objects may have the same names.
@@ -243,21 +243,21 @@ impl Task<'_> {
         if !kin {
             handle.warn_of_carriers();
             handle.queue.retain(|_| false);
-            handle.memory.retain(|_| false);
+            handle.verdicts.retain(|_| false);
         }
         let known = before.as_ref();
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
         let sources = Sources::planned(&plan, finalizer, known, &self.joined);
-        self.joined.become_as(&sources, &plan, &neighbours.pool, &handle.listener());
+        self.joined.become_as(&sources, &plan, &environment.pool, &handle.listener());
         plan.say_what_lacks(&sources.primaries, &sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);
         let stays = |key: &ObjectRef| primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err();
         handle.queue.retain(stays);
-        handle.memory.retain(stays);
-        let controller = handle.assemble(&declared, neighbours, sources, before.as_ref())?;
+        handle.verdicts.retain(stays);
+        let controller = handle.assemble(&declared, environment, sources, before.as_ref())?;
         warn_of_unused(&controller);
         let mut in_force = handle.in_force.write();
-        let follows = handle.put(&mut in_force, &declared, controller, neighbours);
+        let follows = handle.put(&mut in_force, &declared, controller, environment);
         drop(in_force);
         handle.set(Phase::Running);
         handle.after_swap(follows);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use capstan_core::cache::{Cache, Event, Writer};
 use capstan_core::cluster::Error;
 use capstan_core::object::{Change, Version};
-use capstan_core::source::{Listener, Notice, Source};
+use capstan_core::source::{Listener, Source, Trigger};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, watch};
@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{ApiServer, Kind};
 use crate::metrics::InformerMetrics;
 use crate::pause::Pause;
-use feed::{End, Feed, Item};
+use list_watch::{End, Item, ListWatch};
 
-pub mod feed;
+pub mod list_watch;
 pub mod pool;
 
-pub use feed::Scope;
+pub use list_watch::Scope;
 
 /// A watch that ends sooner than this has not worked.
 const TOO_SOON: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub struct Subscriber {
     pub listener: Listener,
 }
 
-/// Each with the number of its membership.
+/// Each with the number of its subscription.
 type Subscribers = Vec<(u64, Subscriber)>;
 
 /// What the informer's task and its subscribers share.
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
 /// The task of one informer.
 pub(crate) struct Informer {
     shared: Arc<Shared>,
-    feed: Feed,
+    list_watch: ListWatch,
     writer: Writer,
     /// Whether the API server serves streaming lists.
     streaming: bool,
@@ -160,17 +160,17 @@ impl Shared {
 }
 
 impl Subscriber {
-    fn tell(&self, notices: Vec<Notice>) {
-        if !notices.is_empty() {
-            (self.listener)(notices);
+    fn tell(&self, triggers: Vec<Trigger>) {
+        if !triggers.is_empty() {
+            (self.listener)(triggers);
         }
     }
 }
 
 impl Informer {
     pub(crate) fn new(shared: Arc<Shared>, api: Arc<ApiServer>, kind: Kind, writer: Writer) -> Self {
-        let feed = Feed::new(api, kind, shared.scope.clone());
-        Self { shared, feed, writer, streaming: true, listing: false }
+        let list_watch = ListWatch::new(api, kind, shared.scope.clone());
+        Self { shared, list_watch, writer, streaming: true, listing: false }
     }
 
     /// Runs until `stop`.
@@ -185,7 +185,7 @@ impl Informer {
     }
 
     async fn keep_true(&mut self) {
-        let mut pause = Pause::up_to(LONGEST_PAUSE, self.feed.chance());
+        let mut pause = Pause::up_to(LONGEST_PAUSE, self.list_watch.chance());
         let mut from = None::<Version>;
         loop {
             let started = Instant::now();
@@ -205,7 +205,7 @@ impl Informer {
                 Ok(end) => {
                     // What ends at once, again and again, must not spin.
                     if started.elapsed() < TOO_SOON {
-                        self.feed.rest(pause.briefly()).await;
+                        self.list_watch.rest(pause.briefly()).await;
                     } else {
                         pause.reset();
                     }
@@ -222,7 +222,7 @@ impl Informer {
                     tracing::warn!(kind = %self.shared.scope.gvk, %error, ?again_in, "watching failed");
                     self.shared.metrics.failures.inc();
                     self.shared.set(State::Failing(error.message));
-                    self.feed.rest(again_in).await;
+                    self.list_watch.rest(again_in).await;
                     from = synced.then(|| self.writer.cache().version());
                 }
             }
@@ -238,13 +238,13 @@ impl Informer {
 
     /// Lists, in one stream with the watch if the API server can, and watches on.
     async fn list_and_watch(&mut self) -> Result<End, Error> {
-        self.feed.refresh();
+        self.list_watch.refresh();
         self.shared.before_list();
         self.listing = true;
         self.writer.start_list();
         if self.streaming {
-            let Self { shared, feed, writer, streaming, listing } = self;
-            let streamed = feed.stream(&mut |item| take(shared, writer, listing, item)).await;
+            let Self { shared, list_watch, writer, streaming, listing } = self;
+            let streamed = list_watch.stream(&mut |item| take(shared, writer, listing, item)).await;
             match streamed {
                 Err(error) if matches!(error.code, 400 | 422) => {
                     tracing::info!(kind = %shared.scope.gvk, %error, "the API server serves no streaming lists, using pages");
@@ -253,15 +253,15 @@ impl Informer {
                 ended => return ended,
             }
         }
-        let Self { shared, feed, writer, listing, .. } = self;
-        feed.list(&mut |item| take(shared, writer, listing, item)).await?;
+        let Self { shared, list_watch, writer, listing, .. } = self;
+        list_watch.list(&mut |item| take(shared, writer, listing, item)).await?;
         let version = self.writer.cache().version();
         self.watch(version).await
     }
 
     async fn watch(&mut self, from: Version) -> Result<End, Error> {
-        let Self { shared, feed, writer, listing, .. } = self;
-        feed.watch(from, &mut |item| take(shared, writer, listing, item)).await
+        let Self { shared, list_watch, writer, listing, .. } = self;
+        list_watch.watch(from, &mut |item| take(shared, writer, listing, item)).await
     }
 }
 
@@ -327,10 +327,10 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
 mod tests {
     use capstan_core::object::{Managers, Object, ObjectRef};
     use capstan_core::room::Room;
-    use capstan_core::source::What;
+    use capstan_core::source::TriggerKind;
     use tokio::time::sleep;
 
-    use super::feed::tests::{end_of_list, event, map, scope};
+    use super::list_watch::tests::{end_of_list, event, map, scope};
     use super::pool::Pool;
     use super::pool::tests::subscriber;
     use super::*;
@@ -441,20 +441,20 @@ mod tests {
             sleep(Duration::from_secs(5)).await;
             assert_eq!(sorts(&asked), format!("{before}, {after}"));
             assert_eq!((names(&member.cache), told.lock().len()), (vec!["a".to_owned()], 3));
-            let last = told.lock().pop().map(|notice| notice.what);
-            assert!(matches!(last, Some(What::Deleted { unknown: true, .. })));
+            let last = told.lock().pop().map(|trigger| trigger.what);
+            assert!(matches!(last, Some(TriggerKind::Deleted { unknown: true, .. })));
             assert_eq!(*member.state.borrow(), State::Watching);
         }
     }
 
     /// Returns what has been told of an object.
-    fn heard_of(object: &ObjectRef, told: &Mutex<Vec<Notice>>) -> Vec<&'static str> {
+    fn heard_of(object: &ObjectRef, told: &Mutex<Vec<Trigger>>) -> Vec<&'static str> {
         let told = told.lock();
-        let of_it = told.iter().filter(|notice| notice.primary == *object);
-        let what = of_it.map(|notice| match notice.what {
-            What::Changed { .. } => "changed",
-            What::Deleted { .. } => "deleted",
-            What::Related { .. } => "related",
+        let of_it = told.iter().filter(|trigger| trigger.primary == *object);
+        let what = of_it.map(|trigger| match trigger.what {
+            TriggerKind::Changed { .. } => "changed",
+            TriggerKind::Deleted { .. } => "deleted",
+            TriggerKind::Related { .. } => "related",
         });
         what.collect()
     }

@@ -17,8 +17,7 @@ use capstan_core::text;
 use clap::CommandFactory;
 
 pub mod admin;
-pub mod args;
-pub mod check;
+pub mod cli;
 pub mod client;
 pub mod control;
 pub mod controller;
@@ -33,8 +32,6 @@ pub mod operators;
 pub mod part;
 pub mod pause;
 pub mod plugin;
-pub mod plugins;
-pub mod rbac;
 pub mod read;
 pub mod run;
 pub mod shutdown;
@@ -42,7 +39,7 @@ pub mod supervisor;
 pub mod watchdog;
 pub mod workers;
 
-use args::{Cli, Command, LogFormat, Output};
+use cli::args::{Cli, Command, LogFormat, Output};
 use logging::Log;
 use plugin::loader::CompileLimits;
 
@@ -55,10 +52,10 @@ pub fn main(cli: Cli) -> ExitCode {
         }
         Command::Check(args) => {
             let log = logging::start(LogFormat::Auto);
-            return ended(block_on(async move { check::run(&args).await }), &log);
+            return ended(block_on(async move { cli::check::run(&args).await }), &log);
         }
-        Command::Plugins(args) => block_on(async move { plugins::run(&args).await }),
-        Command::Rbac(args) => rbac::run(&args),
+        Command::Plugins(args) => block_on(async move { cli::plugins::run(&args).await }),
+        Command::Rbac(args) => cli::rbac::run(&args),
         Command::Schema => print(&format!("{:#}\n", capstan_core::manifest::schema())),
         Command::Completions { shell } => completions(shell),
         Command::CompileComponent { memory, cpu } => {

@@ -20,7 +20,7 @@ use tracing_subscriber::fmt::format::{self, Writer};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::args::LogFormat;
+use crate::cli::args::LogFormat;
 
 pub mod meter;
 pub mod writer;

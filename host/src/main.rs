@@ -9,5 +9,5 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    capstan::main(capstan::args::Cli::parse())
+    capstan::main(capstan::cli::args::Cli::parse())
 }

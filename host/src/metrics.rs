@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::reconciler::notices::Heard;
+use capstan_core::reconciler::triggers::Enqueued;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -211,7 +211,7 @@ impl ControllerRuns {
     }
 
     /// Counts events.
-    pub fn count(&self, heard: Heard) {
+    pub fn count(&self, heard: Enqueued) {
         self.primary_events.inc_by(heard.primary);
         self.secondary_events.inc_by(heard.secondary);
     }

@@ -10,7 +10,7 @@ use capstan_core::manifest::{self, Operator};
 use capstan_core::rollout::{File, Wanted};
 use capstan_core::text;
 
-use crate::args::Source;
+use crate::cli::args::Source;
 use crate::client::chain;
 use crate::files::is_manifest;
 use crate::plugin::Plugin;

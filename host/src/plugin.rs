@@ -1,7 +1,7 @@
 //! A loaded component as the daemon's [`Guest`]: who may call when, and in which instance.
 //!
-//! [`engine`] is made once, [`Plugin::load`] once per version of a component, a session once per execution. What a session
-//! leaves goes to the `shelf`, if the manifest wants instances warm.
+//! [`engine`] is made once, [`Plugin::load`] once per version of a component, a session once per run. What a session
+//! leaves goes to the `idle`, if the manifest wants instances warm.
 
 pub mod bounds;
 pub mod engine;
@@ -13,13 +13,13 @@ mod code;
 mod compiler;
 mod convert;
 mod ending;
+mod idle;
 mod imports;
 mod instance;
 mod output;
 mod place;
 mod process;
 mod room;
-mod shelf;
 mod turn;
 mod usage;
 
@@ -30,8 +30,8 @@ use std::sync::{Arc, Weak};
 
 use capstan_core::bucket::Bucket;
 use capstan_core::guest::{
-    ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, MatchQuestion, MatchResult,
-    Run, Session, UpdateControl,
+    ConditionResult, Context, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, MatchQuestion,
+    MatchResult, Session, UpdateControl,
 };
 use capstan_core::manifest::{Limits, Permission};
 use capstan_core::reconciler::memos::Memos;
@@ -43,11 +43,11 @@ use tokio::time::timeout_at;
 
 pub use bindings::CONTRACT;
 use engine::Engine;
+use idle::IdleInstances;
 use instance::{Question, Returned};
 use loader::Compiled;
 use output::Output;
 use place::{Instance, Place};
-use shelf::Shelf;
 use usage::Counters;
 pub use usage::Usage;
 
@@ -66,9 +66,9 @@ struct Loaded {
     writes: BTreeSet<Permission>,
     /// One permit per run at a time (`limits.concurrency`); stands before the pool, whose exhaustion is an error.
     permits: Arc<Semaphore>,
-    /// Where instances wait to be used again; none if each execution gets a fresh one. An instance is started only if none
+    /// Where instances wait to be used again; none if each run gets a fresh one. An instance is started only if none
     /// waits, so there are never more of them than could be in use at once, which is what the pool has room for.
-    shelf: Option<Shelf<Instance>>,
+    idle: Option<IdleInstances<Instance>>,
     counters: Arc<Counters>,
     /// SHA-256 of the component, in hexadecimal.
     digest: String,
@@ -106,17 +106,17 @@ pub(crate) struct Facts {
     room: Room,
 }
 
-/// The calls of one execution.
+/// The calls of one run.
 struct Execution {
     plugin: Arc<Loaded>,
-    run: Arc<dyn Run>,
+    run: Arc<dyn Context>,
     nesting: Nesting,
     /// Calls take turns.
     seat: tokio::sync::Mutex<Seat>,
     _counted: usage::Execution,
 }
 
-/// Whether an execution has a permit of its own.
+/// Whether a run has a permit of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Nesting {
     /// It takes one at its first call, and keeps it to its end.
@@ -125,7 +125,7 @@ enum Nesting {
     Callers,
 }
 
-/// What an execution holds between its calls. The instance goes before the permit that it was made on.
+/// What a run holds between its calls. The instance goes before the permit that it was made on.
 #[derive(Default)]
 struct Seat {
     instance: Option<Instance>,
@@ -192,8 +192,8 @@ impl Plugin {
 
     /// Returns what it has done since it was loaded.
     pub fn usage(&self) -> Usage {
-        let Loaded { shelf, counters, .. } = &*self.inner;
-        counters.usage(shelf.as_ref().map_or(0, Shelf::len))
+        let Loaded { idle, counters, .. } = &*self.inner;
+        counters.usage(idle.as_ref().map_or(0, IdleInstances::len))
     }
 
     /// Returns the number of the process that its instances have for themselves; none if they have none.
@@ -204,12 +204,12 @@ impl Plugin {
     /// Drops the instances that wait to be used again, and keeps none from now on: for a version that has been replaced, whose
     /// last runs are still under way. Executions work as before.
     pub fn retire(&self) {
-        if let Some(shelf) = &self.inner.shelf {
-            shelf.close();
+        if let Some(idle) = &self.inner.idle {
+            idle.close();
         }
     }
 
-    fn session(&self, run: Arc<dyn Run>, nesting: Nesting) -> Box<dyn Session> {
+    fn session(&self, run: Arc<dyn Context>, nesting: Nesting) -> Box<dyn Session> {
         Box::new(Execution {
             plugin: Arc::clone(&self.inner),
             run,
@@ -221,11 +221,11 @@ impl Plugin {
 }
 
 impl Guest for Plugin {
-    fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+    fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         self.session(run, Nesting::Own)
     }
 
-    fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         self.session(run, Nesting::Callers)
     }
 
@@ -322,13 +322,13 @@ fn beside() -> Failure {
 }
 
 impl Drop for Execution {
-    /// Puts its instance where the next execution finds it, before the permit goes to somebody who looks there.
+    /// Puts its instance where the next run finds it, before the permit goes to somebody who looks there.
     fn drop(&mut self) {
         let instance = self.seat.get_mut().instance.take();
         let instance = instance.filter(Instance::is_alive);
-        if let (Some(mut instance), Some(shelf)) = (instance, &self.plugin.shelf) {
+        if let (Some(mut instance), Some(idle)) = (instance, &self.plugin.idle) {
             let wear = instance.release();
-            shelf.put(instance, wear);
+            idle.put(instance, wear);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The composition root: builds every part, hands each its neighbours, and spawns the tasks.
+//! The composition root: builds every part, hands each its environment, and spawns the tasks.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::access::Gate;
 use crate::admin::{Admin, Listeners, Pages};
+use crate::cli::args;
 use crate::client::meter::Meters;
 use crate::client::{ApiServer, USER_AGENT, recorder};
 use crate::control::{self, Control, Unready};
-use crate::controller::Neighbours;
+use crate::controller::Environment;
 use crate::informer::State;
 use crate::informer::pool::Pool;
 use crate::logging::Log;
@@ -29,7 +30,7 @@ use crate::supervisor::Supervisor;
 use crate::supervisor::disk::Disk;
 use crate::supervisor::status::{self, Status};
 use crate::workers::{self, Workers};
-use crate::{args, descriptors, read};
+use crate::{descriptors, read};
 
 /// How long the last events and answers may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -80,7 +81,7 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     let informers_stop = CancellationToken::new();
     let workers = Workers::start().context("start the threads of executions")?;
     let cpu = workers.cpu().clone();
-    let neighbours = Arc::new(Neighbours {
+    let environment = Arc::new(Environment {
         pool: Pool::new(
             Arc::clone(&api),
             Arc::clone(&metrics),
@@ -99,16 +100,16 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     });
     let status = Arc::new(Status::default());
     let disk = Disk::new(args.source.clone(), Room::new(args.plugin_memory()))?;
-    let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&neighbours), Arc::clone(&status), stop.clone())
+    let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .capped(args.plugin_concurrency());
-    let mut pages = pages(&status, &neighbours, log);
+    let mut pages = pages(&status, &environment, log);
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);
     let pages = Admin::new(pages);
     if listeners.is_empty() {
         control.show(pages.router());
     }
-    control.ask(question(&status, &neighbours));
+    control.ask(question(&status, &environment));
     let server_stop = CancellationToken::new();
     let server = listeners.serve(pages, args.metrics_auth, gate, server_stop.clone());
     let server = tokio::spawn(server);
@@ -122,11 +123,11 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     // Controllers end once their runs have drained; what they lean on ends after them.
     tokio::select! {
         () = supervisor.run() => {}
-        () = neighbours.api.listen(back) => {}
+        () = environment.api.listen(back) => {}
     }
     informers_stop.cancel();
-    neighbours.pool.ended().await;
-    drop((neighbours, status));
+    environment.pool.ended().await;
+    drop((environment, status));
     server_stop.cancel();
     recorder_stop.cancel();
     // The events of the last runs are written; neither they nor a slow reader of a page hold the end up.
@@ -203,9 +204,9 @@ fn identity() -> String {
 }
 
 /// Returns what lists what is not ready.
-fn question(status: &Arc<Status>, neighbours: &Neighbours) -> control::Question {
-    let (status, pool) = (Arc::clone(status), neighbours.pool.clone());
-    let api = Arc::clone(&neighbours.api);
+fn question(status: &Arc<Status>, environment: &Environment) -> control::Question {
+    let (status, pool) = (Arc::clone(status), environment.pool.clone());
+    let api = Arc::clone(&environment.api);
     Box::new(move || {
         let server = api.pulse().trouble().map(|why| Unready { what: "the API server".to_owned(), why });
         let failing = pool.states().into_iter().filter_map(|seen| match seen.state {
@@ -216,8 +217,8 @@ fn question(status: &Arc<Status>, neighbours: &Neighbours) -> control::Question 
     })
 }
 
-fn pages(status: &Arc<Status>, neighbours: &Neighbours, log: Log) -> Pages {
-    let (pool, metrics) = (neighbours.pool.clone(), &neighbours.metrics);
+fn pages(status: &Arc<Status>, environment: &Environment, log: Log) -> Pages {
+    let (pool, metrics) = (environment.pool.clone(), &environment.metrics);
     let controllers = {
         let status = Arc::clone(status);
         move |part: &Part| {

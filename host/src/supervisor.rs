@@ -22,7 +22,7 @@ mod load;
 pub mod status;
 pub mod supply;
 
-use crate::controller::{self, Declared, Handle, Neighbours};
+use crate::controller::{self, Declared, Environment, Handle};
 use load::{Attempt, Attempts, Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
 use supply::{Again, Component, Drain, Refusal, Supply, Unit};
@@ -30,7 +30,7 @@ use supply::{Again, Component, Drain, Refusal, Supply, Unit};
 /// All that runs.
 pub struct Supervisor {
     supply: Box<dyn Supply>,
-    neighbours: Arc<Neighbours>,
+    environment: Arc<Environment>,
     status: Arc<Status>,
     /// How many runs of one plugin may be under way.
     concurrency: usize,
@@ -76,13 +76,13 @@ impl Supervisor {
     /// Returns a supervisor that runs nothing yet. It ends with `stop`.
     pub fn new(
         supply: Box<dyn Supply>,
-        neighbours: Arc<Neighbours>,
+        environment: Arc<Environment>,
         status: Arc<Status>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             supply,
-            neighbours,
+            environment,
             status,
             concurrency: usize::MAX,
             capped: BTreeSet::new(),
@@ -177,7 +177,7 @@ impl Supervisor {
 
     /// Has the caches keep the shares of all field managers.
     fn learn_managers(&self) {
-        let Neighbours { api, pool, .. } = &*self.neighbours;
+        let Environment { api, pool, .. } = &*self.environment;
         let controllers = self.operators.iter().flat_map(|o| o.controllers.values());
         let mut kinds = BTreeSet::new();
         for controller in controllers {
@@ -216,9 +216,9 @@ impl Supervisor {
                     operator: operator.clone(),
                     changes: changed,
                     loader: self.supply.loader(again),
-                    drain: self.neighbours.drain,
+                    drain: self.environment.drain,
                     superseded,
-                    runtime: self.neighbours.workers.runtime(),
+                    runtime: self.environment.workers.runtime(),
                 });
             }
         }
@@ -256,7 +256,7 @@ impl Supervisor {
         Some(Change {
             writes: in_force.map(|version| version.plugin.writes().clone()),
             before,
-            account: self.neighbours.workers.account(&unit.to_string(), cpu),
+            account: self.environment.workers.account(&unit.to_string(), cpu),
             unit,
             attempt,
         })
@@ -328,7 +328,7 @@ impl Supervisor {
             let Some(Running { handle, .. }) = self.controllers.get(name) else {
                 continue;
             };
-            let behind = handle.left_behind(spec, plugin.exports(), &self.neighbours.api);
+            let behind = handle.left_behind(spec, plugin.exports(), &self.environment.api);
             let Some((finalizer, primaries)) = behind.first_key_value() else {
                 continue;
             };
@@ -365,12 +365,12 @@ impl Supervisor {
                 plugin: attempt.plugin.clone(),
                 guest: Arc::clone(&plugin) as _,
                 component: plugin.digest().into(),
-                account: self.neighbours.workers.account(&unit.to_string(), cpu),
+                account: self.environment.workers.account(&unit.to_string(), cpu),
             };
             match self.controllers.get_mut(name) {
                 Some(running) => {
                     running.operator = Arc::clone(&unit.operator);
-                    running.handle.change(declared, &self.neighbours);
+                    running.handle.change(declared, &self.environment);
                 }
                 None => self.start(&unit.operator, declared),
             }
@@ -395,22 +395,22 @@ impl Supervisor {
             .filter(|(of, left, _)| of == operator || *left == name)
             .map(|(_, _, ended)| ended.clone())
             .collect();
-        let handle = Arc::new(Handle::new(declared, &self.neighbours));
+        let handle = Arc::new(Handle::new(declared, &self.environment));
         self.status.started(&name, &handle);
         let (stop, ended) = (self.stop.child_token(), CancellationToken::new());
         let span = tracing::info_span!("controller", controller = %name);
         let run = {
-            let (handle, neighbours) = (Arc::clone(&handle), Arc::clone(&self.neighbours));
+            let (handle, environment) = (Arc::clone(&handle), Arc::clone(&self.environment));
             // However it ends.
             let (stop, ended) = (stop.clone(), ended.clone().drop_guard());
             async move {
                 join_all(before.iter().map(CancellationToken::cancelled)).await;
-                controller::run(handle, neighbours, stop).await;
+                controller::run(handle, environment, stop).await;
                 drop(ended);
             }
         };
         while self.tasks.try_join_next().is_some() {}
-        let runtime = self.neighbours.workers.runtime();
+        let runtime = self.environment.workers.runtime();
         self.tasks.spawn_on(run.instrument(span), &runtime);
         let running = Running { operator: Arc::clone(operator), handle, stop, ended };
         self.controllers.insert(name, running);
@@ -438,7 +438,7 @@ impl Supervisor {
             self.status.stopped(name);
             let Running { operator, ended, .. } = running;
             self.leaving.push((operator, Arc::clone(name), ended));
-            self.neighbours.metrics.runs.forget(name);
+            self.environment.metrics.runs.forget(name);
         }
     }
 

@@ -1,7 +1,7 @@
-//! Where executions run: on threads of their own, with slots that plugins share, and somebody who looks for polls that take too long.
+//! Where runs run: on threads of their own, with slots that plugins share, and somebody who looks for polls that take too long.
 //!
-//! Informers, requests and pages stay on the main runtime: whatever executions do, these go on. Controllers are here, beside
-//! their executions, so that a run begins and ends without another thread. There is always a thread more than slots, so that
+//! Informers, requests and pages stay on the main runtime: whatever runs do, these go on. Controllers are here, beside
+//! their runs, so that a run begins and ends without another thread. There is always a thread more than slots, so that
 //! timers fire, runs are handed out, and who comes finds out that it has to wait.
 
 use std::io;
@@ -83,7 +83,7 @@ impl Workers {
         Ok(Self { cpu, threads: Threads::Own { runtime: Some(runtime), _watch: watch } })
     }
 
-    /// Runs executions on a runtime that is there already, and starts no threads.
+    /// Runs runs on a runtime that is there already, and starts no threads.
     pub fn here(runtime: Handle, slots: Slots) -> Self {
         Self { cpu: Cpu::new(slots, || {}), threads: Threads::Given(runtime) }
     }

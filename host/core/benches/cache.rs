@@ -4,10 +4,10 @@
 use std::fmt::Write as _;
 
 use capstan_core::cache::{Event, Writer};
-use capstan_core::filter::Filter;
 use capstan_core::manifest;
-use capstan_core::mapper::Mapper;
 use capstan_core::object::{Change, Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::source::filter::Filter;
+use capstan_core::source::mapper::Mapper;
 use capstan_core::source::{Role, Source, Spec};
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher, black_box};
@@ -105,7 +105,7 @@ fn apply(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// What a source adds to a change of one of its 10,000 objects: mapping, filter, notices.
+/// What a source adds to a change of one of its 10,000 objects: mapping, filter, triggers.
 #[divan::bench]
 fn on_update(bencher: Bencher<'_, '_>) {
     let writer = filled(&texts());

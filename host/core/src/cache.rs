@@ -16,10 +16,6 @@ use parking_lot::{Mutex, RwLock};
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::room::Holding;
 
-pub mod index;
-pub mod overlay;
-pub mod window;
-
 /// What a header takes, about.
 const HEADER: usize = 512;
 

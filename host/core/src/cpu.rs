@@ -1,6 +1,6 @@
 //! Waits for a slot to compute in, and shares the slots between plugins.
 //!
-//! [`Account::run`] wraps an execution: it asks for a slot at each poll and gives it back at the end of the poll, so one that
+//! [`Account::run`] wraps a run: it asks for a slot at each poll and gives it back at the end of the poll, so one that
 //! waits for an answer has none. What a poll took is what its plugin has used.
 
 use std::cell::Cell;
@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_millis(20);
 /// A poll that takes longer is reported.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How many executions may compute at once.
+/// How many runs may compute at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
     /// As many as there are cores.
@@ -45,7 +45,7 @@ pub struct Account {
     id: AccountId,
 }
 
-/// What an execution is about.
+/// What a run is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The controller; a word for what is done if it is none's.
@@ -59,7 +59,7 @@ pub struct Job {
 pub struct Held {
     /// The plugin.
     pub plugin: Arc<str>,
-    /// The execution.
+    /// The run.
     pub job: Job,
     /// How long it has taken so far.
     pub held: Duration,
@@ -70,11 +70,11 @@ pub struct Held {
 pub struct Spent {
     /// The plugin.
     pub plugin: Arc<str>,
-    /// How long its executions have held slots, all together.
+    /// How long its runs have held slots, all together.
     pub time: Duration,
     /// How long the longest of its polls under way has taken so far.
     pub held: Duration,
-    /// Executions that wait for a slot.
+    /// Runs that wait for a slot.
     pub waiting: usize,
 }
 
@@ -84,7 +84,7 @@ struct Shared {
     call: Box<dyn Fn() + Send + Sync>,
 }
 
-/// The place of one execution.
+/// The place of one run.
 struct Seat {
     cpu: Cpu,
     id: SeatId,
@@ -98,7 +98,7 @@ thread_local! {
     static ELSEWHERE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Counts time to the poll under way that was used on its behalf elsewhere, as in another process. Outside of an execution it is
+/// Counts time to the poll under way that was used on its behalf elsewhere, as in another process. Outside of a run it is
 /// nobody's.
 pub fn charge(time: Duration) {
     ELSEWHERE.set(ELSEWHERE.get().saturating_add(time));
@@ -157,7 +157,7 @@ impl fmt::Debug for Cpu {
 // === impl Account ===
 
 impl Account {
-    /// Runs an execution of the plugin, which is polled only while it has a slot.
+    /// Runs a run of the plugin, which is polled only while it has a slot.
     pub async fn run<F: Future>(&self, job: Job, execution: F) -> F::Output {
         let mut execution = pin!(execution);
         let seat = self.seat(job);

@@ -18,9 +18,9 @@ pub mod diff;
 pub mod managed_fields;
 pub mod ownership;
 
+mod defaults;
 mod desired;
 mod difference;
-mod sanitize;
 
 pub use desired::{Desired, Origin};
 pub(crate) use desired::{Misplaced, place};

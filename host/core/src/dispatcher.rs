@@ -18,23 +18,23 @@ use crate::queue::{Queue, Ticket};
 pub struct Bounds {
     /// Executions at once; zero counts as one.
     pub concurrency: usize,
-    /// How long executions under way may take once it stops (`LC-21`); then they are aborted.
+    /// How long runs under way may take once it stops (`LC-21`); then they are aborted.
     pub drain: Duration,
 }
 
 /// How a dispatcher ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Executions that were aborted because they took longer than [`Bounds::drain`].
+    /// Runs that were aborted because they took longer than [`Bounds::drain`].
     pub aborted: usize,
 }
 
 /// Runs `execute` for each ticket of the queue, each in a task of its own on this runtime, until `stop` is ready or the queue is closed.
-/// Then takes no more tickets, waits for the executions under way, and aborts those that take too long. The bounds may
+/// Then takes no more tickets, waits for the runs under way, and aborts those that take too long. The bounds may
 /// change meanwhile.
 ///
-/// An execution that panics, and one that is aborted, drops its ticket, which the queue counts as a failure. Dropping the
-/// future itself aborts all executions.
+/// A run that panics, and one that is aborted, drops its ticket, which the queue counts as a failure. Dropping the
+/// future itself aborts all runs.
 pub async fn run<F, E>(
     queue: &Queue,
     runtime: Handle,
@@ -152,7 +152,7 @@ mod tests {
         Bounds { concurrency, drain: Duration::from_secs(30) }
     }
 
-    /// Returns an execution that takes one second.
+    /// Returns a run that takes one second.
     fn one_second(log: &Log) -> impl Fn(Ticket) -> futures::future::BoxFuture<'static, ()> + use<> {
         let log = log.clone();
         move |ticket| {

@@ -1,4 +1,4 @@
-//! The two faces of a plugin: [`Guest`], what the daemon calls, and [`Run`], what a component may ask during a call.
+//! The two faces of a plugin: [`Guest`], what the daemon calls, and [`Context`], what a component may ask during a call.
 //!
 //! The types mirror the contract in `wit/`; documents are JSON text. What crosses to a component in another process and back is
 //! made for serde: lists in it that a component writes are bounded, for a few bytes may say a long one.
@@ -19,13 +19,13 @@ use crate::wire;
 
 /// A loaded component.
 pub trait Guest: Send + Sync + 'static {
-    /// Opens a session for one execution: its calls share an instance while they come one after another; a call beside
+    /// Opens a session for one run: its calls share an instance while they come one after another; a call beside
     /// another gets its own; a trap ends the instance. Nothing is started before the first call.
-    fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session>;
+    fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session>;
 
     /// Opens a session for calls made on behalf of a session that is in a call itself: in an instance of its own, on the
     /// permit of the other (rule 8 of the contract).
-    fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session>;
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session>;
 
     /// Returns what the component exports.
     fn exports(&self) -> Exports;
@@ -54,7 +54,7 @@ pub struct Exports {
     pub condition: bool,
 }
 
-/// The calls of one execution.
+/// The calls of one run.
 pub trait Session: Send + Sync {
     /// Brings the world in line with a primary.
     fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>>;
@@ -238,7 +238,7 @@ pub struct ConditionResult {
 // === what a component may ask ===
 
 /// What a component may ask during a call: the imports that concern the run. Permissions have been checked by then.
-pub trait Run: Send + Sync + 'static {
+pub trait Context: Send + Sync + 'static {
     /// Returns what is known about the run from its start.
     fn info(&self) -> RunInfo;
     /// Returns the number of requests that the component has asked for in this run, in whichever of its sessions.
@@ -434,7 +434,7 @@ pub enum Comparison {
     Equality,
 }
 
-/// The arguments of [`Run::compare`].
+/// The arguments of [`Context::compare`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompareQuestion {
     /// How.

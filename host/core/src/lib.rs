@@ -5,12 +5,12 @@
 //! operator declares. [`cache`] keeps the objects of one informer, [`filter`] says which changes matter and [`mapper`] to
 //! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
-//! [`operations`] about what a component asks to be written. [`reconciler`] is one execution, top to bottom. [`rollout`]
+//! [`operations`] about what a component asks to be written. [`reconciler`] is one run, top to bottom. [`rollout`]
 //! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
 //! ask for, and [`permission`] what a component may make of them. [`bucket`] and [`outbox`] keep plugins from each other's
 //! share of requests and Events; [`health`] is about the API server. [`wire`] is for what crosses between processes.
 //!
-//! The way of one event: an informer applies it to a [`cache`] and hands the change to each [`source`], whose notices
+//! The way of one event: an informer applies it to a [`cache`] and hands the change to each [`source`], whose triggers
 //! reach the [`queue`]; the [`dispatcher`] takes a ticket and spawns [`reconciler::execute`], which reads the primary
 //! again, decides, walks the workflow, calls the guest, writes, and says how it ended; the queue decides when to run
 //! again.
@@ -23,14 +23,11 @@ pub mod cluster;
 pub mod cpu;
 pub mod dependent;
 pub mod dispatcher;
-pub mod filter;
 pub mod guest;
 pub mod health;
 pub mod kinds;
 pub mod manifest;
-pub mod mapper;
 pub mod object;
-pub mod operations;
 pub mod outbox;
 pub mod patch;
 pub mod permission;
@@ -44,3 +41,4 @@ pub mod startup;
 pub mod text;
 pub mod wire;
 pub mod workflow;
+pub mod writes;

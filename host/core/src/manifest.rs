@@ -72,10 +72,10 @@ pub struct Plugin {
 /// Whether instances are used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instances {
-    /// Each execution gets its own.
+    /// Each run gets its own.
     #[default]
     Fresh,
-    /// An execution gets one that has been used before, if one is free.
+    /// A run gets one that has been used before, if one is free.
     Warm(Warm),
 }
 
@@ -92,9 +92,9 @@ pub enum Isolation {
 /// How long a warm instance is used; one that failed is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Warm {
-    /// It is replaced after so many executions; default 1000.
+    /// It is replaced after so many runs; default 1000.
     pub runs: usize,
-    /// It is replaced after an execution that leaves it with more bytes of linear memory; default three quarters of the
+    /// It is replaced after a run that leaves it with more bytes of linear memory; default three quarters of the
     /// limit.
     pub memory: u64,
     /// It is dropped when it has not been used for so long; default 5 min.

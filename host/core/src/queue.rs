@@ -95,7 +95,7 @@ pub enum Receipt {
     Removed,
 }
 
-/// How an execution ended.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// It did what it should.
@@ -129,10 +129,10 @@ pub enum Failure {
     Outage,
 }
 
-/// What the queue made of the end of an execution.
+/// What the queue made of the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct What {
-    /// What the execution counts as.
+pub struct Settled {
+    /// What the run counts as.
     pub outcome: Outcome,
     /// When the key runs again.
     pub next: Next,
@@ -140,7 +140,7 @@ pub struct What {
     pub retry: Option<RetryInfo>,
 }
 
-/// What an execution counts as, for metrics and log.
+/// What a run counts as, for metrics and log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A success.
@@ -164,7 +164,7 @@ pub enum Level {
     Error,
 }
 
-/// When a key runs again after an execution; an event brings any of them forward.
+/// When a key runs again after a run; an event brings any of them forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// At once: an event came during the run (`EP-23`, `EP-32`).
@@ -177,7 +177,7 @@ pub enum Next {
     Outage(Duration),
     /// The attempts are used up; after the maximal interval, if there is one (`EP-35`).
     Exhausted(Option<Duration>),
-    /// After the time the execution asked for.
+    /// After the time the run asked for.
     Again(Duration),
     /// After the maximal interval, if there is one (`IV-1`).
     Idle(Option<Duration>),
@@ -194,7 +194,7 @@ pub enum Next {
 pub struct KeyState {
     /// The key.
     pub key: ObjectRef,
-    /// True while an execution has it.
+    /// True while a run has it.
     pub in_flight: bool,
     /// What it is waiting for.
     pub mark: Mark,
@@ -226,7 +226,7 @@ pub struct Counts {
     pub keys: usize,
     /// Those that could run now, if there were a place.
     pub due: usize,
-    /// Those in an execution.
+    /// Those in a run.
     pub in_flight: usize,
 }
 
@@ -278,7 +278,7 @@ impl Queue {
         self.change(|state| state.start(now));
     }
 
-    /// Hands out no more keys until [`Queue::start`]; executions under way go on, but their outcome is ignored and their
+    /// Hands out no more keys until [`Queue::start`]; runs under way go on, but their outcome is ignored and their
     /// keys run again then (`LC-22`).
     pub fn stop(&self) {
         self.change(State::stop);
@@ -308,7 +308,7 @@ impl Queue {
     }
 
     /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`).
-    /// No cleanup takes place. An execution under way ends without effect on the queue.
+    /// No cleanup takes place. A run under way ends without effect on the queue.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
         self.change(|state| state.retain(keep));
     }
@@ -410,11 +410,11 @@ impl Ticket {
 
     /// Gives the key back, and returns what follows from how the run ended. Nothing is logged here: who knows the error
     /// also logs the decision.
-    pub fn finish(mut self, finished: Finished, now: Instant) -> What {
+    pub fn finish(mut self, finished: Finished, now: Instant) -> Settled {
         self.settle(finished, now)
     }
 
-    fn settle(&mut self, finished: Finished, now: Instant) -> What {
+    fn settle(&mut self, finished: Finished, now: Instant) -> Settled {
         self.open = false;
         let settled = self.queue.change(|state| state.finish(&self.run.key, finished, now));
         #[expect(clippy::expect_used, reason = "tickets are made by taking, and are settled by finish or else by drop")]

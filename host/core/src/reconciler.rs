@@ -1,4 +1,4 @@
-//! One execution, top to bottom: read the primary again, decide, run the workflow, call the guest, write, and say how it ended.
+//! One run, top to bottom: read the primary again, decide, run the workflow, call the guest, write, and say how it ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,33 +10,33 @@ use crate::guest::{
     PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::object::Object;
-use crate::operations;
 use crate::queue::{self, Finished, Ticket};
 use crate::source::Within;
 use crate::text;
 use crate::workflow::Mode;
+use crate::writes;
 
 mod answers;
-mod context;
 mod controller;
 pub mod decision;
 pub mod finalizer;
 pub mod flow;
 mod managed;
 pub mod mask;
-pub mod memory;
 pub mod memos;
-pub mod notices;
+mod node;
 pub mod outcome;
 mod page;
 mod primary;
-mod visit;
+mod run;
+pub mod triggers;
+pub mod verdicts;
 
-use context::Context;
 pub use controller::{Controller, Events};
 use decision::Decision;
+use run::Run;
 
-/// How an execution ended: what the queue is told, and what the log is.
+/// How a run ended: what the queue is told, and what the log is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// What the queue is told.
@@ -57,7 +57,7 @@ struct Failed {
     sort: queue::Failure,
 }
 
-/// Runs one execution, from reading the primary to how it ended.
+/// Runs one run, from reading the primary to how it ended.
 pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
     // EP-14: the object may be newer than the event; gone means done.
     let Some(primary) = controller.primaries.get(ticket.key()) else {
@@ -65,7 +65,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
         if let Err(doubt) = controller.primaries.known(Within::Object(ticket.key())) {
             return Ended::failed(doubt.to_string(), queue::Failure::Unhandled);
         }
-        controller.memory.forget(ticket.key());
+        controller.verdicts.forget(ticket.key());
         return Ended::well(Finished::Gone);
     };
     let finalizers = controller.finalizers();
@@ -75,7 +75,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
         Decision::Nothing => Ended::DONE,
         Decision::LetGo => match controller.remove_finalizers(&primary, &left).await {
             Ok(_) => {
-                controller.memory.forget(primary.key());
+                controller.verdicts.forget(primary.key());
                 Ended::FINALIZER_REMOVED
             }
             Err(error) => Ended::not_removed(&error),
@@ -99,7 +99,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
 /// Has the guest do it.
 async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, decision: Decision) -> Ended {
     let info = run_info(&controller, ticket);
-    let run = Context::new(Arc::clone(&controller), primary, info);
+    let run = Run::new(Arc::clone(&controller), primary, info);
     let session = controller.guest.open(run.shared());
     let ended = if decision == Decision::Cleanup {
         cleanup(&run, &*session).await
@@ -110,7 +110,7 @@ async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, deci
     Ended { exceeded, ..ended }
 }
 
-async fn reconcile(run: &Arc<Context>, session: &dyn Session, ticket: &Ticket) -> Ended {
+async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> Ended {
     match attempt(run, session).await {
         Ok(control) => Ended::again(outcome::reschedule(control.reschedule)),
         Err(failed) => handle(run, session, failed, ticket).await,
@@ -118,7 +118,7 @@ async fn reconcile(run: &Arc<Context>, session: &dyn Session, ticket: &Ticket) -
 }
 
 /// The managed workflow, the guest's `reconcile`, and the writes that it asks for.
-async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateControl, Failed> {
+async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl, Failed> {
     let controller = &run.controller;
     if controller.workflow.is_managed() {
         managed::managed(run, session, Mode::Reconcile)
@@ -142,7 +142,7 @@ async fn attempt(run: &Arc<Context>, session: &dyn Session) -> Result<UpdateCont
 
 /// Asks the guest what a failed run leaves behind (EC rules). In an outage it may say what the status is, but not that the run
 /// is over: once the API server does its work again, the primary runs again, and so no failure is the last one.
-async fn handle(run: &Arc<Context>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
+async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
     let controller = &run.controller;
     if !controller.guest.exports().error_handler {
         return Ended::failed(failed.message, failed.sort);
@@ -183,7 +183,7 @@ async fn handle(run: &Arc<Context>, session: &dyn Session, failed: Failed, ticke
 }
 
 /// `EC-4`: a failure of this write never replaces the first one.
-async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
+async fn write_error_status(run: &Run, status: String, retry: RetryInfo) {
     let controller = &run.controller;
     let update = PrimaryUpdate::Status(status);
     let planned = match outcome::writes(&update, &run.primary, &controller.manner(), &mut run.budget.lock()) {
@@ -205,7 +205,7 @@ async fn write_error_status(run: &Context, status: String, retry: RetryInfo) {
     }
 }
 
-async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
+async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
     let controller = &run.controller;
     let cleaner = controller.guest.exports().cleaner;
     let (mut complete, mut failed) = (true, None);
@@ -234,7 +234,7 @@ async fn cleanup(run: &Arc<Context>, session: &dyn Session) -> Ended {
             names.push(&controller.finalizer);
             match controller.remove_finalizers(&run.primary, &names).await {
                 Ok(_) => {
-                    controller.memory.forget(run.primary.key());
+                    controller.verdicts.forget(run.primary.key());
                     Ended::FINALIZER_REMOVED
                 }
                 Err(error) => Ended::not_removed(&error),
@@ -312,7 +312,7 @@ impl Failed {
         Self {
             origin: FailureOrigin::Update,
             message: error.message.clone(),
-            refused: Some(operations::refused(error.clone()).reason),
+            refused: Some(writes::refused(error.clone()).reason),
             dependents: Vec::new(),
             sort: sort(error),
         }

@@ -2,7 +2,7 @@
 //!
 //! A source reads one cache or several, one per watched namespace (`IN-2`), which other sources may read too. Overlay,
 //! windows, filter, mapper and indexes are its own (`PO-5`). It never calls the queue: whoever calls it passes the
-//! [`Notice`]s on.
+//! [`Trigger`]s on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,18 +11,22 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::cache::Cache;
-use crate::cache::index::{Lookup, Pointer};
-use crate::cache::overlay;
-use crate::cache::window::{Released, Verdict};
 use crate::dependent::managed_fields;
-use crate::filter::Filter;
-use crate::mapper::Mapper;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 
+pub mod echo;
+pub mod filter;
+pub mod index;
 mod known;
+pub mod mapper;
+pub mod overlay;
 mod state;
 
+use echo::{Released, Verdict};
+use filter::Filter;
+use index::{Lookup, Pointer};
 pub use known::{Doubt, Within};
+use mapper::Mapper;
 use state::{Facts, Move, State, is_in, watcher};
 
 /// An event source. Everything takes `&self`; no lock is held while anything else is called, and never two at once.
@@ -57,19 +61,19 @@ pub enum Role {
 
 /// What the queue is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct Trigger {
     /// The primary that is concerned.
     pub primary: ObjectRef,
     /// What happened.
-    pub what: What,
+    pub what: TriggerKind,
 }
 
 /// Who is told of what sources have to say: by informers, and by own writes that end. Never waits.
-pub type Listener = Arc<dyn Fn(Vec<Notice>) + Send + Sync>;
+pub type Listener = Arc<dyn Fn(Vec<Trigger>) + Send + Sync>;
 
 /// What happened to a primary (`EP-2`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum TriggerKind {
     /// It was added or updated.
     Changed {
         /// Whether it is marked for deletion.
@@ -93,7 +97,7 @@ pub enum What {
 
 /// An own write under way: its window (`FW-1`). Dropped without an answer, the write has failed (`FW-5`).
 #[must_use = "a window that is dropped at once filters nothing"]
-pub struct OwnWrite<'a, F: FnOnce(Vec<Notice>)> {
+pub struct OwnWrite<'a, F: FnOnce(Vec<Trigger>)> {
     source: &'a Source,
     key: ObjectRef,
     /// The object as it was known when the write began.
@@ -156,7 +160,7 @@ impl Source {
     /// queue is told: what was not seen yet counts as added (`PO-3`), what has changed since as updated, and what is not there any
     /// more as deleted. Called by the informer's task between two events, so that none is missed and none comes twice; if a list is
     /// under way, before [`Source::before_list`].
-    pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Notice> {
+    pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Trigger> {
         let by_key = |objects: Vec<Object>| -> BTreeMap<_, _> {
             let objects = objects.into_iter();
             objects.map(|object| (object.key().clone(), object)).collect()
@@ -251,12 +255,12 @@ impl Source {
 impl Source {
     /// Takes a change that a cache has just taken in. Returns what the queue is told. The index is up to date
     /// afterwards, whatever the filter says (`IS-2`, `IS-3`).
-    pub fn on(&self, change: Change) -> Vec<Notice> {
+    pub fn on(&self, change: Change) -> Vec<Trigger> {
         let facts = self.facts(&change);
         let verdict = self.state.write().take(change, &facts);
         match verdict {
             Verdict::Held => Vec::new(),
-            Verdict::Pass(change) => self.notices(change, facts.primaries.either()),
+            Verdict::Pass(change) => self.triggers(change, facts.primaries.either()),
             Verdict::Released(released) => self.released(released),
         }
     }
@@ -270,7 +274,7 @@ impl Source {
     /// Says that a list has ended, after all that it changed went through [`Source::on`]. Returns what the queue is
     /// told: of objects that own writes made and that are gone already (`OV-5`), and what was held for echoes that the
     /// list has overtaken.
-    pub fn after_list(&self, namespace: Option<&str>) -> Vec<Notice> {
+    pub fn after_list(&self, namespace: Option<&str>) -> Vec<Trigger> {
         let place = namespace.map(Arc::from);
         let (cache, fresh) = {
             let mut state = self.state.write();
@@ -302,7 +306,7 @@ impl Source {
 
     /// Says that the cache of a namespace, or of all (none), has seen everything up to its version: an own write up to there
     /// that it does not show is of an object that it never will. Returns what the queue is told: what was held behind such a write.
-    pub fn passed(&self, namespace: Option<&str>) -> Vec<Notice> {
+    pub fn passed(&self, namespace: Option<&str>) -> Vec<Trigger> {
         let place = namespace.map(Arc::from);
         let released = {
             let mut state = self.state.write();
@@ -334,14 +338,14 @@ impl Source {
         Facts { primaries, keys }
     }
 
-    fn released(&self, Released { change, mut mapped }: Released) -> Vec<Notice> {
+    fn released(&self, Released { change, mut mapped }: Released) -> Vec<Trigger> {
         mapped.extend(self.primaries_of(&change));
-        self.notices(change, mapped)
+        self.triggers(change, mapped)
     }
 
-    fn notices_of(&self, change: Change) -> Vec<Notice> {
+    fn notices_of(&self, change: Change) -> Vec<Trigger> {
         let primaries = self.primaries_of(&change);
-        self.notices(change, primaries)
+        self.triggers(change, primaries)
     }
 
     /// Returns the primaries of a secondary as it was and as it is (`IM-5`).
@@ -353,24 +357,27 @@ impl Source {
     }
 
     /// Returns what the queue is told of a change that nothing holds back (`FW-6`).
-    fn notices(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Notice> {
+    fn triggers(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
         if !self.spec.filter.accepts(&change) {
             return Vec::new();
         }
         match &self.spec.role {
             Role::Primary => {
                 let key = change.object().key().clone();
-                let notice = |what| Notice { primary: key.clone(), what };
+                let trigger = |what| Trigger { primary: key.clone(), what };
                 // What the daemon knows of a primary belongs to its uid.
-                let before = change.made_again().map(|last| What::Deleted { last: last.clone(), unknown: true });
-                let before: Vec<_> = before.into_iter().map(notice).collect();
-                let now = notice(What::of(change));
+                let before = change.made_again().map(|last| TriggerKind::Deleted { last: last.clone(), unknown: true });
+                let before: Vec<_> = before.into_iter().map(trigger).collect();
+                let now = trigger(TriggerKind::of(change));
                 before.into_iter().chain([now]).collect()
             }
             Role::Secondary(_) => {
-                let related = |primary| Notice {
+                let related = |primary| Trigger {
                     primary,
-                    what: What::Related { source: Arc::clone(&self.spec.name), object: change.object().key().clone() },
+                    what: TriggerKind::Related {
+                        source: Arc::clone(&self.spec.name),
+                        object: change.object().key().clone(),
+                    },
                 };
                 primaries.into_iter().map(related).collect()
             }
@@ -492,7 +499,7 @@ impl Source {
 impl Source {
     /// Opens a window for a write of this object that is about to start: its events are held (`FW-1`). `tell` is given
     /// what the queue must be told once the write has ended, if there is anything.
-    pub fn begin<F: FnOnce(Vec<Notice>)>(&self, key: ObjectRef, tell: F) -> OwnWrite<'_, F> {
+    pub fn begin<F: FnOnce(Vec<Trigger>)>(&self, key: ObjectRef, tell: F) -> OwnWrite<'_, F> {
         {
             let mut state = self.state.write();
             let synced = state.cache(&key).map(Cache::version).unwrap_or_default();
@@ -509,7 +516,7 @@ impl Source {
         self.state.write().put(answer);
     }
 
-    fn answered(&self, key: &ObjectRef, answer: Object) -> Vec<Notice> {
+    fn answered(&self, key: &ObjectRef, answer: Object) -> Vec<Trigger> {
         let mapped = match &self.spec.role {
             Role::Primary => BTreeSet::new(),
             Role::Secondary(mapper) => mapper.primaries(&answer),
@@ -526,17 +533,17 @@ impl Source {
         released.map(|released| self.released(released)).unwrap_or_default()
     }
 
-    fn failed(&self, key: &ObjectRef) -> Vec<Notice> {
+    fn failed(&self, key: &ObjectRef) -> Vec<Trigger> {
         let released = self.state.write().windows.close(key);
         released.map(|released| self.released(released)).unwrap_or_default()
     }
 }
 
-impl<F: FnOnce(Vec<Notice>)> OwnWrite<'_, F> {
+impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
     /// Ends the write with its answer, which is read from now on, and whose echo is swallowed.
     pub fn wrote(mut self, answer: Object) {
-        let notices = self.source.answered(&self.key, answer);
-        self.tell(notices);
+        let triggers = self.source.answered(&self.key, answer);
+        self.tell(triggers);
     }
 
     /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be that of a change of somebody
@@ -550,26 +557,26 @@ impl<F: FnOnce(Vec<Notice>)> OwnWrite<'_, F> {
         }
     }
 
-    fn tell(&mut self, notices: Vec<Notice>) {
+    fn tell(&mut self, triggers: Vec<Trigger>) {
         if let Some(tell) = self.tell.take()
-            && !notices.is_empty()
+            && !triggers.is_empty()
         {
-            tell(notices);
+            tell(triggers);
         }
     }
 }
 
-impl<F: FnOnce(Vec<Notice>)> Drop for OwnWrite<'_, F> {
+impl<F: FnOnce(Vec<Trigger>)> Drop for OwnWrite<'_, F> {
     /// `FW-5`: also when the run was cancelled or panicked.
     fn drop(&mut self) {
         if self.tell.is_some() {
-            let notices = self.source.failed(&self.key);
-            self.tell(notices);
+            let triggers = self.source.failed(&self.key);
+            self.tell(triggers);
         }
     }
 }
 
-impl<F: FnOnce(Vec<Notice>)> fmt::Debug for OwnWrite<'_, F> {
+impl<F: FnOnce(Vec<Trigger>)> fmt::Debug for OwnWrite<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OwnWrite({:?}, {})", self.source, self.key)
     }
@@ -582,7 +589,7 @@ impl fmt::Debug for Source {
     }
 }
 
-impl What {
+impl TriggerKind {
     fn of(change: Change) -> Self {
         match change {
             Change::Added(object) | Change::Updated { new: object, .. } => {
@@ -614,9 +621,9 @@ mod tests {
 
     use super::*;
     use crate::cache::{Event, Writer};
-    use crate::filter::{PrimaryFilter, UserFilter};
     use crate::manifest::{Mapper as Declared, MappingKeys};
     use crate::object::{Managers, Scope, Version};
+    use crate::source::filter::{PrimaryFilter, Question, UserFilter};
 
     fn gvk(kind: &str) -> Gvk {
         Gvk::parse("x.dev/v1", kind).unwrap()
@@ -685,28 +692,28 @@ mod tests {
         fn list(&mut self, objects: impl IntoIterator<Item = Object>, version: u64) -> Vec<String> {
             self.source.before_list(self.place);
             self.writer.start_list();
-            let mut notices = Vec::new();
+            let mut triggers = Vec::new();
             for object in objects {
-                notices.extend(self.writer.list_item(object).map(|change| self.source.on(change)).unwrap_or_default());
+                triggers.extend(self.writer.list_item(object).map(|change| self.source.on(change)).unwrap_or_default());
             }
             let gone = self.writer.finish_list(Version(version));
-            notices.extend(gone.into_iter().flat_map(|change| self.source.on(change)));
-            notices.extend(self.source.after_list(self.place));
-            told(&notices)
+            triggers.extend(gone.into_iter().flat_map(|change| self.source.on(change)));
+            triggers.extend(self.source.after_list(self.place));
+            told(&triggers)
         }
     }
 
-    /// Writes notices as text: `n/p related`.
-    fn told(notices: &[Notice]) -> Vec<String> {
-        let what = |what: &What| match what {
-            What::Changed { deleting: false } => "changed".to_owned(),
-            What::Changed { deleting: true } => "deleting".to_owned(),
-            What::Deleted { last, unknown } => {
+    /// Writes triggers as text: `n/p related`.
+    fn told(triggers: &[Trigger]) -> Vec<String> {
+        let what = |what: &TriggerKind| match what {
+            TriggerKind::Changed { deleting: false } => "changed".to_owned(),
+            TriggerKind::Changed { deleting: true } => "deleting".to_owned(),
+            TriggerKind::Deleted { last, unknown } => {
                 format!("deleted@{}{}", last.version(), if *unknown { "?" } else { "" })
             }
-            What::Related { .. } => "related".to_owned(),
+            TriggerKind::Related { .. } => "related".to_owned(),
         };
-        notices.iter().map(|notice| format!("{} {}", notice.primary, what(&notice.what))).collect()
+        triggers.iter().map(|trigger| format!("{} {}", trigger.primary, what(&trigger.what))).collect()
     }
 
     fn names(objects: &[Object]) -> Vec<String> {
@@ -720,8 +727,8 @@ mod tests {
     struct Told(Mutex<Vec<String>>);
 
     impl Told {
-        fn teller(&self) -> impl FnOnce(Vec<Notice>) {
-            |notices| self.0.lock().extend(told(&notices))
+        fn teller(&self) -> impl FnOnce(Vec<Trigger>) {
+            |triggers| self.0.lock().extend(told(&triggers))
         }
 
         fn take(&self) -> Vec<String> {
@@ -979,7 +986,7 @@ mod tests {
     #[test]
     fn filters_silence_events_but_not_the_index() {
         // IS-2, IS-3
-        let no: crate::filter::Question = Arc::new(|_| false);
+        let no: Question = Arc::new(|_| false);
         let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
         let filter = Filter::secondary(UserFilter { any: Some(no), ..UserFilter::default() });
         let source = source(Role::Secondary(mapper), filter, &[]);

@@ -15,21 +15,9 @@ const ROWS: &[&[&str]] = &[
     &["cluster", "room", "kinds"],
     &["guest", "cpu"],
     &["manifest"],
-    &[
-        "cache",
-        "filter",
-        "mapper",
-        "queue",
-        "dependent",
-        "workflow",
-        "rollout",
-        "rbac",
-        "permission",
-        "outbox",
-        "startup",
-    ],
+    &["cache", "queue", "dependent", "workflow", "rollout", "rbac", "permission", "outbox", "startup"],
     &["source", "dispatcher"],
-    &["operations"],
+    &["writes"],
     &["reconciler"],
 ];
 
@@ -72,14 +60,14 @@ fn what_breaks_the_rows_is_found_with_file_and_line() {
     let table: [(&str, &str, &[&str]); 10] = [
         ("queue.rs", "use crate::object::Gvk;\nuse crate::manifest::Retry;\nuse crate::queue::Event;", &[]),
         ("object.rs", "\nuse crate::queue::Queue;", &["object.rs:2: object (row 2) uses queue (row 6)"]),
-        ("cache/index.rs", "fn f(_: &crate::filter::F) {}", &["cache/index.rs:1: cache (row 6) uses filter (row 6)"]),
+        ("cache/index.rs", "fn f(_: &crate::queue::F) {}", &["cache/index.rs:1: cache (row 6) uses queue (row 6)"]),
         ("queue.rs", "use super::source;", &["queue.rs:1: queue (row 6) uses source (row 7)"]),
         ("queue/state.rs", "use super::super::source::S;", &["queue/state.rs:1: queue (row 6) uses source (row 7)"]),
         ("queue.rs", "//! See [`crate::source`].\n/// And [`crate::reconciler`].", &[]),
         ("queue.rs", "use crate::{object, source};", &["queue.rs:1: one `use crate::…` for each module, please"]),
         ("queue.rs", "use crate::Queue;", &["queue.rs:1: Queue is in no row"]),
         ("plan.rs", "", &["plan.rs:1: plan is in no row"]),
-        ("reconciler/outcome.rs", "use crate::object::A; use crate::operations::B;", &[]),
+        ("reconciler/outcome.rs", "use crate::object::A; use crate::writes::B;", &[]),
     ];
     for (file, text, problems) in table {
         assert_eq!(check(file, text), problems, "{file}: {text}");

@@ -1,4 +1,4 @@
-//! One execution from top to bottom, with a scripted guest and a small API server in memory.
+//! One run from top to bottom, with a scripted guest and a small API server in verdicts.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,17 +23,17 @@ use std::time::Duration;
 
 use capstan_core::cache::{Event as Watch, Writer};
 use capstan_core::cluster::{Cluster, Error, Reason, Verb, Write};
-use capstan_core::filter::Filter;
 use capstan_core::guest::*;
 use capstan_core::manifest::{self, Mapper as Mapping};
-use capstan_core::mapper::Mapper;
 use capstan_core::object::{Change, Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
 use capstan_core::reconciler::flow::Flow;
-use capstan_core::reconciler::memory::Memory;
+use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute};
-use capstan_core::source::{Notice, Role, Source, Spec, What};
+use capstan_core::source::filter::Filter;
+use capstan_core::source::mapper::Mapper;
+use capstan_core::source::{Role, Source, Spec, Trigger, TriggerKind};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -202,7 +202,7 @@ struct Script {
     desired: Result<Value, String>,
     /// `reconcile` and `cleanup` ask for this write first, and fail if that fails or does not end within a second.
     asks: Option<WriteRequest>,
-    run: Option<Arc<dyn Run>>,
+    run: Option<Arc<dyn Context>>,
     /// What was called.
     calls: Arc<Mutex<Vec<String>>>,
     /// What they ask the daemon before.
@@ -210,7 +210,7 @@ struct Script {
 }
 
 /// Questions to the daemon, and what is noted of the answers.
-type Ask = Arc<dyn Fn(Arc<dyn Run>) -> BoxFuture<'static, Vec<String>> + Send + Sync>;
+type Ask = Arc<dyn Fn(Arc<dyn Context>) -> BoxFuture<'static, Vec<String>> + Send + Sync>;
 
 impl Default for Script {
     fn default() -> Self {
@@ -229,11 +229,11 @@ impl Default for Script {
 }
 
 impl Guest for Script {
-    fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+    fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         Box::new(Self { run: Some(run), ..self.clone() })
     }
 
-    fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         self.open(run)
     }
 
@@ -327,7 +327,7 @@ struct Bench {
     calls: Arc<Mutex<Vec<String>>>,
     queue: Queue,
     /// What own writes held back until they ended.
-    told: Arc<Mutex<Vec<Notice>>>,
+    told: Arc<Mutex<Vec<Trigger>>>,
     /// When the page runs again, as of its last run.
     next: Mutex<Option<queue::Next>>,
     pages: Writer,
@@ -368,7 +368,7 @@ impl Bench {
         let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, ..Policy::default() });
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
-        let told = Arc::<Mutex<Vec<Notice>>>::default();
+        let told = Arc::<Mutex<Vec<Trigger>>>::default();
         let controller = Controller {
             operator: Arc::clone(&operator.name),
             limits: operator.plugins["p"].limits.clone(),
@@ -382,10 +382,10 @@ impl Bench {
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
             tell: {
                 let told = Arc::clone(&told);
-                Arc::new(move |notices| told.lock().extend(notices))
+                Arc::new(move |triggers| told.lock().extend(triggers))
             },
             queue: queue.clone(),
-            memory: Arc::new(Memory::default()),
+            verdicts: Arc::new(Verdicts::default()),
             edition: 1,
             settings: json!({}),
             events: Box::new(|_, _| {}),
@@ -408,7 +408,7 @@ impl Bench {
     }
 
     /// Has the watch bring a page, and returns what the queue is told of it.
-    fn watched(&mut self, page: Object) -> Vec<Notice> {
+    fn watched(&mut self, page: Object) -> Vec<Trigger> {
         let change = self.pages.apply(Watch::Applied(page));
         let told = change.map(|change| self.controller.primaries.on(change));
         told.unwrap_or_default()
@@ -604,7 +604,7 @@ async fn a_dependent_elsewhere_is_found_by_name_and_namespace() {
     let mut there = bench(", namespace: { cel: '\"m\"' }");
     assert_eq!(there.run().await.2, strings(&["create ConfigMap a"]));
     // After a restart.
-    Arc::get_mut(&mut there.controller).unwrap().memory = Arc::default();
+    Arc::get_mut(&mut there.controller).unwrap().verdicts = Arc::default();
     there.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     assert_eq!(there.run().await.2, strings(&["delete ConfigMap a", "patch Page a"]));
     // What the manifest says of it and what the component answers must be the same.
@@ -685,7 +685,7 @@ async fn dependents_that_exchange_their_names_delete_nothing() {
         assert!(bench.run().await.2.iter().all(|write| write.starts_with("update")));
         if restarted {
             // Nothing is remembered any more, and the other one is not visited: what it means is asked for.
-            Arc::get_mut(&mut bench.controller).unwrap().memory = Arc::default();
+            Arc::get_mut(&mut bench.controller).unwrap().verdicts = Arc::default();
             bench.page_of(json!({ "uid": "page" }), json!({ "on": false, "names": exchanged }));
             let (_, calls, writes) = bench.run().await;
             assert_eq!(writes, strings(&[]));
@@ -821,7 +821,7 @@ fn plain(verb: WriteVerb) -> WriteRequest {
 }
 
 /// Notes the answer to a write, or why there is none.
-async fn written(run: &Arc<dyn Run>, verb: WriteVerb) -> String {
+async fn written(run: &Arc<dyn Context>, verb: WriteVerb) -> String {
     match run.write(plain(verb)).await {
         Ok(answer) => answer,
         Err(error) => format!("{:?}: {}", error.reason, error.message),
@@ -829,7 +829,7 @@ async fn written(run: &Arc<dyn Run>, verb: WriteVerb) -> String {
 }
 
 /// Runs a page once whose component asks; somebody's config maps `a/safe` and `n/safe` are there.
-async fn asked<F>(grants: &str, fields: &str, ask: fn(Arc<dyn Run>) -> F) -> (Vec<String>, Vec<String>)
+async fn asked<F>(grants: &str, fields: &str, ask: fn(Arc<dyn Context>) -> F) -> (Vec<String>, Vec<String>)
 where
     F: Future<Output = Vec<String>> + Send + 'static,
 {
@@ -851,7 +851,7 @@ const EXPLICITLY: &str =
 
 #[tokio::test(start_paused = true)]
 async fn a_dependents_source_shows_nothing_of_others() {
-    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+    async fn ask(run: Arc<dyn Context>) -> Vec<String> {
         let mut answers = Vec::new();
         for place in [Place::Source("cm".to_owned()), Place::Kind(config_map())] {
             for selection in [Selection::Everywhere, Selection::Namespaced("n".to_owned()), Selection::Related] {
@@ -888,7 +888,7 @@ async fn a_dependents_source_shows_nothing_of_others() {
 
 #[tokio::test(start_paused = true)]
 async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
-    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+    async fn ask(run: Arc<dyn Context>) -> Vec<String> {
         let nothing = || "{}".to_owned();
         let gone = json!({ "apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "none" });
         let finalizers = r#"[{"op":"remove","path":"/metadata/finalizers"}]"#.to_owned();
@@ -921,7 +921,7 @@ async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_others_takes_patch_and_delete() {
-    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+    async fn ask(run: Arc<dyn Context>) -> Vec<String> {
         let told =
             |done: Result<String, CallError>| done.map_or_else(|e| format!("{:?}", e.reason), |_| "done".to_owned());
         vec![
@@ -945,7 +945,7 @@ async fn a_finalizer_of_others_takes_patch_and_delete() {
 #[tokio::test(start_paused = true)]
 async fn several_shares_of_our_manager_are_an_error_wherever_one_is_asked_for() {
     // SSA-1
-    fn ask(run: &dyn Run) -> Vec<String> {
+    fn ask(run: &dyn Context) -> Vec<String> {
         let desired = document("n", "two", json!({}));
         let compared = run.compare(CompareQuestion {
             by: Comparison::Applied,
@@ -1131,7 +1131,7 @@ async fn what_a_component_writes_of_another_primary_is_news_to_that_one() {
         let written = bench.server.get(&kind, &key(name)).await.unwrap().unwrap();
         let read = bench.controller.primaries.get(&key(name));
         assert_eq!(read.as_ref(), Some(&written), "{name} is read at once");
-        let news = Notice { primary: key(name), what: What::Changed { deleting: false } };
+        let news = Trigger { primary: key(name), what: TriggerKind::Changed { deleting: false } };
         let told = if heard { vec![news] } else { Vec::new() };
         assert_eq!(bench.watched(written), told, "{name}");
     }
@@ -1158,9 +1158,9 @@ async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
     };
     let (_, at_once) = tokio::join!(bench.run(), meanwhile);
     assert_eq!(at_once, []);
-    let what = What::Changed { deleting: false };
+    let what = TriggerKind::Changed { deleting: false };
     let primary = ObjectRef::namespaced("n", "a");
-    assert_eq!(*bench.told.lock(), [Notice { primary, what }]);
+    assert_eq!(*bench.told.lock(), [Trigger { primary, what }]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -1379,20 +1379,20 @@ async fn a_change_of_the_object_of_an_inactive_dependent_wakes_nobody() {
     const SWITCHED: &str =
         "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.on } } } }";
     let mut bench = Bench::new(Script::default(), SWITCHED);
-    bench.controller.memory.begin(bench.controller.edition);
+    bench.controller.verdicts.begin(bench.controller.edition);
     let map = ObjectRef::namespaced("n", "a");
     for on in [false, true, false] {
         bench.page_of(json!({ "uid": "page" }), json!({ "on": on }));
         assert_eq!(bench.run().await.0, DONE);
-        let memory = &bench.controller.memory;
-        assert_eq!(memory.wakes(&map, "s", &map), on);
+        let verdicts = &bench.controller.verdicts;
+        assert_eq!(verdicts.wakes(&map, "s", &map), on);
     }
 }
 
 // === what else a component may ask ===
 
 /// Returns a bench whose component asks this.
-fn asking<F>(grants: &str, fields: &str, ask: impl Fn(Arc<dyn Run>) -> F + Send + Sync + 'static) -> Bench
+fn asking<F>(grants: &str, fields: &str, ask: impl Fn(Arc<dyn Context>) -> F + Send + Sync + 'static) -> Bench
 where
     F: Future<Output = Vec<String>> + Send + 'static,
 {
@@ -1438,7 +1438,7 @@ async fn an_optimistic_edit_is_of_the_version_that_it_names_or_a_conflict() {
         ("the server has a newer one", Some(0), true, "Conflict", 1),
     ] {
         let asked = key.clone();
-        let ask = move |run: Arc<dyn Run>| {
+        let ask = move |run: Arc<dyn Context>| {
             let key = asked.clone();
             async move {
                 let found = run.find_named(Place::Kind(config_map()), key);
@@ -1566,7 +1566,7 @@ async fn one_object_of_several_is_ambiguous() {
     // IM-7
     let several = "Ambiguous: several objects of source cm belong to the primary: n/one, n/two";
     for (names, expected) in [(&[][..], "none"), (&["two"], "two"), (&["two", "one"], several)] {
-        let ask = |run: Arc<dyn Run>| async move {
+        let ask = |run: Arc<dyn Context>| async move {
             let found = run.find_one(Place::Source("cm".to_owned()));
             let name = |text: String| {
                 let tree: Value = serde_json::from_str(&text).unwrap();
@@ -1604,7 +1604,7 @@ async fn a_mode_says_whether_a_write_that_matches_is_sent_and_whether_its_event_
     ] {
         for (value, sent) in [("v", sent), ("w", true)] {
             let what = format!("{mode:?} {compare_by:?} {value}");
-            let ask = move |run: Arc<dyn Run>| async move {
+            let ask = move |run: Arc<dyn Context>| async move {
                 let mut patch = json!({ "data": { "k": value } });
                 if upon {
                     // The page is the first, and this the second.
@@ -1629,7 +1629,7 @@ async fn a_mode_says_whether_a_write_that_matches_is_sent_and_whether_its_event_
             }
         }
     }
-    let ask = |run: Arc<dyn Run>| async move {
+    let ask = |run: Arc<dyn Context>| async move {
         let verb = WriteVerb::MergePatch(target("n", "x"), r#"{"data":{}}"#.to_owned());
         let options = WriteOptions { mode: Optimistic, ..WriteOptions::default() };
         vec![told(run.write(WriteRequest { verb, options }).await)]
@@ -1645,7 +1645,7 @@ async fn a_mode_says_whether_a_write_that_matches_is_sent_and_whether_its_event_
 #[tokio::test(start_paused = true)]
 async fn what_is_usual_for_a_verb() {
     // RO-4
-    async fn ask(run: Arc<dyn Run>) -> Vec<String> {
+    async fn ask(run: Arc<dyn Context>) -> Vec<String> {
         let owners = json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page" }]);
         let document = |name: &str, metadata: &Value| {
             let mut tree: Value = serde_json::from_str(&document("n", name, metadata.clone())).unwrap();
@@ -1696,7 +1696,7 @@ async fn a_managed_workflow_is_called_by_hand_only_if_the_manifest_leaves_it_to_
         ),
         (EXPLICITLY, "done"),
     ] {
-        let ask = |run: Arc<dyn Run>| async move {
+        let ask = |run: Arc<dyn Context>| async move {
             vec![
                 told(run.workflow(WorkflowCall::Reconcile(None)).await),
                 told(run.workflow(WorkflowCall::Cleanup(None)).await),
@@ -1717,7 +1717,7 @@ async fn pages_follow_one_another_in_order_whatever_goes_meanwhile() {
         let after = Arc::<Mutex<Option<String>>>::default();
         let ask = {
             let after = Arc::clone(&after);
-            move |run: Arc<dyn Run>| {
+            move |run: Arc<dyn Context>| {
                 let after = Arc::clone(&after);
                 async move {
                     let query = Query {

@@ -7,13 +7,13 @@ use capstan_core::manifest;
 use capstan_core::permission::Permissions;
 use capstan_core::queue::Queue;
 use capstan_core::reconciler::flow::{self, Flow};
-use capstan_core::reconciler::memory::Memory;
+use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{self, Controller};
 use capstan_core::source::Listener;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 
-use super::declared::{Declared, Neighbours};
+use super::declared::{Declared, Environment};
 use super::sources::Sources;
 use crate::client::recorder::Origin;
 use crate::client::{Access, Identity};
@@ -30,7 +30,7 @@ pub fn check(spec: &manifest::Controller) -> Result<(), flow::Error> {
 pub(super) struct Kept {
     pub(super) tell: Listener,
     pub(super) queue: Queue,
-    pub(super) memory: Arc<Memory>,
+    pub(super) verdicts: Arc<Verdicts>,
     pub(super) edition: u64,
 }
 
@@ -65,19 +65,19 @@ pub(super) fn warn_of_unused(controller: &Controller) {
 /// Those of [`check`].
 pub(super) fn assemble(
     declared: &Declared,
-    neighbours: &Neighbours,
+    environment: &Environment,
     sources: Sources,
     kept: Kept,
 ) -> Result<Controller, flow::Error> {
-    let Kept { tell, queue, memory, edition } = kept;
+    let Kept { tell, queue, verdicts, edition } = kept;
     let Sources { primaries, secondaries, finalizer } = sources;
     let Declared { operator, spec, plugin, guest, .. } = declared;
-    let counters = neighbours.metrics.plugins.of(operator, &spec.plugin);
-    let per_second = plugin.limits.requests_per_second.min(neighbours.requests_per_second);
+    let counters = environment.metrics.plugins.of(operator, &spec.plugin);
+    let per_second = plugin.limits.requests_per_second.min(environment.requests_per_second);
     let unit = (operator, &spec.plugin);
-    let who = Identity::of(spec.service_account.as_ref(), &neighbours.home.own);
-    let api = Access::new(Arc::clone(&neighbours.api), who.clone());
-    let cluster = neighbours.meters.api_of(unit, per_second, api, counters.throttled);
+    let who = Identity::of(spec.service_account.as_ref(), &environment.home.own);
+    let api = Access::new(Arc::clone(&environment.api), who.clone());
+    let cluster = environment.meters.api_of(unit, per_second, api, counters.throttled);
     let flows = Flows::new(spec)?;
     Ok(Controller {
         operator: Arc::clone(operator),
@@ -88,22 +88,22 @@ pub(super) fn assemble(
         standalone: flows.standalone,
         finalizer,
         guest: Arc::clone(guest),
-        permissions: Permissions::new(spec, &plugin.capabilities, neighbours.home.clone()),
+        permissions: Permissions::new(spec, &plugin.capabilities, environment.home.clone()),
         cluster: Arc::new(cluster),
         tell,
         queue,
-        memory,
+        verdicts,
         edition,
-        settings: settings(spec, neighbours),
-        events: events(declared, neighbours, who, counters.dropped),
+        settings: settings(spec, environment),
+        events: events(declared, environment, who, counters.dropped),
         spec: spec.clone(),
     })
 }
 
 /// Returns what takes the Kubernetes Events of a controller.
-fn events(declared: &Declared, neighbours: &Neighbours, who: Identity, dropped: Counter) -> reconciler::Events {
+fn events(declared: &Declared, environment: &Environment, who: Identity, dropped: Counter) -> reconciler::Events {
     let Declared { operator, spec, .. } = declared;
-    let recorder = neighbours.recorder.clone();
+    let recorder = environment.recorder.clone();
     let origin = Origin {
         who,
         plugin: format!("{operator}/{}", spec.plugin).into(),
@@ -115,12 +115,12 @@ fn events(declared: &Declared, neighbours: &Neighbours, who: Identity, dropped: 
 }
 
 /// What `context.settings` answers.
-fn settings(spec: &manifest::Controller, neighbours: &Neighbours) -> Value {
+fn settings(spec: &manifest::Controller, environment: &Environment) -> Value {
     json!({
         "controller": spec.settings(),
         "daemon": {
-            "identity": &*neighbours.identity,
-            "namespace": &*neighbours.home.own,
+            "identity": &*environment.identity,
+            "namespace": &*environment.home.own,
             "version": env!("CARGO_PKG_VERSION"),
         },
     })

@@ -25,7 +25,7 @@ use crate::workers::Workers;
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// What all controllers of the daemon share.
-pub struct Neighbours {
+pub struct Environment {
     /// The API server.
     pub api: Arc<ApiServer>,
     /// The informers.
@@ -92,8 +92,8 @@ impl Declared {
         }
     }
 
-    pub(super) fn bounds(&self, neighbours: &Neighbours) -> Bounds {
-        Bounds { concurrency: self.spec.concurrency, drain: neighbours.drain }
+    pub(super) fn bounds(&self, environment: &Environment) -> Bounds {
+        Bounds { concurrency: self.spec.concurrency, drain: environment.drain }
     }
 }
 

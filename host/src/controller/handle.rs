@@ -12,8 +12,8 @@ use capstan_core::queue::Queue;
 use capstan_core::reconciler::Controller;
 use capstan_core::reconciler::decision::Finalizers;
 use capstan_core::reconciler::flow;
-use capstan_core::reconciler::memory::Memory;
-use capstan_core::reconciler::notices::hear;
+use capstan_core::reconciler::triggers::enqueue;
+use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::rollout::Step;
 use capstan_core::source::Listener;
 use parking_lot::{Mutex, RwLock};
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::assemble::{Kept, assemble};
-use super::declared::{Declared, Neighbours, finalizer_name};
+use super::declared::{Declared, Environment, finalizer_name};
 use super::sources::Sources;
 use crate::client::ApiServer;
 use crate::control::Unready;
@@ -32,7 +32,7 @@ use crate::metrics::ControllerRuns;
 pub struct Handle {
     pub(super) name: Arc<str>,
     pub(super) queue: Queue,
-    pub(super) memory: Arc<Memory>,
+    pub(super) verdicts: Arc<Verdicts>,
     pub(super) metrics: ControllerRuns,
     pub(super) phase: Mutex<Phase>,
     /// What it runs without; none if with all that it watches.
@@ -95,15 +95,15 @@ impl InForce {
 
 impl Handle {
     /// Returns the handle of a controller that is about to start.
-    pub fn new(declared: Declared, neighbours: &Neighbours) -> Self {
+    pub fn new(declared: Declared, environment: &Environment) -> Self {
         let name = Arc::clone(&declared.spec.name);
         Self {
             queue: Queue::new(declared.policy()),
-            memory: Arc::default(),
-            metrics: neighbours.metrics.runs.of(&name),
+            verdicts: Arc::default(),
+            metrics: environment.metrics.runs.of(&name),
             phase: Mutex::new(Phase::Resolving("starting".to_owned())),
             without: Mutex::default(),
-            bounds: watch::Sender::new(declared.bounds(neighbours)),
+            bounds: watch::Sender::new(declared.bounds(environment)),
             wanted: watch::Sender::new(Arc::new(declared)),
             in_force: RwLock::default(),
             name,
@@ -111,7 +111,7 @@ impl Handle {
     }
 
     /// Makes it another: at once if what it watches stays, else as soon as what it needs is there.
-    pub fn change(&self, declared: Declared, neighbours: &Neighbours) {
+    pub fn change(&self, declared: Declared, environment: &Environment) {
         let declared = Arc::new(declared);
         let mut in_force = self.in_force.write();
         let runs = *self.phase.lock() == Phase::Running;
@@ -120,10 +120,10 @@ impl Handle {
             // One that waits for something is told, and begins again.
             runs && Arc::ptr_eq(&now.declared, &wanted) && wanted.shape().step(declared.shape()) == Step::InPlace
         });
-        let next = settled.map(|now| self.successor(now, &declared, neighbours));
+        let next = settled.map(|now| self.successor(now, &declared, environment));
         match next {
             Some(Ok(controller)) => {
-                let follows = self.put(&mut in_force, &declared, controller, neighbours);
+                let follows = self.put(&mut in_force, &declared, controller, environment);
                 // Nothing for its task to do.
                 self.wanted.send_if_modified(|wanted| {
                     *wanted = Arc::clone(&declared);
@@ -178,11 +178,11 @@ impl Handle {
         self.queue.resume(Instant::now());
     }
 
-    /// Returns who is told of what its sources say: the queue, the memory and the metrics.
+    /// Returns who is told of what its sources say: the queue, the verdicts and the metrics.
     pub(super) fn listener(&self) -> Listener {
-        let (queue, memory, metrics) = (self.queue.clone(), Arc::clone(&self.memory), self.metrics.clone());
-        Arc::new(move |notices| {
-            metrics.count(hear(&queue, &memory, notices));
+        let (queue, verdicts, metrics) = (self.queue.clone(), Arc::clone(&self.verdicts), self.metrics.clone());
+        Arc::new(move |triggers| {
+            metrics.count(enqueue(&queue, &verdicts, triggers));
             metrics.count_primaries(queue.len());
         })
     }
@@ -270,27 +270,27 @@ impl Handle {
         &self,
         before: &InForce,
         declared: &Declared,
-        neighbours: &Neighbours,
+        environment: &Environment,
     ) -> Result<Controller, flow::Error> {
         let sources = Sources::of(&before.controller);
-        self.assemble(declared, neighbours, sources, Some(before))
+        self.assemble(declared, environment, sources, Some(before))
     }
 
     /// Puts together what the runs need; `before` is the controller whose place it takes.
     pub(super) fn assemble(
         &self,
         declared: &Declared,
-        neighbours: &Neighbours,
+        environment: &Environment,
         sources: Sources,
         before: Option<&InForce>,
     ) -> Result<Controller, flow::Error> {
         let kept = Kept {
             tell: self.listener(),
             queue: self.queue.clone(),
-            memory: Arc::clone(&self.memory),
+            verdicts: Arc::clone(&self.verdicts),
             edition: before.map_or(1, |before| before.edition_of(declared)),
         };
-        assemble(declared, neighbours, sources, kept)
+        assemble(declared, environment, sources, kept)
     }
 
     /// Puts a controller in place: runs that begin from now on are its. Returns what follows.
@@ -299,12 +299,12 @@ impl Handle {
         in_force: &mut Option<InForce>,
         declared: &Arc<Declared>,
         controller: Controller,
-        neighbours: &Neighbours,
+        environment: &Environment,
     ) -> OnSwap {
-        self.memory.begin(controller.edition);
+        self.verdicts.begin(controller.edition);
         let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::new(controller) });
         self.queue.set_policy(declared.policy());
-        self.bounds.send_replace(declared.bounds(neighbours));
+        self.bounds.send_replace(declared.bounds(environment));
         // At the start all are told of anyway.
         before.map_or(OnSwap::Nothing, |before| declared.version().follows(before.declared.version()))
     }

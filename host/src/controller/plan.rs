@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use capstan_core::cache::index::Pointer;
-use capstan_core::filter::{Filter, PrimaryFilter, UserFilter};
 use capstan_core::manifest::{self, Dependent, Namespaces};
-use capstan_core::mapper::Mapper;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::permission::Home;
+use capstan_core::source::filter::{Filter, PrimaryFilter, UserFilter};
+use capstan_core::source::index::Pointer;
+use capstan_core::source::mapper::Mapper;
 use capstan_core::source::{Role, Source, Spec};
 use capstan_core::startup::Needed;
 

@@ -10,7 +10,7 @@ use capstan_core::source::{Listener, Source};
 
 use super::plan::{Plan, Planned};
 use crate::client::Kind;
-use crate::informer::pool::{Membership, Pool};
+use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{Scope, Subscriber};
 
 /// The sources of a controller, and the finalizer that changes are looked at for.
@@ -29,7 +29,7 @@ pub(super) struct Joined(Vec<Place>);
 struct Place {
     source: Arc<Source>,
     scope: Scope,
-    _membership: Membership,
+    _membership: Subscription,
 }
 
 /// What a source is to be entered for.
@@ -151,7 +151,7 @@ fn predecessor<'a>(
 
 #[cfg(test)]
 mod tests {
-    use capstan_core::filter::Filter;
+    use capstan_core::source::filter::Filter;
     use capstan_core::source::{Role, Spec};
 
     use super::*;

@@ -12,13 +12,13 @@ use futures::FutureExt;
 use futures::future::select_all;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::declared::{Declared, Kinds, LONGEST_PAUSE, Neighbours, finalizer_name};
+use super::declared::{Declared, Environment, Kinds, LONGEST_PAUSE, finalizer_name};
 use super::handle::{Handle, Phase};
 use super::plan::Plan;
 use super::rights::{Read, Rights};
 use crate::client::{ApiServer, Identity};
 use crate::informer::State;
-use crate::informer::pool::Membership;
+use crate::informer::pool::Subscription;
 use crate::pause::Pause;
 
 /// All that a controller needs to run.
@@ -33,7 +33,7 @@ pub(super) struct Prepared {
     /// What is not there.
     pub(super) rest: Rest,
     /// Keeps the informers going until they are entered.
-    _memberships: Vec<Membership>,
+    _memberships: Vec<Subscription>,
 }
 
 /// What a controller does while it is prepared to become another.
@@ -51,7 +51,7 @@ pub(super) struct Rest {
     /// Kinds that the API server does not serve.
     kinds: BTreeSet<Gvk>,
     /// Informers whose first list is not complete.
-    unfilled: Vec<Membership>,
+    unfilled: Vec<Subscription>,
     /// All of that by name, and whether it is needed: it is not waited for again.
     names: BTreeMap<Arc<str>, Needed>,
 }
@@ -77,7 +77,7 @@ struct Patience<'a> {
 pub(super) async fn prepare(
     declared: Arc<Declared>,
     handle: &Handle,
-    neighbours: &Neighbours,
+    environment: &Environment,
     entry: Entry,
     without: &BTreeSet<Arc<str>>,
 ) -> Prepared {
@@ -93,32 +93,32 @@ pub(super) async fn prepare(
         without,
     };
     let wait = |why| handle.set(entry.waiting(why));
-    let (kinds, missing) = match patience.kinds(&neighbours.api, &wait).await {
+    let (kinds, missing) = match patience.kinds(&environment.api, &wait).await {
         Ok(found) => found,
         Err(why) => return handle.failed(why).await,
     };
     let finalizer = finalizer_name(spec, kinds.get(&spec.primary));
-    let mut plan = Plan::new(&declared, (&kinds, &missing), &finalizer, &neighbours.home);
-    let who = Identity::of(spec.service_account.as_ref(), &neighbours.home.own);
-    let mut rights = Rights::of(&who, &plan, &neighbours.api);
+    let mut plan = Plan::new(&declared, (&kinds, &missing), &finalizer, &environment.home);
+    let who = Identity::of(spec.service_account.as_ref(), &environment.home.own);
+    let mut rights = Rights::of(&who, &plan, &environment.api);
     let mut denied = BTreeMap::new();
     if let Some(rights) = &mut rights {
-        denied = match patience.rights(rights, &mut plan, &neighbours.api, &wait).await {
+        denied = match patience.rights(rights, &mut plan, &environment.api, &wait).await {
             Ok(denied) => denied,
             Err(why) => return handle.failed(why).await,
         };
     }
     handle.set(entry.filling());
     let keep = plan.scopes().map(|(scope, kind, needed)| {
-        let membership = neighbours.pool.keep(scope, kind);
-        (scope.to_string().into(), needed, membership)
+        let subscription = environment.pool.keep(scope, kind);
+        (scope.to_string().into(), needed, subscription)
     });
     let mut places: Vec<_> = keep.collect();
     if let Err(why) = patience.filled(&mut places).await {
         return handle.failed(why).await;
     }
     let (filled, unfilled): (Vec<_>, Vec<_>) =
-        places.into_iter().partition(|(_, _, membership)| membership.cache.is_synced());
+        places.into_iter().partition(|(_, _, subscription)| subscription.cache.is_synced());
     let needed = kinds_of(spec).into_iter();
     let kinds_missing = needed.filter(|(gvk, _)| missing.contains_key(gvk));
     let kinds_missing = kinds_missing.map(|(gvk, needed)| (gvk.to_string().into(), needed));
@@ -256,19 +256,19 @@ impl Patience<'_> {
     }
 
     /// Waits for caches until it is decided that they are enough.
-    async fn filled(&self, places: &mut [(Arc<str>, Needed, Membership)]) -> Result<(), String> {
+    async fn filled(&self, places: &mut [(Arc<str>, Needed, Subscription)]) -> Result<(), String> {
         loop {
-            let seen = places.iter().map(|(what, needed, membership)| Watched {
+            let seen = places.iter().map(|(what, needed, subscription)| Watched {
                 what: Arc::clone(what),
                 needed: *needed,
-                fill: fill(membership),
+                fill: fill(subscription),
             });
             match self.decide(self.policy, seen.collect()) {
                 Verdict::Start => return Ok(()),
                 Verdict::Fail(why) => return Err(why),
                 Verdict::Wait(_) => {}
             }
-            let changed = places.iter_mut().map(|(.., membership)| membership.state.changed().boxed());
+            let changed = places.iter_mut().map(|(.., subscription)| subscription.state.changed().boxed());
             tokio::select! {
                 biased;
                 _ = select_all(changed) => {}
@@ -346,9 +346,9 @@ async fn served(kinds: &BTreeSet<Gvk>, api: &ApiServer) {
 }
 
 /// Waits until one of these caches is filled, and leaves it. Returns its name.
-async fn filled(places: &mut Vec<Membership>) -> Arc<str> {
+async fn filled(places: &mut Vec<Subscription>) -> Arc<str> {
     loop {
-        let synced = |place: &Membership| place.cache.is_synced();
+        let synced = |place: &Subscription| place.cache.is_synced();
         if let Some(at) = places.iter().position(synced) {
             return places.swap_remove(at).name();
         }
@@ -396,11 +396,11 @@ fn asked(error: &Error) -> Fill {
     if error.reason == Reason::UnknownKind { Fill::Lacking(error.message.as_str().into()) } else { Fill::UnderWay }
 }
 
-fn fill(membership: &Membership) -> Fill {
-    if membership.cache.is_synced() {
+fn fill(subscription: &Subscription) -> Fill {
+    if subscription.cache.is_synced() {
         return Fill::Filled;
     }
-    match &*membership.state.borrow() {
+    match &*subscription.state.borrow() {
         State::Failing(why) => Fill::Lacking(why.as_str().into()),
         State::Listing | State::Watching => Fill::UnderWay,
     }

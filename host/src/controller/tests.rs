@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use capstan_core::cpu::Slots;
-use capstan_core::guest::{Exports, Guest, Run, Session};
+use capstan_core::guest::{Context, Exports, Guest, Session};
 use capstan_core::manifest;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
@@ -18,7 +18,7 @@ use crate::client::ApiServer;
 use crate::client::meter::Meters;
 use crate::client::recorder::recorder;
 use crate::client::tests::{Answer, Step as Body, scripted};
-use crate::informer::feed::tests::end_of_list;
+use crate::informer::list_watch::tests::end_of_list;
 use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
 use crate::workers::Workers;
@@ -27,11 +27,11 @@ use crate::workers::Workers;
 struct Unasked;
 
 impl Guest for Unasked {
-    fn open(&self, _: Arc<dyn Run>) -> Box<dyn Session> {
+    fn open(&self, _: Arc<dyn Context>) -> Box<dyn Session> {
         unreachable!("there are no primaries")
     }
 
-    fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         self.open(run)
     }
 
@@ -41,7 +41,7 @@ impl Guest for Unasked {
 }
 
 /// What controllers share, over an API server that serves pages, of which there are none; and what that is asked for.
-fn neighbours() -> (Arc<Neighbours>, Arc<Mutex<Vec<String>>>) {
+fn environment() -> (Arc<Environment>, Arc<Mutex<Vec<String>>>) {
     let (client, asked) = scripted(|path| {
         let kinds = r#"{"resources":[{"name":"pages","kind":"Page","namespaced":true}]}"#;
         if path == "/apis/sample.dev/v1" {
@@ -53,7 +53,7 @@ fn neighbours() -> (Arc<Neighbours>, Arc<Mutex<Vec<String>>>) {
     let metrics = Arc::<Metrics>::default();
     let size = (1 << 20, Room::default());
     let slots = Slots { usual: 1, extra: 1 };
-    let neighbours = Neighbours {
+    let environment = Environment {
         pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), size, CancellationToken::new()),
         recorder: recorder(Arc::clone(&api), "test".to_owned()).0,
         api,
@@ -65,11 +65,11 @@ fn neighbours() -> (Arc<Neighbours>, Arc<Mutex<Vec<String>>>) {
         drain: Duration::ZERO,
         workers: Workers::here(Runtime::current(), slots),
     };
-    (Arc::new(neighbours), asked)
+    (Arc::new(environment), asked)
 }
 
 /// Returns a controller of pages in these namespaces.
-fn pages(namespaces: &str, neighbours: &Neighbours) -> Declared {
+fn pages(namespaces: &str, environment: &Environment) -> Declared {
     let text = format!(
         "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, namespaces: {namespaces} }}\n"
     );
@@ -80,7 +80,7 @@ fn pages(namespaces: &str, neighbours: &Neighbours) -> Declared {
         operator: operator.name,
         guest: Arc::new(Unasked),
         component: "p".into(),
-        account: neighbours.workers.account("a/p", None),
+        account: environment.workers.account("a/p", None),
     }
 }
 
@@ -91,24 +91,24 @@ fn phase(handle: &Handle) -> Phase {
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_stopped_before_it_starts_asks_for_nothing_and_ends() {
     // LC-20
-    let (neighbours, asked) = neighbours();
-    let handle = Arc::new(Handle::new(pages("[n]", &neighbours), &neighbours));
+    let (environment, asked) = environment();
+    let handle = Arc::new(Handle::new(pages("[n]", &environment), &environment));
     let stop = CancellationToken::new();
     stop.cancel();
-    run(Arc::clone(&handle), Arc::clone(&neighbours), stop).await;
+    run(Arc::clone(&handle), Arc::clone(&environment), stop).await;
     assert_eq!(phase(&handle), Phase::Stopped);
     assert_eq!(*asked.lock(), [""; 0]);
-    assert!(neighbours.pool.states().is_empty());
+    assert!(environment.pool.states().is_empty());
     assert!(handle.queue.next().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_controller_that_has_stopped_does_nothing() {
     // NS-4
-    let (neighbours, asked) = neighbours();
-    let handle = Arc::new(Handle::new(pages("[n]", &neighbours), &neighbours));
+    let (environment, asked) = environment();
+    let handle = Arc::new(Handle::new(pages("[n]", &environment), &environment));
     let stop = CancellationToken::new();
-    let task = run(Arc::clone(&handle), Arc::clone(&neighbours), stop.clone());
+    let task = run(Arc::clone(&handle), Arc::clone(&environment), stop.clone());
     let task = tokio::spawn(task);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(phase(&handle), Phase::Running);
@@ -116,11 +116,11 @@ async fn a_change_of_a_controller_that_has_stopped_does_nothing() {
     assert_eq!(before.len(), 2, "its kind and its list: {before:?}");
     stop.cancel();
     task.await.unwrap();
-    handle.change(pages("[n, m]", &neighbours), &neighbours);
-    handle.change(pages("all", &neighbours), &neighbours);
+    handle.change(pages("[n, m]", &environment), &environment);
+    handle.change(pages("all", &environment), &environment);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(phase(&handle), Phase::Stopped);
     assert!(handle.controller().is_none());
-    assert!(neighbours.pool.states().is_empty());
+    assert!(environment.pool.states().is_empty());
     assert_eq!(*asked.lock(), before);
 }

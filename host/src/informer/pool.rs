@@ -64,8 +64,8 @@ pub struct Seen {
 }
 
 /// A share in an informer, which lasts as long as somebody has one.
-#[must_use = "the informer ends with its last membership"]
-pub struct Membership {
+#[must_use = "the informer ends with its last subscription"]
+pub struct Subscription {
     /// The objects.
     pub cache: Cache,
     /// Whether they are true.
@@ -89,19 +89,19 @@ impl Pool {
 
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
     /// that is there as if it were new (`PO-3`).
-    pub fn join(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> Membership {
+    pub fn join(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> Subscription {
         self.enter(scope, kind, Some(subscriber))
     }
 
     /// Keeps an informer going, and starts it if it does not run yet; nobody is told of what it sees.
-    pub fn keep(&self, scope: &Scope, kind: &Kind) -> Membership {
+    pub fn keep(&self, scope: &Scope, kind: &Kind) -> Subscription {
         self.enter(scope, kind, None)
     }
 
-    fn enter(&self, scope: &Scope, kind: &Kind, subscriber: Option<Subscriber>) -> Membership {
+    fn enter(&self, scope: &Scope, kind: &Kind, subscriber: Option<Subscriber>) -> Subscription {
         let Self(inner) = self;
-        let (membership, stop) = inner.admit(scope);
-        let Membership { shared, number, .. } = &membership;
+        let (subscription, stop) = inner.admit(scope);
+        let Subscription { shared, number, .. } = &subscription;
         if let Some(subscriber) = subscriber {
             // Nobody waits for this but those who share the informer: there may be very much to tell.
             aside(|| shared.subscribe(*number, subscriber));
@@ -114,7 +114,7 @@ impl Pool {
             let mut running = inner.running.lock();
             running.tasks.spawn_on(informer.run(stop), &inner.runtime);
         }
-        membership
+        subscription
     }
 
     /// Lists all objects of these kinds once more, because more is to be kept of each than before. What is cached stays in
@@ -151,7 +151,7 @@ impl Pool {
 
 impl Inner {
     /// Counts a member in, and returns what ends the informer.
-    fn admit(self: &Arc<Self>, scope: &Scope) -> (Membership, CancellationToken) {
+    fn admit(self: &Arc<Self>, scope: &Scope) -> (Subscription, CancellationToken) {
         let mut running = self.running.lock();
         // Those that have ended since are let go.
         while running.tasks.try_join_next().is_some() {}
@@ -159,14 +159,14 @@ impl Inner {
         let number = running.number;
         let entry = running.entry(scope, self);
         entry.members += 1;
-        let membership = Membership {
+        let subscription = Subscription {
             cache: entry.shared.cache.clone(),
             state: entry.shared.state.subscribe(),
             pool: Arc::clone(self),
             shared: Arc::clone(&entry.shared),
             number,
         };
-        (membership, entry.stop.clone())
+        (subscription, entry.stop.clone())
     }
 }
 
@@ -205,14 +205,14 @@ impl Running {
     }
 }
 
-impl Membership {
+impl Subscription {
     /// Returns what its informer watches, for messages.
     pub fn name(&self) -> Arc<str> {
         self.shared.scope.to_string().into()
     }
 }
 
-impl Drop for Membership {
+impl Drop for Subscription {
     fn drop(&mut self) {
         // Another may be told of much right now: that is waited for before anybody else has to wait for this one.
         let subscribers = &self.shared.subscribers;
@@ -245,13 +245,13 @@ pub(super) mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use capstan_core::filter::Filter;
     use capstan_core::object::{Managers, Object, Version};
-    use capstan_core::source::{Notice, Role, Source, Spec};
+    use capstan_core::source::filter::Filter;
+    use capstan_core::source::{Role, Source, Spec, Trigger};
     use tokio::runtime;
     use tokio::time::{Instant, sleep};
 
-    use super::super::feed::tests::end_of_list;
+    use super::super::list_watch::tests::end_of_list;
     use super::super::{Item, take};
     use super::*;
     use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
@@ -263,7 +263,7 @@ pub(super) mod tests {
         pool: Pool,
         scope: Scope,
         shared: Arc<Shared>,
-        member: Option<Membership>,
+        member: Option<Subscription>,
         runtime: runtime::Runtime,
     }
 
@@ -280,8 +280,8 @@ pub(super) mod tests {
     }
 
     /// Returns a subscriber, and what it is told.
-    pub(in super::super) fn subscriber() -> (Subscriber, Arc<Mutex<Vec<Notice>>>) {
-        let told = Arc::<Mutex<Vec<Notice>>>::default();
+    pub(in super::super) fn subscriber() -> (Subscriber, Arc<Mutex<Vec<Trigger>>>) {
+        let told = Arc::<Mutex<Vec<Trigger>>>::default();
         let subscriber = Subscriber {
             source: Arc::new(Source::new(Spec {
                 name: "primaries".into(),
@@ -292,7 +292,7 @@ pub(super) mod tests {
             })),
             listener: Arc::new({
                 let told = Arc::clone(&told);
-                move |notices| told.lock().extend(notices)
+                move |triggers| told.lock().extend(triggers)
             }),
         };
         (subscriber, told)

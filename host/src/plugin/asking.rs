@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, Event, Lifetime, ObjectTarget, Page, Query, Run, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, Context, Event, Lifetime, ObjectTarget, Page, Query, WorkflowCall, WorkflowResult,
+    WriteRequest,
 };
 
 use super::Facts;
@@ -16,20 +17,20 @@ pub(super) struct Asking {
     /// The plugin.
     pub(super) facts: Arc<Facts>,
     /// The run that the call belongs to; none while a plugin is loaded.
-    pub(super) run: Option<Arc<dyn Run>>,
+    pub(super) run: Option<Arc<dyn Context>>,
     /// The call.
     pub(super) call: Call,
 }
 
 impl Asking {
     /// Returns the run of the call in progress.
-    pub(super) fn run(&self) -> Result<&Arc<dyn Run>, CallError> {
+    pub(super) fn run(&self) -> Result<&Arc<dyn Context>, CallError> {
         let outside = || CallError::new(CallReason::Misplaced, "there is no run: the component is only being loaded");
         self.run.as_ref().ok_or_else(outside)
     }
 
     /// Returns the run, of which a request to the API server is counted.
-    fn counted(&self) -> Result<&Arc<dyn Run>, CallError> {
+    fn counted(&self) -> Result<&Arc<dyn Context>, CallError> {
         let limit = self.facts.limits.requests;
         let run = self.run()?;
         let counted =

@@ -1,13 +1,13 @@
 //! An instance of a component: a store with a memory limit and a deadline per call, dropped when a call goes wrong. It belongs
-//! to one execution at a time.
+//! to one run at a time.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use capstan_core::cpu;
 use capstan_core::guest::{
-    CallError, CallReason, ConditionResult, DeleteControl, ErrorControl, Exports, FailureInfo, MatchQuestion,
-    MatchResult, Run, UpdateControl,
+    CallError, CallReason, ConditionResult, Context, DeleteControl, ErrorControl, Exports, FailureInfo, MatchQuestion,
+    MatchResult, UpdateControl,
 };
 use capstan_core::room::Holding;
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,9 @@ use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
 use super::engine::ELEMENTS;
+use super::idle::Wear;
 use super::output::{Home, Pipe, Stream};
 use super::process::Wire;
-use super::shelf::Wear;
 use super::usage::{Alive, Counters};
 
 /// Bytes that one call of a host function, or the answer of an export, may make the daemon allocate. Objects in etcd
@@ -38,7 +38,7 @@ pub(super) struct Instance {
     store: Store<State>,
     handle: component::Instance,
     exports: Arc<Indices>,
-    /// Executions that it has behind it.
+    /// Runs that it has behind it.
     runs: usize,
     _alive: Alive,
 }
@@ -47,8 +47,8 @@ pub(super) struct Instance {
 pub(super) struct State {
     /// The plugin.
     pub(super) facts: Arc<Facts>,
-    /// The run that calls belong to; none while a plugin is loaded, and between executions.
-    pub(super) run: Option<Arc<dyn Run>>,
+    /// The run that calls belong to; none while a plugin is loaded, and between runs.
+    pub(super) run: Option<Arc<dyn Context>>,
     /// Where prints and log lines go, and who is asked for memory and time.
     pub(super) home: Home,
     /// The call in progress.
@@ -246,7 +246,7 @@ impl Indices {
 
 impl State {
     /// Returns the state of an instance that has not started.
-    pub(super) fn new(facts: Arc<Facts>, run: Option<Arc<dyn Run>>, home: Home) -> Self {
+    pub(super) fn new(facts: Arc<Facts>, run: Option<Arc<dyn Context>>, home: Home) -> Self {
         let pipe = |stream| Pipe { home: home.clone(), stream };
         let wasi = WasiCtx::builder()
             .stdout(pipe(Stream::Out))
@@ -403,12 +403,12 @@ impl Instance {
         Ok(Self { store, handle, exports, runs: 0, _alive: counters.instance() })
     }
 
-    /// Begins an execution in an instance that has been used before.
-    pub(super) fn assign(&mut self, run: Arc<dyn Run>) {
+    /// Begins a run in an instance that has been used before.
+    pub(super) fn assign(&mut self, run: Arc<dyn Context>) {
         self.store.data_mut().run = Some(run);
     }
 
-    /// Ends an execution, if the instance is to be used again: nothing is kept of it but what the component knows. Returns
+    /// Ends a run, if the instance is to be used again: nothing is kept of it but what the component knows. Returns
     /// what the instance has behind it.
     pub(super) fn release(&mut self) -> Wear {
         self.runs += 1;

@@ -19,11 +19,11 @@ use super::code::{Code, digest};
 pub use super::compiler::{Limits as CompileLimits, run as compile};
 use super::ending::{self, Broken, Ending, Otherwise};
 use super::engine::Engine;
+use super::idle::IdleInstances;
 use super::instance::{Call, Indices, Question, State};
 use super::place::{Here, Place};
 use super::process::Apart;
 pub use super::process::run as run_apart;
-use super::shelf::Shelf;
 use super::usage::Counters;
 use super::{Facts, Loaded, Plugin, imports};
 use crate::read;
@@ -75,7 +75,7 @@ enum Look {
 impl Plugin {
     /// Loads the component of the plugin `name`: reads and compiles it (on threads of its own, or out of the cache),
     /// compares its imports with what this daemon offers and its exports with what the manifest needs, and starts it once
-    /// for a try. To be called on the runtime that executions run on.
+    /// for a try. To be called on the runtime that runs run on.
     ///
     /// # Errors
     /// [`Error`], with the file and all that is wrong with its imports or its exports.
@@ -195,9 +195,9 @@ impl Loaded {
         };
         // With room for the instances of all runs, and of what they ask for on the way.
         let room = facts.limits.concurrency.saturating_mul(2);
-        let shelf = match plugin.instances {
+        let idle = match plugin.instances {
             Instances::Fresh => None,
-            Instances::Warm(bounds) => Some(Shelf::new(bounds, room, Handle::current())),
+            Instances::Warm(bounds) => Some(IdleInstances::new(bounds, room, Handle::current())),
         };
         Ok(Self {
             engine: code.engine,
@@ -205,7 +205,7 @@ impl Loaded {
             exports: interfaces,
             writes,
             permits: Arc::new(Semaphore::new(concurrency)),
-            shelf,
+            idle,
             counters,
             facts,
             digest,

@@ -32,7 +32,7 @@ const LAST: usize = 24;
 /// Bytes kept of each of them.
 const WORDS: usize = 1 << 10;
 
-/// Where the output of an instance goes. It has one call at a time, and belongs to one execution at a time.
+/// Where the output of an instance goes. It has one call at a time, and belongs to one run at a time.
 pub(super) struct Output {
     plugin: Arc<str>,
     controller: Arc<str>,
@@ -110,7 +110,7 @@ impl Output {
         }
     }
 
-    /// Begins an execution: from now on what is printed is its own. Nothing is left of the one before, because
+    /// Begins a run: from now on what is printed is its own. Nothing is left of the one before, because
     /// [`Output::finish`] has written its begun lines.
     pub(super) fn assign(&mut self, run: &RunInfo) {
         self.controller = Arc::clone(&run.controller);

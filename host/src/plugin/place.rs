@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use capstan_core::guest::Run;
+use capstan_core::guest::Context;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use wasmtime::component::InstancePre;
 
 use super::Facts;
 use super::ending::Ending;
+use super::idle::Wear;
 use super::instance::{self, Answer, Call, Indices, Question, Returned, State};
 use super::output::{Home, Output};
 use super::process::{Apart, Remote};
-use super::shelf::Wear;
 use super::usage::Counters;
 
 /// Where instances are.
@@ -29,7 +29,7 @@ pub(super) struct Here {
     pub(super) counters: Arc<Counters>,
 }
 
-/// An instance. It belongs to one execution at a time.
+/// An instance. It belongs to one run at a time.
 pub(super) enum Instance {
     Here(Box<instance::Instance>, Arc<Mutex<Output>>),
     Apart(Box<Remote>),
@@ -62,7 +62,7 @@ impl Place {
     /// Returns a new instance. Its start functions have run, or run with its first call.
     pub(super) async fn start(
         &self,
-        run: Option<Arc<dyn Run>>,
+        run: Option<Arc<dyn Context>>,
         output: Arc<Mutex<Output>>,
         deadline: Instant,
     ) -> wasmtime::Result<Instance> {
@@ -91,8 +91,8 @@ impl Instance {
         }
     }
 
-    /// Begins an execution in an instance that has been used before.
-    pub(super) fn assign(&mut self, run: Arc<dyn Run>) {
+    /// Begins a run in an instance that has been used before.
+    pub(super) fn assign(&mut self, run: Arc<dyn Context>) {
         match self {
             Self::Here(instance, output) => {
                 output.lock().assign(&run.info());
@@ -102,7 +102,7 @@ impl Instance {
         }
     }
 
-    /// Ends an execution, if the instance is to be used again: nothing is kept of it but what the component knows. Returns
+    /// Ends a run, if the instance is to be used again: nothing is kept of it but what the component knows. Returns
     /// what the instance has behind it.
     pub(super) fn release(&mut self) -> Wear {
         match self {

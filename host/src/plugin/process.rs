@@ -1,7 +1,7 @@
 //! A process of its own for the instances of a plugin: the same program, shut in, with nothing but a socket to ask through.
 //!
 //! Who escapes from WebAssembly there is in a process without files, network, secrets or a way to new code. What it asks for is
-//! answered as any component is, by the execution that waits for it: by its permissions, within its budget, in its turn. Here it
+//! answered as any component is, by the run that waits for it: by its permissions, within its budget, in its turn. Here it
 //! is decided when there is such a process, and told how it ended.
 
 mod child;

@@ -77,7 +77,7 @@ impl Turn<'_> {
         self.begun + self.execution.plugin.facts.limits.timeout
     }
 
-    /// Returns the execution's instance, ready for the call. If it has none, it gets a warm one, or else a new one.
+    /// Returns the run's instance, ready for the call. If it has none, it gets a warm one, or else a new one.
     pub(super) async fn instance(&mut self) -> wasmtime::Result<&mut Instance> {
         let (deadline, call) = (self.deadline(), self.call);
         let instance = match self.instance.take().or_else(|| self.warm()) {
@@ -93,11 +93,11 @@ impl Turn<'_> {
         Ok(instance)
     }
 
-    /// Takes an instance that another execution has left.
+    /// Takes an instance that another run has left.
     fn warm(&self) -> Option<Instance> {
         let Execution { plugin, run, .. } = self.execution;
-        let shelf = plugin.shelf.as_ref()?;
-        let mut instance = std::iter::from_fn(|| shelf.take()).find(Instance::is_alive)?;
+        let idle = plugin.idle.as_ref()?;
+        let mut instance = std::iter::from_fn(|| idle.take()).find(Instance::is_alive)?;
         instance.assign(Arc::clone(run));
         Some(instance)
     }

@@ -34,7 +34,7 @@ pub struct Usage {
     pub started: u64,
     /// Instances alive now.
     pub instances: usize,
-    /// Those of them that wait for an execution.
+    /// Those of them that wait for a run.
     pub idle: usize,
     /// The most linear memory that an instance has had, in bytes.
     pub peak_memory: u64,
@@ -70,7 +70,7 @@ pub(super) enum Ended {
     Abandoned,
 }
 
-/// An execution under way, until it is dropped.
+/// A run under way, until it is dropped.
 pub(super) struct Execution(Arc<Counters>);
 
 /// An instance that is alive, until it is dropped.
@@ -103,7 +103,7 @@ impl Counters {
         }
     }
 
-    /// Counts an execution until the answer is dropped.
+    /// Counts a run until the answer is dropped.
     pub(super) fn execution(self: &Arc<Self>) -> Execution {
         self.executions.fetch_add(1, Ordering::Relaxed);
         Execution(Arc::clone(self))

@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use super::supply::{Again, Component, Content, Drain, Loader, Refusal, Supply};
-use crate::args::Source;
+use crate::cli::args::Source;
 use crate::client::chain;
 use crate::files::{Files, Watchlist};
 use crate::operators;

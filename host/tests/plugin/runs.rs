@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, RetryInfo,
-    Run, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, CompareQuestion, Context, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query,
+    RetryInfo, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
     Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, MappingKeys,
@@ -56,7 +56,7 @@ impl Script {
     }
 }
 
-impl Run for Script {
+impl Context for Script {
     fn requests(&self) -> &AtomicU32 {
         &self.requests
     }

@@ -22,7 +22,7 @@ async fn warm(wasm: &[u8], bounds: Warm) -> Plugin {
     load_as(wasm, Limits::default(), Instances::Warm(bounds)).await
 }
 
-/// Has an execution of its own call once.
+/// Has a run of its own call once.
 async fn run(plugin: &Plugin, primary: &str) -> Result<UpdateControl, Failure> {
     plugin.open(script()).reconcile(primary).await
 }

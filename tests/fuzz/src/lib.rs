@@ -18,7 +18,6 @@ use arbitrary::{Result, Unstructured};
 #[cfg(feature = "components")]
 use capstan::plugin::bounds;
 use capstan_core::budget::{Budget, OPERATION, WEIGHT, weight};
-use capstan_core::cache::index::Pointer;
 use capstan_core::dependent::diff;
 use capstan_core::dependent::managed_fields::{self, Comparison, Part};
 use capstan_core::guest::MatchResult;
@@ -26,6 +25,7 @@ use capstan_core::manifest::{self, GenericMatching};
 use capstan_core::object::{Gvk, Managers, Object};
 use capstan_core::patch::{self, Patch};
 use capstan_core::reconciler::mask::Mask;
+use capstan_core::source::index::Pointer;
 use capstan_core::workflow::condition::Expression;
 use serde_json::{Value, json};
 

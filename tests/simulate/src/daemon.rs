@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capstan::client::meter::Meters;
 use capstan::client::{ApiServer, recorder};
-use capstan::controller::Neighbours;
+use capstan::controller::Environment;
 use capstan::informer::pool::Pool;
 use capstan::metrics::Metrics;
 use capstan::part::Part;
@@ -59,7 +59,7 @@ impl Daemon {
         let slots = Slots { usual: 8, extra: 0 };
         let runtime = tokio::runtime::Handle::current();
         let room = Room::default();
-        let neighbours = Arc::new(Neighbours {
+        let environment = Arc::new(Environment {
             pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), (CACHE, room), stop.clone()),
             api: Arc::clone(&api),
             metrics,
@@ -72,7 +72,7 @@ impl Daemon {
             workers: Workers::here(runtime, slots),
         });
         let status = Arc::<Status>::default();
-        let supervisor = Supervisor::new(folder.supply(), neighbours, Arc::clone(&status), stop.clone());
+        let supervisor = Supervisor::new(folder.supply(), environment, Arc::clone(&status), stop.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(writer.run(stop));
         tasks.spawn({

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use capstan_core::guest::ObjectTarget;
 use capstan_core::guest::{
-    CallError, Cause, ConditionResult, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, Lifetime,
-    MatchQuestion, MatchResult, Place, PrimaryUpdate, Run, Session, UpdateControl, WriteMode, WriteOptions,
+    CallError, Cause, ConditionResult, Context, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
+    Lifetime, MatchQuestion, MatchResult, Place, PrimaryUpdate, Session, UpdateControl, WriteMode, WriteOptions,
     WriteRequest, WriteVerb,
 };
 use capstan_core::object::{Gvk, ObjectRef};
@@ -30,10 +30,10 @@ pub(crate) struct Script {
     pub(crate) digest: String,
 }
 
-/// One execution of it.
+/// One run of it.
 struct Scene {
     stage: Arc<Stage>,
-    run: Arc<dyn Run>,
+    run: Arc<dyn Context>,
     key: Key,
     _running: Option<Running>,
 }
@@ -45,13 +45,13 @@ impl fmt::Debug for Script {
 }
 
 impl Guest for Script {
-    fn open(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+    fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         let key = key_of(&run);
         let running = Some(self.stage.begin(key.clone()));
         self.scene(run, key, running)
     }
 
-    fn open_nested(&self, run: Arc<dyn Run>) -> Box<dyn Session> {
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         let key = key_of(&run);
         self.scene(run, key, None)
     }
@@ -61,14 +61,14 @@ impl Guest for Script {
     }
 }
 
-fn key_of(run: &Arc<dyn Run>) -> Key {
+fn key_of(run: &Arc<dyn Context>) -> Key {
     let primary = run.info().primary;
     let namespace = primary.namespace.as_deref().unwrap_or_default();
     (namespace.to_owned(), primary.name.to_string())
 }
 
 impl Script {
-    fn scene(&self, run: Arc<dyn Run>, key: Key, running: Option<Running>) -> Box<dyn Session> {
+    fn scene(&self, run: Arc<dyn Context>, key: Key, running: Option<Running>) -> Box<dyn Session> {
         Box::new(Scene { stage: Arc::clone(&self.stage), run, key, _running: running })
     }
 }

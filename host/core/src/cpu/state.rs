@@ -1,6 +1,6 @@
-//! Decides who computes next: the plugin that has used least, however many executions it has.
+//! Decides who computes next: the plugin that has used least, however many runs it has.
 //!
-//! Everything is a function of state, input and `now`. An execution has a seat; it needs a slot for as long as it is polled,
+//! Everything is a function of state, input and `now`. A run has a seat; it needs a slot for as long as it is polled,
 //! and for no longer. Plugins are ordered by the time that they have held slots; one that comes back from doing nothing
 //! starts one slice before whoever was let in last, so that a short run is over before the others' next slices, but saves up
 //! no more. Within a plugin the first come are the first served.
@@ -19,13 +19,13 @@ const BURST: Duration = Duration::from_secs(1);
 /// What a plugin may compute at once before others that have used as much, when it comes back from doing nothing: a slice.
 const CREDIT: Duration = Duration::from_millis(10);
 
-/// While executions wait, how often to look whether a slot is held for too long.
+/// While runs wait, how often to look whether a slot is held for too long.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// While nobody waits, how often to look at what is polled.
 const PATROL: Duration = Duration::from_millis(250);
 
-/// All plugins and executions. `W` wakes an execution.
+/// All plugins and runs. `W` wakes a run.
 #[derive(Debug)]
 pub(super) struct State<W> {
     slots: Slots,
@@ -70,7 +70,7 @@ struct Account {
     turn: u64,
 }
 
-/// An execution.
+/// A run.
 #[derive(Debug)]
 struct Seat<W> {
     account: AccountId,
@@ -94,7 +94,7 @@ enum Phase<W> {
     },
 }
 
-/// Whether an execution may be polled, and who has to be told of what changed.
+/// Whether a run may be polled, and who has to be told of what changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entered<W> {
     pub(super) may: bool,
@@ -174,7 +174,7 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// Gives an execution a seat.
+    /// Gives a run a seat.
     pub(super) fn sit(&mut self, account: AccountId, job: Job) -> SeatId {
         self.share(account);
         let id = SeatId(self.count());
@@ -183,7 +183,7 @@ impl<W: Clone> State<W> {
         id
     }
 
-    /// An execution is over, or given up, wherever it stands.
+    /// A run is over, or given up, wherever it stands.
     pub(super) fn stand_up(&mut self, id: SeatId, now: Instant) -> Vec<W> {
         let wake = self.leave(id, now);
         if let Some(seat) = self.seats.remove(&id) {
@@ -195,7 +195,7 @@ impl<W: Clone> State<W> {
         wake
     }
 
-    /// An execution wants to be polled. If it has to wait, it is woken by `waker` once it has a slot.
+    /// A run wants to be polled. If it has to wait, it is woken by `waker` once it has a slot.
     pub(super) fn enter(&mut self, id: SeatId, waker: &W, now: Instant) -> Entered<W> {
         let Some(seat) = self.seats.get_mut(&id) else {
             return Entered { may: true, wake: Vec::new(), look: false };
@@ -228,7 +228,7 @@ impl<W: Clone> State<W> {
         Entered { may, wake, look }
     }
 
-    /// Lets an execution use the slot that it has been given, if it has been given one.
+    /// Lets a run use the slot that it has been given, if it has been given one.
     fn begin(&mut self, id: SeatId, now: Instant) -> bool {
         let seat = self.seats.get_mut(&id);
         let Some(seat) = seat.filter(|seat| matches!(seat.phase, Phase::Granted)) else {
@@ -241,7 +241,7 @@ impl<W: Clone> State<W> {
         true
     }
 
-    /// The poll of an execution is over; its slot goes to the next.
+    /// The poll of a run is over; its slot goes to the next.
     pub(super) fn leave(&mut self, id: SeatId, now: Instant) -> Vec<W> {
         let Some(seat) = self.seats.get_mut(&id) else {
             return Vec::new();
@@ -260,7 +260,7 @@ impl<W: Clone> State<W> {
         self.grant(now).into_iter().map(|(_, waker)| waker).collect()
     }
 
-    /// An execution has used so much elsewhere.
+    /// A run has used so much elsewhere.
     pub(super) fn charge(&mut self, id: SeatId, spent: Duration, now: Instant) {
         let account = self.seats.get(&id).map(|seat| seat.account);
         if let Some(account) = account.and_then(|id| self.accounts.get_mut(&id)) {

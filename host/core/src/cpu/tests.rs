@@ -108,7 +108,7 @@ async fn time_that_was_used_elsewhere_counts_and_is_paid_for_by_the_quota() {
     let cpu = quiet(ONE);
     let account = cpu.account(&"a".into(), Some(0.5));
     let used = || cpu.spent()[0].time;
-    // What is told outside of an execution is nobody's.
+    // What is told outside of a run is nobody's.
     charge(Duration::from_hours(1));
     let begun = Instant::now();
     account

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::Error;
+use super::defaults::Storage;
 use super::ownership::{MARK, Mark};
-use super::sanitize::Storage;
 use crate::budget::Budget;
 use crate::manifest::{Dependent, OnRename};
 use crate::object::{Gvk, Object, ObjectRef, Scope, clean_metadata};

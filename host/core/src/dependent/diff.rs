@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
+use super::defaults::{self, Kind};
 use super::difference::{Differences, Secrecy, Step, Stop, Walked};
-use super::sanitize::{self, Kind};
 use crate::budget::{Budget, OPERATION};
 use crate::guest::MatchResult;
 use crate::manifest::GenericMatching;
@@ -99,8 +99,8 @@ impl<'a> Walk<'a, '_> {
             (Some(_), None) if manner == Manner::Tolerant => Ok(()),
             (Some(Value::Object(found)), Some(Value::Object(wanted))) => self.maps(found, wanted, manner),
             (Some(Value::Array(found)), Some(Value::Array(wanted))) => self.lists(found, wanted, manner),
-            (Some(found), Some(wanted)) if sanitize::same_scalar(found, wanted) => Ok(()),
-            (Some(found), Some(wanted)) if sanitize::respelled(self.kind, self.differences.path(), found, wanted) => {
+            (Some(found), Some(wanted)) if defaults::same_scalar(found, wanted) => Ok(()),
+            (Some(found), Some(wanted)) if defaults::respelled(self.kind, self.differences.path(), found, wanted) => {
                 Ok(())
             }
             (found, wanted) => self.differences.values(found, wanted),

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::defaults::{self, Difference, Extent, Kind, Storage};
 use super::difference::{Differences, Secrecy, Step, Stop, Walked};
-use super::sanitize::{self, Difference, Extent, Kind, Storage};
 use crate::budget::{Budget, OPERATION};
 use crate::guest::MatchResult;
 
@@ -350,10 +350,10 @@ impl<'a> Walk<'a, '_> {
                 }
                 Ok(())
             }
-            (Some(a), Some(b)) if sanitize::same_scalar(a, b) => Ok(()),
+            (Some(a), Some(b)) if defaults::same_scalar(a, b) => Ok(()),
             _ => {
                 let difference = Difference { path: self.differences.path(), extent, found, wanted };
-                if sanitize::excused(self.kind, &difference) {
+                if defaults::excused(self.kind, &difference) {
                     return Ok(());
                 }
                 self.differences.values(found, wanted)
@@ -489,7 +489,7 @@ fn spots(list: &[Value], names: &[String]) -> BTreeMap<String, Spot> {
     spots
 }
 
-/// The scalars of a list, to be looked up as [`sanitize::same_scalar`] compares them.
+/// The scalars of a list, to be looked up as [`defaults::same_scalar`] compares them.
 #[derive(Default)]
 struct Members {
     exact: BTreeSet<String>,

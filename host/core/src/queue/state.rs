@@ -14,7 +14,7 @@ use super::outage::Outage;
 use super::retry::Attempts;
 use super::{
     Counts, Deletion, Event, FOREVER, Failure, Finished, KeyState, Level, Mark, Mode, Next, Outcome, Policy, Receipt,
-    What,
+    Settled,
 };
 use crate::guest::RetryInfo;
 use crate::object::ObjectRef;
@@ -312,7 +312,7 @@ impl State {
     }
 
     /// Takes in how a run ended (EP-20 … EP-35).
-    pub(super) fn finish(&mut self, key: &ObjectRef, finished: Finished, now: Instant) -> Result<What, Error> {
+    pub(super) fn finish(&mut self, key: &ObjectRef, finished: Finished, now: Instant) -> Result<Settled, Error> {
         let Self { policy, phase, keys, timetable, outage, in_flight } = self;
         let entry = keys.get_mut(key).filter(|entry| entry.flight != Flight::Idle);
         let Some(entry) = entry else {
@@ -485,7 +485,7 @@ impl Entry {
 
     /// Ends a run that was under way when the queue was stopped: its outcome is ignored, but that our finalizer is gone
     /// remains true (`LC-22`). The key is free again (`EP-20`).
-    fn break_off(&mut self, policy: &Policy, finished: Finished) -> What {
+    fn break_off(&mut self, policy: &Policy, finished: Finished) -> Settled {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
         let next = if self.life == Life::Forgotten {
             Next::Dropped
@@ -495,7 +495,7 @@ impl Entry {
             self.pending = true;
             Next::AtStart
         };
-        What { outcome: Outcome::Ignored, next, retry: self.retry(policy) }
+        Settled { outcome: Outcome::Ignored, next, retry: self.retry(policy) }
     }
 
     /// Ends a run. `outage` says how long to wait after so many runs in a row that failed for an outage.
@@ -505,7 +505,7 @@ impl Entry {
         finished: Finished,
         now: Instant,
         outage: impl FnOnce(u32) -> Duration,
-    ) -> What {
+    ) -> Settled {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
         // EP-21: whatever came of it, nothing is left to do about what is gone.
         let finished =
@@ -517,7 +517,7 @@ impl Entry {
                 (Outcome::Succeeded, self.succeed(flight, finished, policy.max_interval))
             }
         };
-        What { outcome, next, retry: self.retry(policy) }
+        Settled { outcome, next, retry: self.retry(policy) }
     }
 
     /// Decides what follows a success: the first that applies (`EP-23`).

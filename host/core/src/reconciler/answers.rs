@@ -6,24 +6,24 @@ use std::sync::atomic::AtomicU32;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::context::Context;
 use super::controller::Controller;
 use super::managed;
 use super::mask::Mask;
 use super::memos::Memos;
 use super::page::Bounds;
+use super::run::Run;
 use crate::budget::Exceeded;
 use crate::cluster::Deletion;
 use crate::guest::{
-    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, Run,
+    CallError, CallReason, CompareQuestion, Context, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query,
     RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use crate::manifest::{Limits, Permission, Selector};
 use crate::object::{Object, ObjectRef};
-use crate::operations;
 use crate::source::{Doubt, Source, Within};
+use crate::writes;
 
-impl Run for Context {
+impl Context for Run {
     fn info(&self) -> RunInfo {
         self.info.clone()
     }
@@ -100,11 +100,11 @@ impl Run for Context {
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
-        async move { operations::write(&self.desk(), &self.primary, request).await }.boxed()
+        async move { writes::write(&self.write_context(), &self.primary, request).await }.boxed()
     }
 
     fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
-        async move { operations::remove(&self.desk(), target, deletion).await }.boxed()
+        async move { writes::remove(&self.write_context(), target, deletion).await }.boxed()
     }
 
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
@@ -113,7 +113,7 @@ impl Run for Context {
             let finalizer = finalizer.unwrap_or_else(|| self.controller.finalizer.to_string());
             let adding = self.controller.add_finalizer(&self.primary, &finalizer);
             let done = self.asked(adding).await;
-            done.map(|object| object.json().to_owned()).map_err(operations::refused)
+            done.map(|object| object.json().to_owned()).map_err(writes::refused)
         }
         .boxed()
     }
@@ -125,13 +125,13 @@ impl Run for Context {
             let names = [&*finalizer];
             let removing = self.controller.remove_finalizers(&self.primary, &names);
             let done = self.asked(removing).await;
-            done.map(|left| left.unwrap_or_else(|| self.primary.clone()).json().to_owned()).map_err(operations::refused)
+            done.map(|left| left.unwrap_or_else(|| self.primary.clone()).json().to_owned()).map_err(writes::refused)
         }
         .boxed()
     }
 
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError> {
-        operations::compare(&self.desk(), &self.primary, &question)
+        writes::compare(&self.write_context(), &self.primary, &question)
     }
 
     fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
@@ -145,14 +145,14 @@ impl Run for Context {
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         match lifetime {
             Lifetime::Run => self.kept.lock().memos.get(key).map(str::to_owned),
-            Lifetime::Primary => self.controller.memory.memo(&self.primary, key),
+            Lifetime::Primary => self.controller.verdicts.memo(&self.primary, key),
             // The plugin's own are kept with the plugin, and never asked for here.
             Lifetime::Plugin => None,
         }
     }
 
     fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
-        let Controller { memory, guest, limits, .. } = &*self.controller;
+        let Controller { verdicts, guest, limits, .. } = &*self.controller;
         let keep = |memos: &mut Memos, bound| memos.keep(key, value, bound, || guest.holding());
         match lifetime {
             Lifetime::Run => {
@@ -160,7 +160,7 @@ impl Run for Context {
                 keep(&mut self.kept.lock().memos, bound)
             }
             Lifetime::Primary => {
-                memory.change_memos(&self.primary, |memos| keep(memos, (limits.memo_primary, "limits.memo.primary")))
+                verdicts.change_memos(&self.primary, |memos| keep(memos, (limits.memo_primary, "limits.memo.primary")))
             }
             Lifetime::Plugin => Err(CallError::new(CallReason::Misplaced, "the plugin keeps its own memos")),
         }
@@ -171,7 +171,7 @@ impl Run for Context {
     }
 }
 
-impl Context {
+impl Run {
     fn page(&self, mut objects: Vec<Object>, query: &Query) -> Result<Page, CallError> {
         let budget = &mut *self.budget.lock();
         let mask = Mask::of(&query.fields)?;
@@ -262,7 +262,7 @@ impl Context {
     }
 
     fn is_declared(&self, source: &Arc<Source>) -> bool {
-        self.desk().is_declared(source)
+        self.write_context().is_declared(source)
     }
 
     /// Whether a question that no source answers gets an empty page: one about a kind that may be read and that nobody

@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use super::decision::Finalizers;
 use super::flow::Flow;
-use super::memory::Memory;
 use super::outcome::Manner;
+use super::verdicts::Verdicts;
 use crate::budget::Budget;
 use crate::cluster::Cluster;
 use crate::guest::{Event, Guest};
 use crate::manifest;
 use crate::object::Object;
-use crate::operations::Desk;
 use crate::permission::Permissions;
 use crate::queue::Queue;
 use crate::source::{Listener, Source};
+use crate::writes::WriteContext;
 
 /// A controller, as its runs have it.
 pub struct Controller {
@@ -49,7 +49,7 @@ pub struct Controller {
     /// The queue.
     pub queue: Queue,
     /// What is remembered from one run to the next.
-    pub memory: Arc<Memory>,
+    pub verdicts: Arc<Verdicts>,
     /// Which of its controllers over time this is: its runs trust no verdict of another.
     pub edition: u64,
     /// What `context.settings` answers.
@@ -87,7 +87,7 @@ impl Controller {
 
     /// Returns the hash of a document that the guest or the daemon made, for verdicts on it.
     pub(crate) fn hash(&self, document: &str) -> u64 {
-        self.memory.hash(self.edition, document)
+        self.verdicts.hash(self.edition, document)
     }
 
     /// Returns how this controller writes to its primaries.
@@ -101,8 +101,8 @@ impl Controller {
     }
 
     /// Returns what writes over this line to the API server need to know.
-    pub(crate) fn desk<'a>(&'a self, cluster: &'a dyn Cluster, budget: &'a Mutex<Budget>) -> Desk<'a> {
-        Desk {
+    pub(crate) fn write_context<'a>(&'a self, cluster: &'a dyn Cluster, budget: &'a Mutex<Budget>) -> WriteContext<'a> {
+        WriteContext {
             cluster,
             primaries: &self.primaries,
             secondaries: &self.secondaries,

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::context::Context;
 use super::flow::Flow;
-use super::visit::Visitor;
+use super::node::Visitor;
+use super::run::Run;
 use crate::guest::{CallError, CallReason, NodeFailure, NodeResult, Place, Session, WorkflowCall, WorkflowResult};
 use crate::manifest::{self, Dependent};
 use crate::object::{Object, ObjectRef};
@@ -37,7 +37,7 @@ impl Failed {
 ///
 /// # Errors
 /// [`Failed`] if a node failed, unless the manifest leaves failures to the reconciler (`WF-9`).
-pub(crate) async fn managed(run: &Context, session: &dyn Session, mode: Mode) -> Result<WorkflowResult, Failed> {
+pub(crate) async fn managed(run: &Run, session: &dyn Session, mode: Mode) -> Result<WorkflowResult, Failed> {
     let flow = &run.controller.workflow;
     let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
     let dependents = failures(&result);
@@ -53,7 +53,7 @@ pub(crate) async fn managed(run: &Context, session: &dyn Session, mode: Mode) ->
 /// # Errors
 /// `missing` for an unknown name, `misplaced` for a managed workflow that is not explicit (`CX-2`), `failed` if a node
 /// failed, unless the manifest leaves failures to the reconciler (`WF-9`).
-pub(crate) async fn by_hand(run: &Context, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
+pub(crate) async fn by_hand(run: &Run, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
     let controller = &run.controller;
     let session = controller.guest.open_nested(run.shared());
     let (name, mode) = match call {
@@ -83,7 +83,7 @@ pub(crate) async fn by_hand(run: &Context, call: WorkflowCall) -> Result<Workflo
 }
 
 /// Runs one standalone dependent, whatever it depends on.
-async fn one(run: &Context, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
+async fn one(run: &Run, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
     let flows = run.controller.standalone.values();
     let Some((name, node)) = flows.clone().find_map(|flow| flow.nodes.get_key_value(name)) else {
         return Err(unknown("standalone dependent", name, flows.flat_map(|flow| flow.nodes.keys())));
@@ -119,7 +119,7 @@ fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {
 
 /// Of the objects that belong to the primary, returns those that the place means: of a dependent's source, which others
 /// may share, only the dependent's own object; where its name is not known yet, what is not known to be another's.
-pub(crate) fn of_dependent(run: &Context, place: &Place, mut found: Vec<Object>) -> Vec<Object> {
+pub(crate) fn of_dependent(run: &Run, place: &Place, mut found: Vec<Object>) -> Vec<Object> {
     let Place::Source(name) = place else {
         return found;
     };

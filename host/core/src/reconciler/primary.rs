@@ -5,12 +5,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::controller::Controller;
-use super::memory::Verdict;
+use super::verdicts::Verdict;
 use super::{finalizer, outcome};
 use crate::budget::Budget;
 use crate::cluster::{self, Reason};
 use crate::object::{Object, Version};
-use crate::operations;
+use crate::writes;
 
 /// What became of an object that is written until there is no conflict.
 enum Settled {
@@ -36,17 +36,17 @@ impl Controller {
         let document = self.hash(&write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
             let known = Verdict::of(document, &now);
-            if self.memory.verdict(&now, &slot).as_ref() == Some(&known) {
+            if self.verdicts.verdict(&now, &slot).as_ref() == Some(&known) {
                 return Ok(None);
             }
-            if operations::is_applied(
+            if writes::is_applied(
                 &now,
                 applied,
                 &self.spec.field_manager,
                 write.target.subresource.as_deref(),
                 &mut budget.lock(),
             ) {
-                self.memory.keep_verdict(&now, &slot, known);
+                self.verdicts.keep_verdict(&now, &slot, known);
                 return Ok(None);
             }
         }
@@ -55,7 +55,7 @@ impl Controller {
         };
         let version = object.version();
         let verdict = Verdict::of(document, &object);
-        self.memory.keep_verdict(&object, &slot, verdict);
+        self.verdicts.keep_verdict(&object, &slot, verdict);
         self.primaries.put(object);
         Ok(Some(version))
     }
@@ -84,7 +84,7 @@ impl Controller {
         primary: &Object,
         finalizers: &[&str],
     ) -> Result<Option<Object>, cluster::Error> {
-        let window = self.primaries.begin(primary.key().clone(), |notices| (self.tell)(notices));
+        let window = self.primaries.begin(primary.key().clone(), |triggers| (self.tell)(triggers));
         let plan = |now: &Object| finalizer::remove(now, &self.spec.primary, finalizers, &self.spec.field_manager);
         let Some(now) = self.newest_with(primary, finalizers).await? else {
             return Ok(None);

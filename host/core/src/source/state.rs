@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cache::Cache;
-use crate::cache::index::Lookup;
-use crate::cache::overlay::Overlay;
-use crate::cache::window::{Listing, Verdict, Windows};
 use crate::object::{Change, Object, ObjectRef};
+use crate::source::echo::{EchoFilter, Listing, Verdict};
+use crate::source::index::Lookup;
+use crate::source::overlay::Overlay;
 
 /// What one informer watches: a namespace; or all of them, and cluster-scoped objects (none).
 pub(super) type Place = Option<Arc<str>>;
@@ -23,7 +23,7 @@ pub(super) struct State {
     /// The places of which a list is being taken in.
     pub(super) listing: BTreeSet<Place>,
     pub(super) overlay: Overlay,
-    pub(super) windows: Windows,
+    pub(super) windows: EchoFilter,
     /// The secondaries of each primary as the caches have them (`IM-4`): candidates, to be checked by the mapper.
     pub(super) related: Lookup<ObjectRef>,
     /// The objects under each key of each index as the caches have them: candidates too.

@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use capstan_core::guest::{Run, RunInfo};
+use capstan_core::guest::{Context, RunInfo};
 use capstan_core::manifest::Limits;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::runtime::{Builder, Runtime};
@@ -86,7 +86,7 @@ fn prepared(mut control: &UnixStream) -> io::Result<Guest> {
     confine::step_back()?;
     let setup = receive(control)?;
     let Setup { memory, concurrency, config } = postcard::from_bytes(&setup).map_err(io::Error::other)?;
-    // Whoever runs an execution looks after the other limits.
+    // Whoever runs a run looks after the other limits.
     let limits = Limits { memory, concurrency, page: u32::MAX, requests: u32::MAX, ..Limits::default() };
     let pool = Pool::of([&limits]);
     let code = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -177,9 +177,9 @@ impl Lane<'_> {
         }
     }
 
-    /// Makes a call, for the execution that begins with it if there is one, in the instance there is, or a new one.
+    /// Makes a call, for the run that begins with it if there is one, in the instance there is, or a new one.
     async fn call(&mut self, question: &Question<'_>, run: Option<RunInfo>, deadline: Instant) -> Done {
-        let run = run.map(|info| Arc::new(Elsewhere::new(&self.wire, info)) as Arc<dyn Run>);
+        let run = run.map(|info| Arc::new(Elsewhere::new(&self.wire, info)) as Arc<dyn Context>);
         let answer = async {
             let instance = match (self.instance.as_mut(), run) {
                 (Some(instance), None) => instance,
@@ -205,7 +205,7 @@ impl Guest {
     async fn start(
         &self,
         wire: &Arc<Wire>,
-        run: Option<Arc<dyn Run>>,
+        run: Option<Arc<dyn Context>>,
         deadline: Instant,
     ) -> wasmtime::Result<Instance> {
         let state = State::new(Arc::clone(&self.facts), run, Home::Apart(Arc::clone(wire)));

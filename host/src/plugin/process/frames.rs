@@ -49,7 +49,7 @@ pub(super) enum Order<'a> {
     Call {
         #[serde(borrow)]
         question: Question<'a>,
-        /// The execution that begins with it.
+        /// The run that begins with it.
         run: Option<RunInfo>,
         /// How long it may take.
         left: Duration,

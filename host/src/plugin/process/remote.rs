@@ -1,5 +1,5 @@
 //! An instance in another process, as the daemon has it: each call goes there, and what it asks for meanwhile is answered here, by
-//! the execution that waits for it.
+//! the run that waits for it.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_core::cpu;
-use capstan_core::guest::{Run, RunInfo};
+use capstan_core::guest::{Context, RunInfo};
 use capstan_core::room::Holding;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -22,9 +22,9 @@ use crate::plugin::Facts;
 use crate::plugin::asking::Asking;
 use crate::plugin::convert;
 use crate::plugin::ending::Ending;
+use crate::plugin::idle::Wear;
 use crate::plugin::instance::{Answer, Call, Question, Returned};
 use crate::plugin::output::Output;
-use crate::plugin::shelf::Wear;
 use crate::plugin::usage::Alive;
 
 /// An instance in a process.
@@ -33,9 +33,9 @@ pub(in crate::plugin) struct Remote {
     /// None only while it is dropped.
     lane: Option<UnixStream>,
     facts: Arc<Facts>,
-    /// The run that calls belong to; none while a plugin is loaded, and between executions.
-    run: Option<Arc<dyn Run>>,
-    /// The execution that begins with the next call.
+    /// The run that calls belong to; none while a plugin is loaded, and between runs.
+    run: Option<Arc<dyn Context>>,
+    /// The run that begins with the next call.
     news: Option<RunInfo>,
     output: Arc<Mutex<Output>>,
     /// The call in progress, and when it has to be over.
@@ -65,7 +65,7 @@ impl Remote {
     /// Returns an instance that starts with its first call.
     pub(in crate::plugin) async fn new(
         apart: &Apart,
-        run: Option<Arc<dyn Run>>,
+        run: Option<Arc<dyn Context>>,
         output: Arc<Mutex<Output>>,
     ) -> wasmtime::Result<Self> {
         let process = apart.process().await?;
@@ -106,15 +106,15 @@ impl Remote {
         self.process.is_alive()
     }
 
-    /// Begins an execution in an instance that has been used before.
-    pub(in crate::plugin) fn assign(&mut self, run: Arc<dyn Run>) {
+    /// Begins a run in an instance that has been used before.
+    pub(in crate::plugin) fn assign(&mut self, run: Arc<dyn Context>) {
         let info = run.info();
         self.output.lock().assign(&info);
         self.news = Some(info);
         self.run = Some(run);
     }
 
-    /// Ends an execution, if the instance is to be used again.
+    /// Ends a run, if the instance is to be used again.
     pub(in crate::plugin) fn release(&mut self) -> Wear {
         self.runs += 1;
         self.run = None;
@@ -204,7 +204,7 @@ impl Remote {
         lane.write_all(frame).await.map_err(|_| Stop::Gone)
     }
 
-    /// Waits until it is our turn. What was said and used until then is this execution's.
+    /// Waits until it is our turn. What was said and used until then is this run's.
     async fn listen(&mut self) -> Result<Body, Stop> {
         let lane = self.lane.as_mut().ok_or(Stop::Gone)?;
         let begun = Instant::now();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query, Run,
+    CallError, CallReason, CompareQuestion, Context, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query,
     RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::object::ObjectRef;
@@ -58,7 +58,7 @@ pub(super) struct Slot<'a>(&'a Slots);
 #[error("the daemon has gone")]
 pub(in crate::plugin) struct Gone;
 
-/// An execution that the daemon runs.
+/// A run that the daemon runs.
 pub(super) struct Elsewhere {
     wire: Arc<Wire>,
     info: RunInfo,
@@ -244,7 +244,7 @@ impl Elsewhere {
     }
 }
 
-impl Run for Elsewhere {
+impl Context for Elsewhere {
     fn info(&self) -> RunInfo {
         self.info.clone()
     }

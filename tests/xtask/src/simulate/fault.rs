@@ -35,7 +35,7 @@ pub(crate) const FAULTS: [Fault; 8] = [
     Fault {
         name: "deaf-to-siblings",
         what: "what a component writes of another primary is no news to that one",
-        file: "host/core/src/operations/desk.rs",
+        file: "host/core/src/writes/context.rs",
         right: "!Arc::ptr_eq(source, self.primaries) || key == primary.key()",
         wrong: "true",
     },

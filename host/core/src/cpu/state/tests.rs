@@ -1,4 +1,4 @@
-//! Time passes by hand here: each test says which execution is polled for how long.
+//! Time passes by hand here: each test says which run is polled for how long.
 
 use proptest::prelude::*;
 
@@ -292,7 +292,7 @@ proptest! {
         }
     }
 
-    /// However many executions each has and however long they compute, plugins that always want to compute get the same.
+    /// However many runs each has and however long they compute, plugins that always want to compute get the same.
     #[test]
     fn hungry_plugins_get_the_same(crowds in prop::collection::vec(2..20_usize, 2..6), slices in prop::collection::vec(1..=10_u64, 400)) {
         let mut scene = Scene::new(ONE);

@@ -106,7 +106,7 @@ impl Script {
         }
     }
 
-    fn finish(&mut self, finished: Finished) -> What {
+    fn finish(&mut self, finished: Finished) -> Settled {
         let what = self.state.finish(&ObjectRef::cluster("a"), finished, self.now).unwrap();
         self.state.check();
         what
@@ -330,7 +330,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
             script.event(*event);
         }
         let what = script.finish(finished);
-        assert_eq!(what, What { outcome: Outcome::Succeeded, next, retry: None }, "{events:?} {finished:?}");
+        assert_eq!(what, Settled { outcome: Outcome::Succeeded, next, retry: None }, "{events:?} {finished:?}");
         assert_eq!(script.mark(), mark, "{events:?} {finished:?}");
         // At once is at once; whatever else there is, is a timer.
         assert_eq!(script.take().is_some(), next.after() == Some(Duration::ZERO), "{events:?} {finished:?}");
@@ -372,12 +372,12 @@ fn a_failing_key_is_retried_and_then_left_to_the_maximal_interval() {
     let mut ms = 0;
     for (attempt, delay) in (1..).zip([2000, 2000, 3000, 4500, 6750]) {
         let retry = Some(info(attempt, attempt == 5));
-        assert_eq!(script.finish(FAILED), What { outcome: warning, next: Next::Retry(millis(delay)), retry });
+        assert_eq!(script.finish(FAILED), Settled { outcome: warning, next: Next::Retry(millis(delay)), retry });
         ms += delay;
         assert_eq!(script.at(ms - 1).take(), None);
         assert_eq!(script.at(ms).taken().retry, retry);
     }
-    let exhausted = What {
+    let exhausted = Settled {
         outcome: Outcome::Failed(Level::Error),
         next: Next::Exhausted(Some(TEN_HOURS)),
         retry: Some(info(5, true)),
@@ -400,7 +400,7 @@ fn an_outage_uses_up_no_attempt_however_long_it_lasts() {
         let retry = max_attempts.map(|max| Retry { max_attempts: Some(max), ..Retry::default() });
         let mut script = Script::in_flight(Policy { retry, ..Policy::default() });
         for failures in 1..1000 {
-            let What { outcome, next, retry } = script.finish(OUTAGE);
+            let Settled { outcome, next, retry } = script.finish(OUTAGE);
             let level = if failures == 1 { Level::Warning } else { Level::Debug };
             assert_eq!((outcome, retry), (Outcome::Failed(level), None));
             let Next::Outage(pause) = next else { panic!("{next:?}") };
@@ -511,7 +511,7 @@ fn a_failure_with_an_event_behind_it_runs_again_at_once_and_consumes_nothing() {
     // EP-30, EP-32
     let mut script = Script::in_flight(Policy::default());
     script.event(RELATED);
-    let at_once = What { outcome: Outcome::Failed(Level::Warning), next: Next::AtOnce, retry: Some(info(0, false)) };
+    let at_once = Settled { outcome: Outcome::Failed(Level::Warning), next: Next::AtOnce, retry: Some(info(0, false)) };
     assert_eq!(script.finish(FAILED), at_once);
     assert_eq!(script.taken().retry, Some(info(0, false)));
     assert_eq!(script.next(FAILED), Next::Retry(millis(2000)));
@@ -544,7 +544,7 @@ fn without_a_policy_a_failure_goes_on_like_a_success_but_counts_as_a_failure() {
     for (event, next) in [(None, Next::Idle(Some(TEN_HOURS))), (Some(RELATED), Next::AtOnce)] {
         let mut script = Script::in_flight(policy());
         event.map(|event| script.event(event));
-        let what = What { outcome: Outcome::Failed(Level::Error), next, retry: None };
+        let what = Settled { outcome: Outcome::Failed(Level::Error), next, retry: None };
         assert_eq!(script.finish(FAILED), what);
     }
 }
@@ -554,7 +554,7 @@ fn a_failure_of_what_is_gone_is_as_good_as_a_success() {
     // EP-21
     let mut script = Script::in_flight(Policy::default());
     script.event(DELETED);
-    assert_eq!(script.finish(FAILED), What { outcome: Outcome::Succeeded, next: Next::Dropped, retry: None });
+    assert_eq!(script.finish(FAILED), Settled { outcome: Outcome::Succeeded, next: Next::Dropped, retry: None });
 }
 
 #[test]
@@ -565,7 +565,7 @@ fn a_primary_that_is_created_anew_during_a_run_begins_anew() {
     assert_eq!(script.at(2000).taken().retry, Some(info(1, false)));
     assert_eq!((script.event(DELETED), script.event(RELATED)), (Receipt::Removed, Receipt::Unknown));
     assert_eq!((script.event(CHANGED), script.take()), (Receipt::Marked, None));
-    assert_eq!(script.finish(FAILED), What { outcome: Outcome::Succeeded, next: Next::AtOnce, retry: None });
+    assert_eq!(script.finish(FAILED), Settled { outcome: Outcome::Succeeded, next: Next::AtOnce, retry: None });
     assert_eq!(script.taken().retry, None);
 }
 
@@ -714,7 +714,7 @@ fn what_ends_while_stopped_is_ignored_and_runs_at_the_next_start() {
         for event in events {
             script.event(*event);
         }
-        let what = What { outcome: Outcome::Ignored, next, retry: None };
+        let what = Settled { outcome: Outcome::Ignored, next, retry: None };
         assert_eq!(script.finish(finished), what, "{events:?} {finished:?}");
         assert_eq!(script.take(), None);
         script.at(50).start();

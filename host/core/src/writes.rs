@@ -16,14 +16,14 @@ use crate::object::{Gvk, Object, Scope};
 use crate::source::{Source, Within};
 
 mod compose;
-mod desk;
+mod context;
 mod grant;
 mod request;
 
 pub use compose::is_applied;
 use compose::{compose, is_ours, matches};
-pub use desk::Desk;
-use desk::{cached, sources};
+pub use context::WriteContext;
+use context::{cached, sources};
 use grant::check_permission;
 use request::{Body, Request, invalid, named, parsed, read};
 
@@ -31,46 +31,46 @@ use request::{Body, Request, invalid, named, parsed, read};
 ///
 /// # Errors
 /// As [`CallReason`] says.
-pub async fn write(desk: &Desk<'_>, primary: &Object, request: WriteRequest) -> Result<String, CallError> {
-    let mut request = read(request, &mut desk.budget.lock())?;
-    check_target(desk, &request.target)?;
-    check_permission(desk, &mut request, primary)?;
-    let source = source(desk, &request, primary)?;
+pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteRequest) -> Result<String, CallError> {
+    let mut request = read(request, &mut context.budget.lock())?;
+    check_target(context, &request.target)?;
+    check_permission(context, &mut request, primary)?;
+    let source = source(context, &request, primary)?;
     if let Some(source) = source.filter(|_| !matches!(request.verb, Body::Create(_))) {
         let known = source.known(Within::Object(&request.target.key));
         known.map_err(|doubt| CallError::new(CallReason::Unreachable, doubt.to_string()))?;
     }
-    let actual = actual(&request, source, &mut desk.budget.lock())?;
+    let actual = actual(&request, source, &mut context.budget.lock())?;
     if let (Some(by), Some((cached, tree))) = (request.compare, &actual)
-        && matches(desk, &request, by, cached.as_ref(), tree)
+        && matches(context, &request, by, cached.as_ref(), tree)
     {
-        return Ok(unchanged(desk, primary, &request, cached.as_ref(), tree));
+        return Ok(unchanged(context, primary, &request, cached.as_ref(), tree));
     }
-    let ours = matches!(request.verb, Body::Apply(_)) && is_ours(desk, &request.target, primary);
-    let Some(write) = compose(desk, &request, actual.as_ref().map(|(_, tree)| tree), ours)? else {
-        let unchanged = |(cached, tree): &Actual| unchanged(desk, primary, &request, cached.as_ref(), tree);
+    let ours = matches!(request.verb, Body::Apply(_)) && is_ours(context, &request.target, primary);
+    let Some(write) = compose(context, &request, actual.as_ref().map(|(_, tree)| tree), ours)? else {
+        let unchanged = |(cached, tree): &Actual| unchanged(context, primary, &request, cached.as_ref(), tree);
         return Ok(actual.as_ref().map_or_else(String::new, unchanged));
     };
     let filtered = matches!(request.mode, WriteMode::MatchAndFilter | WriteMode::Optimistic | WriteMode::ForceFilter);
     let key = &request.target.key;
     let window = source
-        .filter(|source| filtered && desk.filters(source, key, primary))
-        .map(|source| source.begin(key.clone(), |notices| (desk.tell)(notices)));
-    let answer = desk.cluster.write(write).await;
-    let answer = answer.map_err(|error| refused(discreet(desk, primary, &request, error)))?;
+        .filter(|source| filtered && context.filters(source, key, primary))
+        .map(|source| source.begin(key.clone(), |triggers| (context.tell)(triggers)));
+    let answer = context.cluster.write(write).await;
+    let answer = answer.map_err(|error| refused(discreet(context, primary, &request, error)))?;
     let answer =
         answer.ok_or_else(|| CallError::new(CallReason::Other, "the API server answered without an object"))?;
     match (window, source) {
-        (Some(window), _) => window.answered(answer.clone(), desk.manager),
+        (Some(window), _) => window.answered(answer.clone(), context.manager),
         (None, Some(source)) => source.put(answer.clone()),
         // There is no source in mode `plain`, nor for other subresources.
         (None, None) => {}
     }
-    if source.is_some() && request.target.gvk == desk.primaries.spec().gvk {
-        desk.primaries.put(answer.clone());
+    if source.is_some() && request.target.gvk == context.primaries.spec().gvk {
+        context.primaries.put(answer.clone());
     }
     let created = matches!(request.verb, Body::Create(_));
-    if created || desk.may_see(primary, &request.target.gvk, &answer) {
+    if created || context.may_see(primary, &request.target.gvk, &answer) {
         return Ok(answer.json().to_owned());
     }
     Ok(name_only(&request.target.gvk, &answer))
@@ -78,10 +78,16 @@ pub async fn write(desk: &Desk<'_>, primary: &Object, request: WriteRequest) -> 
 
 /// Returns the answer to a write that would change nothing: the object that it was compared with, as far as the component
 /// may see it.
-fn unchanged(desk: &Desk<'_>, primary: &Object, request: &Request, cached: Option<&Object>, tree: &Value) -> String {
+fn unchanged(
+    context: &WriteContext<'_>,
+    primary: &Object,
+    request: &Request,
+    cached: Option<&Object>,
+    tree: &Value,
+) -> String {
     let gvk = &request.target.gvk;
     match cached {
-        Some(object) if desk.may_see(primary, gvk, object) => object.json().to_owned(),
+        Some(object) if context.may_see(primary, gvk, object) => object.json().to_owned(),
         Some(object) => name_only(gvk, object),
         // The component's own words.
         None => tree.to_string(),
@@ -109,14 +115,14 @@ fn name_only(gvk: &Gvk, object: &Object) -> String {
 ///
 /// # Errors
 /// As [`CallReason`] says; an object that is gone is none.
-pub async fn remove(desk: &Desk<'_>, target: ObjectTarget, deletion: Deletion) -> Result<(), CallError> {
+pub async fn remove(context: &WriteContext<'_>, target: ObjectTarget, deletion: Deletion) -> Result<(), CallError> {
     let target = Target::object(target.gvk, target.key);
-    check_target(desk, &target)?;
-    desk.permissions.permit(Permission::Delete, &target.gvk, &target.key)?;
+    check_target(context, &target)?;
+    context.permissions.permit(Permission::Delete, &target.gvk, &target.key)?;
     let gvk = target.gvk.clone();
-    let left = desk.cluster.write(Write { target, verb: Verb::Delete(deletion) }).await.map_err(refused)?;
+    let left = context.cluster.write(Write { target, verb: Verb::Delete(deletion) }).await.map_err(refused)?;
     if let Some(left) = left {
-        for source in sources(desk, &gvk) {
+        for source in sources(context, &gvk) {
             source.put(left.clone());
         }
     }
@@ -128,9 +134,13 @@ pub async fn remove(desk: &Desk<'_>, target: ObjectTarget, deletion: Deletion) -
 /// # Errors
 /// `invalid` if one is not JSON; `missing` for [`Comparison::Applied`] if the object is in no cache, so that nobody
 /// knows what is ours.
-pub fn compare(desk: &Desk<'_>, primary: &Object, question: &CompareQuestion) -> Result<MatchResult, CallError> {
+pub fn compare(
+    context: &WriteContext<'_>,
+    primary: &Object,
+    question: &CompareQuestion,
+) -> Result<MatchResult, CallError> {
     let CompareQuestion { by, actual, desired, ignore } = question;
-    let budget = &mut *desk.budget.lock();
+    let budget = &mut *context.budget.lock();
     let (actual, desired) = (parsed(actual, "actual", budget)?, parsed(desired, "desired", budget)?);
     let ignored = GenericMatching { ignore: ignore.iter().map(|p| p.as_str().into()).collect(), ..Default::default() };
     match by {
@@ -140,14 +150,15 @@ pub fn compare(desk: &Desk<'_>, primary: &Object, question: &CompareQuestion) ->
         Comparison::Equality => Ok(diff::compare_all(&actual, &desired, ignore, budget)),
         Comparison::Applied => {
             let target = named(&desired)?;
-            let cached = cached(desk, primary, &target).filter(|object| desk.may_see(primary, &target.gvk, object));
+            let cached =
+                cached(context, primary, &target).filter(|object| context.may_see(primary, &target.gvk, object));
             let cached = cached.ok_or_else(|| {
                 let message =
                     format!("{} {} is in no cache: nobody knows which fields are ours", target.gvk, target.key);
                 CallError::new(CallReason::Missing, message)
             })?;
             let part = Part::Object;
-            let share = dependent::share(&cached, desk.manager, part)
+            let share = dependent::share(&cached, context.manager, part)
                 .map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
             let fields = share.map(|share| &*share.fields);
             let question = managed_fields::Comparison { fields, actual: &actual, desired: &desired, part, ignore };
@@ -158,14 +169,14 @@ pub fn compare(desk: &Desk<'_>, primary: &Object, question: &CompareQuestion) ->
 
 /// Returns an error without what the API server says of an object that the component may not see: it quotes what it refuses, of a
 /// patched object also what was there before.
-fn discreet(desk: &Desk<'_>, primary: &Object, request: &Request, error: cluster::Error) -> cluster::Error {
+fn discreet(context: &WriteContext<'_>, primary: &Object, request: &Request, error: cluster::Error) -> cluster::Error {
     let Target { gvk, key, .. } = &request.target;
     let quotes = error.code == 422 || matches!(error.reason, Reason::Rejected | Reason::Invalid);
     let own = matches!(request.verb, Body::Create(_)) || error.code == 0;
     let target = ObjectTarget { gvk: gvk.clone(), key: key.clone() };
-    let sees = || match cached(desk, primary, &target) {
-        Some(object) => desk.may_see(primary, gvk, &object),
-        None => desk.permissions.may_read(gvk, key.namespace.as_deref()),
+    let sees = || match cached(context, primary, &target) {
+        Some(object) => context.may_see(primary, gvk, &object),
+        None => context.permissions.may_read(gvk, key.namespace.as_deref()),
     };
     if !quotes || own || sees() {
         return error;
@@ -194,11 +205,11 @@ pub fn refused(error: cluster::Error) -> CallError {
     CallError { reason, code: error.code, message: error.message }
 }
 
-fn check_target(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
+fn check_target(context: &WriteContext<'_>, target: &Target) -> Result<(), CallError> {
     if let Some((what, text)) = target.misfit() {
         return Err(invalid(format!("{what} {text:?} is not one")));
     }
-    match (desk.cluster.scope(&target.gvk), &target.key.namespace) {
+    match (context.cluster.scope(&target.gvk), &target.key.namespace) {
         (Some(Scope::Namespaced), None) => Err(invalid(format!("{} lives in a namespace: name it", target.gvk))),
         (Some(Scope::Cluster), Some(_)) => Err(invalid(format!("{} lives in no namespace: leave it out", target.gvk))),
         _ => Ok(()),
@@ -206,23 +217,27 @@ fn check_target(desk: &Desk<'_>, target: &Target) -> Result<(), CallError> {
 }
 
 /// `RO-2`: the source that a write concerns; none in mode `plain`.
-fn source<'a>(desk: &Desk<'a>, request: &Request, primary: &Object) -> Result<Option<&'a Arc<Source>>, CallError> {
+fn source<'a>(
+    context: &WriteContext<'a>,
+    request: &Request,
+    primary: &Object,
+) -> Result<Option<&'a Arc<Source>>, CallError> {
     // What another subresource answers is of another kind, and nothing for the caches.
     let other = request.target.subresource.as_deref().is_some_and(|name| name != "status");
     if request.mode == WriteMode::Plain || other {
         return Ok(None);
     }
     if let Some(name) = &request.options.source {
-        let found = desk.secondaries.get(&**name).filter(|source| source.spec().gvk == request.target.gvk);
+        let found = context.secondaries.get(&**name).filter(|source| source.spec().gvk == request.target.gvk);
         let missing =
             || CallError::new(CallReason::Missing, format!("no source {name:?} watches {}", request.target.gvk));
         return found.map(Some).ok_or_else(missing);
     }
     let key = &request.target.key;
-    let mut found = sources(desk, &request.target.gvk);
+    let mut found = sources(context, &request.target.gvk);
     // Where a kind is watched both ways, another primary is a secondary.
     if found.len() > 1 {
-        found.retain(|source| desk.filters(source, key, primary));
+        found.retain(|source| context.filters(source, key, primary));
     }
     match found.as_slice() {
         [] => {
@@ -231,7 +246,7 @@ fn source<'a>(desk: &Desk<'a>, request: &Request, primary: &Object) -> Result<Op
         }
         [source] => Ok(Some(source)),
         // The primary of the run is a primary, whatever else watches the kind.
-        [first, ..] if Arc::ptr_eq(first, desk.primaries) && key == primary.key() => Ok(Some(first)),
+        [first, ..] if Arc::ptr_eq(first, context.primaries) && key == primary.key() => Ok(Some(first)),
         several => {
             Ok(several.iter().find(|source| source.get(&request.target.key).is_some()).or(several.first()).copied())
         }

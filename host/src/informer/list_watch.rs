@@ -52,7 +52,7 @@ pub struct Scope {
 }
 
 /// One kind in one scope, at the API server.
-pub(crate) struct Feed {
+pub(crate) struct ListWatch {
     api: Arc<ApiServer>,
     kind: Kind,
     scope: Scope,
@@ -99,7 +99,7 @@ fn silence(chance: &Chance) -> Duration {
     SILENCE / 2 + chance.jitter(SILENCE) / 2
 }
 
-impl Feed {
+impl ListWatch {
     pub(crate) fn new(api: Arc<ApiServer>, kind: Kind, scope: Scope) -> Self {
         let managers = api.managers();
         let chance = api.chance().of(&scope.to_string());
@@ -131,7 +131,7 @@ impl Feed {
     /// Lists and then watches in one request (a streaming list).
     ///
     /// # Errors
-    /// [`Reason::Rejected`] if the API server does not know streaming lists: use [`Feed::list`] and [`Feed::watch`].
+    /// [`Reason::Rejected`] if the API server does not know streaming lists: use [`ListWatch::list`] and [`ListWatch::watch`].
     pub(crate) async fn stream(&self, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
         let query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
@@ -397,16 +397,16 @@ pub(crate) mod tests {
         Scope { gvk: config_maps().gvk, namespace: None, except: None, labels: None }
     }
 
-    async fn feed(body: usize) -> Feed {
+    async fn list_watch(body: usize) -> ListWatch {
         let api = Arc::new(answering("200 OK", body).await);
-        Feed::new(api, config_maps(), scope())
+        ListWatch::new(api, config_maps(), scope())
     }
 
-    /// Returns a feed of an API server that answers as `answer` says, and the paths that it was asked for.
-    fn scripted_feed(answer: impl FnMut(&str) -> Answer + Send + 'static) -> (Feed, Arc<Mutex<Vec<String>>>) {
+    /// Returns a list-watch of an API server that answers as `answer` says, and the paths that it was asked for.
+    fn scripted_feed(answer: impl FnMut(&str) -> Answer + Send + 'static) -> (ListWatch, Arc<Mutex<Vec<String>>>) {
         let (client, asked) = scripted(answer);
         let api = Arc::new(ApiServer::new(client, Managers::default()));
-        (Feed::new(api, config_maps(), scope()), asked)
+        (ListWatch::new(api, config_maps(), scope()), asked)
     }
 
     /// Returns the event of an object, as a watch has it.
@@ -434,9 +434,9 @@ pub(crate) mod tests {
             let mut steps = vec![Step::Comes(event("ADDED", "a", 2))];
             steps.extend(last);
             let mut steps = Some(steps);
-            let (feed, _) = scripted_feed(move |_| Answer(Some(200), steps.take().unwrap()));
+            let (list_watch, _) = scripted_feed(move |_| Answer(Some(200), steps.take().unwrap()));
             let mut items = Vec::new();
-            let ended = feed.watch(Version(1), &mut |item| items.push(item)).await;
+            let ended = list_watch.watch(Version(1), &mut |item| items.push(item)).await;
             assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
             assert!(matches!(items.as_slice(), [Item::Connected, Item::Applied(_)]), "{items:?}");
         }
@@ -456,8 +456,8 @@ pub(crate) mod tests {
             steps.extend(complete.then(|| Step::Comes(end_of_list(2))));
             steps.extend(last);
             let mut steps = Some(steps);
-            let (feed, _) = scripted_feed(move |_| Answer(Some(200), steps.take().unwrap()));
-            let ended = feed.stream(&mut |_| {}).await;
+            let (list_watch, _) = scripted_feed(move |_| Answer(Some(200), steps.take().unwrap()));
+            let ended = list_watch.stream(&mut |_| {}).await;
             if fails {
                 let error = ended.unwrap_err();
                 assert_eq!(error.reason, Reason::Unreachable);
@@ -474,10 +474,10 @@ pub(crate) mod tests {
         let mut seconds = BTreeSet::new();
         let mut silence = BTreeSet::new();
         for _ in 0..50 {
-            let (feed, asked) = scripted_feed(|_| Answer(Some(200), vec![Step::Silent]));
+            let (list_watch, asked) = scripted_feed(|_| Answer(Some(200), vec![Step::Silent]));
             let began = Instant::now();
-            drop(feed.stream(&mut |_| {}).await);
-            feed.watch(Version(1), &mut |_| {}).await.unwrap();
+            drop(list_watch.stream(&mut |_| {}).await);
+            list_watch.watch(Version(1), &mut |_| {}).await.unwrap();
             silence.insert(began.elapsed());
             for path in &*asked.lock() {
                 let (_, time) = path.split_once("&timeoutSeconds=").unwrap();
@@ -493,21 +493,21 @@ pub(crate) mod tests {
     async fn nothing_is_waited_for_without_end() {
         let seconds = Duration::from_secs;
         // No answer at all.
-        let (feed, _) = scripted_feed(|_| Answer(None, Vec::new()));
+        let (list_watch, _) = scripted_feed(|_| Answer(None, Vec::new()));
         for watch in [false, true] {
             let began = Instant::now();
             let error = if watch {
-                feed.watch(Version(1), &mut |_| {}).await.unwrap_err()
+                list_watch.watch(Version(1), &mut |_| {}).await.unwrap_err()
             } else {
-                feed.list(&mut |_| {}).await.unwrap_err()
+                list_watch.list(&mut |_| {}).await.unwrap_err()
             };
             assert_eq!(began.elapsed(), seconds(30));
             assert!(error.message.ends_with("no answer within 30 s"), "{error}");
         }
         // A page that does not end.
-        let (feed, _) = scripted_feed(|_| Answer(Some(200), vec![Step::Silent]));
+        let (list_watch, _) = scripted_feed(|_| Answer(Some(200), vec![Step::Silent]));
         let began = Instant::now();
-        let error = feed.list(&mut |_| {}).await.unwrap_err();
+        let error = list_watch.list(&mut |_| {}).await.unwrap_err();
         assert_eq!(began.elapsed(), seconds(60));
         let late = "a page of the list takes too long";
         assert!(error.message.ends_with(late), "{error}");
@@ -520,9 +520,9 @@ pub(crate) mod tests {
                 });
                 comes.into_iter().flatten().chain([Step::Silent]).collect()
             };
-            let (feed, _) = scripted_feed(move |_| Answer(Some(200), steps()));
+            let (list_watch, _) = scripted_feed(move |_| Answer(Some(200), steps()));
             let began = Instant::now();
-            let ended = feed.watch(Version(1), &mut |_| {}).await;
+            let ended = list_watch.watch(Version(1), &mut |_| {}).await;
             assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
             let lasted = began.elapsed();
             assert!(within.contains(&lasted.as_secs()), "{pause:?}: {lasted:?}");
@@ -532,7 +532,7 @@ pub(crate) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_watch_is_given_up_soon_after_the_api_server_was_away() {
         let mut signs = 0;
-        let (feed, _) = scripted_feed(move |path| {
+        let (list_watch, _) = scripted_feed(move |path| {
             if path != "/version" {
                 return Answer(Some(200), vec![Step::Silent]);
             }
@@ -542,8 +542,8 @@ pub(crate) mod tests {
         });
         let (began, mut sink) = (Instant::now(), |_| {});
         let ended = tokio::select! {
-            ended = feed.watch(Version(1), &mut sink) => ended,
-            () = feed.api.listen(|| {}) => unreachable!("it listens for ever"),
+            ended = list_watch.watch(Version(1), &mut sink) => ended,
+            () = list_watch.api.listen(|| {}) => unreachable!("it listens for ever"),
         };
         assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
         let lasted = began.elapsed();
@@ -553,8 +553,8 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn an_event_without_an_end_is_given_up() {
-        let feed = feed(EVENT * 2).await;
-        let error = feed.watch(Version(1), &mut |_| {}).await.unwrap_err();
+        let list_watch = list_watch(EVENT * 2).await;
+        let error = list_watch.watch(Version(1), &mut |_| {}).await.unwrap_err();
         assert_eq!(error.reason, Reason::Unusable);
         let text = "watch v1 ConfigMap: what came can't be used: an event is longer than 16777216 bytes";
         assert_eq!(error.message, text);
@@ -562,8 +562,8 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_page_without_an_end_is_asked_for_with_fewer_objects_and_then_given_up() {
-        let feed = feed(PAGE_BYTES + 1).await;
-        let error = feed.list(&mut |_| {}).await.unwrap_err();
+        let list_watch = list_watch(PAGE_BYTES + 1).await;
+        let error = list_watch.list(&mut |_| {}).await.unwrap_err();
         assert_eq!(error.reason, Reason::Unusable);
         assert!(error.message.ends_with("one object makes a page of more than 67108864 bytes"));
     }
@@ -576,7 +576,7 @@ pub(crate) mod tests {
         };
         let mut pages =
             [page(["d", "a"], 5, "one/+="), page(["c", "b"], 5, "two"), page(["f", "e"], 6, "")].into_iter();
-        let (feed, asked) = scripted_feed(move |_| Answer(Some(200), vec![Step::Comes(pages.next().unwrap())]));
+        let (list_watch, asked) = scripted_feed(move |_| Answer(Some(200), vec![Step::Comes(pages.next().unwrap())]));
         let mut items = Vec::new();
         let sink = &mut |item| match item {
             Item::Listed(object) => items.push(object.key().name.to_string()),
@@ -585,7 +585,7 @@ pub(crate) mod tests {
                 items.push("something else".to_owned());
             }
         };
-        feed.list(sink).await.unwrap();
+        list_watch.list(sink).await.unwrap();
         assert_eq!(items, ["d", "a", "c", "b", "f", "e", "all at 6"]);
         let list = "/api/v1/configmaps?limit=500";
         let next = |token: &str| format!("{list}&continue={token}");

@@ -1,7 +1,7 @@
-//! Warm instances between executions: waits for those that nobody has used for a while, and drops them.
+//! Warm instances between runs: waits for those that nobody has used for a while, and drops them.
 //!
 //! An idle daemon must not wake up, so there is a timer only while something waits: it is armed when an instance is put on an
-//! empty shelf, goes off when the one that has waited longest is over its time, and ends when nothing is left.
+//! empty idle, goes off when the one that has waited longest is over its time, and ends when nothing is left.
 
 use std::sync::{Arc, Weak};
 
@@ -17,9 +17,9 @@ use state::State;
 pub(super) use state::Wear;
 
 /// The warm instances of a plugin's version. Dropped with all that is on it.
-pub(super) struct Shelf<T: Send + 'static> {
+pub(super) struct IdleInstances<T: Send + 'static> {
     inner: Arc<Mutex<Inner<T>>>,
-    /// Where the timer runs: executions end anywhere.
+    /// Where the timer runs: runs end anywhere.
     runtime: Handle,
 }
 
@@ -29,10 +29,10 @@ struct Inner<T> {
     timer: Option<AbortHandle>,
 }
 
-// === impl Shelf ===
+// === impl IdleInstances ===
 
-impl<T: Send + 'static> Shelf<T> {
-    /// Returns an empty shelf for so many instances. Its timer runs on this runtime.
+impl<T: Send + 'static> IdleInstances<T> {
+    /// Returns an empty idle for so many instances. Its timer runs on this runtime.
     pub(super) fn new(bounds: Warm, room: usize, runtime: Handle) -> Self {
         let state = State::new(bounds, room);
         let inner = Arc::new(Mutex::new(Inner { state, timer: None }));
@@ -81,7 +81,7 @@ impl<T: Send + 'static> Shelf<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Shelf<T> {
+impl<T: Send + 'static> Drop for IdleInstances<T> {
     fn drop(&mut self) {
         self.close();
     }
@@ -138,9 +138,9 @@ mod tests {
         receiver.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
-    fn shelf() -> Shelf<Instance> {
+    fn idle() -> IdleInstances<Instance> {
         let bounds = Warm { idle: Duration::from_mins(5), ..Warm::within(0) };
-        Shelf::new(bounds, 2, Handle::current())
+        IdleInstances::new(bounds, 2, Handle::current())
     }
 
     /// Returns how many timers there are.
@@ -150,12 +150,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_instance_that_nobody_uses_is_dropped_in_time_by_one_timer() {
-        let (shelf, begin) = (shelf(), Instant::now());
+        let (idle, begin) = (idle(), Instant::now());
         let ((one, first), (other, second)) = (instance(), instance());
         assert_eq!(timers(), 0);
-        shelf.put(one, NEW);
+        idle.put(one, NEW);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        shelf.put(other, NEW);
+        idle.put(other, NEW);
         assert_eq!(timers(), 1);
         let mut times = Vec::new();
         for receiver in [first, second] {
@@ -168,31 +168,31 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_instance_that_is_over_its_time_is_never_taken() {
-        let (shelf, (one, mut receiver)) = (shelf(), instance());
-        shelf.put(one, NEW);
+        let (idle, (one, mut receiver)) = (idle(), instance());
+        idle.put(one, NEW);
         // The timer has not had its turn yet.
         tokio::time::advance(Duration::from_mins(5)).await;
-        assert!(shelf.take().is_none());
+        assert!(idle.take().is_none());
         assert!(dropped(&mut receiver));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_taken_is_the_takers_and_the_timer_ends_without_it() {
-        let (shelf, (one, mut receiver)) = (shelf(), instance());
-        shelf.put(one, NEW);
-        let taken = shelf.take().unwrap();
-        assert_eq!(shelf.len(), 0);
+        let (idle, (one, mut receiver)) = (idle(), instance());
+        idle.put(one, NEW);
+        let taken = idle.take().unwrap();
+        assert_eq!(idle.len(), 0);
         tokio::time::sleep(Duration::from_secs(301)).await;
         assert_eq!((timers(), dropped(&mut receiver)), (0, false));
-        shelf.put(taken, NEW);
+        idle.put(taken, NEW);
         assert_eq!((timers(), dropped(&mut receiver)), (1, false));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_shelf_goes_with_what_is_on_it_and_its_timer() {
-        let (shelf, (one, mut receiver)) = (shelf(), instance());
-        shelf.put(one, NEW);
-        drop(shelf);
+    async fn idle_instances_go_with_their_pool_and_its_timer() {
+        let (idle, (one, mut receiver)) = (idle(), instance());
+        idle.put(one, NEW);
+        drop(idle);
         assert!(dropped(&mut receiver));
         tokio::task::yield_now().await;
         assert_eq!(timers(), 0);

@@ -13,13 +13,13 @@ use super::controller::Controller;
 use super::memos::Memos;
 use crate::budget::Budget;
 use crate::cluster::{self, Cluster, Write};
-use crate::guest::{Run, RunInfo, WorkflowResult};
+use crate::guest::{Context, RunInfo, WorkflowResult};
 use crate::object::{self, Gvk, Object, ObjectRef, Scope};
-use crate::operations;
 use crate::queue;
+use crate::writes;
 
 /// A run.
-pub(super) struct Context {
+pub(super) struct Run {
     me: Weak<Self>,
     /// The controller.
     pub(crate) controller: Arc<Controller>,
@@ -44,7 +44,7 @@ pub(super) struct Kept {
     tree: Option<Arc<Value>>,
 }
 
-impl Context {
+impl Run {
     pub(crate) fn new(controller: Arc<Controller>, primary: Object, info: RunInfo) -> Arc<Self> {
         let budget = match controller.guest.holding() {
             Some(holding) => Budget::borrowing(Box::new(holding)),
@@ -64,7 +64,7 @@ impl Context {
     }
 
     /// Returns this run as a session holds it.
-    pub(crate) fn shared(&self) -> Arc<dyn Run> {
+    pub(crate) fn shared(&self) -> Arc<dyn Context> {
         #[expect(clippy::expect_used, reason = "made by `new` alone, in an Arc that whoever calls this has")]
         let run: Arc<Self> = self.me.upgrade().expect("a run that is in use is alive");
         run
@@ -93,8 +93,8 @@ impl Context {
     }
 
     /// Returns what writes of the guest need to know.
-    pub(super) fn desk(&self) -> operations::Desk<'_> {
-        self.controller.desk(self, &self.budget)
+    pub(super) fn write_context(&self) -> writes::WriteContext<'_> {
+        self.controller.write_context(self, &self.budget)
     }
 
     /// Returns which sort of failure it is if the run fails for what the guest says: none of its own if the API server was
@@ -115,7 +115,7 @@ impl Context {
     /// Returns the name of a dependent's object, if this run has found it out.
     pub(crate) fn known_key(&self, name: &str) -> Option<ObjectRef> {
         let known = self.kept.lock().keys.get(name).cloned();
-        known.or_else(|| self.controller.memory.verdict(&self.primary, name).map(|verdict| verdict.key))
+        known.or_else(|| self.controller.verdicts.verdict(&self.primary, name).map(|verdict| verdict.key))
     }
 
     pub(crate) fn keep_key(&self, name: &Arc<str>, key: &ObjectRef) {
@@ -142,7 +142,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// The API server, as calls of the guest have it.
-impl Cluster for Context {
+impl Cluster for Run {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, cluster::Error>> {
         self.asked(self.controller.cluster.write(write)).boxed()
     }

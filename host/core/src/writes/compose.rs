@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::desk::{Desk, sources};
+use super::context::{WriteContext, sources};
 use super::grant::permit_effect;
 use super::request::{Body, Request, invalid, version_path};
 use crate::budget::Budget;
@@ -43,22 +43,28 @@ fn part(subresource: Option<&str>) -> Option<Part> {
 }
 
 /// The same, for another body of the object.
-fn is_applied_in(desk: &Desk<'_>, owned: &Object, actual: &Value, desired: &Value, subresource: Option<&str>) -> bool {
+fn is_applied_in(
+    context: &WriteContext<'_>,
+    owned: &Object,
+    actual: &Value,
+    desired: &Value,
+    subresource: Option<&str>,
+) -> bool {
     let Some(part) = part(subresource) else {
         return false;
     };
-    let Ok(share) = dependent::share(owned, desk.manager, part) else {
+    let Ok(share) = dependent::share(owned, context.manager, part) else {
         return false;
     };
     let fields = share.map(|share| &*share.fields);
     let ignore: &[&str] = &[];
     let question = managed_fields::Comparison { fields, actual, desired, part, ignore };
-    let verdict = managed_fields::compare(&question, &mut desk.budget.lock());
+    let verdict = managed_fields::compare(&question, &mut context.budget.lock());
     matches!(verdict, Ok(MatchResult::Matches))
 }
 
 pub(super) fn matches(
-    desk: &Desk<'_>,
+    context: &WriteContext<'_>,
     request: &Request,
     by: Comparison,
     cached: Option<&Object>,
@@ -68,13 +74,13 @@ pub(super) fn matches(
         Body::Create(_) => return false,
         Body::Apply(tree) | Body::ForceApply(tree) | Body::Update(tree) | Body::Edit(tree) => Cow::Borrowed(tree),
         // What can't be carried out here within bounds is left to the API server, which has its own.
-        Body::JsonPatch(patch) => match patch.apply(actual.clone(), &mut desk.budget.lock()) {
+        Body::JsonPatch(patch) => match patch.apply(actual.clone(), &mut context.budget.lock()) {
             Ok(tree) => Cow::Owned(tree),
             Err(_) => return false,
         },
         Body::MergePatch(patch) => {
             let mut tree = actual.clone();
-            if patch::merge(&mut tree, patch, &mut desk.budget.lock()).is_err() {
+            if patch::merge(&mut tree, patch, &mut context.budget.lock()).is_err() {
                 return false;
             }
             Cow::Owned(tree)
@@ -84,15 +90,15 @@ pub(super) fn matches(
     let verdict = match by {
         Comparison::Applied => {
             let subresource = request.target.subresource.as_deref();
-            return cached.is_some_and(|object| is_applied_in(desk, object, actual, desired, subresource));
+            return cached.is_some_and(|object| is_applied_in(context, object, actual, desired, subresource));
         }
         Comparison::StatusOnly => {
             let ignore: &[&str] = &[];
-            diff::compare_status(actual, desired, ignore, &mut desk.budget.lock())
+            diff::compare_status(actual, desired, ignore, &mut context.budget.lock())
         }
         Comparison::Generic => {
             let flags = GenericMatching::default();
-            diff::compare(actual, desired, &flags, &mut desk.budget.lock())
+            diff::compare(actual, desired, &flags, &mut context.budget.lock())
         }
         Comparison::Equality | Comparison::ByVerb => return actual == desired,
     };
@@ -101,15 +107,15 @@ pub(super) fn matches(
 
 /// Whether the object that a write concerns is the primary of the run, or belongs to it: by uid, or because it is mapped
 /// to it and we have applied it before. Nobody else's fields in it are worth a conflict.
-pub(super) fn is_ours(desk: &Desk<'_>, target: &Target, primary: &Object) -> bool {
-    if target.gvk == desk.primaries.spec().gvk && target.key == *primary.key() {
+pub(super) fn is_ours(context: &WriteContext<'_>, target: &Target, primary: &Object) -> bool {
+    if target.gvk == context.primaries.spec().gvk && target.key == *primary.key() {
         return true;
     }
-    let seen = sources(desk, &target.gvk);
+    let seen = sources(context, &target.gvk);
     seen.into_iter().any(|source| {
         source.get(&target.key).is_some_and(|object| {
             // Several shares of ours are an error elsewhere; here they say that it was applied, too.
-            let share = || dependent::share(&object, desk.manager, Part::Object);
+            let share = || dependent::share(&object, context.manager, Part::Object);
             let applied = || !matches!(share(), Ok(None));
             ownership::is_for(&object, &primary.header().uid) || (source.relates(&object, primary.key()) && applied())
         })
@@ -118,12 +124,12 @@ pub(super) fn is_ours(desk: &Desk<'_>, target: &Target, primary: &Object) -> boo
 
 /// Returns what is sent; none for an edit that changes nothing. What is `ours` is applied by force.
 pub(super) fn compose(
-    desk: &Desk<'_>,
+    context: &WriteContext<'_>,
     request: &Request,
     actual: Option<&Value>,
     ours: bool,
 ) -> Result<Option<Write>, CallError> {
-    let manager = Arc::clone(desk.manager);
+    let manager = Arc::clone(context.manager);
     let verb = match &request.verb {
         Body::Create(tree) => Verb::Create { body: tree.to_string(), manager },
         Body::Apply(tree) | Body::ForceApply(tree) if request.only_if_new => {
@@ -140,11 +146,11 @@ pub(super) fn compose(
                 CallError::new(CallReason::Missing, format!("{} is in no cache: nothing to edit", request.target.key))
             };
             let actual = actual.ok_or_else(missing)?;
-            let mut patch = patch::diff(actual, tree, &mut desk.budget.lock())
+            let mut patch = patch::diff(actual, tree, &mut context.budget.lock())
                 .map_err(|e| CallError::new(CallReason::Exhausted, format!("the edit: {e}")))?;
             ties::clean_patch(&mut patch);
             let effect = ties::of_patch(&patch).map_err(invalid)?;
-            permit_effect(desk, &request.target, effect)?;
+            permit_effect(context, &request.target, effect)?;
             if patch.0.is_empty() {
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! Decides which instance an execution gets, and which are not used again.
+//! Decides which instance a run gets, and which are not used again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// No instance waits longer than a hundred days: an instant much further off may not exist.
 const LONGEST: Duration = Duration::from_hours(2400);
 
-/// Instances that wait for an execution.
+/// Instances that wait for a run.
 #[derive(Debug)]
 pub(super) struct State<T> {
     bounds: Warm,
@@ -26,7 +26,7 @@ struct Idle<T> {
     until: Instant,
 }
 
-/// What an instance has behind it when an execution ends.
+/// What an instance has behind it when a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::plugin) struct Wear {
     /// Executions.
@@ -42,7 +42,7 @@ impl<T> State<T> {
         Self { bounds, room, idle: VecDeque::new() }
     }
 
-    /// Takes back an instance whose execution has ended.
+    /// Takes back an instance whose run has ended.
     ///
     /// # Errors
     /// The instance, if it is not to be used again.
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_shelf_is_empty_and_takes_nothing_back() {
+    fn a_closed_pool_is_empty_and_takes_nothing_back() {
         let (mut state, now) = (state(), Instant::now());
         assert_eq!(state.put("one", NEW, now), Ok(()));
         assert_eq!(state.close(), ["one"]);

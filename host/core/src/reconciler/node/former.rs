@@ -111,7 +111,7 @@ impl Visitor<'_> {
 
     /// Says that a former object stays, if one does.
     pub(super) fn tell_of_former(&self, name: &Arc<str>, spec: &Dependent, source: &Source, now: &ObjectRef) {
-        let known = self.run.controller.memory.verdict(&self.run.primary, name);
+        let known = self.run.controller.verdicts.verdict(&self.run.primary, name);
         let former = known.map(|verdict| verdict.key).filter(|key| key != now);
         let Some(former) = former.and_then(|key| source.get(&key)) else {
             return;

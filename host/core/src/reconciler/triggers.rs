@@ -3,12 +3,12 @@
 use tokio::time::Instant;
 
 use crate::queue::{Event, Queue, Receipt};
-use crate::reconciler::memory::Memory;
-use crate::source::{Notice, What};
+use crate::reconciler::verdicts::Verdicts;
+use crate::source::{Trigger, TriggerKind};
 
-/// How many notices counted: those about primaries that the queue knows (`EP-1`).
+/// How many triggers counted: those about primaries that the queue knows (`EP-1`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct Enqueued {
     /// Of the primaries themselves.
     pub primary: u64,
     /// Of what belongs to them.
@@ -16,18 +16,18 @@ pub struct Heard {
 }
 
 /// Passes on what sources have to say, and forgets primaries that are gone.
-pub fn hear(queue: &Queue, memory: &Memory, notices: Vec<Notice>) -> Heard {
+pub fn enqueue(queue: &Queue, verdicts: &Verdicts, triggers: Vec<Trigger>) -> Enqueued {
     let now = Instant::now();
-    let mut heard = Heard::default();
-    for Notice { primary, what } in notices {
+    let mut heard = Enqueued::default();
+    for Trigger { primary, what } in triggers {
         let (event, count) = match what {
-            What::Changed { deleting } => (Event::PrimaryChanged { deleting }, &mut heard.primary),
-            What::Deleted { unknown, .. } => {
-                memory.forget(&primary);
+            TriggerKind::Changed { deleting } => (Event::PrimaryChanged { deleting }, &mut heard.primary),
+            TriggerKind::Deleted { unknown, .. } => {
+                verdicts.forget(&primary);
                 (Event::PrimaryDeleted { unknown }, &mut heard.primary)
             }
-            What::Related { source, object } => {
-                if !memory.wakes(&primary, &source, &object) {
+            TriggerKind::Related { source, object } => {
+                if !verdicts.wakes(&primary, &source, &object) {
                     continue;
                 }
                 (Event::Related, &mut heard.secondary)
@@ -53,23 +53,23 @@ mod tests {
         let text = r#"{"metadata":{"namespace":"n","name":"a","uid":"u-1"}}"#;
         let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
         let last = Object::parse(text, &gvk, &Managers::default()).unwrap();
-        let (queue, memory) = (Queue::new(Policy::default()), Memory::default());
-        let hear = |what| {
+        let (queue, verdicts) = (Queue::new(Policy::default()), Verdicts::default());
+        let enqueue = |what| {
             let primary = last.key().clone();
-            let Heard { primary, secondary } = hear(&queue, &memory, vec![Notice { primary, what }]);
+            let Enqueued { primary, secondary } = enqueue(&queue, &verdicts, vec![Trigger { primary, what }]);
             (primary, secondary)
         };
         let deleting = false;
-        let related = || What::Related { source: "cm".into(), object: last.key().clone() };
-        assert_eq!(hear(related()), (0, 0), "not known yet");
-        assert_eq!(hear(What::Changed { deleting }), (1, 0));
-        assert_eq!(hear(related()), (0, 1));
+        let related = || TriggerKind::Related { source: "cm".into(), object: last.key().clone() };
+        assert_eq!(enqueue(related()), (0, 0), "not known yet");
+        assert_eq!(enqueue(TriggerKind::Changed { deleting }), (1, 0));
+        assert_eq!(enqueue(related()), (0, 1));
         let kept =
             |memos: &mut super::super::memos::Memos| memos.keep("m", Some("x".to_owned()), (64, "limit"), || None);
-        memory.change_memos(&last, kept).unwrap();
-        let gone = What::Deleted { last: last.clone(), unknown: false };
-        assert_eq!(hear(gone), (1, 0));
-        assert_eq!(memory.memo(&last, "m"), None);
-        assert_eq!(hear(related()), (0, 0), "not known any more");
+        verdicts.change_memos(&last, kept).unwrap();
+        let gone = TriggerKind::Deleted { last: last.clone(), unknown: false };
+        assert_eq!(enqueue(gone), (1, 0));
+        assert_eq!(verdicts.memo(&last, "m"), None);
+        assert_eq!(enqueue(related()), (0, 0), "not known any more");
     }
 }

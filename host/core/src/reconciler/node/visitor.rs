@@ -7,16 +7,16 @@ use crate::cluster;
 use crate::guest::{CallReason, ConditionResult, ConditionRole, NodeFailure, Session};
 use crate::manifest::Dependent;
 use crate::object::Object;
-use crate::operations;
-use crate::reconciler::context::Context;
 use crate::reconciler::flow::Node;
+use crate::reconciler::run::Run;
 use crate::source;
 use crate::text;
 use crate::workflow::Mode;
+use crate::writes;
 
 /// Visits the nodes of one workflow in one run.
 pub(in crate::reconciler) struct Visitor<'a> {
-    pub(in crate::reconciler) run: &'a Context,
+    pub(in crate::reconciler) run: &'a Run,
     pub(in crate::reconciler) session: &'a dyn Session,
     pub(in crate::reconciler) nodes: &'a BTreeMap<Arc<str>, Node>,
     pub(in crate::reconciler) mode: Mode,
@@ -49,7 +49,7 @@ impl From<Stopped> for NodeFailure {
     fn from(stopped: Stopped) -> Self {
         let message = text::kept(stopped.to_string());
         let refused = match stopped {
-            Stopped::Refused(error) => Some(operations::refused(error).reason),
+            Stopped::Refused(error) => Some(writes::refused(error).reason),
             Stopped::Unknown(_) => Some(CallReason::Unreachable),
             Stopped::Failed(_) => None,
         };

@@ -12,7 +12,7 @@ use crate::reconciler::memos::Memos;
 
 /// What is remembered between the runs of a controller.
 #[derive(Default)]
-pub struct Memory {
+pub struct Verdicts {
     hasher: RandomState,
     primaries: Mutex<HashMap<ObjectRef, Remembered>>,
     /// Of the controller in force; changed under the lock of the primaries.
@@ -59,7 +59,7 @@ impl Verdict {
     }
 }
 
-impl Memory {
+impl Verdicts {
     /// Returns the hash of a document that an edition of a controller made. Another edition may compare in another way: it
     /// trusts none of these verdicts.
     pub fn hash(&self, edition: u64, document: &str) -> u64 {
@@ -173,7 +173,7 @@ mod tests {
             Object::parse(&text, &gvk, &Managers::default()).unwrap()
         };
         let (first, second) = (page("u-1"), page("u-2"));
-        let (memory, slot) = (Memory::default(), Arc::from("cm"));
+        let (memory, slot) = (Verdicts::default(), Arc::from("cm"));
         let keep = |page: &Object, value: &str| {
             let (bound, value) = ((1024, "limits.memo.primary"), Some(value.to_owned()));
             memory.change_memos(page, |memos| memos.keep("m", value, bound, || None))
@@ -207,7 +207,7 @@ mod tests {
             (vec![("one", asleep(2, None))], true, true, true),
             (vec![("one", asleep(2, None)), ("two", asleep(2, None))], false, false, true),
         ] {
-            let memory = Memory::default();
+            let memory = Verdicts::default();
             for (dependent, asleep) in inactive.clone() {
                 memory.keep_activity(0, &page, &dependent.into(), Some(asleep));
             }
@@ -219,7 +219,7 @@ mod tests {
             }
             assert!(wakes("maps", "own"), "it is active again");
         }
-        let memory = Memory::default();
+        let memory = Verdicts::default();
         for (edition, awake) in [(0, false), (1, true), (2, true)] {
             // What is in force is 0, then 1; at last a run of 0 ends late.
             memory.begin(edition.min(1));

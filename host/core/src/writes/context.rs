@@ -15,7 +15,7 @@ use crate::source::{Listener, Source};
 
 /// A controller, as writes need it.
 #[derive(Clone, Copy)]
-pub struct Desk<'a> {
+pub struct WriteContext<'a> {
     /// The API server.
     pub cluster: &'a dyn Cluster,
     /// The primaries.
@@ -36,7 +36,7 @@ pub struct Desk<'a> {
     pub finalizer: &'a str,
 }
 
-impl Desk<'_> {
+impl WriteContext<'_> {
     /// Whether a source answers for all that it holds: that of primaries, and those that the manifest declares. That of a
     /// dependent is there to write it.
     pub fn is_declared(&self, source: &Arc<Source>) -> bool {
@@ -68,13 +68,13 @@ impl Desk<'_> {
     }
 }
 
-pub(super) fn sources<'a>(desk: &Desk<'a>, gvk: &Gvk) -> Vec<&'a Arc<Source>> {
-    let all = std::iter::once(desk.primaries).chain(desk.secondaries.values());
+pub(super) fn sources<'a>(context: &WriteContext<'a>, gvk: &Gvk) -> Vec<&'a Arc<Source>> {
+    let all = std::iter::once(context.primaries).chain(context.secondaries.values());
     all.filter(|source| source.spec().gvk == *gvk).collect()
 }
 
-pub(super) fn cached(desk: &Desk<'_>, primary: &Object, target: &ObjectTarget) -> Option<Object> {
-    let found = sources(desk, &target.gvk).into_iter().filter_map(|source| source.get(&target.key));
-    let is_primary = target.gvk == desk.primaries.spec().gvk && target.key == *primary.key();
+pub(super) fn cached(context: &WriteContext<'_>, primary: &Object, target: &ObjectTarget) -> Option<Object> {
+    let found = sources(context, &target.gvk).into_iter().filter_map(|source| source.get(&target.key));
+    let is_primary = target.gvk == context.primaries.spec().gvk && target.key == *primary.key();
     found.max_by_key(Object::version).or_else(|| is_primary.then(|| primary.clone()))
 }

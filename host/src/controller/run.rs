@@ -1,17 +1,17 @@
-//! One execution of a controller: in its plugin's turn, counted, and said in the log.
+//! One run of a controller: in its plugin's turn, counted, and said in the log.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cpu::Job;
-use capstan_core::queue::{Level, Next, Outcome, Ticket, What};
+use capstan_core::queue::{Level, Next, Outcome, Settled, Ticket};
 use capstan_core::reconciler::{self, Ended};
 use tokio::time::Instant;
 
 use super::handle::Handle;
 use crate::metrics::ControllerRuns;
 
-/// One execution, which computes when it is its plugin's turn.
+/// One run, which computes when it is its plugin's turn.
 pub(super) async fn execute(handle: Arc<Handle>, ticket: Ticket) {
     let account = handle.wanted.borrow().account.clone();
     let job = Job { controller: Arc::clone(&handle.name), key: Some(ticket.key().clone()) };
@@ -27,7 +27,7 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     let metrics = &handle.metrics;
     let started = Instant::now();
     metrics.start(ticket.retry().is_some());
-    // An execution that is aborted or panics is counted too.
+    // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
     let Ended { finished, error, exceeded } = reconciler::execute(Arc::clone(&controller), &ticket).await;
     if let Some(exceeded) = exceeded {
@@ -39,7 +39,7 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     let what = ticket.finish(finished, now);
     if what.next == Next::Dropped {
         // The primary went during the run, which may have remembered something of it since.
-        controller.memory.forget(&key);
+        controller.verdicts.forget(&key);
         metrics.count_primaries(controller.queue.len());
     }
     if matches!(what.next, Next::Outage(_)) {
@@ -69,7 +69,7 @@ impl Drop for Counted<'_> {
 }
 
 /// `EP-36`: the one line about how a run ended.
-fn log(what: &What, error: Option<&str>, took: Duration) {
+fn log(what: &Settled, error: Option<&str>, took: Duration) {
     let next = next(&what.next);
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
     match (what.outcome, error.unwrap_or("ended without a result")) {

@@ -7,7 +7,7 @@ use crate::object::{Change, ObjectRef, Version};
 /// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`). Pure:
 /// an event or a fact in, at most one change for each object out.
 #[derive(Clone, Debug, Default)]
-pub struct Windows(HashMap<ObjectRef, Window>);
+pub struct EchoFilter(HashMap<ObjectRef, Window>);
 
 /// What is held about one object.
 #[derive(Clone, Debug, Default)]
@@ -59,9 +59,9 @@ struct Held {
     listing: Listing,
 }
 
-// === impl Windows ===
+// === impl EchoFilter ===
 
-impl Windows {
+impl EchoFilter {
     /// Opens a window for a write that starts, or notes one more write in it. `synced` is what the cache has seen by
     /// now: the write can't have a version up to that, unless it changes nothing.
     pub fn open(&mut self, key: &ObjectRef, synced: Version) {
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn without_a_window_events_pass_straight_through() {
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         let change = updated(100, 99);
         assert_eq!(windows.admit(change.clone(), Listing::Running), Verdict::Pass(change.clone()));
         windows.open(&ObjectRef::namespaced("n", "b"), Version(0));
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn a_write_that_fails_lets_go_what_was_held() {
         // FW-5
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         windows.open(&key(), Version(99));
         assert_eq!(windows.admit(updated(100, 99), Listing::Idle), Verdict::Held);
         let released = Released { change: updated(100, 99), mapped: BTreeSet::new() };
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn what_is_released_names_the_primaries_of_the_writes() {
         // FW-7
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         let mapped = BTreeSet::from([ObjectRef::namespaced("n", "primary")]);
         windows.open(&key(), Version(99));
         windows.answered(&key(), Version(100), mapped.clone());
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn a_window_outlives_its_write_until_the_echo_comes_and_no_longer() {
         // FW-4, FW-9
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         windows.open(&key(), Version(99));
         windows.answered(&key(), Version(100), BTreeSet::new());
         assert_eq!((windows.close(&key()), windows.len()), (None, 1));
@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn a_write_that_changed_nothing_leaves_no_window() {
         // RO-7
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         windows.open(&key(), Version(100));
         windows.answered(&key(), Version(100), BTreeSet::new());
         assert_eq!(windows.close(&key()), None);
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_finished_list_ends_the_wait_for_echoes_it_has_overtaken() {
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         windows.open(&key(), Version(90));
         windows.answered(&key(), Version(100), BTreeSet::new());
         windows.open(&ObjectRef::namespaced("n", "b"), Version(90));
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_a_list_has_overtaken_awaits_no_echo() {
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         windows.open(&key(), Version(90));
         assert_eq!(windows.listed(Version(110), |_| true), []);
         windows.answered(&key(), Version(100), BTreeSet::new());
@@ -445,7 +445,7 @@ mod tests {
     fn a_missed_deletion_is_released_when_its_list_ends() {
         // The own version 100 was never seen; the object as last seen has version 98.
         let gone = || Change::Deleted { last: object(98), unknown: true };
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         windows.open(&key(), Version(98));
         windows.answered(&key(), Version(100), BTreeSet::new());
         windows.close(&key());
@@ -459,7 +459,7 @@ mod tests {
     fn discarding_forgets_one_object_only() {
         // OV-5
         let other = ObjectRef::namespaced("n", "b");
-        let mut windows = Windows::default();
+        let mut windows = EchoFilter::default();
         for (key, name) in [(key(), "a"), (other.clone(), "b")] {
             windows.open(&key, Version(0));
             let change = Change::Added(named(name, 100));
@@ -532,7 +532,7 @@ mod tests {
 
     struct World {
         judge: Judge,
-        windows: Windows,
+        windows: EchoFilter,
         /// The newest version of all, and the object at the server.
         newest: u64,
         server: Option<Seen>,
@@ -562,7 +562,7 @@ mod tests {
         fn new(judge: Judge) -> Self {
             Self {
                 judge,
-                windows: Windows::default(),
+                windows: EchoFilter::default(),
                 newest: 0,
                 server: None,
                 synced: 0,

@@ -13,7 +13,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::args::{Output, Plugins};
+use crate::cli::args::{Output, Plugins};
 use crate::client::escape;
 use crate::supervisor::status::{Report, Row, State};
 

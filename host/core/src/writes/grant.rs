@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::desk::{Desk, cached};
+use super::context::{WriteContext, cached};
 use super::request::{Body, Request, invalid};
 use crate::cluster::Target;
 use crate::guest::{CallError, CallReason, ObjectTarget};
@@ -14,10 +14,14 @@ use crate::permission::ties::{self, Before, Effect, Manner};
 const DOORS: [&str; 6] = ["attach", "exec", "log", "portforward", "proxy", "token"];
 
 /// Whether the component may send this, as far as the document says: by its grants, and by what becomes of the object.
-pub(super) fn check_permission(desk: &Desk<'_>, request: &mut Request, primary: &Object) -> Result<(), CallError> {
+pub(super) fn check_permission(
+    context: &WriteContext<'_>,
+    request: &mut Request,
+    primary: &Object,
+) -> Result<(), CallError> {
     let Request { target, verb, .. } = &mut *request;
     let Target { gvk, key, subresource } = &*target;
-    desk.permissions.permit(verb.permission(), gvk, key)?;
+    context.permissions.permit(verb.permission(), gvk, key)?;
     // These are doors to somewhere else, or hand out what opens some, and nothing of the object.
     if let Some(name) = subresource.as_deref()
         && DOORS.contains(&name)
@@ -28,25 +32,25 @@ pub(super) fn check_permission(desk: &Desk<'_>, request: &mut Request, primary: 
     // These end an object, by whatever verb they are written.
     if let Some(name @ ("eviction" | "finalize")) = subresource.as_deref() {
         let effect = Effect::Foreign(format!("{name} lets it go"));
-        permit_effect(desk, target, effect)?;
+        permit_effect(context, target, effect)?;
     }
-    let effect = effect(desk, target, verb, primary)?;
+    let effect = effect(context, target, verb, primary)?;
     let is_new = effect == Effect::HarmlessIfNew;
-    let permitted = permit_effect(desk, &request.target, effect);
+    let permitted = permit_effect(context, &request.target, effect);
     request.only_if_new = is_new && permitted.is_err();
     if is_new { Ok(()) } else { permitted }
 }
 
 /// Returns what a write does to owner references and finalizers, as far as the document says, and takes out of it what only the
 /// API server may say.
-fn effect(desk: &Desk<'_>, target: &Target, verb: &mut Body, primary: &Object) -> Result<Effect, CallError> {
+fn effect(context: &WriteContext<'_>, target: &Target, verb: &mut Body, primary: &Object) -> Result<Effect, CallError> {
     let Target { gvk, key, subresource } = target;
-    let writer = ties::Writer { primary, primary_gvk: &desk.primaries.spec().gvk, finalizer: desk.finalizer };
+    let writer = ties::Writer { primary, primary_gvk: &context.primaries.spec().gvk, finalizer: context.finalizer };
     // Not what the component says that it is like.
     let known = || {
         let target = ObjectTarget { gvk: gvk.clone(), key: key.clone() };
-        let known = cached(desk, primary, &target);
-        known.and_then(|object| object.tree(&mut desk.budget.lock()).ok())
+        let known = cached(context, primary, &target);
+        known.and_then(|object| object.tree(&mut context.budget.lock()).ok())
     };
     let of_document = |tree: &Value, known: Option<&Value>, manner| {
         let before = known.map_or(Before::Unknown, Before::Known);
@@ -72,7 +76,7 @@ fn effect(desk: &Desk<'_>, target: &Target, verb: &mut Body, primary: &Object) -
             };
             let known = known();
             // What was looked at is what is replaced.
-            if manner == Manner::Whole && desk.permissions.permit(Permission::Delete, gvk, key).is_err() {
+            if manner == Manner::Whole && context.permissions.permit(Permission::Delete, gvk, key).is_err() {
                 only_upon(tree, known.as_ref());
             }
             of_document(tree, known.as_ref(), manner)
@@ -96,14 +100,14 @@ fn only_upon(document: &mut Value, known: Option<&Value>) {
 
 /// Whether what a write does to owner references and finalizers is permitted: it can come to a deletion, or keep one from
 /// happening.
-pub(super) fn permit_effect(desk: &Desk<'_>, target: &Target, effect: Effect) -> Result<(), CallError> {
+pub(super) fn permit_effect(context: &WriteContext<'_>, target: &Target, effect: Effect) -> Result<(), CallError> {
     let what = match effect {
         Effect::Harmless => return Ok(()),
         Effect::HarmlessIfNew => "it may be there already, and would go with the primary".to_owned(),
         Effect::Foreign(what) => what,
     };
     let Target { gvk, key, .. } = target;
-    let permitted = desk.permissions.permit(Permission::Delete, gvk, key);
+    let permitted = context.permissions.permit(Permission::Delete, gvk, key);
     permitted.map_err(|denied| CallError {
         message: format!("{gvk} {key}: {what}, which takes `delete`: {}", denied.message),
         ..denied

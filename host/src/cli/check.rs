@@ -7,7 +7,7 @@ use capstan_core::permission::risk;
 use capstan_core::text;
 use serde::Serialize;
 
-use crate::args::{Check, Output};
+use crate::cli::args::{Check, Output};
 use crate::operators::{self, Read};
 
 /// What was found out about one thing.

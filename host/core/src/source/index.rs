@@ -33,7 +33,7 @@ impl Pointer {
     /// [`Error::Pointer`] for anything else, and for the empty pointer, which names no field.
     ///
     /// ```
-    /// # use capstan_core::cache::index::Pointer;
+    /// # use capstan_core::source::index::Pointer;
     /// assert!(Pointer::parse("/metadata/labels/app.dev~1tier").is_ok());
     /// assert!(Pointer::parse("spec.config").is_err());
     /// ```

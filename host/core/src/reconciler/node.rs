@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::context::Context;
 use super::flow::{Called, Node};
-use super::memory;
+use super::run::Run;
+use super::verdicts;
 use crate::cluster;
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{ConditionRole, MatchQuestion, MatchResult, Operation, WorkflowResult};
@@ -128,13 +128,13 @@ impl Visitor<'_> {
         // A source that the manifest declares wakes whatever its dependents are.
         let asleep = (!active && !controller.spec.sources.contains_key(held)).then(|| {
             let all = controller.secondaries.values();
-            memory::Asleep {
+            verdicts::Asleep {
                 source: Arc::clone(held),
                 shared_by: all.filter(|other| Arc::ptr_eq(other, source)).count(),
                 object: self.run.known_key(name),
             }
         });
-        let memory = &controller.memory;
+        let memory = &controller.verdicts;
         memory.keep_activity(controller.edition, &self.run.primary, name, asleep);
     }
 
@@ -242,8 +242,8 @@ impl Visitor<'_> {
 
     /// Returns the object that this very answer has been found to be in force in, if that has not changed since.
     fn remembered(&self, name: &Arc<str>, source: &Source, answer: u64) -> Option<ObjectRef> {
-        let Context { controller, primary, .. } = self.run;
-        let known = controller.memory.verdict(primary, name)?;
+        let Run { controller, primary, .. } = self.run;
+        let known = controller.verdicts.verdict(primary, name)?;
         let same = known.answer == answer;
         let actual = source.get(&known.key).filter(|_| same)?;
         (actual.version() == known.version).then_some(known.key)
@@ -251,9 +251,9 @@ impl Visitor<'_> {
 
     /// What our own write led to is what the answer leads to: a server's defaults in it can't cause a loop.
     fn remember(&self, name: &Arc<str>, answer: u64, now: &Object) {
-        let Context { controller, primary, .. } = self.run;
-        let verdict = memory::Verdict::of(answer, now);
-        controller.memory.keep_verdict(primary, name, verdict);
+        let Run { controller, primary, .. } = self.run;
+        let verdict = verdicts::Verdict::of(answer, now);
+        controller.verdicts.keep_verdict(primary, name, verdict);
     }
 
     /// `KD-9`: deletes the object, if it is there, ours and not going already.
@@ -398,7 +398,7 @@ impl Visitor<'_> {
         write: cluster::Write,
     ) -> Result<Option<Object>, cluster::Error> {
         let controller = &self.run.controller;
-        let window = source.begin(key.clone(), |notices| (controller.tell)(notices));
+        let window = source.begin(key.clone(), |triggers| (controller.tell)(triggers));
         let now = self.run.asked(controller.cluster.write(write)).await?;
         if let Some(now) = &now {
             window.answered(now.clone(), &controller.spec.field_manager);

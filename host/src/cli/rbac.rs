@@ -8,7 +8,7 @@ use capstan_core::manifest::Operator;
 use capstan_core::rbac::{self, Kinds, Reach, Rights, Rule, Rules};
 use serde_json::{Value, json};
 
-use crate::args::{Documents, Rbac};
+use crate::cli::args::{Documents, Rbac};
 use crate::operators::{self, Read};
 
 /// The API group of roles.
