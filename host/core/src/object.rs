@@ -5,10 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::budget::{self, Budget};
+
+mod read;
+
+use read::{Named, View, cut};
 
 /// The name of an object whose kind is clear from the place (`ID-1`): neither kind nor uid take part, so a deleted and
 /// re-created object keeps its key.
@@ -480,145 +483,6 @@ impl Change {
             Self::Updated { old, new } => (old.header().uid != new.header().uid).then_some(old),
             Self::Added(_) | Self::Deleted { .. } => None,
         }
-    }
-}
-
-// === reading a header ===
-
-/// What is read of an object that is unreadable as a whole.
-#[derive(Deserialize)]
-struct Named {
-    metadata: Name,
-}
-
-#[derive(Deserialize)]
-struct Name {
-    name: String,
-    namespace: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct View<'a> {
-    #[serde(borrow)]
-    api_version: Option<Text<'a>>,
-    #[serde(borrow)]
-    kind: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    metadata: MetaView<'a>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct MetaView<'a> {
-    #[serde(borrow)]
-    name: Option<Text<'a>>,
-    #[serde(borrow)]
-    namespace: Option<Text<'a>>,
-    #[serde(borrow)]
-    uid: Option<Text<'a>>,
-    #[serde(borrow)]
-    resource_version: Option<Text<'a>>,
-    generation: Option<i64>,
-    #[serde(borrow)]
-    deletion_timestamp: Option<Text<'a>>,
-    #[serde(borrow)]
-    finalizers: Option<Vec<Text<'a>>>,
-    #[serde(borrow)]
-    owner_references: Option<Vec<OwnerView<'a>>>,
-    #[serde(borrow)]
-    managed_fields: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OwnerView<'a> {
-    #[serde(borrow)]
-    api_version: Cow<'a, str>,
-    #[serde(borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow, default)]
-    uid: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ShareView<'a> {
-    #[serde(borrow)]
-    manager: Option<Text<'a>>,
-    #[serde(borrow)]
-    operation: Option<Text<'a>>,
-    #[serde(borrow)]
-    subresource: Option<Text<'a>>,
-    #[serde(borrow)]
-    fields_v1: Option<&'a RawValue>,
-}
-
-impl View<'_> {
-    fn header(&self, managers: &Managers) -> Result<Header, Error> {
-        let meta = &self.metadata;
-        let name = meta.name.as_ref().filter(|name| !name.0.is_empty()).ok_or(Error::Nameless)?;
-        let namespace = meta.namespace.as_ref().filter(|text| !text.0.is_empty());
-        let version = match &meta.resource_version {
-            Some(text) if !text.0.is_empty() => Version::parse(&text.0)?,
-            _ => Version::default(),
-        };
-        let owners = meta.owner_references.iter().flatten().map(OwnerView::owner).collect();
-        let shares = match meta.managed_fields {
-            Some(raw) => shares(raw, managers)?,
-            None => Box::default(),
-        };
-        Ok(Header {
-            key: ObjectRef { namespace: namespace.map(|text| (&*text.0).into()), name: (&*name.0).into() },
-            uid: meta.uid.as_ref().map(|text| (&*text.0).into()).unwrap_or_default(),
-            version,
-            generation: meta.generation,
-            deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.iter().flatten().map(|text| (&*text.0).into()).collect(),
-            owners,
-            shares,
-        })
-    }
-}
-
-impl OwnerView<'_> {
-    fn owner(&self) -> Owner {
-        Owner {
-            api_version: (&*self.api_version).into(),
-            kind: (&*self.kind).into(),
-            name: (&*self.name).into(),
-            uid: (&*self.uid).into(),
-        }
-    }
-}
-
-fn shares(raw: &RawValue, managers: &Managers) -> Result<Box<[Share]>, Error> {
-    let entries: Vec<ShareView<'_>> = serde_json::from_str(raw.get())?;
-    let own = entries.into_iter().filter_map(|entry| {
-        let manager = entry.manager?.0;
-        managers.contains(&manager).then(|| Share {
-            manager: (&*manager).into(),
-            applied: entry.operation.is_some_and(|text| text.0 == "Apply"),
-            subresource: entry.subresource.filter(|t| !t.0.is_empty()).map(|text| (&*text.0).into()),
-            fields: entry.fields_v1.map_or("{}", RawValue::get).into(),
-        })
-    });
-    Ok(own.collect())
-}
-
-/// Returns what stands before and after the member whose value is `value`, a part of `json`; with one of the commas
-/// around it gone, so that the two ends joined are valid again.
-fn cut<'a>(json: &'a str, value: &str) -> (&'a str, &'a str) {
-    let start = value.as_ptr().addr() - json.as_ptr().addr();
-    let (before, rest) = json.split_at(start);
-    let after = rest.get(value.len()..).unwrap_or_default();
-    let before = before.trim_end().strip_suffix(':').unwrap_or(before).trim_end();
-    let before = before.strip_suffix("\"managedFields\"").unwrap_or(before).trim_end();
-    match before.strip_suffix(',') {
-        Some(before) => (before, after),
-        None => (before, after.trim_start().strip_prefix(',').unwrap_or(after)),
     }
 }
 

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::cache::Cache;
-use crate::dependent::managed_fields;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 
 pub mod echo;
@@ -21,6 +20,7 @@ mod known;
 pub mod mapper;
 pub mod overlay;
 mod state;
+mod write;
 
 use echo::{Released, Verdict};
 use filter::Filter;
@@ -28,6 +28,7 @@ use index::{Lookup, Pointer};
 pub use known::{Doubt, Within};
 use mapper::Mapper;
 use state::{Facts, Move, State, is_in, watcher};
+pub use write::OwnWrite;
 
 /// An event source. Everything takes `&self`; no lock is held while anything else is called, and never two at once.
 pub struct Source {
@@ -93,17 +94,6 @@ pub enum TriggerKind {
         /// What has changed.
         object: ObjectRef,
     },
-}
-
-/// An own write under way: its window (`FW-1`). Dropped without an answer, the write has failed (`FW-5`).
-#[must_use = "a window that is dropped at once filters nothing"]
-pub struct OwnWrite<'a, F: FnOnce(Vec<Trigger>)> {
-    source: &'a Source,
-    key: ObjectRef,
-    /// The object as it was known when the write began.
-    known: Option<Object>,
-    /// Gone once told.
-    tell: Option<F>,
 }
 
 /// What [`union`] does with versions of one object that several sources hold (`CX-1`).
@@ -491,94 +481,6 @@ impl Source {
             overlay::newest(own.get(key), cached, synced)
         });
         newest.filter(wanted).collect()
-    }
-}
-
-// === impl Source: own writes ===
-
-impl Source {
-    /// Opens a window for a write of this object that is about to start: its events are held (`FW-1`). `tell` is given
-    /// what the queue must be told once the write has ended, if there is anything.
-    pub fn begin<F: FnOnce(Vec<Trigger>)>(&self, key: ObjectRef, tell: F) -> OwnWrite<'_, F> {
-        {
-            let mut state = self.state.write();
-            let synced = state.cache(&key).map(Cache::version).unwrap_or_default();
-            state.windows.open(&key, synced);
-        }
-        let known = self.get(&key);
-        OwnWrite { source: self, key, known, tell: Some(tell) }
-    }
-
-    /// Keeps what a write was answered with, so that it is read at once; its events are not filtered (`OV-1`, `RO-3`).
-    ///
-    /// After a deletion there is nothing to keep, unless the answer is an object that is going (it is marked).
-    pub fn put(&self, answer: Object) {
-        self.state.write().put(answer);
-    }
-
-    fn answered(&self, key: &ObjectRef, answer: Object) -> Vec<Trigger> {
-        let mapped = match &self.spec.role {
-            Role::Primary => BTreeSet::new(),
-            Role::Secondary(mapper) => mapper.primaries(&answer),
-        };
-        let released = {
-            let mut state = self.state.write();
-            // An answer about another object, or one that nobody watches, has no echo.
-            if answer.key() == key && state.cache(key).is_some() {
-                state.windows.answered(key, answer.version(), mapped);
-            }
-            state.put(answer);
-            state.windows.close(key)
-        };
-        released.map(|released| self.released(released)).unwrap_or_default()
-    }
-
-    fn failed(&self, key: &ObjectRef) -> Vec<Trigger> {
-        let released = self.state.write().windows.close(key);
-        released.map(|released| self.released(released)).unwrap_or_default()
-    }
-}
-
-impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
-    /// Ends the write with its answer, which is read from now on, and whose echo is swallowed.
-    pub fn wrote(mut self, answer: Object) {
-        let triggers = self.source.answered(&self.key, answer);
-        self.tell(triggers);
-    }
-
-    /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be that of a change of somebody
-    /// else's, because `manager` has perhaps changed nothing (`FW-8`, `RO-7`).
-    pub fn answered(self, answer: Object, manager: &str) {
-        if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
-            self.wrote(answer);
-        } else {
-            tracing::debug!(object = %self.key, "the answer may be somebody else's change: its event is not swallowed");
-            self.source.put(answer);
-        }
-    }
-
-    fn tell(&mut self, triggers: Vec<Trigger>) {
-        if let Some(tell) = self.tell.take()
-            && !triggers.is_empty()
-        {
-            tell(triggers);
-        }
-    }
-}
-
-impl<F: FnOnce(Vec<Trigger>)> Drop for OwnWrite<'_, F> {
-    /// `FW-5`: also when the run was cancelled or panicked.
-    fn drop(&mut self) {
-        if self.tell.is_some() {
-            let triggers = self.source.failed(&self.key);
-            self.tell(triggers);
-        }
-    }
-}
-
-impl<F: FnOnce(Vec<Trigger>)> fmt::Debug for OwnWrite<'_, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OwnWrite({:?}, {})", self.source, self.key)
     }
 }
 

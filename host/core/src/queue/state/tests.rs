@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::super::{Failure, Level, Outcome};
+use super::entry::Life;
 use super::*;
 use crate::manifest::{RateLimit, Retry};
 
