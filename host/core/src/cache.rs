@@ -134,7 +134,7 @@ impl Cache {
         self.0.bytes.load(Memory::Relaxed)
     }
 
-    /// Whether everything is in it that has been seen. What is not has not fitted.
+    /// Whether everything is in it that has been seen, but for what can't be read. What is not has not fitted.
     pub fn is_complete(&self) -> bool {
         !self.0.incomplete.load(Memory::Acquire)
     }
@@ -142,6 +142,11 @@ impl Cache {
     /// Returns the objects whose newest version can't be read; what is read of them is older.
     pub fn unreadable(&self) -> Vec<ObjectRef> {
         self.0.unreadable.lock().keys().cloned().collect()
+    }
+
+    /// Whether the newest version of this object can't be read.
+    pub fn is_unreadable(&self, key: &ObjectRef) -> bool {
+        self.0.unreadable.lock().contains_key(key)
     }
 
     /// Whether a first list has ended.

@@ -280,7 +280,8 @@ impl Source {
         let overtaken = fresh.into_iter().filter(|own| own.version() <= synced);
         let ghosts: Vec<_> = overtaken
             .map(|own| {
-                let is_gone = cache.is_complete() && cache.get(own.key()).is_none();
+                let key = own.key();
+                let is_gone = cache.is_complete() && !cache.is_unreadable(key) && cache.get(key).is_none();
                 (is_gone, own)
             })
             .collect();
@@ -1104,6 +1105,25 @@ mod tests {
         assert_eq!(informer.list([object("kept", 1, "")], 5), ["n/ghost deleted@2?"]);
         assert_eq!(names(&source.list(None)), ["n/kept@1", "n/later@9"]);
         assert!(source.state.read().windows.is_empty());
+    }
+
+    #[test]
+    fn what_own_writes_made_and_a_list_shows_but_nobody_can_read_is_neither_deleted_nor_absent() {
+        // OV-5
+        let source = primaries();
+        let mut informer = Informer::new(&source, None);
+        informer.list([], 1);
+        source.begin(key("odd"), |_| ()).wrote(object("odd", 2, ""));
+        let doubt = || source.known(Within::Object(&key("odd"))).err().map(|doubt| doubt.why.to_string());
+        assert_eq!((names(&source.list(None)), doubt()), (vec!["n/odd@2".into()], None));
+        source.before_list(None);
+        informer.writer.start_list();
+        informer.writer.quarantine(Some(&key("odd")));
+        informer.writer.finish_list(Version(5));
+        assert_eq!(told(&source.after_list(None)), NOBODY);
+        assert_eq!((source.get(&key("odd")), doubt()), (None, Some("this object can't be read".into())));
+        assert_eq!(informer.list([], 9), NOBODY);
+        assert_eq!((source.get(&key("odd")), doubt()), (None, None), "the next list says that it is gone");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::state::{Place, State, watcher};
-use super::{Role, Source};
+use super::{Role, Source, overlay};
 use crate::cache::Cache;
 use crate::object::{Gvk, ObjectRef};
 
@@ -68,17 +68,22 @@ impl Source {
     }
 
     fn knows(&self, state: &State, key: &ObjectRef) -> Result<(), Doubt> {
-        if state.overlay.get(key).is_some() {
-            return Ok(());
-        }
+        let own = state.overlay.get(key);
         let Some((place, cache)) = watcher(&state.places, key) else {
-            return self.nothing_lacks(state, key.namespace.as_deref());
+            return own.map_or_else(|| self.nothing_lacks(state, key.namespace.as_deref()), |_| Ok(()));
         };
-        if cache.get(key).is_some() {
+        let (cached, synced) = cache.look(key);
+        if overlay::newest(own, cached, synced).is_some() {
             return Ok(());
         }
         self.filled(place, cache)?;
-        if cache.is_complete() { Ok(()) } else { Err(self.doubt(place, "its cache is full, and leaves objects out")) }
+        if cache.is_unreadable(key) {
+            Err(self.doubt(place, "this object can't be read"))
+        } else if !cache.is_complete() {
+            Err(self.doubt(place, "its cache is full, and leaves objects out"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the lists of a namespace, or of all, are there.
