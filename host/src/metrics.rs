@@ -50,6 +50,7 @@ pub struct Runs {
     events: Family<ByEvent, Counter>,
     duration: Family<ByController, Histogram, fn() -> Histogram>,
     primaries: Family<ByController, Gauge>,
+    paused: Family<ByController, Gauge>,
 }
 
 /// The metrics of one controller, looked up once.
@@ -77,6 +78,8 @@ pub struct ControllerRuns {
     pub duration: Histogram,
     /// Primaries there are.
     pub primaries: Gauge,
+    /// Those of them that are paused.
+    pub paused: Gauge,
 }
 
 /// Metrics of informers.
@@ -141,6 +144,7 @@ impl Default for Runs {
             events: Family::default(),
             duration: Family::new_with_constructor(buckets),
             primaries: Family::default(),
+            paused: Family::default(),
         }
     }
 }
@@ -162,6 +166,7 @@ impl Runs {
             secondary_events: event("secondary"),
             duration: self.duration.get_or_create_owned(&label),
             primaries: self.primaries.get_or_create_owned(&label),
+            paused: self.paused.get_or_create_owned(&label),
         }
     }
 
@@ -170,6 +175,7 @@ impl Runs {
         let label = ByController { controller: controller.to_owned() };
         self.active.remove(&label);
         self.primaries.remove(&label);
+        self.paused.remove(&label);
     }
 
     fn register(&self, registry: &mut Registry) {
@@ -192,6 +198,8 @@ impl Runs {
         let help = "How long a run takes";
         registry.register_with_unit("reconciliations_execution_duration", help, Unit::Seconds, self.duration.clone());
         registry.register("custom_resources", "Primaries there are", self.primaries.clone());
+        let help = "Primaries that are paused, by their annotation or with their controller";
+        registry.register("custom_resources_paused", help, self.paused.clone());
     }
 }
 
@@ -199,6 +207,11 @@ impl ControllerRuns {
     /// Sets how many primaries there are.
     pub fn count_primaries(&self, primaries: usize) {
         self.primaries.set(i64::try_from(primaries).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how many primaries are paused.
+    pub fn count_paused(&self, primaries: usize) {
+        self.paused.set(i64::try_from(primaries).unwrap_or(i64::MAX));
     }
 
     /// Counts the start of a run.

@@ -201,6 +201,8 @@ pub struct Controller {
     pub label_selector: Option<Arc<str>>,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`); default true.
     pub generation_aware: bool,
+    /// Whether nothing is done for its primaries until the manifest says otherwise (`PA-2`); default false.
+    pub paused: bool,
     /// The finalizer that is used if something needs cleanup; none = one made of group and plural (`LC-3`).
     pub finalizer: Option<Arc<str>>,
     /// Finalizers that versions before this one have put on primaries, and that each loses at its next run.

@@ -65,6 +65,9 @@ pub struct Owner {
 /// The annotation that says for whom the daemon made an object that no owner reference ties to its primary.
 pub const MARK: &str = "capstan.dev/made-for";
 
+/// The annotation that pauses a primary (`PA-1`).
+pub const PAUSED: &str = "capstan.dev/paused";
+
 /// What one of our field managers owns of an object: an entry of `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -97,6 +100,8 @@ pub struct Header {
     pub owners: Box<[Owner]>,
     /// What our own field managers own of it.
     pub shares: Box<[Share]>,
+    /// The value of the annotation [`PAUSED`]; `None` without it.
+    pub paused: Option<Box<str>>,
 }
 
 /// A Kubernetes object: JSON text without managedFields, beside its header. Cheap to clone.
@@ -538,6 +543,25 @@ mod tests {
         assert_eq!(&*header.owners[0].uid, "u-2");
         assert_eq!(object.tags().labels["app"].0, "a");
         assert_eq!(object.tags().annotations["k"].0, "v");
+    }
+
+    #[test]
+    fn the_header_has_the_annotation_that_pauses() {
+        // PA-1
+        for (annotations, paused) in [
+            (r#"{"capstan.dev/paused":"true"}"#, Some("true")),
+            (r#"{"a":"1","capstan.dev/paused":"tr\u0075e","z":"2"}"#, Some("true")),
+            (r#"{"capstan.dev/paused":""}"#, Some("")),
+            (r#"{"capstan.dev/paused":null}"#, None),
+            (r#"{"note":"capstan.dev/paused"}"#, None),
+            (r#"{"capstan.dev/paused-by":"me"}"#, None),
+            ("{}", None),
+            ("null", None),
+        ] {
+            let json = format!(r#"{{"metadata":{{"name":"a","annotations":{annotations}}}}}"#);
+            let object = Object::parse(&json, &config_map(), &Managers::default()).unwrap();
+            assert_eq!(object.header().paused.as_deref(), paused, "{annotations}");
+        }
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::budget::Exceeded;
 use crate::cluster;
 use crate::guest::{
     CallReason, Cause, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, NextStep, NodeFailure,
     PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
-use crate::object::Object;
+use crate::object::{Object, PAUSED};
 use crate::queue::{self, Finished, Ticket};
 use crate::source::Within;
 use crate::text;
@@ -27,6 +29,7 @@ pub mod memos;
 mod node;
 pub mod outcome;
 mod page;
+pub mod pause;
 mod primary;
 mod run;
 pub mod triggers;
@@ -34,6 +37,7 @@ pub mod verdicts;
 
 pub use controller::{Controller, Events};
 use decision::Decision;
+use pause::Pause;
 use run::Run;
 
 /// How a run ended: what the queue is told, and what the log is.
@@ -57,8 +61,8 @@ struct Failed {
     sort: queue::Failure,
 }
 
-/// Runs one run, from reading the primary to how it ended.
-pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
+/// Runs one run, from reading the primary to how it ended. `now` is the time of day, by which pauses end.
+pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestamp) -> Ended {
     // EP-14: the object may be newer than the event; gone means done.
     let Some(primary) = controller.primaries.get(ticket.key()) else {
         // What a cache does not show yet may be there.
@@ -68,6 +72,16 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
         controller.verdicts.forget(ticket.key());
         return Ended::well(Finished::Gone);
     };
+    let header = primary.header();
+    let pause = Pause::of(controller.spec.paused, header.paused.as_deref(), now);
+    controller.verdicts.note_pause(primary.key(), pause.is_some());
+    if let Some(pause) = pause {
+        if pause == Pause::Unclear {
+            let found = text::said(header.paused.as_deref().unwrap_or_default());
+            tracing::warn!(%found, "paused: the annotation {PAUSED} should be true, false or a time such as 2027-01-31T12:00:00Z");
+        }
+        return Ended::again(pause.left());
+    }
     let finalizers = controller.finalizers();
     let decision = finalizers.decide(primary.header());
     let left = finalizers.left(primary.header());

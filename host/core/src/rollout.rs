@@ -160,12 +160,19 @@ impl Version<'_> {
     /// Returns what follows once this is in place of another: nothing if no run could notice it. Whoever is new in what is watched
     /// is told of by the sources.
     pub fn follows(self, before: Version<'_>) -> OnSwap {
-        if self.is_as(before) { OnSwap::Nothing } else { self.plugin.on_swap }
+        match (before.spec.paused, self.spec.paused) {
+            // PA-3: whoever comes out of a pause runs once, for nobody knows what it has missed.
+            (true, false) => OnSwap::ReconcileAll,
+            (_, true) => OnSwap::Nothing,
+            (false, false) if self.is_as(before) => OnSwap::Nothing,
+            (false, false) => self.plugin.on_swap,
+        }
     }
 
-    /// Whether a run does the same in both.
+    /// Whether a run that is not paused does the same in both.
     pub fn is_as(self, before: Version<'_>) -> bool {
-        let spec = Controller { namespaces: before.spec.namespaces.clone(), ..self.spec.clone() };
+        let Controller { namespaces, paused, .. } = before.spec;
+        let spec = Controller { namespaces: namespaces.clone(), paused: *paused, ..self.spec.clone() };
         let plugin = Plugin { on_swap: before.plugin.on_swap, ..self.plugin.clone() };
         spec == *before.spec && plugin == *before.plugin && self.component == before.component
     }
@@ -357,12 +364,18 @@ mod tests {
             (", retry: none", ALL, "1", ALL),
             (", namespaces: [a]", ALL, "2", ALL),
             ("", OnSwap::Nothing, "2", OnSwap::Nothing),
+            // PA-2, PA-3
+            (", paused: true", ALL, "2", OnSwap::Nothing),
         ] {
             let (before, after) = (read("", OnSwap::Nothing), read(fields, on_swap));
             let version = |(spec, plugin), component| Version { spec, plugin, component };
             let [before, after] = [&before, &after].map(|(spec, plugin)| (spec, plugin));
             let follows = version(after, component).follows(version(before, "1"));
             assert_eq!(follows, wanted, "{fields} {on_swap:?} {component}");
+            if fields == ", paused: true" {
+                let back = version(before, "1").follows(version(after, component));
+                assert_eq!(back, ALL, "however `onSwap` is");
+            }
         }
     }
 

@@ -36,6 +36,7 @@ use capstan_core::source::mapper::Mapper;
 use capstan_core::source::{Role, Source, Spec, Trigger, TriggerKind};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -425,7 +426,7 @@ impl Bench {
         let key = ObjectRef::namespaced("n", "a");
         self.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
         let ticket = self.queue.next().await.unwrap();
-        let ended = execute(Arc::clone(&self.controller), &ticket).await;
+        let ended = execute(Arc::clone(&self.controller), &ticket, NOW).await;
         let what = ticket.finish(ended.finished, Instant::now());
         *self.next.lock() = Some(what.next);
         (ended.finished, std::mem::take(&mut self.calls.lock()), std::mem::take(&mut self.server.writes.lock()))
@@ -435,6 +436,8 @@ impl Bench {
 const WORKFLOW: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
 const EXPLICIT: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false } } }";
 const DONE: Finished = Finished::DONE;
+/// When runs take place: by this, pauses end.
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn status(text: &str) -> Result<UpdateControl, Failure> {
     Ok(UpdateControl { update: PrimaryUpdate::Status(text.to_owned()), reschedule: None })
@@ -453,6 +456,46 @@ async fn a_primary_that_is_gone_needs_nothing() {
     // EP-14
     let bench = Bench::new(Script::default(), "");
     assert_eq!(bench.run().await, (Finished::Gone, vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_done_for_a_primary_while_it_is_paused() {
+    // PA-1, PA-4, PA-5
+    let nothing = |again| (Finished::Done { finalizer_removed: false, again }, vec![], vec![]);
+    let paused = |value: Option<&str>| json!({ "annotations": { "capstan.dev/paused": value } });
+    let mut bench = Bench::new(Script::default(), EXPLICIT);
+    for (value, again) in [("true", None), ("sometimes", None), ("1970-01-01T00:01:00Z", Some(Duration::from_secs(60)))]
+    {
+        bench.page(paused(Some(value)));
+        assert_eq!(bench.run().await, nothing(again), "{value}: not even the finalizer is added");
+        assert_eq!(bench.controller.verdicts.paused(), 1);
+    }
+    bench.page(paused(None));
+    assert_eq!(bench.run().await, (DONE, vec![], strings(&["patch Page a"])));
+    assert_eq!(bench.controller.verdicts.paused(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_is_deleted_while_it_is_paused_is_cleaned_up_once_it_is_not() {
+    // PA-1, PA-2
+    let going = |value: Option<&str>| {
+        json!({
+            "annotations": { "capstan.dev/paused": value },
+            "finalizers": ["sample.dev/finalizer"],
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+        })
+    };
+    let mut bench = Bench::new(Script::default(), EXPLICIT);
+    bench.page(going(Some("true")));
+    assert_eq!(bench.run().await, (DONE, vec![], vec![]));
+    bench.page(going(None));
+    let with = |bench: &mut Bench, paused| Arc::get_mut(&mut bench.controller).unwrap().spec.paused = paused;
+    with(&mut bench, true);
+    assert_eq!(bench.run().await, (DONE, vec![], vec![]), "its controller is paused");
+    with(&mut bench, false);
+    let (finished, _, writes) = bench.run().await;
+    assert_eq!(finished, Finished::Done { finalizer_removed: true, again: None });
+    assert_eq!(writes.last().map(String::as_str), Some("patch Page a"));
 }
 
 #[tokio::test(start_paused = true)]

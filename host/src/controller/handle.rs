@@ -184,6 +184,7 @@ impl Handle {
         Arc::new(move |triggers| {
             metrics.count(enqueue(&queue, &verdicts, triggers));
             metrics.count_primaries(queue.len());
+            metrics.count_paused(verdicts.paused());
         })
     }
 
@@ -223,6 +224,7 @@ impl Handle {
             json!({
                 "key": state.key.to_string(),
                 "inFlight": state.in_flight,
+                "paused": self.verdicts.is_paused(&state.key),
                 "mark": format!("{:?}", state.mark),
                 "attempt": state.retry.map(|retry| retry.attempt),
                 "dueInMs": state.due_in.map(|due| u64::try_from(due.as_millis()).unwrap_or(u64::MAX)),
@@ -248,6 +250,7 @@ impl Handle {
             "keys": counts.keys,
             "due": counts.due,
             "inFlight": counts.in_flight,
+            "paused": self.verdicts.paused(),
             "ownWrites": self.controller().map_or(0, |now| now.own_writes()),
             "states": keys.collect::<Vec<_>>(),
         });

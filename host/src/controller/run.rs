@@ -6,6 +6,7 @@ use std::time::Duration;
 use capstan_core::cpu::Job;
 use capstan_core::queue::{Level, Next, Outcome, Settled, Ticket};
 use capstan_core::reconciler::{self, Ended};
+use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::handle::Handle;
@@ -29,11 +30,15 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     metrics.start(ticket.retry().is_some());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
-    let Ended { finished, error, exceeded } = reconciler::execute(Arc::clone(&controller), &ticket).await;
+    let Ended { finished, error, exceeded } = {
+        let now = Timestamp::now();
+        reconciler::execute(Arc::clone(&controller), &ticket, now).await
+    };
     if let Some(exceeded) = exceeded {
         metrics.exceeded.inc();
         tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
     }
+    metrics.count_paused(controller.verdicts.paused());
     let now = Instant::now();
     let key = ticket.key().clone();
     let what = ticket.finish(finished, now);

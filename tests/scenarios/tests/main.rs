@@ -28,6 +28,7 @@ mod lifecycle;
 mod neighbours;
 mod operations;
 mod outage;
+mod pause;
 mod permissions;
 mod swap;
 mod takeover;

@@ -421,6 +421,7 @@ impl<'a> Check<'a> {
             namespaces,
             label_selector,
             generation_aware: flag(&raw.generation_aware, true),
+            paused: flag(&raw.paused, false),
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
             field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),

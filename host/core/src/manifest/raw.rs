@@ -288,6 +288,9 @@ pub(super) struct Controller {
     /// Ignore updates that change neither generation nor deletion (`CF-2`).
     #[schemars(extend("default" = true))]
     pub(super) generation_aware: Maybe<bool>,
+    /// Do nothing for its primaries, clean-up included, until this is taken back; then each runs once (`PA-2`).
+    #[schemars(extend("default" = false))]
+    pub(super) paused: Maybe<bool>,
     /// The finalizer that is used if something needs cleanup; without it, one made of group and plural (`LC-3`).
     pub(super) finalizer: MaybeLeaf<Finalizer>,
     /// What becomes of finalizers that versions before this one have put on primaries.

@@ -35,6 +35,7 @@ impl Controller {
             "namespaces": namespaces(&self.namespaces),
             "labelSelector": self.label_selector.as_deref(),
             "generationAware": self.generation_aware,
+            "paused": self.paused,
             "finalizer": self.finalizer.as_deref(),
             "finalizers": { "formerly": self.former_finalizers.iter().map(|name| &**name).collect::<Vec<_>>() },
             "fieldManager": &*self.field_manager,

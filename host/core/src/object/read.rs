@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Error, Header, Managers, ObjectRef, Owner, Share, Text, Version};
+use super::{Error, Header, Managers, ObjectRef, Owner, PAUSED, Share, Text, Version};
 
 /// What is read of an object that is unreadable as a whole.
 #[derive(Deserialize)]
@@ -44,6 +44,8 @@ pub(super) struct MetaView<'a> {
     generation: Option<i64>,
     #[serde(borrow)]
     deletion_timestamp: Option<Text<'a>>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
     #[serde(borrow)]
     finalizers: Option<Vec<Text<'a>>>,
     #[serde(borrow)]
@@ -101,6 +103,7 @@ impl View<'_> {
             finalizers: meta.finalizers.iter().flatten().map(|text| (&*text.0).into()).collect(),
             owners,
             shares,
+            paused: meta.annotations.and_then(paused),
         })
     }
 }
@@ -128,6 +131,18 @@ fn shares(raw: &RawValue, managers: &Managers) -> Result<Box<[Share]>, Error> {
         })
     });
     Ok(own.collect())
+}
+
+/// Returns the value of the annotation that pauses. Annotations are read only where its name stands in them.
+fn paused(annotations: &RawValue) -> Option<Box<str>> {
+    #[derive(Deserialize)]
+    struct Annotations<'a> {
+        #[serde(borrow, rename = "capstan.dev/paused")]
+        paused: Option<Text<'a>>,
+    }
+    let text = annotations.get();
+    let read = || serde_json::from_str::<Annotations<'_>>(text).ok()?.paused;
+    text.contains(PAUSED).then(read).flatten().map(|value| (&*value.0).into())
 }
 
 /// Returns what stands before and after the member whose value is `value`, a part of `json`; with one of the commas

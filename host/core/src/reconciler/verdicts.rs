@@ -1,6 +1,6 @@
 //! Remembers, per primary, what comparisons said and which values the guest keeps, so that a run that changes nothing costs little.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,8 @@ use crate::reconciler::memos::Memos;
 pub struct Verdicts {
     hasher: RandomState,
     primaries: Mutex<HashMap<ObjectRef, Remembered>>,
+    /// The primaries whose last run did nothing because they are paused (`PA-5`).
+    paused: Mutex<BTreeSet<ObjectRef>>,
     /// Of the controller in force; changed under the lock of the primaries.
     edition: AtomicU64,
 }
@@ -145,11 +147,33 @@ impl Verdicts {
     /// Forgets all primaries but those that `keep` wants.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
         self.primaries.lock().retain(|key, _| keep(key));
+        self.paused.lock().retain(keep);
     }
 
     /// Forgets a primary that is gone.
     pub fn forget(&self, primary: &ObjectRef) {
         self.primaries.lock().remove(primary);
+        self.note_pause(primary, false);
+    }
+
+    /// Notes whether a primary is paused.
+    pub fn note_pause(&self, primary: &ObjectRef, paused: bool) {
+        let mut all = self.paused.lock();
+        if !paused {
+            all.remove(primary);
+        } else if !all.contains(primary) {
+            all.insert(primary.clone());
+        }
+    }
+
+    /// Whether the last run of a primary did nothing because it is paused.
+    pub fn is_paused(&self, primary: &ObjectRef) -> bool {
+        self.paused.lock().contains(primary)
+    }
+
+    /// Returns how many primaries are paused.
+    pub fn paused(&self) -> usize {
+        self.paused.lock().len()
     }
 }
 

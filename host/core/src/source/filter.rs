@@ -85,7 +85,7 @@ impl Filter {
 }
 
 /// Whether a change of a primary matters by the built-in rules: every addition (`CF-1`) and deletion (`CF-4`), and
-/// updates that concern the generation, the mark for deletion or the finalizer (`CF-2`).
+/// updates that concern the generation, the mark for deletion, the finalizer (`CF-2`) or the pause (`PA-3`).
 pub fn accepts(change: &Change, filter: &PrimaryFilter) -> bool {
     match change {
         Change::Added(_) | Change::Deleted { .. } => true,
@@ -103,7 +103,9 @@ fn accepts_update(old: &Header, new: &Header, filter: &PrimaryFilter) -> bool {
     let changed = !generation_aware || old.generation.is_none() || old.generation < new.generation;
     // (c)
     let marked = !old.deleting && new.deleting;
-    made_again || unprotected || changed || marked
+    // PA-3: nothing else tells of it, for annotations leave the generation as it is.
+    let paused = old.paused != new.paused;
+    made_again || unprotected || changed || marked || paused
 }
 
 impl UserFilter {
@@ -146,6 +148,7 @@ mod tests {
     const PLAIN: &str = r#""generation":1"#;
     const LABELLED: &str = r#""generation":1,"labels":{"a":"b"}"#;
     const PROTECTED: &str = r#""generation":1,"finalizers":["x.dev/f"]"#;
+    const PAUSED: &str = r#""generation":1,"annotations":{"capstan.dev/paused":"true"}"#;
     const MARKED: &str = r#""generation":1,"deletionTimestamp":"t""#;
 
     fn built_in(generation_aware: bool, finalizer: Option<&str>) -> PrimaryFilter {
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_update_passes_with_a_new_generation_or_a_mark() {
-        // CF-2 (b) (c), CF-7
+        // CF-2 (b) (c), CF-7, PA-3
         let generation = |number: u64| format!(r#""generation":{number}"#);
         let none = r#""labels":{}"#;
         let made_again = [r#""generation":5,"uid":"1""#, r#""generation":1,"uid":"2""#];
@@ -183,6 +186,9 @@ mod tests {
             ("marked", true, PLAIN, MARKED, true),
             ("marked before", true, MARKED, MARKED, false),
             ("made again", true, made_again[0], made_again[1], true),
+            ("paused", true, PLAIN, PAUSED, true),
+            ("paused as before", true, PAUSED, PAUSED, false),
+            ("not paused any more", true, PAUSED, PLAIN, true),
         ] {
             assert_eq!(accepts(&updated(old, new), &built_in(aware, None)), accepted, "{case}");
         }
