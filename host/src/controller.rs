@@ -1,7 +1,8 @@
-//! Brings one controller up and keeps it what the manifest says: waits for its kinds and caches, lets its queue loose, and takes changes while it runs.
+//! Starts a controller: waits for its kinds and caches, then starts its queue; takes changes while it runs.
 //!
-//! A change that leaves alone what is watched is put in place at once: the next run sees it, and nothing else triggers. For
-//! any other, what is needed is made ready first; then the runs under way end, and the queue goes on with the new sources.
+//! A change that leaves alone what is watched is put in place at once: the next run sees it, and nothing else
+//! triggers. For any other change, what it needs is made ready first; then the runs under way end, and the queue
+//! continues with the new sources.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,22 +38,22 @@ use run::execute;
 use sources::{Joined, Sources};
 use start::{Come, Entry, Prepared, Rest, prepare};
 
-/// Why the runs of a controller have been let end.
+/// The reason for which the runs of a controller have to end.
 enum Break {
-    /// It is stopped.
+    /// The controller is stopped.
     Stop,
-    /// It becomes this one.
+    /// The controller becomes this one.
     Change(Box<Prepared>),
-    /// It lacks this right.
+    /// The controller has lost this right.
     Rights(Lost),
 }
 
-/// What a controller at work has to look at.
+/// What a running controller waits for, beside a stop and changes of its manifest.
 #[derive(Default)]
 struct Held {
-    /// What its operator's account has to be permitted.
+    /// The rights that its operator's account needs.
     rights: Option<Rights>,
-    /// What it was started without.
+    /// The kinds and caches that it was started without.
     rest: Rest,
 }
 
@@ -62,13 +63,13 @@ struct Task<'a> {
     environment: &'a Environment,
     wanted: watch::Receiver<Arc<Declared>>,
     joined: Joined,
-    /// Something is there that it was started without: it is to be prepared anew.
+    /// True if something is there now that it was started without: it has to be prepared again.
     anew: bool,
 }
 
 // === running ===
 
-/// Runs a controller until `stop`, and returns when its last run has ended.
+/// Runs a controller until `stop` is cancelled, and returns when its last run has ended.
 pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: CancellationToken) {
     let mut task = Task {
         handle: &handle,
@@ -84,7 +85,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         first = task.prepare(Entry::Start, BTreeSet::new()) => Some(first),
     };
     while let Some(now) = prepared.take() {
-        // It may have been taken back while the last runs ended.
+        // The change may have been taken back while the last runs ended.
         if now.entry == Entry::Start || !task.put_in_place() {
             held = task.take_over(now);
         }
@@ -103,11 +104,11 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
             Break::Rights(Lost { name, why }) => {
                 tracing::error!(%why, "the controller waits for a right that it had");
                 let mut without = held.rest.names();
-                // What else there is goes on, if the manifest does not say otherwise.
+                // The controller continues without what it may not read, unless the manifest says otherwise.
                 let goes_on = handle.wanted.borrow().spec.on_start_error == OnStartError::GoOn;
                 without.extend(name.filter(|_| goes_on));
                 {
-                    // Who changes it at this moment has done so before, or sees that it waits.
+                    // A change at this moment has either come before, or sees that the controller waits.
                     let _changing = handle.in_force.write();
                     handle.set(Phase::Resolving(why));
                 }
@@ -121,12 +122,12 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
     }
     handle.queue.close();
     handle.set(Phase::Stopped);
-    // Whoever still looks at the handle does not keep the plugin.
+    // So that a handle that is still in use does not keep the plugin.
     *handle.in_force.write() = None;
 }
 
 impl Task<'_> {
-    /// Waits until runs have to end; sees meanwhile to what can be seen to while they go on.
+    /// Waits until runs have to end, and returns why. Meanwhile does what can be done while they continue.
     async fn until(&mut self, stop: &CancellationToken, held: &mut Held) -> Break {
         let environment = self.environment;
         loop {
@@ -152,11 +153,12 @@ impl Task<'_> {
         }
     }
 
-    /// Waits for a change that can't be put in place at once, and prepares it. One that is taken back meanwhile costs nothing.
+    /// Waits for a change that can't be put in place at once, and prepares it. A change that is taken back meanwhile
+    /// has no effect.
     async fn changed(&mut self, without: BTreeSet<Arc<str>>) -> Prepared {
         loop {
             if !self.anew && self.wanted.changed().await.is_err() {
-                // The handle, which has the other end, outlives its task.
+                // Never happens: the handle, which has the sender, outlives its task.
                 return std::future::pending().await;
             }
             while std::mem::take(&mut self.anew) || !self.put_in_place() {
@@ -172,14 +174,16 @@ impl Task<'_> {
         }
     }
 
-    /// Whether what was prepared looks at other objects, or at the same in another way, so that runs under way have to end first.
+    /// True if the prepared version watches other objects, or the same in another way, so that runs under way have to
+    /// end first.
     fn watches_else(&self, prepared: &Prepared) -> bool {
         let in_force = self.handle.in_force.read();
         let step = in_force.as_ref().map(|now| now.step(&prepared.declared));
         !matches!(step, Some(Step::InPlace | Step::Elsewhere))
     }
 
-    /// Puts in place what is wanted by now, unless it needs other sources than those at work.
+    /// Puts the wanted version in place, unless it needs other sources than the running version. Returns true if it
+    /// did.
     fn put_in_place(&self) -> bool {
         let Self { handle, environment, .. } = self;
         let mut in_force = handle.in_force.write();
@@ -198,8 +202,8 @@ impl Task<'_> {
         true
     }
 
-    /// Makes ready what is wanted: waits for its kinds, enters its informers, and waits for their caches. Begins again when
-    /// something else is wanted.
+    /// Prepares the wanted version: waits for its kinds, joins its informers, and waits for their caches. Begins
+    /// again when another version is wanted.
     async fn prepare(&mut self, entry: Entry, without: BTreeSet<Arc<str>>) -> Prepared {
         let Self { handle, environment, wanted, .. } = self;
         loop {
@@ -212,8 +216,9 @@ impl Task<'_> {
         }
     }
 
-    /// Lets the queue loose on what was prepared. Runs before it may be under way only if it looks at the same in other namespaces.
-    /// Returns what its operator's account has to be permitted meanwhile, and what it is without.
+    /// Starts the queue with the prepared version. Runs of the version before may be under way only if the new one
+    /// watches the same in other namespaces. Returns the rights that its operator's account needs from now on, and
+    /// what it is without.
     fn take_over(&mut self, mut prepared: Prepared) -> Held {
         let (rights, rest) = (prepared.rights.take(), std::mem::take(&mut prepared.rest));
         *self.handle.without.lock() = rest.why();
@@ -228,7 +233,8 @@ impl Task<'_> {
         Held { rights, rest }
     }
 
-    /// Takes in that a cache is filled which it was started without: what failed for that, or is known to be absent now, runs.
+    /// Takes in that a cache which it was started without is synced now. All keys run: for some, a run failed without
+    /// the cache; for others, an object is known to be absent only now.
     fn known_now(&self, rest: &Rest) {
         *self.handle.without.lock() = rest.why();
         self.handle.queue.event_for_all(Instant::now());

@@ -1,4 +1,4 @@
-//! Puts together what the runs of a controller need.
+//! Assembles what the runs of a controller need.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::client::{Access, Identity};
 /// Checks the workflows of a controller once more.
 ///
 /// # Errors
-/// If one of them is none, for instance because it has a circle.
+/// If one of them is not valid, for instance because it has a cycle.
 pub fn check(spec: &manifest::Controller) -> Result<(), flow::Error> {
     Flows::new(spec).map(drop)
 }
 
-/// What stays from one version of a controller to the next.
+/// The state that stays from one version of a controller to the next.
 pub(super) struct Kept {
     pub(super) tell: Listener,
     pub(super) queue: Queue,
@@ -59,7 +59,7 @@ pub(super) fn warn_of_unused(controller: &Controller) {
     }
 }
 
-/// Puts together what the runs need.
+/// Assembles what the runs need.
 ///
 /// # Errors
 /// Those of [`check`].
@@ -100,7 +100,7 @@ pub(super) fn assemble(
     })
 }
 
-/// Returns what takes the Kubernetes Events of a controller.
+/// Returns the function that publishes the Kubernetes Events of a controller.
 fn events(declared: &Declared, environment: &Environment, who: Identity, dropped: Counter) -> reconciler::Events {
     let Declared { operator, spec, .. } = declared;
     let recorder = environment.recorder.clone();
@@ -114,7 +114,7 @@ fn events(declared: &Declared, environment: &Environment, who: Identity, dropped
     Box::new(move |primary, event| recorder.publish(&origin, primary, event))
 }
 
-/// What `context.settings` answers.
+/// Returns the answer of `context.settings`.
 fn settings(spec: &manifest::Controller, environment: &Environment) -> Value {
     json!({
         "controller": spec.settings(),

@@ -1,4 +1,4 @@
-//! What a controller is made from: what is declared of it, and what it shares with others.
+//! The inputs of a controller: its part of a manifest, its plugin, and what it shares with other controllers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::workers::Workers;
 /// The longest pause before asking again for a kind that the API server does not serve yet, or for a right.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// What all controllers of the daemon share.
+/// The parts of the daemon that all controllers share.
 pub struct Environment {
     /// The API server.
     pub api: Arc<ApiServer>,
@@ -34,33 +34,33 @@ pub struct Environment {
     pub metrics: Arc<Metrics>,
     /// Takes Kubernetes Events.
     pub recorder: Recorder,
-    /// What plugins have sent lately.
+    /// Counts what plugins have sent lately.
     pub meters: Meters,
     /// The most requests a second that a manifest can permit a plugin.
     pub requests_per_second: u32,
-    /// Where the daemon lives.
+    /// The namespace that the daemon lives in.
     pub home: Home,
-    /// Who the daemon is, in Events and settings.
+    /// The name of the daemon in Events and settings.
     pub identity: Arc<str>,
     /// How long runs may take to finish.
     pub drain: Duration,
-    /// Where runs compute.
+    /// The threads on which runs compute.
     pub workers: Workers,
 }
 
-/// What a controller is made from.
+/// A version of a controller, as its manifest declares it, with its plugin.
 pub struct Declared {
     /// The operator that it belongs to.
     pub operator: Arc<str>,
-    /// What the manifest says of it.
+    /// Its part of the manifest.
     pub spec: manifest::Controller,
-    /// What the manifest says of its plugin.
+    /// The part of the manifest about its plugin.
     pub plugin: manifest::Plugin,
     /// Its plugin, loaded.
     pub guest: Arc<dyn Guest>,
     /// The digest of its component.
     pub component: Arc<str>,
-    /// What its plugin has used.
+    /// The account of the CPU time that its plugin has used.
     pub account: Account,
 }
 
@@ -68,7 +68,7 @@ pub struct Declared {
 pub(super) type Kinds = BTreeMap<Gvk, Kind>;
 
 impl Declared {
-    /// Whether something needs cleanup before a primary goes (`DI-2`).
+    /// True if something needs cleanup before a primary is deleted (`DI-2`).
     pub(super) fn needs_finalizer(&self) -> bool {
         self.spec.deletes_dependents() || self.guest.exports().cleaner
     }

@@ -1,4 +1,5 @@
-//! A controller, to whoever watches it or changes it: what is wanted of it, what is in force, and how far it has come.
+//! The handle of a controller, for code that watches or changes it: the wanted version, the running version, and its
+//! phase.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,23 +29,24 @@ use crate::client::ApiServer;
 use crate::control::Unready;
 use crate::metrics::ControllerRuns;
 
-/// A controller, to whoever watches it or changes it.
+/// A controller, for code that watches or changes it.
 pub struct Handle {
     pub(super) name: Arc<str>,
     pub(super) queue: Queue,
     pub(super) verdicts: Arc<Verdicts>,
     pub(super) metrics: ControllerRuns,
     pub(super) phase: Mutex<Phase>,
-    /// What it runs without; none if with all that it watches.
+    /// The parts that it runs without; `None` if nothing is missing.
     pub(super) without: Mutex<Option<String>>,
     pub(super) bounds: watch::Sender<Bounds>,
-    /// What it should be.
+    /// The wanted version.
     pub(super) wanted: watch::Sender<Arc<Declared>>,
-    /// What it is; none until it is up. Whoever changes `wanted` or this holds this lock.
+    /// The running version; `None` until it is up, and once it has stopped. Code that changes `wanted` or this holds
+    /// this lock.
     pub(super) in_force: RwLock<Option<InForce>>,
 }
 
-/// What a controller is.
+/// The running version of a controller.
 #[derive(Clone)]
 pub(super) struct InForce {
     pub(super) declared: Arc<Declared>,
@@ -55,15 +57,15 @@ pub(super) struct InForce {
 pub struct Described {
     /// The state.
     pub state: Value,
-    /// How many keys it has.
+    /// The number of keys in it.
     pub keys: usize,
     /// The last of them.
     pub last: Option<ObjectRef>,
-    /// Whether there are more behind that.
+    /// True if there are more keys after that.
     pub more: bool,
 }
 
-/// How far a controller has come.
+/// The phase of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Waits for the API server to serve a kind, to grant a right, or to answer at all.
@@ -72,7 +74,7 @@ pub(super) enum Phase {
     Filling,
     /// Runs.
     Running,
-    /// Runs as before, and waits for what it needs to become another.
+    /// Runs as before, and waits for what its wanted version needs, which this names.
     Changing(String),
     /// Has stopped.
     Stopped,
@@ -81,13 +83,13 @@ pub(super) enum Phase {
 }
 
 impl InForce {
-    /// Returns which edition another one is: none of its own, if a run does the same in both.
+    /// Returns the edition of the next version: the same number if a run does the same in both.
     pub(super) fn edition_of(&self, after: &Declared) -> u64 {
         let new = !after.version().is_as(self.declared.version());
         self.controller.edition + u64::from(new)
     }
 
-    /// Returns what it has to do to become another.
+    /// Returns the step by which it becomes the next version.
     pub(super) fn step(&self, after: &Declared) -> Step {
         self.declared.shape().step(after.shape())
     }
@@ -110,21 +112,22 @@ impl Handle {
         }
     }
 
-    /// Makes it another: at once if what it watches stays, else as soon as what it needs is there.
+    /// Changes it to another version: at once if what it watches stays, else as soon as what that version needs is
+    /// there.
     pub fn change(&self, declared: Declared, environment: &Environment) {
         let declared = Arc::new(declared);
         let mut in_force = self.in_force.write();
         let runs = *self.phase.lock() == Phase::Running;
         let settled = in_force.as_ref().filter(|now| {
             let wanted = self.wanted.borrow();
-            // One that waits for something is told, and begins again.
+            // A controller that waits for something is notified, and begins again.
             runs && Arc::ptr_eq(&now.declared, &wanted) && wanted.shape().step(declared.shape()) == Step::InPlace
         });
         let next = settled.map(|now| self.successor(now, &declared, environment));
         match next {
             Some(Ok(controller)) => {
                 let follows = self.put(&mut in_force, &declared, controller, environment);
-                // Nothing for its task to do.
+                // Its task has nothing to do, so it is not notified.
                 self.wanted.send_if_modified(|wanted| {
                     *wanted = Arc::clone(&declared);
                     false
@@ -136,8 +139,9 @@ impl Handle {
         }
     }
 
-    /// Returns the finalizers that primaries carry, and that nobody would remove any more with this in place; with how many these
-    /// are. Of primaries of another kind nothing is said: no controller of another one can help them.
+    /// Returns the finalizers that primaries carry and that nothing would remove any more with this version in place,
+    /// each with the number of these primaries. Empty if this version reconciles another kind: it can't help
+    /// primaries of the old kind.
     pub fn left_behind(
         &self,
         spec: &manifest::Controller,
@@ -147,7 +151,7 @@ impl Handle {
         let Some(controller) = self.controller() else {
             return BTreeMap::new();
         };
-        // Where there are no primaries, none is left behind.
+        // Without primaries, no finalizer is left behind.
         let none = || controller.primaries.list(None).is_empty();
         if controller.spec.primary != spec.primary || none() {
             return BTreeMap::new();
@@ -159,7 +163,7 @@ impl Handle {
         controller.finalizers().left_behind(after, carrying)
     }
 
-    /// Warns of primaries that carry its finalizer, which nobody removes once it is gone.
+    /// Warns of primaries that carry its finalizer, which nothing removes once the controller is gone.
     pub fn warn_of_carriers(&self) {
         let Some(controller) = self.controller() else {
             return;
@@ -173,12 +177,12 @@ impl Handle {
         }
     }
 
-    /// Takes in that the API server is back: what waits for it runs soon.
+    /// Takes in that the API server is back: keys that wait for it run soon.
     pub fn resume(&self) {
         self.queue.resume(Instant::now());
     }
 
-    /// Returns who is told of what its sources say: the queue, the verdicts and the metrics.
+    /// Returns the listener that passes on triggers of its sources: to the queue, the verdicts and the metrics.
     pub(super) fn listener(&self) -> Listener {
         let (queue, verdicts, metrics) = (self.queue.clone(), Arc::clone(&self.verdicts), self.metrics.clone());
         Arc::new(move |triggers| {
@@ -188,7 +192,7 @@ impl Handle {
         })
     }
 
-    /// Says what a change is waiting for, while the controller goes on as it was.
+    /// Returns what a change is waiting for while the controller runs as before; `None` if no change waits.
     pub fn waiting(&self) -> Option<String> {
         match &*self.phase.lock() {
             Phase::Changing(why) => Some(why.clone()),
@@ -196,7 +200,7 @@ impl Handle {
         }
     }
 
-    /// Says why it is not ready; none if it is.
+    /// Returns why it is not ready; `None` if it is.
     pub fn unready(&self) -> Option<Unready> {
         let why = match &*self.phase.lock() {
             Phase::Resolving(why) | Phase::Failed(why) => why.clone(),
@@ -257,7 +261,7 @@ impl Handle {
         Described { state, keys: shown, last, more }
     }
 
-    /// Says that it can't start, and waits: for a change of its manifest, which ends this.
+    /// Reports that it can't start, and waits forever: a change of its manifest drops this future.
     pub(super) async fn failed<T>(&self, why: String) -> T {
         tracing::error!(%why, "the controller does not start");
         self.set(Phase::Failed(why));
@@ -268,7 +272,7 @@ impl Handle {
         *self.phase.lock() = phase;
     }
 
-    /// Returns the controller that takes the place of another one and watches the same.
+    /// Returns the controller that takes the place of `before` and watches the same.
     pub(super) fn successor(
         &self,
         before: &InForce,
@@ -279,7 +283,7 @@ impl Handle {
         self.assemble(declared, environment, sources, Some(before))
     }
 
-    /// Puts together what the runs need; `before` is the controller whose place it takes.
+    /// Assembles what the runs need; `before` is the version whose place it takes.
     pub(super) fn assemble(
         &self,
         declared: &Declared,
@@ -296,7 +300,7 @@ impl Handle {
         assemble(declared, environment, sources, kept)
     }
 
-    /// Puts a controller in place: runs that begin from now on are its. Returns what follows.
+    /// Puts a controller in place: runs that begin from now on use it. Returns what has to follow the swap.
     pub(super) fn put(
         &self,
         in_force: &mut Option<InForce>,
@@ -308,7 +312,7 @@ impl Handle {
         let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::new(controller) });
         self.queue.set_policy(declared.policy());
         self.bounds.send_replace(declared.bounds(environment));
-        // At the start all are told of anyway.
+        // At the start all primaries are enqueued anyway.
         before.map_or(OnSwap::Nothing, |before| declared.version().follows(before.declared.version()))
     }
 
@@ -319,7 +323,7 @@ impl Handle {
         }
     }
 
-    /// Returns what runs use now.
+    /// Returns the controller that runs use now; `None` if there is no running version.
     pub(super) fn controller(&self) -> Option<Arc<Controller>> {
         let in_force = self.in_force.read();
         in_force.as_ref().map(|now| Arc::clone(&now.controller))

@@ -1,4 +1,4 @@
-//! One run of a controller: in its plugin's turn, counted, and said in the log.
+//! Executes one run of a controller when it is its plugin's turn, and counts and logs how it ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use tokio::time::Instant;
 use super::handle::Handle;
 use crate::metrics::ControllerRuns;
 
-/// One run, which computes when it is its plugin's turn.
+/// Executes one run, which computes when it is its plugin's turn.
 pub(super) async fn execute(handle: Arc<Handle>, ticket: Ticket) {
     let account = handle.wanted.borrow().account.clone();
     let job = Job { controller: Arc::clone(&handle.name), key: Some(ticket.key().clone()) };
     account.run(job, executed(&handle, ticket)).await;
 }
 
-/// Runs, with metrics and a line in the log.
+/// Executes the run, with metrics and a line in the log.
 async fn executed(handle: &Handle, ticket: Ticket) {
-    // The one instant at which a run belongs to the old version or to the new one.
+    // The one instant at which it is decided whether a run belongs to the old version or to the new one.
     let Some(controller) = handle.controller() else {
         return;
     };
@@ -43,7 +43,7 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     let key = ticket.key().clone();
     let what = ticket.finish(finished, now);
     if what.next == Next::Dropped {
-        // The primary went during the run, which may have remembered something of it since.
+        // The primary was deleted during the run, which may have stored verdicts on it since.
         controller.verdicts.forget(&key);
         metrics.count_primaries(controller.queue.len());
     }
@@ -73,7 +73,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// `EP-36`: the one line about how a run ended.
+/// Logs how a run ended, in one line (`EP-36`).
 fn log(what: &Settled, error: Option<&str>, took: Duration) {
     let next = next(&what.next);
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
@@ -95,7 +95,7 @@ fn log(what: &Settled, error: Option<&str>, took: Duration) {
     }
 }
 
-/// Says when a key runs again, for people.
+/// Returns when a key runs again, as a text for people.
 fn next(next: &Next) -> String {
     match next {
         Next::AtOnce => "again at once: an event came meanwhile".to_owned(),

@@ -1,4 +1,4 @@
-//! What a controller looks at: enters the informers of a plan, and keeps what stays when the controller becomes another.
+//! Decides which sources stay when a controller becomes another version, and joins the informers of its plan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use crate::client::Kind;
 use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{Scope, Subscriber};
 
-/// The sources of a controller, and the finalizer that changes are looked at for.
+/// The sources of a controller, and the finalizer for which changes are looked at.
 pub(super) struct Sources {
     pub(super) primaries: Arc<Source>,
-    /// By name; one that several dependents share is there under each name.
+    /// By name; a source that several dependents share is there under each name.
     pub(super) secondaries: BTreeMap<Arc<str>, Arc<Source>>,
     pub(super) finalizer: Arc<str>,
 }
 
-/// The informers that a controller has entered.
+/// The informers that a controller has joined.
 #[derive(Default)]
 pub(super) struct Joined(Vec<Place>);
 
-/// A source in an informer, for as long as this is kept.
+/// A source's subscription to an informer, for as long as this is kept.
 struct Place {
     source: Arc<Source>,
     scope: Scope,
     _membership: Subscription,
 }
 
-/// What a source is to be entered for.
+/// A source, and the informer that it has to join.
 struct Wanted<'a> {
     source: &'a Arc<Source>,
     scope: &'a Scope,
@@ -40,8 +40,9 @@ struct Wanted<'a> {
 }
 
 impl Sources {
-    /// Returns the sources of a plan. With another controller before, they go on where its sources of the same kinds are: they are
-    /// the same where it watches as before, if perhaps elsewhere. What those have entered is `joined`.
+    /// Returns the sources of a plan. If there was a controller before, they continue from its sources of the same
+    /// kinds; they are the same sources if the plan watches as before, perhaps in other namespaces. `joined` has the
+    /// informers that the sources before have joined.
     pub(super) fn planned(
         plan: &Plan,
         finalizer: Arc<str>,
@@ -72,7 +73,7 @@ impl Sources {
         Self { primaries, secondaries, finalizer }
     }
 
-    /// Returns those of a controller, for one that takes its place and watches the same.
+    /// Returns the sources of a controller, for the one that takes its place and watches the same.
     pub(super) fn of(controller: &Controller) -> Self {
         Self {
             primaries: Arc::clone(&controller.primaries),
@@ -81,7 +82,7 @@ impl Sources {
         }
     }
 
-    /// Returns what is to be entered: secondaries first, so that a primary that is new finds them.
+    /// Returns the informers to join: those of secondaries first, so that a new primary finds its secondaries.
     fn wanted<'a>(&'a self, plan: &'a Plan) -> Vec<Wanted<'a>> {
         let secondaries = plan.secondaries.iter();
         let secondaries = secondaries.filter_map(|(name, planned)| Some((self.secondaries.get(name)?, planned)));
@@ -95,15 +96,15 @@ impl Sources {
 }
 
 impl Joined {
-    /// Returns the label selector of what a source looks at.
+    /// Returns the label selector of the objects that a source watches.
     fn labels(&self, source: &Arc<Source>) -> Option<&Arc<str>> {
         let mut places = self.0.iter();
         let place = places.find(|place| Arc::ptr_eq(&place.source, source));
         place.and_then(|place| place.scope.labels.as_ref())
     }
 
-    /// Enters the informers of a plan, and leaves those that it does not need any more. What is entered already stays; whoever
-    /// is told hears of nothing but what is new there.
+    /// Joins the informers of a plan, and leaves those that it does not need any more. Subscriptions that exist
+    /// already stay; the listener gets only what is new in them.
     pub(super) fn become_as(&mut self, sources: &Sources, plan: &Plan, pool: &Pool, listener: &Listener) {
         let wanted = sources.wanted(plan);
         let Self(joined) = self;
@@ -137,8 +138,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns the secondaries that others of this kind go on from: of the same name, or else any that show the same objects. What only
-/// others show is not gone because these don't.
+/// Returns the source from which a source of this kind continues: the one of the same name, or else any that shows
+/// the same objects. An object that only another source shows is not gone because this one does not show it.
 fn predecessor<'a>(
     before: &'a BTreeMap<Arc<str>, Arc<Source>>,
     (name, gvk): (&str, &Gvk),

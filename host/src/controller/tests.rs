@@ -23,7 +23,7 @@ use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
 use crate::workers::Workers;
 
-/// A component that nothing is asked of.
+/// A component that is never called.
 struct Unasked;
 
 impl Guest for Unasked {
@@ -40,7 +40,8 @@ impl Guest for Unasked {
     }
 }
 
-/// What controllers share, over an API server that serves pages, of which there are none; and what that is asked for.
+/// Returns what controllers share, over an API server that serves the kind `Page` without any objects; and the paths
+/// of the requests that it got.
 fn environment() -> (Arc<Environment>, Arc<Mutex<Vec<String>>>) {
     let (client, asked) = scripted(|path| {
         let kinds = r#"{"resources":[{"name":"pages","kind":"Page","namespaced":true}]}"#;
