@@ -1,4 +1,4 @@
-//! Manifests and components from files: what the command line names, watched, read and compiled.
+//! Supplies manifests and components from files: watches, reads and compiles what the command line names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,13 +24,13 @@ use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::loader::{self, CodeCache};
 use crate::plugin::{Plugin, Usage};
 
-/// A component must not have changed for so long before it is read; another change is waited for by [`Files`].
+/// A component must not have changed for this long before it is read; [`Files`] waits for later changes.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// How often a component that keeps changing is looked at before it counts as broken.
 const LOOKS: usize = 50;
 
-/// What the command line names.
+/// The manifests and components that the command line names.
 pub struct Disk {
     source: Source,
     files: Files,
@@ -43,11 +43,11 @@ pub struct Disk {
 /// Loads the plugins of one operator.
 struct FromDisk {
     engine: Engine,
-    /// Until it goes nothing is compiled for others.
+    /// It has a head start: until it is dropped, or has to compile something itself, nothing is compiled for others.
     cache: CodeCache,
 }
 
-/// What a file is, short of reading it.
+/// The identity of a file, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -60,10 +60,10 @@ struct Stamp {
 // === impl Disk ===
 
 impl Disk {
-    /// Returns what the command line names, with so much memory for all instances together.
+    /// Returns what the command line names, with the memory of `room` for all instances together.
     ///
     /// # Errors
-    /// If no component can run on this machine, or the system gives no signals.
+    /// If no component can run on this machine, or the system refuses the signal handler.
     pub fn new(source: Source, room: Room) -> anyhow::Result<Self> {
         Ok(Self {
             cache: operators::code_cache(&source),
@@ -85,7 +85,7 @@ impl Disk {
         self.files.watch(list);
     }
 
-    /// Starts another engine if the one there is has no room for all plugins; what is loaded stays where it is.
+    /// Starts another engine if the present one has no room for all plugins; loaded components stay where they are.
     fn make_room(&mut self, operators: &[Operator]) {
         let plugins = operators.iter().flat_map(|operator| operator.plugins.values());
         let needed = Pool::of(plugins.map(|plugin| &plugin.limits));
@@ -203,7 +203,7 @@ impl Component for Plugin {
     }
 }
 
-/// Waits until a file has not changed for a moment; not for ever.
+/// Waits until a file has not changed for a moment, but not forever, and returns its stamp.
 async fn quiet(path: &Path) -> Option<Stamp> {
     let mut last = Stamp::of(path);
     for _ in 0..LOOKS {
@@ -217,7 +217,7 @@ async fn quiet(path: &Path) -> Option<Stamp> {
 }
 
 impl Stamp {
-    /// Returns what a file is now; none if it is not there.
+    /// Returns the stamp of a file as it is now; `None` if there is no such file.
     fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         Some(Self {

@@ -1,4 +1,4 @@
-//! Loads what changes of an operator, beside what runs: all plugins at once, until something newer is wanted.
+//! Loads the changed plugins of an operator, all at once, beside what runs; ends when something newer is wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
@@ -19,10 +19,10 @@ use tokio_util::task::AbortOnDropHandle;
 use super::supply::{Component, Content, Drain, Loader, Refusal, Unit};
 use crate::controller;
 
-/// The plugins of an operator as they are to be.
+/// The plugins of an operator as they are wanted.
 pub(super) type Attempts = BTreeMap<Unit, Attempt>;
 
-/// What is to be in force.
+/// The version of a plugin, with its controllers, that is to become the running one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Attempt {
     pub(super) plugin: manifest::Plugin,
@@ -31,60 +31,60 @@ pub(super) struct Attempt {
     pub(super) component: Content,
 }
 
-/// What is being loaded of an operator.
+/// The components of an operator that are being loaded.
 pub(super) struct Loading {
-    /// Has to be looked at again afterwards.
+    /// True if the operator has to be looked at again afterwards.
     pub(super) again: bool,
-    /// The components: where they are, and what the files are.
+    /// The path and the content of each component.
     pub(super) components: BTreeMap<Unit, (PathBuf, Content)>,
-    /// Ends it.
+    /// Ends the loading when it is cancelled.
     pub(super) superseded: CancellationToken,
 }
 
-/// What is to be loaded of an operator.
+/// The plugins of an operator that are to be loaded.
 pub(super) struct Rollout {
     pub(super) operator: Operator,
     pub(super) changes: Vec<Change>,
     pub(super) loader: Box<dyn Loader>,
     /// How long runs of the version before the last one may take.
     pub(super) drain: Duration,
-    /// A newer version of a component is there.
+    /// Cancelled when a newer version of a component is there.
     pub(super) superseded: CancellationToken,
-    /// Where components are tried: what they compute is in nobody's way there.
+    /// The runtime on which components are tried, where what they compute blocks nothing else.
     pub(super) runtime: Runtime,
 }
 
-/// A plugin that is to become another.
+/// A plugin that is to become another version.
 pub(super) struct Change {
     pub(super) unit: Unit,
     pub(super) attempt: Attempt,
     pub(super) account: Account,
-    /// The ways to write that the version in force can ask for; none if there is none.
+    /// The ways to write that the running version can ask for; `None` if there is no running version.
     pub(super) writes: Option<BTreeSet<Permission>>,
-    /// Waits for the last run in the version before that one.
+    /// Waits for the last run of the version before the running one.
     pub(super) before: Option<Drain>,
 }
 
-/// What has become of a plugin that was to be another.
+/// The result of loading a plugin.
 pub(super) type Outcome = (Unit, Attempt, Result<Arc<dyn Component>, Refusal>);
 
-/// What was loaded for an operator.
+/// The plugins that were loaded for an operator.
 pub(super) struct Loaded {
     pub(super) operator: Arc<str>,
-    /// None: something newer is to be loaded.
+    /// `None` if something newer is to be loaded.
     pub(super) units: Option<Vec<Outcome>>,
-    /// Goes when that is in place.
+    /// Dropped when the plugins are in place.
     pub(super) _loader: Box<dyn Loader>,
 }
 
-/// Loads what changes of an operator, away from what runs.
+/// Loads the changed plugins of an operator in a task of its own, on `rollout.runtime`.
 pub(super) async fn load(rollout: Rollout) -> Loaded {
     let runtime = rollout.runtime.clone();
     let task = AbortOnDropHandle::new(runtime.spawn(load_unless_superseded(rollout)));
     match task.await.map_err(JoinError::try_into_panic) {
         Ok(loaded) => loaded,
         Err(Ok(panic)) => resume_unwind(panic),
-        // Its runtime has ended, and the daemon is about to.
+        // Its runtime has ended, and the daemon is about to end.
         Err(Err(_)) => std::future::pending().await,
     }
 }
@@ -92,7 +92,7 @@ pub(super) async fn load(rollout: Rollout) -> Loaded {
 async fn load_unless_superseded(rollout: Rollout) -> Loaded {
     let units = tokio::select! {
         biased;
-        // What is compiled meanwhile is not wanted any more.
+        // The component that is being compiled is not wanted any more.
         () = rollout.superseded.cancelled() => None,
         units = load_all(&rollout) => Some(units),
     };
@@ -112,7 +112,7 @@ async fn load_all(rollout: &Rollout) -> Vec<Outcome> {
     join_all(loads).await
 }
 
-/// At most two versions of a plugin are at work: there are no instances for more.
+/// Waits, at most for `limit`, until only two versions of a plugin are at work: there are no instances for more.
 async fn wait_for_last_but_one(unit: &Unit, before: Option<&Drain>, limit: Duration) {
     if let Some(drain) = before
         && timeout(limit, drain()).await.is_err()
@@ -142,7 +142,7 @@ impl Loading {
         Self { again: false, components: components.collect(), superseded: CancellationToken::new() }
     }
 
-    /// Ends it if one of its components is not what is wanted now: compiling it may take long.
+    /// Ends the loading if one of its components is not wanted any more: compiling it may take long.
     pub(super) fn end_unless_wanted(&self, now: &Attempts) {
         let wanted = |unit: &Unit, (path, content): &(PathBuf, Content)| {
             now.get(unit).is_some_and(|attempt| attempt.plugin.component == *path && attempt.component == *content)
@@ -189,7 +189,7 @@ impl Attempt {
         }
     }
 
-    /// Returns what is in force instead, if all that differs is a file that is being written.
+    /// Returns the running version instead, if the only difference is a component file that is being written.
     pub(super) fn or_as(self, in_force: Option<&Self>) -> Self {
         let same = |other: &&Self| self.plugin == other.plugin && self.controllers == other.controllers;
         match in_force.filter(same) {

@@ -1,4 +1,4 @@
-//! Where manifests and components come from, as the supervisor asks for them.
+//! The interface through which the supervisor gets manifests and components and waits for their changes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,33 +14,36 @@ use futures::future::BoxFuture;
 
 use crate::plugin::Usage;
 
-/// After which time something is tried again that failed by the daemon's own fault, such as want of memory.
+/// The time after which something is tried again that failed by the daemon's own fault, such as lack of memory.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Manifests and components, as they are now. Nothing here waits but for a change, and for what is loaded.
+/// Supplies manifests and components, as they are now. Only waiting for a change and loading take time.
 pub trait Supply: Send {
-    /// Reads all manifests, where `before` is what they said last. What changes while it reads is told of afterwards.
+    /// Reads all manifests, where `before` is what they said last. A change during the reading is reported by
+    /// [`Supply::changed`] afterwards.
     fn manifests(&mut self, before: &[Operator]) -> Vec<File>;
 
-    /// Says which operators are wanted: from now on their components are looked at, too, and there is room for their instances.
+    /// Sets the wanted operators: from now on their components are watched, too, and there is room for their
+    /// instances.
     fn want(&mut self, operators: &[Operator]);
 
-    /// Returns what a component is.
+    /// Returns the state of a component's file.
     fn content(&self, component: &Path) -> Content;
 
-    /// Returns once something may be another, and what is to be tried then. Dropped, it misses nothing.
+    /// Waits until something may have changed, and returns what is to be tried then. If the future is dropped, no
+    /// change is lost.
     fn changed(&mut self) -> BoxFuture<'_, Again>;
 
-    /// Returns what loads the plugins of one operator. As long as it is there nothing is made ready that can wait.
+    /// Returns the loader of one operator's plugins. As long as it exists, nothing is prepared that can wait.
     fn loader(&self, again: Again) -> Box<dyn Loader>;
 }
 
 /// Loads plugins.
 pub trait Loader: Send + Sync {
-    /// Loads a plugin of an operator, whose component was like this.
+    /// Loads a plugin of an operator, whose component had this content.
     ///
     /// # Errors
-    /// [`Refusal`] if there is no such component, it is none, or does not fit the manifest.
+    /// [`Refusal`] if the component is missing, is not a component, or does not fit the manifest.
     fn load<'a>(
         &'a self,
         operator: &'a Operator,
@@ -57,39 +60,39 @@ pub trait Component: Guest + fmt::Debug {
     /// Returns the ways in which it can ask to write, as the manifest would permit it.
     fn writes(&self) -> &BTreeSet<Permission>;
 
-    /// Returns what it has done since it was loaded.
+    /// Returns what it has used since it was loaded.
     fn usage(&self) -> Usage;
 
-    /// Returns the number of the process that its instances have for themselves; none if they have none.
+    /// Returns the id of the process that its instances have for themselves; `None` if they have none.
     fn process_id(&self) -> Option<u32>;
 
-    /// Says that another version is in force: nothing is kept for later.
+    /// Takes in that another version is running: no idle instances are kept any more.
     fn retire(&self);
 
-    /// Returns how to wait until no run uses it.
+    /// Returns the function that waits until no run uses it.
     fn drain(&self) -> Drain;
 }
 
-/// Waits until no run uses a version. It keeps nothing of it.
+/// Waits until no run uses a version, without keeping it in memory.
 pub type Drain = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What a component is, short of reading it.
+/// The state of a component's file, without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// It is not there.
+    /// There is no such file.
     Missing,
-    /// Somebody is writing it.
+    /// It is being written.
     Half,
-    /// Whole: what tells it from others.
+    /// It is whole; the text differs from that of any other content.
     Whole(Arc<str>),
 }
 
-/// Whether what was refused before is tried again.
+/// When a version that was refused before is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// Once it has changed.
     OnceChanged,
-    /// In any case.
+    /// In any case, changed or not.
     InAnyCase,
 }
 
@@ -116,7 +119,8 @@ impl Refusal {
         Self { step, message }
     }
 
-    /// Returns after which time the same is tried once more although nothing has changed; none if it would end in the same way.
+    /// Returns the time after which the same version is tried again although nothing has changed; `None` if it would
+    /// end in the same way.
     pub(super) fn again_in(&self) -> Option<Duration> {
         (self.step == "prepare").then_some(AGAIN)
     }
