@@ -1,4 +1,5 @@
-//! Serves metrics and diagnostics over HTTP: to whoever is on the same host, and beyond it to whom the API server permits them.
+//! Serves metrics and diagnostics over HTTP: to clients on the same host, and to those elsewhere that the API server
+//! permits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,13 +26,13 @@ pub mod access;
 
 use access::Gate;
 
-/// What each address may use.
+/// Limits of the server at each address.
 const BOUNDS: Bounds = Bounds { connections: 64, answer: Duration::from_secs(10) };
 
-/// Pages that are made at a time.
+/// At most this many pages are built at the same time.
 const AT_ONCE: usize = 2;
 
-/// What the pages show. The functions are called at each request.
+/// The content of the pages. The functions are called on each request.
 pub struct Pages {
     /// Returns the state of controllers, queues and informers.
     pub controllers: Box<dyn Fn(&Part) -> serde_json::Value + Send + Sync>,
@@ -44,7 +45,7 @@ pub struct Pages {
 /// Addresses that are bound, but not served yet.
 pub struct Listeners(Vec<(SocketAddr, TcpListener)>);
 
-/// The pages, as they are served.
+/// Serves the pages. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin(Arc<Desk>);
 
@@ -59,7 +60,7 @@ impl Listeners {
     /// Binds the addresses.
     ///
     /// # Errors
-    /// If one is taken or not ours.
+    /// If an address is in use or does not belong to this host.
     pub async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Self> {
         let mut bound = Vec::new();
         for address in addresses {
@@ -71,12 +72,13 @@ impl Listeners {
         Ok(Self(bound))
     }
 
-    /// Whether there is none.
+    /// True if no address is bound.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Serves the pages until `stop`. From other hosts they are behind a gate, but for metrics that are open to all.
+    /// Serves the pages until `stop` is cancelled: at a loopback address to everyone, at other addresses behind
+    /// `gate`. With [`MetricsAuth::None`] other addresses serve the metrics alone, open to all.
     pub async fn serve(self, pages: Admin, auth: MetricsAuth, gate: Gate, stop: CancellationToken) {
         let gate = Arc::new(gate);
         let servers = self.0.into_iter().map(|(address, listener)| {
@@ -96,18 +98,18 @@ impl Listeners {
 // === impl Admin ===
 
 impl Admin {
-    /// Returns the server's side of these pages.
+    /// Returns a server of these pages.
     pub fn new(pages: Pages) -> Self {
         Self(Arc::new(Desk { pages, places: Semaphore::new(AT_ONCE) }))
     }
 
-    /// Returns all pages.
+    /// Returns the routes of all pages.
     pub fn router(&self) -> Router {
         let debug = Router::new().route("/debug/controllers", get(controllers)).route("/debug/plugins", get(plugins));
         self.metrics().merge(debug.with_state(Arc::clone(&self.0)))
     }
 
-    /// Returns the metrics alone.
+    /// Returns the route of the metrics alone.
     fn metrics(&self) -> Router {
         let metrics = Router::new().route("/metrics", get(metrics));
         metrics.with_state(Arc::clone(&self.0))

@@ -1,4 +1,4 @@
-//! What has to answer whatever the runs do: probes, signals and the watchdog, on a thread and a runtime of their own.
+//! Answers probes and signals and runs the watchdog whatever runs do, on a thread and a runtime of its own.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -26,42 +26,42 @@ use crate::logging::{LAST_LINES, Log};
 use crate::shutdown::{self, Signals};
 use crate::watchdog::{FROZEN, Heartbeat, Late, Suspects, Watchdog};
 
-/// What probes may use.
+/// Limits of the server of probes.
 const BOUNDS: Bounds = Bounds { connections: 64, answer: Duration::from_secs(10) };
 
 /// How long the main runtime may take to say what is not ready.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long its last answer counts when it is too busy for another.
+/// How long the main runtime's last answer counts while it is too busy for another.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// How often the log says what was left out.
+/// The interval at which log lines that were left out are reported.
 const TELL: Duration = Duration::from_secs(10);
 
-/// How long the process may take to end, once its last lines are written, before it is made to.
+/// How long the process may take to exit once its last log lines are written; then it is aborted.
 const LAST_RESORT: Duration = Duration::from_secs(2);
 
 /// Something that is not ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unready {
-    /// What: an informer, a plugin.
+    /// The thing that is not ready, such as an informer or a plugin.
     pub what: String,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub why: String,
 }
 
-/// What lists what is not ready yet; empty = ready.
+/// Lists what is not ready yet; empty = ready.
 pub type Question = Box<dyn Fn() -> Vec<Unready> + Send + Sync>;
 
-/// What the thread needs.
+/// The arguments of [`Control::start`].
 pub struct Start {
-    /// Where probes are served.
+    /// The address at which probes are served.
     pub listen: SocketAddr,
     /// How long runs under way may take to finish after the first signal.
     pub drain: Duration,
     /// Cancelled at the first signal.
     pub stop: CancellationToken,
-    /// What may be to blame when the main runtime does not run.
+    /// Lists what may block the main runtime when it does not run.
     pub suspects: Suspects,
     /// Ends the process with a status, whatever its other threads do; see [`exit`].
     pub exit: Box<dyn FnOnce(u8) + Send>,
@@ -69,7 +69,7 @@ pub struct Start {
     pub log: Log,
 }
 
-/// The thread, once it serves. Dropping it ends it.
+/// The running thread. Dropping this ends it.
 pub struct Control {
     address: SocketAddr,
     main: Arc<Main>,
@@ -77,14 +77,14 @@ pub struct Control {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The main runtime, and what it is asked for. What is not ready it says itself, because it may hold the locks; the one who asks
-/// waits for a while only.
+/// The main runtime, and what is asked of it. The list of what is not ready is made there, as its threads may hold
+/// the locks that this needs; a probe waits for the list only for [`PATIENCE`].
 struct Main {
     runtime: Handle,
-    /// Pages that are made there.
+    /// Pages that are built there.
     pages: OnceLock<Router>,
     question: OnceLock<Question>,
-    /// Whether it is being asked.
+    /// True while it is being asked.
     asked: Mutex<bool>,
     known: watch::Sender<Option<Known>>,
 }
@@ -95,7 +95,7 @@ struct Known {
     at: Instant,
 }
 
-/// What the pages show.
+/// The state that the pages of probes show.
 struct Probes {
     main: Arc<Main>,
     late: Late,
@@ -104,10 +104,11 @@ struct Probes {
 // === impl Control ===
 
 impl Control {
-    /// Starts the thread; to be called on the main runtime, which it watches from now on.
+    /// Starts the thread. To be called on the main runtime, which the thread watches from now on.
     ///
     /// # Errors
-    /// If the address is taken or not ours, or the system has no thread or no signals for us.
+    /// If the address is in use or does not belong to this host, or the system refuses the thread or the signal
+    /// handlers.
     pub async fn start(start: Start) -> anyhow::Result<Self> {
         let main = Arc::new(Main::new(Handle::current()));
         let ended = CancellationToken::new();
@@ -135,19 +136,19 @@ impl Control {
         })
     }
 
-    /// Says what lists what is not ready; until then nothing is.
+    /// Sets the function that lists what is not ready. Until then the daemon is not ready.
     pub fn ask(&self, question: Question) {
-        // Said once only.
+        // Set once only.
         drop(self.main.question.set(question));
     }
 
-    /// Serves these pages, too. They are made on the main runtime.
+    /// Serves these pages, too. They are built on the main runtime.
     pub fn show(&self, pages: Router) {
-        // Said once only.
+        // Set once only.
         drop(self.main.pages.set(pages));
     }
 
-    /// Returns where probes are served: the real port if port 0 was asked for.
+    /// Returns the address of the probes, with the real port if port 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -162,7 +163,7 @@ impl Drop for Control {
     }
 }
 
-/// The thread's work, until `ended`.
+/// Does the thread's work until `ended` is cancelled.
 async fn run(
     start: Start,
     main: Arc<Main>,
@@ -203,7 +204,7 @@ async fn run(
 /// Ends the process, whatever its other threads do.
 pub fn exit(code: u8, log: &Log) {
     log.flush(LAST_LINES);
-    // What the C library does at the end may wait for a thread that never ends.
+    // The C library's work at exit may wait for a thread that never ends.
     let last_resort = std::thread::Builder::new().spawn(|| {
         std::thread::park_timeout(LAST_RESORT);
         std::process::abort();
@@ -241,7 +242,7 @@ impl Main {
         }
     }
 
-    /// Asks the main runtime, unless that is under way.
+    /// Asks the main runtime what is not ready, unless it is being asked already.
     fn ask(self: &Arc<Self>) {
         if std::mem::replace(&mut *self.asked.lock(), true) {
             return;
@@ -263,7 +264,7 @@ fn router(probes: Probes) -> Router {
     Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).fallback(page).with_state(Arc::new(probes))
 }
 
-/// 200 as long as the main runtime runs; else 503.
+/// Answers 200 as long as the main runtime runs, else 503.
 async fn livez(State(probes): State<Arc<Probes>>) -> Response {
     match alive(probes.late.by()) {
         Ok(()) => "ok\n".into_response(),
@@ -271,7 +272,7 @@ async fn livez(State(probes): State<Arc<Probes>>) -> Response {
     }
 }
 
-/// Says why the daemon has to be started again, given how late its heart is.
+/// Returns why the daemon has to be restarted, as an error, given how late its heartbeat is.
 fn alive(late: Duration) -> Result<(), String> {
     if late < FROZEN {
         return Ok(());
@@ -279,7 +280,7 @@ fn alive(late: Duration) -> Result<(), String> {
     Err(format!("the main runtime has not run for {} s\n", late.as_secs()))
 }
 
-/// 200 once every cache is filled and every plugin is loaded; else 503.
+/// Answers 200 once every cache is filled and every plugin is loaded, else 503.
 async fn readyz(State(probes): State<Arc<Probes>>, Extension(peer): Extension<Peer>) -> Response {
     match ready(&probes.main.unready().await, peer) {
         Ok(()) => "ok\n".into_response(),
@@ -287,8 +288,8 @@ async fn readyz(State(probes): State<Arc<Probes>>, Extension(peer): Extension<Pe
     }
 }
 
-/// Says what is not ready: on this host with the reasons, one per line. From elsewhere anybody may ask, and manifests, components
-/// and the API server have said these.
+/// Returns what is not ready, as an error: to a client on this host with the reasons, one per line. To other clients
+/// only their number, as anyone may ask, and the texts come from manifests, components and the API server.
 fn ready(unready: &[Unready], peer: Peer) -> Result<(), String> {
     let lines = || {
         let lines = unready.iter();
@@ -302,7 +303,7 @@ fn ready(unready: &[Unready], peer: Peer) -> Result<(), String> {
     }
 }
 
-/// Any other page, if it is served here; 503 as long as the daemon starts.
+/// Answers with any other page that is served here; 404 if there are none, 503 as long as the daemon starts.
 async fn page(State(probes): State<Arc<Probes>>, request: Request) -> Response {
     let Main { pages, question, .. } = &*probes.main;
     let Some(pages) = pages.get() else {
@@ -366,7 +367,7 @@ mod tests {
         control.show(Router::new().route("/metrics", get_text("some")));
         assert_eq!(get(address, "/metrics"), "200 some");
 
-        // The only worker stands still.
+        // The only worker is blocked.
         let (go_on, wait) = mpsc::channel::<()>();
         let (stands, is_still) = mpsc::channel();
         main.spawn(async move {

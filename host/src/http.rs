@@ -1,4 +1,4 @@
-//! Serves pages to whoever comes, without letting them take what the daemon needs: connections, time and memory are bounded.
+//! Serves pages to any client; connections, time and memory are bounded, so that the daemon keeps what it needs.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How long the head of a request may take to come, and a connection to be used again.
+/// How long the head of a request may take to arrive, and how long a connection may stay unused between requests.
 const HEAD: Duration = Duration::from_secs(5);
 
 /// The longest head of a request, in bytes.
@@ -30,38 +30,38 @@ const LONGEST_HEAD: usize = 16 << 10;
 /// How long a connection may last, whatever is sent or read on it.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// How long to wait for a descriptor when there is none.
+/// The pause before the next connection is accepted if no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server may use.
+/// Limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at a time. A new one takes the place of the oldest on which nothing is asked.
+    /// Connections at a time. A new one replaces the oldest on which no answer is under way.
     pub connections: usize,
     /// How long an answer may take.
     pub answer: Duration,
 }
 
-/// Who asks, as an extension of each request.
+/// The client's address, as an extension of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
 /// An open connection.
 struct Open {
     task: AbortHandle,
-    /// Whether an answer is under way.
+    /// True while an answer is under way.
     busy: Arc<AtomicBool>,
 }
 
-/// A connection that is to be answered.
+/// A connection whose requests are to be answered.
 struct Connection {
     stream: TcpStream,
     peer: Peer,
-    /// Whether an answer is under way.
+    /// True while an answer is under way.
     busy: Arc<AtomicBool>,
 }
 
-/// Serves until `stop`; then connections are closed.
+/// Serves until `stop` is cancelled, then closes all connections.
 pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
     let mut tasks = JoinSet::new();
     let mut open = VecDeque::new();
@@ -82,14 +82,15 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: 
                 let task = tasks.spawn(connection.answer(router.clone(), bounds.answer));
                 open.push_back(Open { task, busy });
             }
-            // Another connection has to end first, or the peer is gone already.
+            // Either no descriptor is left until another connection ends, or the peer is gone already.
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
     tasks.shutdown().await;
 }
 
-/// Makes room for one more, if need be and possible. Who opens connections and asks nothing thus keeps nobody else out.
+/// Returns true if there is room for one more connection; if need be, closes the oldest one on which no answer is
+/// under way. So a client that opens connections and sends no requests keeps no other client out.
 fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
     if open.len() < most {
         return true;
@@ -102,7 +103,7 @@ fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
 // === impl Connection ===
 
 impl Connection {
-    /// Answers its requests.
+    /// Answers the requests of the connection.
     async fn answer(self, router: Router, limit: Duration) {
         let Self { stream, peer, busy } = self;
         let router = TowerToHyperService::new(router);
@@ -122,7 +123,7 @@ impl Connection {
             .header_read_timeout(HEAD)
             .max_buf_size(LONGEST_HEAD)
             .serve_connection(TokioIo::new(stream), service);
-        // A peer that breaks off, or takes too long, is its own affair.
+        // If the peer disconnects or takes too long, there is nothing to do.
         drop(timeout(LIFE, connection).await);
     }
 }
@@ -130,7 +131,7 @@ impl Connection {
 // === impl Peer ===
 
 impl Peer {
-    /// Whether it is on this host, or in this pod.
+    /// True if the client is on this host, or in this pod.
     pub fn is_here(self) -> bool {
         self.0.to_canonical().is_loopback()
     }

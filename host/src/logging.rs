@@ -1,7 +1,8 @@
-//! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`; nobody who logs waits for whoever reads it.
+//! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`; a slow reader never blocks a thread
+//! that logs.
 //!
-//! What a line says is bounded and shown as [`text`] has it, whatever the place that logs has seen to. How many lines like
-//! another there may be is for [`meter`] to say, and [`writer`] writes them on a thread of its own.
+//! The values in a line are bounded and shown as [`text`] decides, whatever the code that logs has done about it.
+//! [`meter`] decides how many similar lines pass, and [`writer`] writes them on a thread of its own.
 
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
@@ -28,13 +29,14 @@ pub mod writer;
 use meter::Meter;
 use writer::{Form, Queue, Speaker};
 
-/// What is logged when `RUST_LOG` says nothing. What kube's client would say of a failed request, we say ourselves.
+/// The filter if `RUST_LOG` is not set or not valid. Of kube's client nothing is logged, as we log failed requests
+/// ourselves.
 const DEFAULT: &str = "info,kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
 
 /// How long the last lines may take to be written when the process ends.
 pub const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// The longest value of a field, in bytes: a whole line that a component prints.
+/// The longest value of a field, in bytes: enough for a whole line that a component prints.
 const LONGEST: usize = 8 << 10;
 
 /// The log of this process.
@@ -68,19 +70,19 @@ pub fn start(format: LogFormat) -> Log {
     let started =
         tracing_subscriber::registry().with(filter).with(meter::Layer(Arc::clone(&log.meter))).with(lines).try_init();
     if started.is_ok() {
-        // The usual one would wait for whoever reads standard error.
+        // The default hook would wait for the reader of standard error.
         std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a bug: please report it")));
     }
     log
 }
 
 impl Log {
-    /// Writes a line that is no event, such as why the process ends.
+    /// Writes a line that is not an event, such as why the process ends.
     pub fn say(&self, line: &str) {
         self.queue.push(Speaker::Daemon, &format!("{line}\n"));
     }
 
-    /// Logs what was left out since the last time.
+    /// Logs how many lines were left out or dropped since the last call.
     pub fn tell(&self) {
         self.meter.tell();
         let dropped = self.queue.dropped_since();
@@ -89,7 +91,7 @@ impl Log {
         }
     }
 
-    /// Waits until all lines are written, but not for longer than this.
+    /// Waits until all lines are written, at most for `limit`.
     pub fn flush(&self, limit: Duration) {
         self.queue.flush(limit);
     }
@@ -106,7 +108,7 @@ impl Log {
 }
 
 impl Collector for Log {
-    /// Tells the metrics of the log when they are asked for.
+    /// Encodes the metrics of the log when they are asked for.
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let metrics = [
             (
@@ -134,8 +136,8 @@ impl fmt::Debug for Log {
     }
 }
 
-/// Writes a field as text: the message as it is, others with their names, each as one line that can't pass for another. A message
-/// of several lines is the daemon's own; all but its first line are indented.
+/// Writes a field as text: the message without its name, other fields with theirs, each as one line that can't pass
+/// for another one. Only the daemon itself logs messages of several lines; all but the first line are indented.
 fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     match (field.name(), out.has_ansi_escapes()) {
         ("message", _) => {

@@ -1,4 +1,4 @@
-//! What is counted: one small struct per part, registered under one prefix.
+//! Counts what the daemon does: one small struct of metrics per part, all registered under one prefix.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use prometheus_client::registry::{Registry, Unit};
 /// All metrics of the daemon.
 #[derive(Default)]
 pub struct Metrics {
-    /// Of controllers.
+    /// Metrics of controllers.
     pub runs: Runs,
-    /// Of informers.
+    /// Metrics of informers.
     pub informers: Informers,
-    /// Of plugins; the rest is in the status of the supervisor.
+    /// Metrics of plugins; others are in the status of the supervisor.
     pub plugins: Plugins,
 }
 
-/// Metrics of what plugins were kept from.
+/// Metrics of requests and Events of plugins that were held back or dropped.
 #[derive(Default)]
 pub struct Plugins {
     throttled: Family<ByPlugin, Counter>,
@@ -68,7 +68,7 @@ pub struct ControllerRuns {
     pub retried: Counter,
     /// Runs that failed because the API server was away, and are repeated.
     pub outages: Counter,
-    /// Runs whose work on documents cost more than it may.
+    /// Runs whose work on documents went over its budget.
     pub exceeded: Counter,
     /// Events of primaries.
     pub primary_events: Counter,
@@ -76,7 +76,7 @@ pub struct ControllerRuns {
     pub secondary_events: Counter,
     /// How long runs take.
     pub duration: Histogram,
-    /// Primaries there are.
+    /// The number of primaries.
     pub primaries: Gauge,
     /// Those of them that are paused.
     pub paused: Gauge,
@@ -97,7 +97,7 @@ pub struct Informers {
 pub struct InformerMetrics {
     /// Objects in its cache.
     pub objects: Gauge,
-    /// Bytes that they take.
+    /// Bytes that these objects take.
     pub bytes: Gauge,
     /// Objects whose newest version can't be read.
     pub unreadable: Gauge,
@@ -204,7 +204,7 @@ impl Runs {
 }
 
 impl ControllerRuns {
-    /// Sets how many primaries there are.
+    /// Sets the number of primaries.
     pub fn count_primaries(&self, primaries: usize) {
         self.primaries.set(i64::try_from(primaries).unwrap_or(i64::MAX));
     }

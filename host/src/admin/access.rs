@@ -1,4 +1,4 @@
-//! Decides who may read a page from another host: the API server knows who a token belongs to, and what that one may do.
+//! Decides who may read a page from another host: the API server says whose a token is, and what that user may do.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -24,65 +24,66 @@ use tokio::time::{Instant, timeout};
 
 use crate::client::{Broken, USER_AGENT, chain, collect};
 
-/// How long a verdict counts.
+/// How long a verdict is cached.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// How long whoever was permitted is known.
+/// How long a token counts as known after the API server has permitted it.
 const KNOWN: Duration = Duration::from_hours(1);
 
-/// Verdicts that are kept, of each sort.
+/// At most this many entries are kept of each sort: permitted, refused and known.
 const KEPT: usize = 256;
 
-/// Questions under way at a time, about those that are known and about others.
+/// Requests under way at the same time, for known tokens and for others each.
 const AT_ONCE: usize = 4;
 
-/// Questions at once and each second, about those that are known and about others, so that whoever tries tokens does not use up the API server's patience with the daemon.
+/// The rate of requests for known tokens and for others each: 40 at once, then 10 a second. A client that tries
+/// tokens must not use up the requests that the API server accepts from the daemon.
 const QUESTIONS: Rate = Rate { interval: Duration::from_millis(100), burst: 40 };
 
-/// The longest answer to one of them, in bytes.
+/// The longest answer to such a request, in bytes.
 const ANSWER: usize = 256 << 10;
 
-/// How long the API server may take.
+/// How long the API server may take to answer, waiting for a place included.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks the API server about tokens, and remembers for a while what it has said.
+/// Asks the API server about tokens, and caches its verdicts for a while.
 pub struct Gate {
     ask: Ask,
     verdicts: Mutex<Verdicts>,
-    /// For tokens that were permitted lately: whoever tries others keeps nobody from being asked for.
+    /// For tokens that were permitted lately: a client that tries other tokens can't use up their requests.
     known: Lane,
     others: Lane,
 }
 
-/// How often the API server is asked.
+/// Limits how often the API server is asked.
 struct Lane {
     rate: Mutex<Bucket>,
     places: Semaphore,
 }
 
-/// What asks whether the owner of a token may get a path.
+/// Given a token and a path, asks whether the token's owner may get the path.
 type Ask = Box<dyn Fn(String, String) -> BoxFuture<'static, Result<Verdict, String>> + Send + Sync>;
 
-/// What the API server says.
+/// The API server's verdict on a token and a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its owner may.
+    /// The token's owner may get the path.
     Permitted,
-    /// Its owner, who has this name, may not.
+    /// The token's owner, the user of this name, may not.
     Forbidden(String),
-    /// It is nobody's.
+    /// The API server does not know the token.
     Unknown,
 }
 
 /// The hash of a token and a path.
 type Key = [u8; 32];
 
-/// Verdicts, those that permit apart: whoever tries tokens does not drive them out.
+/// The cached verdicts. Those that permit are kept apart, so that a client that tries tokens can't evict them.
 #[derive(Debug, Default)]
 struct Verdicts {
     permitted: HashMap<Key, (Instant, Verdict)>,
     refused: HashMap<Key, (Instant, Verdict)>,
-    /// Until when those that were permitted are known.
+    /// Until when each token that was permitted counts as known.
     known: HashMap<Key, Instant>,
 }
 
@@ -98,7 +99,7 @@ impl Gate {
         Self { ask, verdicts: Mutex::default(), known: Lane::default(), others: Lane::default() }
     }
 
-    /// Says whether a request may pass; if not, with which answer it ends.
+    /// Returns the status and text to answer a request with, as an error, if it may not pass.
     async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), (StatusCode, String)> {
         let Some(token) = token(headers) else {
             let text = "a token is needed: Authorization: Bearer TOKEN\n";
@@ -152,7 +153,7 @@ impl Gate {
     }
 }
 
-/// Lets a request pass, or answers it.
+/// Lets a request pass if the gate permits it, else answers it.
 pub async fn guard(State(gate): State<Arc<Gate>>, request: axum::extract::Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     match gate.check(request.headers(), &path).await {
@@ -190,7 +191,7 @@ impl Default for Lane {
 // === impl Verdicts ===
 
 impl Verdicts {
-    /// Whether this one was permitted lately.
+    /// True if this token was permitted this path lately.
     fn knows(&self, key: &Key, now: Instant) -> bool {
         self.known.get(key).is_some_and(|until| now < *until)
     }
@@ -250,7 +251,7 @@ async fn ask(client: kube::Client, token: String, path: String) -> Result<Verdic
     })
 }
 
-/// Has the API server answer a question: the answer is the question with a status.
+/// Posts a review to the API server, and returns the same object with its status.
 async fn review<Q>(client: &kube::Client, question: &Q) -> Result<Q, String>
 where
     Q: Resource + Serialize + DeserializeOwned,
@@ -281,7 +282,7 @@ where
     Err(failed(&why))
 }
 
-/// What of the API server's refusal says why.
+/// The part of the API server's refusal that says why.
 #[derive(Default, Deserialize)]
 struct Refusal {
     #[serde(default)]
@@ -294,7 +295,8 @@ mod tests {
 
     use super::*;
 
-    /// A cluster in which `reader` may read metrics and `other` exists; it counts how often it is asked.
+    /// Returns a gate to a cluster in which `reader` may read metrics and `other` exists, and how often that was
+    /// asked.
     fn gate() -> (Gate, Arc<AtomicUsize>) {
         let asked = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&asked);

@@ -1,7 +1,8 @@
-//! Decides which log lines are too many like others: so many at once and a second from one place in the code about one controller.
+//! Decides which log lines are left out: those above a rate, from one place in the code about one controller.
 //!
-//! How often a run fails, and with it much that is logged, is for components and for whoever writes objects to decide. What is
-//! left out is counted, and said in one line. Lines that are asked for (debug, trace) pass.
+//! Components, and clients that write objects, decide how often a run fails, and with it how much is logged. Lines
+//! that are left out are counted, and the count is logged in one line. Lines that the user asked for (debug, trace)
+//! pass.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,40 +21,40 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// How many like lines pass: 100 at once, and 10 a second from then on.
+/// The rate of similar lines that pass: 100 at once, and 10 a second from then on.
 const RATE: Rate = Rate { interval: Duration::from_millis(100), burst: 100 };
 
-/// The fields that say whom a line is about, the more important first. Those of a component's output are metered by its bytes.
+/// The fields that name the owner of a line, the more important first. A component's output is limited by its bytes.
 const OWNERS: [&str; 4] = ["controller", "plugin", "kind", "manifest"];
 
-/// The lines of components, which `limits.log` bounds.
+/// The target of lines that components print, which `limits.log` bounds.
 pub(crate) const GUEST: &str = "guest";
 
-/// The most places and owners that are kept apart; beyond that those that are quiet are forgotten.
+/// The most pairs of place and owner that are kept apart; beyond that, pairs that are quiet are forgotten.
 const KEPT: usize = 4096;
 
-/// Counts lines.
+/// Counts the lines of each place and owner.
 #[derive(Debug, Default)]
 pub struct Meter {
     lines: Mutex<HashMap<Key, Line>>,
     left_out: AtomicU64,
 }
 
-/// A place in the code, and whom the line is about.
+/// A place in the code, and the owner that the line is about.
 type Key = (Identifier, Arc<str>);
 
 #[derive(Debug)]
 struct Line {
     bucket: Bucket,
-    /// What the lines that were left out say; none if there are none.
+    /// The message of the first line that was left out; `None` if none was.
     like: Option<String>,
     left_out: u64,
 }
 
-/// Asks a [`Meter`] about each line.
+/// The tracing layer that asks a [`Meter`] about each line.
 pub struct Layer(pub Arc<Meter>);
 
-/// Whom a span is about.
+/// The owner that a span is about.
 struct Owner(Arc<str>);
 
 /// Finds the owner and the message among fields.
@@ -66,7 +67,7 @@ struct Look {
 // === impl Meter ===
 
 impl Meter {
-    /// Says whether a line passes.
+    /// Returns true if a line passes; else it is counted as left out.
     fn pass(&self, key: Key, message: impl FnOnce() -> String, now: Instant) -> bool {
         let mut lines = self.lines.lock();
         if lines.len() >= KEPT {
@@ -82,7 +83,7 @@ impl Meter {
         false
     }
 
-    /// Logs what was left out since the last time.
+    /// Logs which lines were left out since the last call, and how many.
     pub fn tell(&self) {
         for (owner, like, count) in self.take() {
             tracing::warn!(about = %owner, %like, count, "lines like others were left out");
@@ -155,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts lines, and how many of them tell of others.
+    /// Collects the messages of the lines that pass.
     struct Count(Arc<Mutex<Vec<String>>>);
 
     impl<S: Subscriber> tracing_subscriber::Layer<S> for Count {
@@ -181,7 +182,7 @@ mod tests {
             };
             log("noisy", 100_000);
             let noisy = lines.lock().len();
-            // Some come back while it goes on.
+            // A few more lines pass while this loop runs.
             assert!((RATE.burst as usize..1_000).contains(&noisy), "{noisy}");
             log("quiet", 20);
             assert_eq!(lines.lock().len(), noisy + 20, "another controller");

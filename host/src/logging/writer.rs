@@ -1,4 +1,5 @@
-//! Writes log lines to standard error on a thread of its own. A line that finds no room is dropped and counted: whoever logs never waits.
+//! Writes log lines to standard error on a thread of its own. A line that finds no room is dropped and counted:
+//! logging never waits.
 
 use std::io;
 use std::sync::Arc;
@@ -13,31 +14,31 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::meter::GUEST;
 
-/// The most bytes that wait to be written, beside as many that are being written.
+/// The most bytes that wait to be written, beside as many again that are being written.
 const ROOM: usize = 4 << 20;
 
-/// What of it lines of components may take: the rest is for the daemon's own.
+/// The part of [`ROOM`] that lines of components may take; the rest is for the daemon's own.
 const GUESTS: usize = ROOM / 2;
 
 /// The longest line, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// The longest text in a line of JSON that is too long as a whole.
+/// The longest string in a line of JSON that is too long as a whole, in bytes.
 const LONGEST_TEXT: usize = 4 << 10;
 
-/// What memory is kept once a burst is written.
+/// The bytes of memory that are kept once a burst is written.
 const USUAL: usize = 64 << 10;
 
 /// Lines that wait to be written.
 #[derive(Debug, Default)]
 pub struct Queue {
     state: Mutex<State>,
-    /// There is something to write.
+    /// Notified when there is something to write.
     filled: Condvar,
-    /// All is written.
+    /// Notified when all is written.
     emptied: Condvar,
     dropped: AtomicU64,
-    /// Those of them that were told.
+    /// The part of them that was reported.
     told: AtomicU64,
 }
 
@@ -45,13 +46,13 @@ pub struct Queue {
 struct State {
     /// Whole lines.
     waiting: Vec<u8>,
-    /// How many of these bytes components have said.
+    /// The number of these bytes that come from components.
     of_guests: usize,
-    /// Whether a part is being written.
+    /// True while a part is being written.
     writing: bool,
 }
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// For people.
@@ -60,7 +61,7 @@ pub enum Form {
     Json,
 }
 
-/// Who says a line.
+/// The origin of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
     /// The daemon.
@@ -69,14 +70,14 @@ pub enum Speaker {
     Guest,
 }
 
-/// Takes lines for a [`Queue`].
+/// Puts the lines of a subscriber into a [`Queue`].
 #[derive(Clone, Debug)]
 pub struct Lines {
     queue: Arc<Queue>,
     form: Form,
 }
 
-/// Takes one line.
+/// Puts one line into the queue.
 #[derive(Debug)]
 pub struct Line<'a> {
     lines: &'a Lines,
@@ -86,19 +87,20 @@ pub struct Line<'a> {
 // === impl Queue ===
 
 impl Queue {
-    /// Returns what takes the lines of a subscriber.
+    /// Returns the writer for a subscriber's lines.
     pub fn lines(self: &Arc<Self>, form: Form) -> Lines {
         Lines { queue: Arc::clone(self), form }
     }
 
-    /// Starts the thread that writes to standard error. Where the system has none for us there is nobody to tell.
+    /// Starts the thread that writes to standard error. If the system refuses the thread, this can't be reported
+    /// anywhere.
     pub fn start(self: &Arc<Self>) {
         let queue = Arc::clone(self);
         let thread = std::thread::Builder::new().name("log".to_owned());
         drop(thread.spawn(move || queue.write_all(&mut io::stderr())));
     }
 
-    /// Takes a line, or drops it if too much waits.
+    /// Adds a line, or drops it if too many bytes wait.
     pub fn push(&self, speaker: Speaker, line: &str) {
         let mut state = self.state.lock();
         let of_guests = match speaker {
@@ -116,7 +118,7 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// Waits until all is written, but not for longer than this.
+    /// Waits until all is written, at most for `limit`.
     pub fn flush(&self, limit: Duration) {
         let mut state = self.state.lock();
         let busy = |state: &mut State| state.writing || !state.waiting.is_empty();
@@ -128,13 +130,13 @@ impl Queue {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns how many lines were dropped since the last time that this was asked.
+    /// Returns how many lines were dropped since the last call.
     pub fn dropped_since(&self) -> u64 {
         let dropped = self.dropped();
         dropped - self.told.swap(dropped, Ordering::Relaxed)
     }
 
-    /// Writes what comes, for ever.
+    /// Writes the lines that come, forever.
     fn write_all(&self, out: &mut impl io::Write) {
         let mut lines = Vec::new();
         loop {
@@ -149,7 +151,7 @@ impl Queue {
             state.writing = true;
             drop(state);
             if out.write_all(&lines).is_err() {
-                // There is nobody to tell.
+                // This can't be reported anywhere.
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
             lines.clear();
@@ -173,7 +175,7 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 impl io::Write for Line<'_> {
-    /// Takes a whole line: a subscriber writes each event at once.
+    /// Adds a whole line: a subscriber writes each event in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let Lines { queue, form } = self.lines;
@@ -197,8 +199,8 @@ fn cut(line: &str) -> std::borrow::Cow<'_, str> {
     format!("{}\n", text::said_within(line.trim_end(), LONGEST)).into()
 }
 
-/// Returns a line of JSON in which nothing is hidden. JSON itself escapes control characters, and a text can have no other
-/// characters outside of its strings.
+/// Returns a line of JSON without invisible characters. JSON itself escapes control characters, and it has the others
+/// only in its strings, where they can be escaped.
 fn json(line: &str) -> String {
     let line = if line.len() > LONGEST { shorter(line) } else { line.to_owned() };
     if line.trim_end().chars().all(text::is_plain) {
@@ -218,7 +220,7 @@ fn json(line: &str) -> String {
     shown
 }
 
-/// Returns a line of JSON with shorter texts; only the main fields if that does not help.
+/// Returns a line of JSON with shorter strings; only the main fields if the line is still too long.
 fn shorter(line: &str) -> String {
     let mut event: Map<String, Value> = serde_json::from_str(line).unwrap_or_default();
     for value in event.values_mut() {
@@ -242,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// Hands on what is written, and waits until that is taken.
+    /// Passes on what is written, and waits until that is taken.
     struct Pipe(mpsc::SyncSender<Vec<u8>>);
 
     impl io::Write for Pipe {
@@ -310,7 +312,7 @@ mod tests {
         let others: usize = others.iter().map(|line| line.len() + 1).sum();
         assert_eq!(own.len(), 1_000);
         assert!((GUESTS - 2_000..=GUESTS).contains(&others), "{others}");
-        // What is written makes room.
+        // A written line makes room.
         queue.push(Speaker::Guest, "again\n");
         let again = reader.recv_timeout(Duration::from_secs(10));
         assert_eq!(again.unwrap(), b"again\n");
