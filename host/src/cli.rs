@@ -1,4 +1,4 @@
-//! The command line: what may be typed, and the commands that come to an end by themselves.
+//! The command line: its arguments, and the commands that end by themselves.
 
 pub mod args;
 pub mod check;

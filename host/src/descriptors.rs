@@ -1,14 +1,16 @@
-//! Makes room for open files: connections of whoever comes must never take those that the API server and components need.
+//! Raises the limit of open files: connections of clients must never take those that the API server and components
+//! need.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// As many as the daemon ever uses. Some systems permit a thousand million, for which others would keep tables.
+/// As many as the daemon ever uses. Some systems permit a billion, and some programs would keep tables of that size.
 const ENOUGH: u64 = 1 << 16;
 
-/// Less than this is little: both servers may have 64 connections for each address, and each kind that is watched has one.
+/// A limit below this is logged: both servers may have 64 connections for each address, and each watched kind has
+/// one.
 const LITTLE: u64 = 512;
 
-/// Raises the soft limit of open files as far as the system permits and makes sense.
+/// Raises the soft limit of open files as far as the system permits and the daemon needs.
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = raised(&limit);
@@ -20,7 +22,7 @@ pub fn raise() {
     }
 }
 
-/// Returns what the limit should be; none is no limit.
+/// Returns the limit that there should be; `None` in it is no limit.
 fn raised(limit: &Rlimit) -> Rlimit {
     let most = limit.maximum.map_or(ENOUGH, |hard| hard.min(ENOUGH));
     Rlimit { current: limit.current.map(|soft| soft.max(most)), maximum: limit.maximum }

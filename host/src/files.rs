@@ -1,7 +1,8 @@
 //! Waits until a file that is in use has changed and is whole again: written, replaced, renamed over, or reached by another link.
 //!
-//! Folders are watched, not files: a file that is replaced is another one, and a `ConfigMap` changes by a link beside it
-//! (`..data`) that flips. What a writer still has open counts as unchanged, so that nobody reads half a file.
+//! Folders are watched, not files: a file that is replaced is another inode, and a `ConfigMap` changes when the link
+//! beside it (`..data`) is switched. A file that a writer still has open counts as unchanged, so that half a file is
+//! never read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -17,55 +18,56 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// How long nothing may happen before a change counts as complete.
+/// A change counts as complete when nothing has happened for this long.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// How long changes may go on before they are looked at all the same.
+/// Changes that continue for this long are looked at all the same.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// How long after its last change a file counts as being written, if nobody says that it is complete: some writers change a
-/// file without opening it.
+/// How long after its last change a file counts as being written, if no event says that it is complete: some writers
+/// change a file without opening it.
 const WRITING: Duration = Duration::from_mins(1);
 
-/// How often is looked where the system does not tell.
+/// The interval of polling where the system does not report changes.
 const POLL: Duration = Duration::from_secs(2);
 
-/// So many links may stand between a name and its file, as in the kernel.
+/// Symlinks followed before giving up; Linux's own limit.
 const LINKS: usize = 40;
 
-/// The files that are in use.
+/// Watches the files that are in use.
 pub struct Files {
     watcher: Box<dyn Watcher + Send>,
     shared: Arc<Shared>,
-    /// The folders that are watched, each with what it is: one that is made anew has to be watched anew.
+    /// The folders that are watched, each with its device and inode: a folder that is made again has to be watched
+    /// again.
     watched: BTreeMap<PathBuf, (u64, u64)>,
 }
 
 struct Shared {
     state: Mutex<State>,
     changed: Notify,
-    /// Whether the end of a writing is told.
+    /// True if the system reports when a writer closes a file.
     tells_closing: bool,
 }
 
-/// What has been heard.
+/// What the events so far mean: whether something has changed, and which files are being written.
 #[derive(Debug, Default)]
 struct State {
     interest: Watchlist,
-    /// Something has changed since it was asked last.
+    /// True if something has changed since the last wait for a change.
     changed: bool,
-    /// Files that somebody is writing, with the time of the last change.
+    /// Files that are being written, with the time of the last change.
     open: BTreeMap<PathBuf, Instant>,
 }
 
-/// Which changes matter.
+/// The paths whose changes matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watchlist {
-    /// Where is looked.
+    /// The folders to watch.
     folders: BTreeSet<PathBuf>,
     /// The files and links that matter.
     names: BTreeSet<PathBuf>,
-    /// The folders of which every manifest matters.
+    /// The folders in which every manifest matters.
     manifests: BTreeSet<PathBuf>,
 }
 
@@ -78,8 +80,8 @@ impl Default for Files {
 }
 
 impl Files {
-    /// Returns a watcher of nothing yet. Where the system tells of no changes (no more inotify instances, say), they are
-    /// looked for every few seconds.
+    /// Returns a watcher of nothing yet. Where the system does not report changes (no more inotify instances, say),
+    /// it polls every few seconds.
     pub fn new() -> Self {
         let shared = Shared::new(cfg!(target_os = "linux"));
         match RecommendedWatcher::new(shared.listener(), Config::default()) {
@@ -112,7 +114,7 @@ impl Files {
         let folders = list.folders.clone();
         {
             let mut state = self.shared.state.lock();
-            // Of the end of another one we would not hear.
+            // No event would report the end of writing another file.
             state.open.retain(|path, _| list.has(path));
             state.interest = list;
         }
@@ -120,7 +122,7 @@ impl Files {
             folders.into_iter().filter_map(|folder| Some((folder.clone(), identity(&folder)?))).collect();
         let old = std::mem::take(&mut self.watched);
         for folder in old.iter().filter(|(at, id)| now.get(*at) != Some(id)) {
-            // One that is gone has taken its watch along.
+            // A folder that is gone has lost its watch already.
             drop(self.watcher.unwatch(folder.0));
         }
         for (folder, id) in now {
@@ -133,13 +135,14 @@ impl Files {
         }
     }
 
-    /// Waits until something has changed that matters, and nothing has happened for a moment. May be dropped at any time.
+    /// Waits until something that matters has changed, and nothing has happened for a moment. The future may be
+    /// dropped at any time without losing a change.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         async move { shared.changed().await }
     }
 
-    /// Returns the files that somebody is writing, by their real paths.
+    /// Returns the files that are being written, by their real paths.
     pub fn writing(&self) -> BTreeSet<PathBuf> {
         self.shared.state.lock().open.keys().cloned().collect()
     }
@@ -152,7 +155,7 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// Returns what a folder is, beside its name.
+/// Returns the device and inode of a folder; `None` if they can't be read.
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(folder).ok()?;
     Some((metadata.dev(), metadata.ino()))
@@ -168,7 +171,7 @@ impl Shared {
                 let state = state.lock();
                 (state.changed, state.complete_at())
             };
-            // Else a change would be lost that was heard of by a wait that was dropped.
+            // Otherwise a change would be lost whose notification went to a wait that was dropped.
             if !heard {
                 tokio::select! {
                     () = changed.notified() => {}
@@ -176,7 +179,7 @@ impl Shared {
                 }
             }
             let settled = async { while timeout(SETTLE, changed.notified()).await.is_ok() {} };
-            // What changes all the time is looked at all the same.
+            // Files that change all the time are looked at all the same.
             let _settled = timeout(LONGEST, settled).await;
             if std::mem::take(&mut state.lock().changed) {
                 return;
@@ -209,10 +212,10 @@ impl Shared {
 // === impl State ===
 
 impl State {
-    /// Takes an event in. Says whether it matters.
+    /// Takes an event in. Returns true if it matters.
     fn hear(&mut self, event: &Event, tells_closing: bool) -> bool {
         if event.need_rescan() {
-            // Ends of writing may be among what was missed.
+            // The events that were missed may include ends of writing.
             self.open.clear();
             self.changed = true;
             return true;
@@ -224,7 +227,7 @@ impl State {
             }
             match event.kind {
                 EventKind::Modify(ModifyKind::Data(_)) if tells_closing => {
-                    // Told of at its end; but that there is a writer has to be known.
+                    // Reported when the file is closed; but it has to be known that there is a writer.
                     self.open.insert(path.clone(), Instant::now());
                     matters = true;
                     continue;
@@ -241,7 +244,7 @@ impl State {
         matters
     }
 
-    /// Returns when the first of the files that are being written counts as complete.
+    /// Returns when the first of the files that are being written counts as complete; `None` if there are none.
     fn complete_at(&self) -> Option<Instant> {
         self.open.values().min().map(|last| *last + WRITING)
     }
@@ -276,8 +279,8 @@ impl Watchlist {
         self.manifests.insert(at);
     }
 
-    /// Adds a path as it is reached now, link by link, and returns where it ends. Where something is missing on the way,
-    /// its coming is what is watched for.
+    /// Adds a path as it is resolved now, link by link, and returns where it leads. If something is missing on the
+    /// way, its creation is watched for.
     fn follow(&mut self, path: &Path) -> PathBuf {
         let Ok(path) = std::path::absolute(path) else {
             return path.to_owned();
@@ -316,14 +319,14 @@ impl Watchlist {
         self.names.insert(name);
     }
 
-    /// Whether a change of this path matters.
+    /// True if a change of this path matters.
     fn has(&self, path: &Path) -> bool {
         let listed = || path.parent().is_some_and(|folder| self.manifests.contains(folder));
         self.names.contains(path) || self.folders.contains(path) || (is_manifest(path) && listed())
     }
 }
 
-/// Returns the parts of a path, the first one last.
+/// Returns the parts of a path in reverse order.
 fn parts(path: &Path) -> Vec<OsString> {
     let parts = path.components().filter_map(|part| match part {
         Component::CurDir => None,
@@ -336,7 +339,7 @@ fn parts(path: &Path) -> Vec<OsString> {
     parts
 }
 
-/// Whether a file of a folder is a manifest, by its name.
+/// True if a file of a folder is a manifest, by its name.
 pub fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
@@ -402,7 +405,7 @@ mod tests {
         let begun = Instant::now();
         while !heard() {
             assert!(begun.elapsed() < Duration::from_secs(10), "nothing is heard");
-            // Dropped in the moment in which it waits for more.
+            // Dropped while it waits for more events.
             assert!(timeout(SETTLE / 10, place.files.changed()).await.is_err());
         }
         place.is_told().await;

@@ -1,10 +1,10 @@
 //! The daemon's adapters: everything that talks to the outside. The decisions are in [`capstan_core`].
 //!
-//! In reading order: [`run`] puts the parts together; [`supervisor`] keeps what runs as the manifests say, which [`operators`]
-//! reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and changes it while it runs;
-//! [`informer`] keeps caches true; [`client`] talks to the API server; [`plugin`] runs components, on the threads of
-//! [`workers`]; [`control`], [`admin`], [`metrics`], [`logging`] and [`shutdown`] are what any daemon has; [`check`],
-//! [`plugins`] and [`rbac`] are commands.
+//! In reading order: [`run`] puts the parts together; [`supervisor`] keeps what runs in line with the manifests,
+//! which [`operators`] reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and
+//! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
+//! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
+//! [`logging`] and [`shutdown`] are what any daemon has; [`check`], [`plugins`] and [`rbac`] are commands.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -43,7 +43,7 @@ use cli::args::{Cli, Command, LogFormat, Output};
 use logging::Log;
 use plugin::loader::CompileLimits;
 
-/// Does what the command line says, and returns how to exit; an error is printed with its causes.
+/// Runs the command that the command line names, and returns the exit code; an error is printed with its causes.
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => {
@@ -67,13 +67,14 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Version { output } => print(&version(output)),
     };
     done.unwrap_or_else(|error| {
-        // Where standard error is gone there is nobody to tell.
+        // If standard error is gone, the error can't be reported anywhere.
         drop(writeln!(std::io::stderr(), "{}", failed(&error)));
         ExitCode::FAILURE
     })
 }
 
-/// Returns how to exit. An error goes the way of the log, so that it comes last, and a reader that does not read holds nothing up.
+/// Returns the exit code. An error is written through the log, so that it comes last, and a reader that does not read
+/// blocks nothing.
 fn ended(done: anyhow::Result<ExitCode>, log: &Log) -> ExitCode {
     log.tell();
     let code = done.unwrap_or_else(|error| {
@@ -91,7 +92,8 @@ fn failed(error: &anyhow::Error) -> String {
 fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // What executes has threads of its own. With more of them here, each answer of the API server wakes one for nothing.
+        // Runs have threads of their own. With more threads here, each answer of the API server wakes one for
+        // nothing.
         .worker_threads(cores.div_ceil(2))
         .enable_all()
         .build()

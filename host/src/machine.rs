@@ -5,7 +5,8 @@ use std::fs;
 /// The limit of a container, under version 2 and version 1 of control groups.
 const LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
-/// Returns how many bytes of memory there are: what the container may have, or what the machine has if that is less.
+/// Returns how many bytes of memory there are: what the container may have, or what the machine has if that is less;
+/// `u64::MAX` if neither is known.
 pub fn memory() -> u64 {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let limits = LIMITS.map(read);

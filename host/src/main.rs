@@ -1,4 +1,4 @@
-//! The binary `capstan`: parses, runs, and exits with a code that means something.
+//! The binary `capstan`: parses the command line, runs the command, and exits with its code.
 
 use std::process::ExitCode;
 

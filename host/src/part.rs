@@ -1,21 +1,21 @@
-//! Which part of a long answer is asked for.
+//! Decides which part of a long answer a request asks for.
 
 use axum::http::Uri;
 
-/// The most entries of a part.
+/// The most entries in a part.
 const LIMIT: usize = 500;
 
 /// A part of a long answer: `?limit=100&continue=…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// At most so many entries.
+    /// At most this many entries.
     pub limit: usize,
-    /// The `continue` of the part before; none = from the beginning.
+    /// The `continue` of the part before; `None` = from the beginning.
     pub after: Option<String>,
 }
 
 impl Part {
-    /// Reads what a query asks for.
+    /// Reads the part that a query asks for.
     pub fn of(uri: &Uri) -> Self {
         let query = uri.query().unwrap_or_default();
         let mut part = Self { limit: LIMIT, after: None };

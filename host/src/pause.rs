@@ -10,17 +10,17 @@ use capstan_core::cluster::Error;
 /// The first pause.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest while the API server is away: once it is back, nobody should have to wait for long.
+/// The longest pause while the API server is away: once it is back, no caller should have to wait for long.
 const LONGEST_AWAY: Duration = Duration::from_secs(4);
 
-/// Says how far the pauses of somebody differ: a number from 0 to 1, another one each time.
+/// Draws the numbers by which pauses differ: from 0 to 1, another one each time.
 #[derive(Clone)]
 pub struct Chance {
     draw: Arc<dyn Fn(&str) -> f64 + Send + Sync>,
     whose: Arc<str>,
 }
 
-/// The pauses between the tries of something.
+/// The pauses between tries of the same request.
 #[derive(Clone, Debug)]
 pub struct Pause {
     next: Duration,
@@ -29,24 +29,25 @@ pub struct Pause {
 }
 
 impl Chance {
-    /// Returns what draws its numbers from here, which is told whose they are.
+    /// Returns a `Chance` that draws its numbers from `draw`, which gets the name of the caller that they are for.
     pub fn new(draw: impl Fn(&str) -> f64 + Send + Sync + 'static) -> Self {
         Self { draw: Arc::new(draw), whose: "".into() }
     }
 
-    /// Returns the same for somebody. So their numbers need not depend on who draws first.
+    /// Returns the same for the caller `whose`. So the numbers of a caller need not depend on which caller draws
+    /// first.
     pub fn of(&self, whose: &str) -> Self {
         Self { draw: Arc::clone(&self.draw), whose: whose.into() }
     }
 
-    /// Returns a time from one half to the whole of this one, by chance.
+    /// Returns a random time from half of `whole` to all of it.
     pub fn jitter(&self, whole: Duration) -> Duration {
         whole.mul_f64(0.5 + (self.draw)(&self.whose).clamp(0.0, 1.0) / 2.0)
     }
 }
 
 impl Default for Chance {
-    /// Numbers that nobody can foresee.
+    /// Returns a `Chance` whose numbers can't be predicted.
     fn default() -> Self {
         Self::new(|_| {
             let [a, b, ..] = RandomState::new().hash_one(()).to_le_bytes();
@@ -62,12 +63,12 @@ impl fmt::Debug for Chance {
 }
 
 impl Pause {
-    /// Returns the pauses of something that waits for a change at the API server for at most so long.
+    /// Returns pauses that grow up to `longest`, for a caller that waits for a change at the API server.
     pub fn up_to(longest: Duration, chance: &Chance) -> Self {
         Self { next: FIRST, longest, chance: chance.clone() }
     }
 
-    /// Begins anew.
+    /// Begins again with the first pause.
     pub fn reset(&mut self) {
         self.next = FIRST;
     }
@@ -77,7 +78,7 @@ impl Pause {
         self.within(if error.is_outage() { LONGEST_AWAY.min(self.longest) } else { self.longest })
     }
 
-    /// Returns the pause after an answer that is not the one that is waited for.
+    /// Returns the pause after an answer that is not the awaited one.
     pub fn longer(&mut self) -> Duration {
         self.within(self.longest)
     }

@@ -1,6 +1,7 @@
-//! Reads files that somebody has named: regular files, and none that is larger than it may be.
+//! Reads files that the user or a manifest names: only regular files, and only up to a size.
 //!
-//! A device has no end and a FIFO nobody who writes: reading either would take all memory, or a thread for ever.
+//! A device has no end, and a FIFO may have no writer: reading either would take all memory, or block a thread
+//! forever.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -9,13 +10,13 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The most that a component may have.
+/// The largest component, in bytes.
 pub const COMPONENT: u64 = 64 << 20;
 
-/// The most that a manifest, a kubeconfig or a key may have: what a `ConfigMap` holds.
+/// The largest manifest, kubeconfig or key, in bytes: what a `ConfigMap` holds.
 pub const TEXT: u64 = 1 << 20;
 
-/// Returns what is in a file.
+/// Returns the content of a file.
 ///
 /// # Errors
 /// If it can't be read, is not a regular file, or has more than `limit` bytes.
@@ -26,9 +27,9 @@ pub fn bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Opens a regular file.
 ///
 /// # Errors
-/// If it can't be opened, or is something else.
+/// If it can't be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Before it is opened, too: to open a device may do something.
+    // Checked before it is opened, too: opening a device may have an effect.
     regular(fs::metadata(path)?.file_type())?;
     let without_waiting = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
@@ -39,7 +40,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns what is in a text file.
+/// Returns the content of a text file.
 ///
 /// # Errors
 /// As for [`bytes()`], or if it is not UTF-8.
@@ -48,7 +49,7 @@ pub fn text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(bytes(path, limit)?).map_err(invalid)
 }
 
-/// Returns what is in an open file.
+/// Returns the content of an open file.
 ///
 /// # Errors
 /// As for [`bytes()`].
@@ -57,7 +58,7 @@ pub fn opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
     regular(metadata.file_type())?;
     within(metadata.len(), limit)?;
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    // What the system says of the size may be wrong, or outdated.
+    // The size that the system reports may be wrong or outdated.
     file.take(limit + 1).read_to_end(&mut bytes)?;
     within(bytes.len() as u64, limit)?;
     Ok(bytes)

@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The status with which an aborted process exits, as shells have it for SIGINT.
+/// The exit status of an aborted process, as shells have it for SIGINT.
 pub const ABORTED: u8 = 130;
 
-/// The status with which a process exits that does not come to its end by itself.
+/// The exit status of a process that does not end by itself in time.
 pub const STUCK: u8 = 1;
 
-/// How long what follows the runs' end may take: last events, informers.
+/// How long the rest of the shutdown may take after the runs have ended: last events, informers.
 const AFTERWARDS: Duration = Duration::from_secs(10);
 
 /// The signals of this process.
@@ -29,7 +29,7 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// Waits for the next.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -38,8 +38,8 @@ impl Signals {
     }
 }
 
-/// Cancels `stop` at the first signal, and returns the status to exit with at the second, or when runs and what follows them have
-/// taken too long.
+/// Cancels `stop` at the first signal. Returns the exit status at the second signal, or when the runs (`drain`) and
+/// the rest of the shutdown (10 s) have taken too long.
 pub async fn obey(mut signal: impl AsyncFnMut(), stop: &CancellationToken, drain: Duration) -> u8 {
     signal().await;
     tracing::info!("signal received, letting runs under way finish; once more aborts them");

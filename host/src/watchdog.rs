@@ -1,27 +1,28 @@
-//! Decides whether the main runtime still runs: it beats, and somebody beside it looks.
+//! Decides whether the main runtime still runs: a task on it beats, and a watchdog on another runtime counts the
+//! beats.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often a heart beats, and how often that is looked at.
+/// The interval at which a heart beats and at which it is looked at.
 pub const BEAT: Duration = Duration::from_millis(250);
 
-/// What is late by this is worth a line in the log.
+/// A heart that is late by this is logged.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What is late by this does not come back by itself.
+/// A heart that is late by this is not expected to beat again by itself.
 pub const FROZEN: Duration = Duration::from_secs(30);
 
 /// Shows that something runs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat(Arc<AtomicU64>);
 
-/// Says what may be to blame, for the log: what has been running for long, one text each.
+/// Lists what may block the runtime, for the log: what has been running for long, one text each.
 pub type Suspects = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
-/// Looks at a [`Heartbeat`]. It counts its own looks and reads no clock, so that a process or a machine that was stopped as a whole
-/// blames nobody.
+/// Looks at a [`Heartbeat`]. It counts its own looks and reads no clock, so that nothing is reported after the
+/// process or the machine was stopped as a whole.
 pub struct Watchdog {
     heart: Heartbeat,
     suspects: Suspects,
@@ -29,25 +30,25 @@ pub struct Watchdog {
     late: Late,
 }
 
-/// For how long a heart has not beaten, to whoever asks.
+/// Shows for how long a heart has not beaten. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Late(Arc<AtomicU32>);
 
-/// What a look has shown.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// Nothing new.
     AsBefore,
-    /// It is late, for the first time since it beat last.
+    /// The heart is late, for the first time since its last beat.
     Late,
-    /// It beats again, after having been late by this.
+    /// The heart beats again, after having been late by this.
     Back(Duration),
 }
 
 // === impl Heartbeat ===
 
 impl Heartbeat {
-    /// Beats for ever, on the runtime that is watched.
+    /// Beats forever, on the runtime that is watched.
     pub async fn run(self) {
         loop {
             self.0.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +60,7 @@ impl Heartbeat {
 // === impl Late ===
 
 impl Late {
-    /// Returns how long ago the heart has beaten.
+    /// Returns the time since the heart's last beat.
     pub fn by(&self) -> Duration {
         BEAT * self.0.load(Ordering::Relaxed)
     }
@@ -68,17 +69,17 @@ impl Late {
 // === impl Watchdog ===
 
 impl Watchdog {
-    /// Returns what watches this heart.
+    /// Returns the watchdog of this heart.
     pub fn new(heart: Heartbeat, suspects: Suspects) -> Self {
         Self { heart, suspects, seen: 0, late: Late::default() }
     }
 
-    /// Returns what says how late it is.
+    /// Returns the view of how late the heart is.
     pub fn late(&self) -> Late {
         self.late.clone()
     }
 
-    /// Looks for ever, on another runtime than the one that is watched, and logs what it sees.
+    /// Looks forever, on another runtime than the one that is watched, and logs what it sees.
     pub async fn run(mut self) {
         loop {
             tokio::time::sleep(BEAT).await;

@@ -1,8 +1,8 @@
-//! Where runs run: on threads of their own, with slots that plugins share, and somebody who looks for polls that take too long.
+//! Gives runs their threads, with slots that plugins share, and watches for polls that take too long.
 //!
-//! Informers, requests and pages stay on the main runtime: whatever runs do, these go on. Controllers are here, beside
-//! their runs, so that a run begins and ends without another thread. There is always a thread more than slots, so that
-//! timers fire, runs are handed out, and who comes finds out that it has to wait.
+//! Informers, requests and pages stay on the main runtime, so they continue whatever runs do. Controllers are here,
+//! beside their runs, so that a run begins and ends without another thread. There is always one thread more than
+//! slots, so that timers fire, runs are handed out, and a new run finds out that it has to wait.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -20,35 +20,35 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Instant;
 
-/// A metric of each plugin: its name, its help, and what it shows.
+/// A metric of each plugin: its name, its help, and the function that returns its value.
 type Gauge = (&'static str, &'static str, fn(&Spent) -> f64);
 
-/// What the threads are behind those that watch, send and answer, when there is not enough for all.
+/// The nice value of the threads: those that watch, send and answer go first when there is not enough CPU for all.
 const NICE: i32 = 5;
 
-/// The threads and their slots. They end when this is dropped; runs that are not over then are not waited for.
+/// The threads and their slots. Dropping this ends them without waiting for runs under way.
 pub struct Workers {
     cpu: Cpu,
     threads: Threads,
 }
 
-/// Whose threads they are.
+/// The threads on which runs compute.
 enum Threads {
-    /// Their own.
+    /// Threads of their own.
     Own {
-        /// None only while it is dropped.
+        /// `None` only while it is dropped.
         runtime: Option<Runtime>,
         _watch: Watch,
     },
-    /// Those of a runtime that others use, too. Nobody looks for polls that take long.
+    /// The threads of a runtime that has other users, too. Nothing watches for polls that take long.
     Given(Handle),
 }
 
-/// The metrics of plugins that have to do with time.
+/// Metrics of the time for which plugins compute, hold a thread, or wait.
 #[derive(Debug)]
 pub struct Metrics(pub Cpu);
 
-/// The thread that looks. It sleeps while nothing is polled.
+/// The thread that looks for polls that take too long. It sleeps while nothing is polled.
 struct Watch {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -57,10 +57,10 @@ struct Watch {
 // === impl Workers ===
 
 impl Workers {
-    /// Starts as many as there are cores, and some for when they are held for long.
+    /// Starts one thread per core, some more for when threads are held for long, and the one beyond the slots.
     ///
     /// # Errors
-    /// If the system gives no threads.
+    /// If the system refuses the threads.
     pub fn start() -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let slots = Slots { usual: cores, extra: cores.clamp(2, 16) };
@@ -83,7 +83,7 @@ impl Workers {
         Ok(Self { cpu, threads: Threads::Own { runtime: Some(runtime), _watch: watch } })
     }
 
-    /// Runs runs on a runtime that is there already, and starts no threads.
+    /// Uses a runtime that exists already for runs, and starts no threads.
     pub fn here(runtime: Handle, slots: Slots) -> Self {
         Self { cpu: Cpu::new(slots, || {}), threads: Threads::Given(runtime) }
     }
@@ -93,13 +93,13 @@ impl Workers {
         &self.cpu
     }
 
-    /// Returns the account of a plugin, which may use so much time in each second.
+    /// Returns the account of a plugin, which may compute for `cpu` in each second; `None` = no limit.
     pub fn account(&self, plugin: &str, cpu: Option<Duration>) -> Account {
         let quota = cpu.as_ref().map(Duration::as_secs_f64);
         self.cpu.account(&plugin.into(), quota)
     }
 
-    /// Returns where to spawn.
+    /// Returns the runtime on which to spawn runs.
     pub fn runtime(&self) -> Handle {
         match &self.threads {
             Threads::Own { runtime: Some(runtime), .. } => runtime.handle().clone(),
@@ -119,9 +119,9 @@ impl Drop for Workers {
     }
 }
 
-/// Lets other threads go first.
+/// Lowers the priority of the calling thread.
 fn step_back() {
-    // On Linux this is about the calling thread alone. One that has stepped back further already stays there.
+    // On Linux this changes the calling thread alone. A thread that has a lower priority already keeps it.
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%error, "the threads of executions are as important as the others");
     }

@@ -1,4 +1,4 @@
-//! The command line: what can be asked of `capstan`, with an example for each.
+//! The arguments of the command line: the commands of `capstan`, with examples.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -143,7 +143,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns how many runs of one plugin may be under way.
+    /// Returns how many runs of one plugin may be under way at the same time.
     pub fn plugin_concurrency(&self) -> usize {
         let usual = || {
             let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -305,7 +305,7 @@ pub enum Documents {
 }
 
 impl Run {
-    /// Returns where metrics and diagnostics are served beside [`Run::listen`]; empty = there too.
+    /// Returns the addresses of metrics and diagnostics beside [`Run::listen`]; empty = they are served there, too.
     pub fn admin_addresses(&self) -> Vec<SocketAddr> {
         let hidden = SocketAddr::from(([127, 0, 0, 1], 8081));
         match &*self.admin_listen {

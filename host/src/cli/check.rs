@@ -1,4 +1,4 @@
-//! `capstan check`: says what is wrong with manifests and components, without a cluster.
+//! `capstan check`: finds what is wrong with manifests and components, without a cluster.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,16 +10,16 @@ use serde::Serialize;
 use crate::cli::args::{Check, Output};
 use crate::operators::{self, Read};
 
-/// What was found out about one thing.
+/// The result for one manifest, plugin or controller.
 #[derive(Debug, Serialize)]
 struct Finding {
     /// `manifest`, `plugin`, `controller`, or `warning`.
     kind: &'static str,
     /// Its name, or the file.
     name: String,
-    /// Whether it can be used.
+    /// True if it can be used.
     ok: bool,
-    /// What is wrong, or what it is.
+    /// The problem, or a short description if there is none.
     detail: String,
 }
 

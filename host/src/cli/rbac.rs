@@ -25,7 +25,7 @@ pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
     crate::print(&text(args.output, &objects)?)
 }
 
-/// Who holds a role.
+/// The service account that holds a role.
 struct Holder<'a> {
     /// The name of the role and its binding.
     role: String,
@@ -33,8 +33,8 @@ struct Holder<'a> {
     namespace: &'a str,
 }
 
-/// Returns the roles and bindings of the daemon; the accounts of operators, their roles and bindings; and what lets the daemon
-/// act in their names, and in no other.
+/// Returns the roles and bindings of the daemon; the accounts of operators, their roles and bindings; and the roles
+/// that let the daemon impersonate these accounts, and no other.
 fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
     let daemon = Holder { role: args.name.clone(), account: &args.service_account, namespace: &args.namespace };
     let bound = |holder: &Holder<'_>, rules: &Rules| -> Vec<Value> {
@@ -74,7 +74,7 @@ fn read(args: &Rbac) -> anyhow::Result<Vec<Operator>> {
     Ok(operators)
 }
 
-/// Reads what the flags say of kinds; one that no manifest names is misspelt.
+/// Reads the flags about kinds. A kind that no manifest names is an error, as it must be misspelt.
 fn kinds(args: &Rbac, known: &BTreeSet<String>) -> anyhow::Result<Kinds> {
     let check = |flag: &str, kind: &str| {
         let names: Vec<_> = known.iter().map(String::as_str).collect();
