@@ -1,4 +1,4 @@
-//! Decides what applying does: what is merged, who owns it then, and who is in conflict.
+//! Decides what an apply does: which fields are merged, who owns them then, and who is in conflict.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl World {
         let now = self.written(at.now);
         let rules = Rules { kind: &at.kind, reset: at.part.reset(&at.kind), now: &now };
         let object = managed::applied(live, &config, &manager, options.force, &rules)?;
-        // What was taken away leaves null behind, which no object of the API server's own kinds keeps.
+        // Removed fields leave null behind, which objects of the API server's own kinds don't keep.
         let mut object = decode(&at.kind, &object, Validation::Ignore)?.object;
         fits_namespace(at, &mut object)?;
         fits_name(&mut object, id.name())?;
@@ -56,7 +56,7 @@ impl World {
     }
 }
 
-/// Returns what is applied, if it is of the kind.
+/// Returns the applied configuration, if it is of the kind.
 fn config(at: &At<'_>) -> Result<Value, Refusal> {
     let config = body(at)?;
     let text = |field: &str| config.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -71,7 +71,7 @@ fn config(at: &At<'_>) -> Result<Value, Refusal> {
     Ok(config)
 }
 
-/// Refuses what does not fit the kind's schema.
+/// Refuses a configuration that does not fit the kind's schema.
 fn fits(kind: &Kind, config: &Value) -> Result<(), Refusal> {
     let misfits = misfits(config, &kind.schema);
     let Some(first) = misfits.first() else {

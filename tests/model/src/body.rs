@@ -1,4 +1,4 @@
-//! Decides when the bytes of an answer come: a document's at once, a watch's when something happens.
+//! Decides when the bytes of an answer come: those of a document at once, those of a watch when something happens.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::watch::{Next, Watch};
 /// The body of an answer.
 pub struct ModelBody {
     content: Content,
-    /// How many bytes arrive before the connection breaks; none: all.
+    /// The number of bytes that arrive before the connection breaks; `None` = all.
     left: Option<usize>,
 }
 
@@ -25,17 +25,17 @@ enum Content {
     Watch(Box<Following>),
 }
 
-/// A change, or a time.
+/// Waits for a change, or for a time.
 struct Waiting {
     changed: Pin<Box<OwnedNotified>>,
     time: Pin<Box<Sleep>>,
 }
 
-/// A watch that is read.
+/// A watch that is being read.
 struct Following {
     server: Arc<Server>,
     watch: Watch,
-    /// What it waits for.
+    /// The change or time that it waits for.
     waiting: Option<Waiting>,
 }
 
@@ -49,7 +49,7 @@ impl ModelBody {
         Self { content: Content::Watch(Box::new(following)), left: None }
     }
 
-    /// Returns the body that breaks off after so many bytes.
+    /// Returns the body that breaks off after `after` bytes.
     pub(crate) fn cut(self, after: usize) -> Self {
         Self { left: Some(after), ..self }
     }
@@ -65,7 +65,7 @@ impl Following {
                 }
                 self.waiting = None;
             }
-            // Whatever happens from now on wakes it.
+            // Any change from now on wakes it.
             let mut changed = Box::pin(Arc::clone(&self.server.changed).notified_owned());
             changed.as_mut().enable();
             let next = self.server.world.lock().next(&mut self.watch, Instant::now());
@@ -100,7 +100,7 @@ impl Body for ModelBody {
         };
         next.map(|next| {
             let Some(bytes) = next else {
-                // What is shorter than what should arrive of it breaks at its end.
+                // A body that is shorter than the bytes that should arrive breaks at its end.
                 return left.take().map(|_| Err(ConnectionBroken));
             };
             let mut bytes = match bytes {

@@ -4,11 +4,11 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
-/// What generated names are made of.
+/// The letters of generated names.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Chance {
-    /// Returns the numbers of a seed.
+    /// Returns the source of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -21,7 +21,7 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below another.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
@@ -39,7 +39,7 @@ impl Chance {
         )
     }
 
-    /// Returns what a generated name ends with.
+    /// Returns the suffix of a generated name.
     pub(crate) fn suffix(&mut self) -> String {
         let count = LETTERS.len() as u64;
         let letter = |_| {

@@ -1,4 +1,4 @@
-//! Decides what is kept of an object that comes in, and what of it is wrong.
+//! Decides which fields of an incoming object are kept, and which are wrong.
 
 use serde_json::{Map as Json, Value};
 
@@ -8,7 +8,7 @@ use crate::schema::{Map, Scalar, Schema, field_of};
 use crate::status::Refusal;
 use crate::wrong::Wrong;
 
-/// What a request wants done about fields that the kind does not have.
+/// How a request wants fields to be treated that the kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Validation {
     /// They are dropped.
@@ -23,14 +23,15 @@ pub(crate) enum Validation {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) object: Value,
-    /// What the answer warns of.
+    /// The warnings of the answer.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Returns an object without what its kind does not have.
+/// Returns an object without the fields that its kind does not have.
 ///
 /// # Errors
-/// If that is to be refused; if it is of another kind; if a field of a kind of the API server's own has another type.
+/// If it has such fields and `validation` is strict; if it is of another kind; if a field of the API server's own
+/// kinds has another type.
 pub(crate) fn decode(kind: &Kind, object: &Value, validation: Validation) -> Result<Decoded, Refusal> {
     let mut object = named(kind, object)?;
     let schema = &kind.schema;
@@ -101,7 +102,7 @@ fn metadata_of(schema: &Schema) -> &Schema {
     }
 }
 
-/// Removes fields that there may not be, and tells their paths.
+/// Removes fields that the schema does not have, and adds their paths to `unknown`.
 fn prune(value: &mut Value, schema: &Schema, path: &str, unknown: &mut Vec<String>) {
     let join = |name: &str| {
         if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
@@ -130,8 +131,8 @@ fn prune(value: &mut Value, schema: &Schema, path: &str, unknown: &mut Vec<Strin
     }
 }
 
-/// Removes what the API server's own types don't keep: null, empty texts, lists and maps. Values under names that the object
-/// gives stay.
+/// Removes what the API server's own types don't keep: null, empty texts, lists and maps. Values under names that the
+/// object chooses stay.
 fn tidy(value: &mut Value, schema: &Schema) {
     match (schema, value) {
         (Schema::Map(map), Value::Object(fields)) => {
@@ -167,10 +168,10 @@ fn is_not(map: &Map, name: &str, scalar: Scalar) -> bool {
     *field_of(Some(map), name) != Schema::Scalar(scalar)
 }
 
-/// What is kept though it is empty.
+/// Fields that are kept though they are empty.
 const KEPT: [&str; 6] = ["metadata", "spec", "status", "resources", "securityContext", "rollingUpdate"];
 
-/// Puts what is in `empty` where an object has nothing.
+/// Sets the fields of `empty` that are missing in an object.
 fn fill_up(object: &mut Value, empty: &Json<String, Value>) {
     let Some(object) = object.as_object_mut() else {
         return;
@@ -186,7 +187,8 @@ fn fill_up(object: &mut Value, empty: &Json<String, Value>) {
     }
 }
 
-/// Tells what of a configuration can't be applied: what has another type than its schema, or is not in it, or is there twice.
+/// Returns what of a configuration can't be applied: what has another type than its schema, or is not in it, or is
+/// there twice.
 pub(crate) fn misfits(value: &Value, schema: &Schema) -> Vec<String> {
     let (mut wrong, mut unknown) = (Vec::new(), Vec::new());
     check(value, schema, Null::Nothing, "", &mut wrong);
@@ -197,7 +199,7 @@ pub(crate) fn misfits(value: &Value, schema: &Schema) -> Vec<String> {
     wrong.chain(unknown).chain(twice.iter().map(Duplicate::said)).collect()
 }
 
-/// What null stands for.
+/// The meaning of null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Null {
     /// Nothing: it fits everywhere.
@@ -206,7 +208,7 @@ pub(crate) enum Null {
     Value,
 }
 
-/// Tells which values have another type than their schema.
+/// Finds values of another type than their schema, and adds them to `wrong`.
 pub(crate) fn check(value: &Value, schema: &Schema, null: Null, path: &str, wrong: &mut Vec<Wrong>) {
     let join = |name: &str| {
         if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
@@ -244,7 +246,7 @@ pub(crate) fn check(value: &Value, schema: &Schema, null: Null, path: &str, wron
     }
 }
 
-/// Tells which values are missing.
+/// Finds required values that are missing, and adds them to `wrong`.
 pub(crate) fn required(value: &Value, schema: &Schema, path: &str, wrong: &mut Vec<Wrong>) {
     let join = |name: &str| {
         if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
@@ -268,7 +270,7 @@ pub(crate) fn required(value: &Value, schema: &Schema, path: &str, wrong: &mut V
     }
 }
 
-/// Sets what a `CustomResourceDefinition` says that absent fields are.
+/// Sets absent fields to the defaults of their `CustomResourceDefinition`.
 pub(crate) fn set_defaults(value: &mut Value, schema: &Schema) {
     match (schema, value) {
         (Schema::Map(Map { fields: known, rest, defaults, .. }), Value::Object(fields)) => {

@@ -1,11 +1,11 @@
-//! Decides what the API server fills in where an object of one of its own kinds says nothing.
+//! Decides which defaults the API server sets in objects of its own kinds.
 
 use serde_json::{Map as Json, Value, json};
 
 use crate::decode::set_defaults;
 use crate::kinds::Kind;
 
-/// Fills in what is not said.
+/// Sets the defaults of fields that are missing.
 pub(crate) fn fill(kind: &Kind, object: &mut Value) {
     if kind.custom {
         set_defaults(object, &kind.schema);
@@ -123,14 +123,14 @@ fn list<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut V
     object.pointer_mut(path).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Sets a field of the map at `path`, if there is such a map that lacks it.
+/// Sets a field of the map at `path`, if there is such a map and the field is missing.
 fn default(object: &mut Value, path: &str, field: &str, value: Value) {
     if let Some(map) = map(object, path).filter(|map| map.get(field).is_none_or(Value::is_null)) {
         map.insert(field.to_owned(), value);
     }
 }
 
-/// Returns bytes as Secrets have them.
+/// Returns bytes in base64, as Secrets have them.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

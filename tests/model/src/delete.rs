@@ -1,4 +1,4 @@
-//! Decides what a delete does: at once, or marked until the last finalizer is gone.
+//! Decides what a delete does: it removes the object at once, or marks it until the last finalizer is gone.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::store::Id;
 use crate::world::{At, Whole, World};
 use crate::wrong::Wrong;
 
-/// What becomes of what an object owns.
+/// What happens to the objects that a deleted object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Propagation {
-    /// It goes afterwards.
+    /// They are deleted afterwards.
     Background,
-    /// It goes before.
+    /// They are deleted before it.
     Foreground,
-    /// It stays.
+    /// They stay.
     Orphan,
 }
 
@@ -38,7 +38,7 @@ impl World {
         let old = self.store.get(&id).cloned().ok_or_else(|| Refusal::not_found(&at.kind, name))?;
         fits_conditions(at, &options, &old)?;
         let propagation = propagation(at, &options)?;
-        // What stands in the query counts only where there is no body.
+        // The query counts only if there is no body.
         let all = |all: &Vec<Value>| !all.is_empty();
         let dry = if at.asked.body.is_empty() {
             at.asked.parameter("dryRun") == Some("All")
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Deletes an object as a client without conditions does. Says whether there was one.
+    /// Deletes an object as a client without conditions does. Returns true if there was one.
     pub(crate) fn remove(&mut self, id: &Id, now: Instant) -> bool {
         let Some(old) = self.store.get(id).cloned() else {
             return false;
@@ -102,7 +102,7 @@ fn fits_conditions(at: &At<'_>, options: &Value, old: &Value) -> Result<(), Refu
     Ok(())
 }
 
-/// Returns what is to become of what an object owns.
+/// Returns what is to happen to the objects that an object owns; `None` if the request does not say.
 fn propagation(at: &At<'_>, options: &Value) -> Result<Option<Propagation>, Refusal> {
     let given = options.get("propagationPolicy").and_then(Value::as_str);
     match given.or(at.asked.parameter("propagationPolicy")) {
@@ -117,7 +117,7 @@ fn propagation(at: &At<'_>, options: &Value) -> Result<Option<Propagation>, Refu
     }
 }
 
-/// Returns an object as it is once it is marked as deleted; none if it goes at once.
+/// Returns an object as it is once it is marked as deleted; `None` if it is removed at once.
 fn marked(world: &World, id: &Id, old: &Value, propagation: Option<Propagation>, now: Instant) -> Option<Value> {
     let mut new = old.clone();
     let before = finalizers(old);

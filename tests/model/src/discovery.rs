@@ -1,4 +1,4 @@
-//! Decides what is said of the API server itself: its version, and which kinds it serves.
+//! Decides what discovery answers: the version of the API server, and the kinds that it serves.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::kinds::Kind;
 use crate::status::Refusal;
 use crate::world::World;
 
-/// Answers a request that is about no kind; none if it is about one.
+/// Answers a request about the API server itself; `None` if it is about a kind.
 pub(crate) fn answer(world: &World, path: &str) -> Option<Result<Value, Refusal>> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {

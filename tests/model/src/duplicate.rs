@@ -11,18 +11,18 @@ pub(crate) struct Duplicate {
     /// The path of the list: `spec.parts`.
     path: String,
     at: usize,
-    /// What it is told apart by.
+    /// The key by which items are told apart.
     key: Value,
 }
 
 impl Duplicate {
-    /// Returns it as a validation says it.
+    /// Returns it in the words of a validation.
     pub(crate) fn wrong(&self) -> Wrong {
         let Self { path, at, key } = self;
         Wrong::duplicate(&format!("{path}[{at}]"), key)
     }
 
-    /// Returns it as an apply says it.
+    /// Returns it in the words of an apply.
     pub(crate) fn said(&self) -> String {
         let Self { path, key, .. } = self;
         let key = match key.as_object() {
@@ -67,7 +67,7 @@ fn look(value: &Value, schema: &Schema, path: &str, found: &mut Vec<Duplicate>) 
     }
 }
 
-/// Returns what an item is told apart by.
+/// Returns the key by which an item is told apart.
 fn key(item: &Value, list: &List) -> Value {
     match &list.kind {
         ListKind::Atomic | ListKind::Set => item.clone(),

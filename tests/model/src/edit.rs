@@ -1,4 +1,4 @@
-//! Decides what somebody does who changes objects without asking the API server: an actor of a test.
+//! Decides what an actor of a test does: it changes objects without asking the API server.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::world::World;
 const ACTOR: &str = "actor";
 
 impl World {
-    /// Changes an object as somebody with `kubectl edit` and `kubectl edit --subresource=status` at once would. Says whether
-    /// there is one, and whether that changed it.
+    /// Changes an object as a user with `kubectl edit` and `kubectl edit --subresource=status` at once would. Returns
+    /// true if there is such an object and the edit changed it.
     pub(crate) fn edit(&mut self, id: &Id, now: Instant, change: impl FnOnce(&mut Value)) -> bool {
         let Some((old, kind)) = self.store.get(id).cloned().zip(self.kind(id.kind).cloned()) else {
             return false;
@@ -48,7 +48,7 @@ impl World {
         true
     }
 
-    /// Returns where an object is; none if its kind is not known.
+    /// Returns the id of an object; `None` if its kind is not known.
     pub(crate) fn find(&self, api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Option<Id> {
         Some(Id::new(self.number(api_version, kind)?, namespace, name))
     }

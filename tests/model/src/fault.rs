@@ -1,48 +1,48 @@
-//! Decides what can go wrong with a request, when a test says so.
+//! Decides what can go wrong with a request if a test wants it.
 
 use std::time::Duration;
 
-/// What goes wrong with a request.
+/// A fault that happens to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
     #[default]
     None,
-    /// It is answered with this status, and not carried out.
+    /// The request is answered with this status, and not carried out.
     Answer {
         /// The HTTP code.
         code: u16,
-        /// The seconds of `Retry-After`, if that is said.
+        /// The seconds of `Retry-After`, if there is that header.
         retry_after: Option<u64>,
     },
-    /// It does not arrive.
+    /// The request does not arrive.
     LoseRequest(Loss),
-    /// It is carried out, and the answer does not arrive.
+    /// The request is carried out, and the answer does not arrive.
     LoseAnswer(Loss),
-    /// It is carried out, and the answer breaks off after so many bytes, before its end.
+    /// The request is carried out, and the answer breaks off after some bytes, before its end.
     Cut {
-        /// How many bytes arrive.
+        /// The number of bytes that arrive.
         after: usize,
     },
-    /// It takes its time.
+    /// The request takes some time.
     Delay {
-        /// Until it is carried out.
+        /// The time until it is carried out.
         before: Duration,
-        /// From then on until it is answered.
+        /// The time from then until it is answered.
         after: Duration,
     },
 }
 
-/// How something does not arrive.
+/// The way in which a request or an answer is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The connection breaks: whoever asked knows at once.
+    /// The connection breaks: the client knows at once.
     Broken,
-    /// Nothing is heard any more, for ever.
+    /// Nothing arrives any more, forever.
     Silent,
 }
 
-/// What whoever asked is told if a connection breaks.
+/// The error that the client gets if a connection breaks.
 #[derive(Debug)]
 pub struct ConnectionBroken;
 

@@ -1,4 +1,4 @@
-//! Decides which fields of an object a set of fields has: the sets that `managedFields` speak of, as `fieldsV1`.
+//! Decides which fields are in a set of fields: the sets of `managedFields`, as `fieldsV1` writes them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) type Step = String;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(BTreeMap<Step, Node>);
 
-/// What a set says of a path that ends here, and of those that go on. Never says nothing of both.
+/// Tells if the path that ends here is in the set, and which longer ones are. At least one path is in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
     member: bool,
@@ -62,12 +62,12 @@ impl Fields {
         Value::Object(json)
     }
 
-    /// Returns whether it has no path.
+    /// Returns true if it has no path.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds a path. That of the whole object is never in a set.
+    /// Adds a path. The empty path, of the whole object, is never in a set.
     pub(crate) fn insert(&mut self, path: &[Step]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -80,18 +80,18 @@ impl Fields {
         }
     }
 
-    /// Returns whether it has the path of this one step.
+    /// Returns true if it has the path of this one step.
     pub(crate) fn has(&self, step: &str) -> bool {
         self.0.get(step).is_some_and(|node| node.member)
     }
 
-    /// Returns what it has below a step, if that is anything.
+    /// Returns the set of its paths below a step; `None` if there are none.
     pub(crate) fn below(&self, step: &str) -> Option<&Self> {
         let node = self.0.get(step)?;
         (!node.below.is_empty()).then_some(&node.below)
     }
 
-    /// Returns what is in one or the other.
+    /// Returns the paths in one or the other set.
     pub(crate) fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
         for (step, node) in &other.0 {
@@ -102,7 +102,7 @@ impl Fields {
         all
     }
 
-    /// Returns what is in both.
+    /// Returns the paths in both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         self.each(|step, node| {
             let theirs = other.0.get(step)?;
@@ -110,7 +110,7 @@ impl Fields {
         })
     }
 
-    /// Returns what is not in `other`.
+    /// Returns the paths that are not in `other`.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         self.each(|step, node| {
             let Some(theirs) = other.0.get(step) else {
@@ -120,7 +120,7 @@ impl Fields {
         })
     }
 
-    /// Returns what is neither in `other` nor below a path in it.
+    /// Returns the paths that are neither in `other` nor below a path in it.
     pub(crate) fn outside(&self, other: &Self) -> Self {
         self.each(|step, node| match other.0.get(step) {
             None => Some(node.clone()),
@@ -129,7 +129,7 @@ impl Fields {
         })
     }
 
-    /// Returns the set with what `change` makes of each step.
+    /// Returns the set with each step replaced by the result of `change`.
     pub(crate) fn map_below(&self, mut change: impl FnMut(&Step, bool, &Self) -> (bool, Self)) -> Self {
         self.each(|step, Node { member, below }| {
             let (member, below) = change(step, *member, below);

@@ -1,4 +1,4 @@
-//! Decides what the garbage collector and the namespace controller do, one step at a time and only when they are told to.
+//! Decides what the garbage collector and the namespace controller do, one step at a time and only on request.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,21 @@ use crate::meta::{self, finalizers, is_deleting, owners};
 use crate::store::Id;
 use crate::world::World;
 
-/// What is to be done.
+/// One thing to do.
 enum Step {
-    /// Delete it.
+    /// Delete this object.
     Delete(Id),
-    /// Take a finalizer off.
+    /// Remove this finalizer from the object.
     Release(Id, &'static str),
-    /// Take the owner of this uid off.
+    /// Remove the owner reference with this uid from the object.
     Disown(Id, String),
     /// End a namespace in which nothing is left.
     End(Id),
 }
 
 impl World {
-    /// Does what is due by now, and returns how many objects that changed. What is due because of that is left for the next
-    /// time.
+    /// Does what is due by now, and returns the number of objects changed. What becomes due because of that is left
+    /// for the next call.
     pub(crate) fn collect_garbage(&mut self, now: Instant) -> usize {
         let mut steps = Vec::new();
         let uids: BTreeSet<String> = self.store.all().map(|(_, object)| meta::text(object, "uid").to_owned()).collect();
@@ -49,7 +49,7 @@ impl World {
         steps
     }
 
-    /// What a namespace that is being deleted waits for.
+    /// Returns the steps that a namespace that is being deleted waits for.
     fn due_in_namespace(&self, id: &Id, object: &Value) -> Vec<Step> {
         let namespace = self.kind(id.kind).is_some_and(|kind| kind.is("v1", "Namespace"));
         if !namespace {
@@ -63,7 +63,7 @@ impl World {
         left.map(|(id, _)| Step::Delete(id.clone())).collect()
     }
 
-    /// What an owner that is being deleted waits for.
+    /// Returns the steps that an owner that is being deleted waits for.
     fn due_of_owner(&self, id: &Id, object: &Value, uid: &str) -> Vec<Step> {
         let is_owned = |other: &Value| owners(other).any(|owner| is_owner(owner, uid));
         let owned: Vec<(&Id, &Value)> =

@@ -1,4 +1,4 @@
-//! Decides which kinds there are, and in what their rules differ.
+//! Decides which kinds there are, and how their rules differ.
 
 use std::sync::Arc;
 
@@ -16,37 +16,37 @@ pub(crate) struct Kind {
     pub(crate) plural: String,
     pub(crate) singular: String,
     pub(crate) namespaced: bool,
-    /// Whether `/status` is a path of its own.
+    /// True if `/status` is a path of its own.
     pub(crate) status: bool,
-    /// Whether a `CustomResourceDefinition` made it.
+    /// True if a `CustomResourceDefinition` made it.
     pub(crate) custom: bool,
     /// Which changes make another generation.
     pub(crate) generation: Generation,
     pub(crate) quirks: Quirks,
     pub(crate) schema: Schema,
-    /// What an object without anything in it is, beside what it is called: what the API server's own types always have.
+    /// The content of an empty object, beside its name: the fields that the API server's own types always have.
     pub(crate) empty: Json<String, Value>,
 }
 
-/// In what a few kinds are unlike all others.
+/// The ways in which a few kinds differ from all others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quirks {
-    /// A PUT of what is not there creates it.
+    /// A PUT of an object that does not exist creates it.
     pub(crate) put_creates: bool,
-    /// A DELETE answers the object, and not that it is gone.
+    /// A DELETE answers with the object, not with a `Status`.
     pub(crate) returns_deleted: bool,
 }
 
 /// Which changes make another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
-    /// None: it has none.
+    /// None: its objects have no generation.
     None,
-    /// Those of `spec` and of annotations, as with a Deployment.
+    /// Changes of `spec` and of annotations, as with a Deployment.
     SpecAndAnnotations,
-    /// Those of `spec`.
+    /// Changes of `spec`.
     Spec,
-    /// Those of anything but `metadata`, and `status` where that has a path of its own.
+    /// Changes of anything but `metadata`, and `status` where that has a path of its own.
     AllButMetadata,
 }
 
@@ -154,7 +154,7 @@ impl Kind {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// Returns the object that there is before there is one.
+    /// Returns the object as it counts before it is created.
     pub(crate) fn nothing(&self) -> Value {
         let mut nothing = self.empty.clone();
         nothing.insert("apiVersion".to_owned(), self.api_version().into());
@@ -163,7 +163,7 @@ impl Kind {
         Value::Object(nothing)
     }
 
-    /// Returns whether it is this one.
+    /// Returns true if it is this kind.
     pub(crate) fn is(&self, api_version: &str, kind: &str) -> bool {
         self.name == kind && self.api_version() == api_version
     }

@@ -15,16 +15,16 @@ use crate::typed::{compare, fields_of, with_named, without};
 #[derive(Clone, Debug)]
 pub(crate) struct Rules<'a> {
     pub(crate) kind: &'a Kind,
-    /// What this path leaves as it is; nobody owns it by way of this path.
+    /// The fields that this path leaves as they are; no manager owns them by way of this path.
     pub(crate) reset: Fields,
     /// The time, as it is written.
     pub(crate) now: &'a str,
 }
 
-/// Who owns what was there before anybody applied, where that is not known.
+/// The owner of fields that were there before the first apply, if the owner is not known.
 const BEFORE: &str = "before-first-apply";
 
-/// Fields that nobody owns.
+/// Returns the fields that no manager owns.
 fn nobodys() -> Fields {
     let of = |name| ["metadata", name];
     let metadata = [
@@ -44,8 +44,8 @@ fn nobodys() -> Fields {
     Fields::of(&paths)
 }
 
-/// Returns the object with its entries once somebody has made it of `live`, in any way but by applying. What `new` itself says of
-/// managers counts, unless it says nothing. An object that has lost all its managers has none until somebody applies.
+/// Returns the object with its entries after a write that made `new` of `live` and was not an apply. If `new` itself
+/// has managers, these count. An object that has lost all its managers has none until the next apply.
 pub(crate) fn updated(live: &Value, new: &Value, manager: &Manager, rules: &Rules<'_>) -> Value {
     let said = meta::get(new, "managedFields").and_then(Value::as_array);
     let reset = said.is_some_and(|said| said.is_empty() && !rules.kind.custom || *said == [json!({})]);
@@ -60,13 +60,13 @@ pub(crate) fn updated(live: &Value, new: &Value, manager: &Manager, rules: &Rule
     let mut wrong = Vec::new();
     check(&bare(new), &rules.kind.schema, Null::Nothing, "", &mut wrong);
     if !wrong.is_empty() {
-        // Whose that would be is not known; if it is not refused, it has no managers.
+        // The owner is not known; if the write is not refused, the object has no managers.
         return bare(new);
     }
     taken(live, new, entries, manager, rules)
 }
 
-/// Returns the object once a manager has taken what is another than in `live`.
+/// Returns the object after a manager has taken the fields that differ from `live`.
 fn taken(live: &Value, new: &Value, mut entries: Vec<Entry>, manager: &Manager, rules: &Rules<'_>) -> Value {
     let (live, mut new) = (bare(live), bare(new));
     let compared = compare(&live, &new, &rules.kind.schema).outside(&rules.reset);
@@ -90,10 +90,10 @@ fn taken(live: &Value, new: &Value, mut entries: Vec<Entry>, manager: &Manager, 
     new
 }
 
-/// Returns the object with its entries once somebody has applied `config` to `live`.
+/// Returns the object with its entries after `manager` has applied `config` to `live`.
 ///
 /// # Errors
-/// A conflict if others own what is applied as another value, unless it is forced.
+/// A conflict if other managers own fields that are applied with another value, unless it is forced.
 pub(crate) fn applied(
     live: &Value,
     config: &Value,
@@ -105,7 +105,7 @@ pub(crate) fn applied(
     let schema = &kind.schema;
     let mut entries = read(live);
     if entries.is_empty() {
-        // What was there before belongs to somebody without a name.
+        // The fields that were there before belong to a manager without a name of its own.
         let before = Manager { name: BEFORE.to_owned(), operation: Operation::Update, ..manager.clone() };
         entries = read(&taken(&kind.nothing(), live, entries, &before, rules));
     }
@@ -151,7 +151,8 @@ pub(crate) fn applied(
     Ok(merged)
 }
 
-/// Returns what is left once what a manager applied the last time, and does not any more, is gone: unless another owns it.
+/// Returns the object without the fields that a manager applied the last time and does not apply any more, unless
+/// another manager owns them.
 fn pruned(merged: &Value, entries: &[Entry], last: &Fields, kind: &Kind) -> Value {
     let schema = &kind.schema;
     let named = |fields: &Fields| with_named(fields, schema);

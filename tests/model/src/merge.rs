@@ -5,7 +5,7 @@ use serde_json::{Map as Json, Value};
 use crate::fields::Step;
 use crate::schema::{List, ListKind, Map, Schema, Shape, field_of};
 
-/// Returns `live` with what `config` says; what it says nothing of stays.
+/// Returns `live` with the fields of `config`; fields that `config` does not have stay.
 ///
 /// # Errors
 /// The path of a list in which two items can't be told apart.
@@ -42,7 +42,8 @@ fn maps(live: Option<&Value>, config: &Value, map: Option<&Map>) -> Result<Optio
     Ok(Some(Value::Object(merged)))
 }
 
-/// Items of `config` come in its order; those of `live` alone stay behind the items that they were behind.
+/// Merges two lists. Items of `config` come in its order; those of `live` alone stay behind the items that they were
+/// behind.
 fn lists(live: Option<&Value>, config: &Value, list: &List) -> Result<Option<Value>, String> {
     let old = keyed(live, list)?;
     let new = keyed(Some(config), list)?;

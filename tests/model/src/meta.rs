@@ -1,4 +1,4 @@
-//! Decides how parts of an object are read and set, where they may be absent.
+//! Decides how parts of an object that may be absent are read and set.
 
 use serde_json::{Map as Json, Value};
 
@@ -18,7 +18,7 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     finalizers.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Returns whether an object is being deleted.
+/// Returns true if an object is being deleted.
 pub(crate) fn is_deleting(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
 }
@@ -28,12 +28,12 @@ pub(crate) fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     get(object, "ownerReferences").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Sets a field of an object's metadata; nothing removes it.
+/// Sets a field of an object's metadata; `None` removes it.
 pub(crate) fn set(object: &mut Value, field: &str, value: Option<Value>) {
     put(of(object), field, value);
 }
 
-/// Sets a field of an object; nothing removes it.
+/// Sets a field of an object; `None` removes it.
 pub(crate) fn set_part(object: &mut Value, field: &str, value: Option<Value>) {
     if let Some(object) = object.as_object_mut() {
         put(object, field, value);
@@ -47,10 +47,10 @@ fn put(map: &mut Json<String, Value>, field: &str, value: Option<Value>) {
     };
 }
 
-/// Returns an object's metadata, which it has then.
+/// Returns an object's metadata, and creates it if it is missing.
 ///
 /// # Panics
-/// Never: what is no map becomes one.
+/// Never: a value that is not a map becomes one.
 fn of(object: &mut Value) -> &mut Json<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Json::new());

@@ -1,4 +1,4 @@
-//! Decides what a test can do with the model: be its client, be somebody else in the cluster, and make things go wrong.
+//! Decides what a test can do with the model: be its client, act as other clients, and make things go wrong.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::world::World;
 #[derive(Clone)]
 pub struct Model(Arc<Server>);
 
-/// Which kind something is about.
+/// Names a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Which<'a> {
     /// `v1`, `apps/v1`.
@@ -67,7 +67,7 @@ impl Model {
         *self.0.hook.lock() = Some(Box::new(hook));
     }
 
-    /// Forgets all changes up to now: watches and lists that go on from an older version are answered 410.
+    /// Forgets all changes up to now: watches and lists that continue from an older version are answered 410.
     pub fn compact(&self) {
         self.with(|world, _| world.store.compact());
     }
@@ -76,15 +76,15 @@ impl Model {
     pub fn cut_watches(&self, which: Option<Which<'_>>, cut: Cut) {
         self.with(|world, _| {
             let number = which.map(|which| world.number(which.api_version, which.kind));
-            // No watch is of a kind that is not known.
+            // A kind that is not known has no watches.
             if number != Some(None) {
                 world.cut(number.flatten(), cut);
             }
         });
     }
 
-    /// Shows changes of a kind from now on so much later than they happen, in watches and in lists of the version 0. What comes
-    /// after is shown after, whatever its own delay.
+    /// Shows changes of a kind later by `delay` from now on, in watches and in lists of the version 0. A later change
+    /// is never shown before an earlier one, whatever its own delay.
     pub fn delay(&self, which: Which<'_>, delay: Duration) {
         self.kind(which, |world, number| world.set_delay(number, delay));
     }
@@ -94,40 +94,42 @@ impl Model {
         self.kind(which, |world, number| world.serve(number, serves));
     }
 
-    /// Forbids something.
+    /// Forbids what `denied` says.
     pub fn forbid(&self, denied: Denied) {
         self.with(|world, _| world.rights.denied.push(denied));
     }
 
-    /// Takes back what was forbidden in these words.
+    /// Permits again what an equal `Denied` forbade.
     pub fn permit(&self, denied: &Denied) {
         self.with(|world, _| world.rights.denied.retain(|other| other != denied));
     }
 
-    /// Gives this answer to all who ask what they may do; none: the truth.
+    /// Answers all reviews of rights like this; `None` = with the truth.
     pub fn answer_reviews(&self, allowed: Option<bool>) {
         self.with(|world, _| world.rights.reviews = allowed);
     }
 
     // === others in the cluster ===
 
-    /// Lets the garbage collector and the namespace controller do what is due by now, and returns how many objects that changed.
+    /// Lets the garbage collector and the namespace controller do what is due by now, and returns the number of
+    /// objects changed.
     pub fn collect_garbage(&self) -> usize {
         self.with(World::collect_garbage)
     }
 
-    /// Stores an object whatever any rule says, new or in the place of another, and returns it as stored; none if its kind is not
-    /// known.
+    /// Stores an object without checking any rule, new or in the place of another, and returns it as stored; `None`
+    /// if its kind is not known.
     pub fn put(&self, object: &Value) -> Option<Value> {
         self.with(|world, now| world.put(object, now))
     }
 
-    /// Changes an object, its status included, as the field manager `actor`. Says whether it is there and another by that.
+    /// Changes an object, its status included, as the field manager `actor`. Returns true if it exists and this
+    /// changed it.
     pub fn edit(&self, which: Which<'_>, namespace: Option<&str>, name: &str, change: impl FnOnce(&mut Value)) -> bool {
         self.object_of(which, namespace, name, |world, id, now| world.edit(id, now, change)).unwrap_or_default()
     }
 
-    /// Deletes an object, as far as its finalizers allow. Says whether it was there.
+    /// Deletes an object, as far as its finalizers allow. Returns true if it existed.
     pub fn delete(&self, which: Which<'_>, namespace: Option<&str>, name: &str) -> bool {
         self.object_of(which, namespace, name, World::remove).unwrap_or_default()
     }

@@ -1,10 +1,10 @@
-//! Decides how it is written down who owns which fields of an object: its `managedFields`.
+//! Decides how the owners of an object's fields are written down: its `managedFields`.
 
 use serde_json::{Map as Json, Value};
 
 use crate::fields::Fields;
 
-/// How somebody came to own fields.
+/// How a manager came to own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     /// By applying them.
@@ -13,7 +13,7 @@ pub(crate) enum Operation {
     Update,
 }
 
-/// Somebody who owns fields.
+/// A manager, which owns fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manager {
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Manager {
     pub(crate) subresource: String,
 }
 
-/// What somebody owns.
+/// The fields that a manager owns.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) manager: Manager,
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 }
 
 impl Manager {
-    /// Whether it is the same: who applies is so in all versions.
+    /// True if it is the same manager: one that applies is the same in all API versions.
     pub(crate) fn same(&self, other: &Self) -> bool {
         let version = self.operation == Operation::Apply || self.api_version == other.api_version;
         self.name == other.name && self.operation == other.operation && self.subresource == other.subresource && version
@@ -39,7 +39,7 @@ impl Manager {
 }
 
 impl Entry {
-    /// Returns who it is, as a conflict names them.
+    /// Returns its name as in the message of a conflict.
     pub(crate) fn said(&self) -> String {
         let Manager { name, operation, api_version, subresource } = &self.manager;
         let part = if subresource.is_empty() { String::new() } else { format!(" with subresource {subresource:?}") };
@@ -51,7 +51,7 @@ impl Entry {
     }
 }
 
-/// Reads the entries of an object; none if there is anything wrong with one.
+/// Reads the entries of an object; returns an empty list if anything is wrong with one.
 pub(crate) fn read(object: &Value) -> Vec<Entry> {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let entries: Option<Vec<Entry>> = entries.into_iter().flatten().map(read_entry).collect();
@@ -116,7 +116,7 @@ fn write_entry(entry: &Entry) -> Value {
     Value::Object(json)
 }
 
-/// Returns an object without what it says of managers.
+/// Returns an object without its `managedFields`.
 pub(crate) fn bare(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

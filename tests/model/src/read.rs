@@ -12,11 +12,11 @@ use crate::store::Id;
 use crate::world::{At, Whole, World};
 use crate::wrong::Wrong;
 
-/// What a list is to be as of.
+/// The version as of which a list is.
 enum As {
-    /// Now.
+    /// The newest version.
     Newest,
-    /// What watches show by now.
+    /// The version that watches show by now.
     Seen,
     /// Exactly this version.
     Exactly(u64),
@@ -44,10 +44,11 @@ impl World {
         let limit = limit.filter(|limit| *limit > 0);
         let (revision, after) = self.start(at, limit)?;
         let objects = self.store.as_of(at.number, revision);
-        // One object of a name is looked up, not looked for.
+        // The one object of a name is looked up, not listed.
         let single = selector.is_single() && (at.namespace.is_some() || !at.kind.namespaced);
         let limit = limit.filter(|_| !single);
-        // A page is known to be the last one only if nothing comes after it, whether that is asked for or not.
+        // A page is known to be the last one only if no object comes after it, whether it matches the selector or
+        // not.
         let inside = |id: &Id| at.namespace.is_none() || id.namespace() == at.namespace;
         let rest = |id: &Id| inside(id) && after.as_deref().is_none_or(|after| id.path() > after);
         let mut left = objects.iter().filter(|(id, _)| rest(id)).peekable();
@@ -70,7 +71,7 @@ impl World {
         Ok(Whole::ok(json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items })))
     }
 
-    /// Returns as of which version a list is, and after which object it begins.
+    /// Returns the version as of which a list is, and the object after which it begins.
     fn start(&self, at: &At<'_>, limit: Option<usize>) -> Result<(u64, Option<String>), Refusal> {
         let compacted = self.store.compacted();
         if let Some(token) = at.asked.parameter("continue") {
@@ -128,7 +129,7 @@ impl World {
         }
     }
 
-    /// Reads a version that a request names; it must not be one that is yet to come.
+    /// Reads a version that a request names; one in the future is refused.
     pub(crate) fn version(&self, text: &str) -> Result<u64, Refusal> {
         let wrong = |_| {
             Refusal::bad(format!(
@@ -141,7 +142,7 @@ impl World {
     }
 }
 
-/// Items of the API server's own kinds don't say what they are.
+/// Returns an object as an item of a list: those of the API server's own kinds have no `apiVersion` and `kind`.
 fn listed(kind: &Kind, object: &Arc<Value>) -> Value {
     let mut object = object.as_ref().clone();
     if !kind.custom {

@@ -32,7 +32,7 @@ pub struct Asked {
     pub content: String,
 }
 
-/// Where a path leads.
+/// The kind and object that a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// `v1`, `apps/v1`.
@@ -73,17 +73,17 @@ impl Asked {
         }
     }
 
-    /// Returns the body as JSON, if it is.
+    /// Returns the body as JSON; `None` if it is not JSON.
     pub fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// Returns whether it reads as a watch, a list or a get does; none of these changes anything.
+    /// Returns true if it is a get, a list or a watch; none of these changes anything.
     pub fn reads(&self) -> bool {
         self.method == Method::GET
     }
 
-    /// Returns whether it is a watch.
+    /// Returns true if it is a watch.
     pub fn watches(&self) -> bool {
         self.reads() && self.is("watch")
     }
@@ -111,7 +111,7 @@ impl Asked {
         }
     }
 
-    /// Returns the place of its path; none if that leads to no kind.
+    /// Returns the place of its path; `None` if the path leads to no kind.
     pub(crate) fn place(&self) -> Option<Place> {
         let mut parts = self.path.trim_matches('/').split('/').map(str::to_owned);
         let api_version = match parts.next()?.as_str() {

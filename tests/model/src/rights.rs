@@ -6,7 +6,7 @@ use crate::kinds::Kind;
 use crate::request::{Asked, Place};
 use crate::status::Refusal;
 
-/// What somebody may not do. What is not said is all there is.
+/// What a user may not do. A field that is `None` stands for all values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denied {
     /// The user.
@@ -19,15 +19,15 @@ pub struct Denied {
     pub namespace: Option<String>,
 }
 
-/// What may not be done, and what is answered to those who ask whether they may.
+/// What may not be done, and the answer to reviews of rights.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rights {
     pub(crate) denied: Vec<Denied>,
-    /// What all reviews are answered; none: the truth.
+    /// The answer to all reviews; `None` = the truth.
     pub(crate) reviews: Option<bool>,
 }
 
-/// What somebody wants to do.
+/// What a user wants to do.
 struct Wish<'a> {
     user: &'a str,
     verb: &'a str,
@@ -38,7 +38,7 @@ struct Wish<'a> {
 impl Denied {
     fn covers(&self, wish: &Wish<'_>) -> bool {
         let is = |mine: &Option<String>, theirs: &str| mine.as_deref().is_none_or(|mine| mine == theirs);
-        // Who may not in one namespace may not in all of them at once.
+        // A user who may not do it in one namespace may not do it in all of them at once.
         let namespace = wish.namespace.is_none_or(|namespace| is(&self.namespace, namespace));
         is(&self.user, wish.user) && is(&self.verb, wish.verb) && is(&self.kind, wish.kind) && namespace
     }
@@ -49,7 +49,7 @@ impl Rights {
         !self.denied.iter().any(|denied| denied.covers(wish))
     }
 
-    /// Refuses what may not be done.
+    /// Refuses a request that is not permitted.
     pub(crate) fn check(&self, asked: &Asked, place: &Place, kind: &Kind) -> Result<(), Refusal> {
         let part = place.subresource.as_ref().map_or_else(String::new, |part| format!("/{part}"));
         let verb = asked.verb(place);
@@ -66,7 +66,7 @@ impl Rights {
         Err(Refusal::forbidden(kind, place.name.as_deref().unwrap_or_default(), &why))
     }
 
-    /// Answers a `SelfSubjectAccessReview`; none if it is another request.
+    /// Answers a `SelfSubjectAccessReview`; `None` if it is another request.
     pub(crate) fn review(&self, asked: &Asked, place: &Place) -> Option<Result<Value, Refusal>> {
         let reviews = place.api_version == "authorization.k8s.io/v1" && place.plural == "selfsubjectaccessreviews";
         if !reviews || asked.method != http::Method::POST {

@@ -1,4 +1,4 @@
-//! Decides what the API server makes of an object before it stores it, and which changes of it are not allowed.
+//! Decides how the API server changes an object before it stores it, and which changes of an object are not allowed.
 
 use serde_json::{Map, Value, json};
 
@@ -27,7 +27,7 @@ impl Part {
         }
     }
 
-    /// Returns what this path leaves as it is.
+    /// Returns the fields that this path leaves as they are.
     pub(crate) fn reset(self, kind: &Kind) -> Fields {
         match self {
             Self::Main if kind.status => Fields::of(&[&["status"]]),
@@ -101,7 +101,7 @@ pub(crate) fn prepare(kind: &Kind, part: Part, old: &Value, new: &mut Value) {
     }
 }
 
-/// Whether a change makes another generation.
+/// True if a change makes another generation.
 fn is_another(kind: &Kind, old: &Value, new: &Value) -> bool {
     let spec = old.get("spec") != new.get("spec");
     match kind.generation {
@@ -119,7 +119,7 @@ fn is_another(kind: &Kind, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// Tells what is wrong with an object.
+/// Returns what is wrong with an object.
 pub(crate) fn validate(kind: &Kind, object: &Value) -> Vec<Wrong> {
     let mut wrong = Vec::new();
     if kind.custom {
@@ -177,7 +177,7 @@ fn validate_metadata(kind: &Kind, object: &Value) -> Vec<Wrong> {
     wrong
 }
 
-/// A Service has ports, unless it has no address.
+/// Returns an error if a Service has no ports, though it has an address.
 fn validate_ports(object: &Value) -> Option<Wrong> {
     let text = |field: &str| object.pointer(&format!("/spec/{field}")).and_then(Value::as_str);
     let ports = object.pointer("/spec/ports").and_then(Value::as_array);
@@ -186,7 +186,7 @@ fn validate_ports(object: &Value) -> Option<Wrong> {
     none.then(|| Wrong::required("spec.ports", ""))
 }
 
-/// Tells which keys of a `ConfigMap` can't be.
+/// Returns the invalid keys of a `ConfigMap`.
 fn wrong_keys(object: &Value) -> Vec<Wrong> {
     let keys = |field: &str| object.get(field).and_then(Value::as_object).into_iter().flat_map(Map::keys);
     let mut wrong = Vec::new();
@@ -203,7 +203,7 @@ fn wrong_keys(object: &Value) -> Vec<Wrong> {
     wrong
 }
 
-/// Tells what is wrong with a change.
+/// Returns what is wrong with a change.
 pub(crate) fn validate_change(kind: &Kind, old: &Value, new: &Value) -> Vec<Wrong> {
     let mut wrong = Vec::new();
     for field in ["name", "namespace", "uid"] {
@@ -246,7 +246,7 @@ fn quoted(texts: &[&str]) -> String {
     texts.join(", ")
 }
 
-/// Whether a name is one of DNS; for a Service or a Namespace a label.
+/// True if a name is a DNS name; for a Service or a Namespace, a DNS label.
 fn is_name(kind: &Kind, name: &str) -> bool {
     let label = |part: &str| {
         let inside = part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');

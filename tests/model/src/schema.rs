@@ -1,4 +1,4 @@
-//! Decides what the shape of a kind's objects is: which parts are merged, and which are one whole.
+//! Decides the shape of a kind's objects: which parts are merged, and which are one whole.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ pub(crate) enum Schema {
     Map(Map),
     /// A list.
     List(List),
-    /// As the value is itself: a map is merged, a list is one whole.
+    /// The shape of the value itself: a map is merged, a list is one whole.
     Any,
 }
 
-/// What a scalar may be.
+/// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scalar {
     /// A text.
@@ -31,37 +31,37 @@ pub(crate) enum Scalar {
     Number,
     /// A truth value.
     Boolean,
-    /// A whole number that is not kept where it is zero.
+    /// A whole number that is not kept if it is zero.
     Count,
-    /// A truth value that is not kept where it is false.
+    /// A truth value that is not kept if it is false.
     Flag,
     /// A number or a text.
     Either,
 }
 
-/// The shape of a map: of one with names that the kind gives, with names that the object gives, or both.
+/// The shape of a map, with names that the kind gives, names that the object chooses, or both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Map {
     /// Its named fields.
     pub(crate) fields: BTreeMap<String, Arc<Schema>>,
-    /// All others; none if there may be none.
+    /// All other fields; `None` if there may be none.
     pub(crate) rest: Option<Arc<Schema>>,
-    /// Whether it is one whole.
+    /// True if it is one whole.
     pub(crate) atomic: bool,
     /// Fields that must be there.
     pub(crate) required: Vec<String>,
-    /// Fields that are always there, with this where nothing is said.
+    /// Fields that are always there, with the values that they have if they are not set.
     pub(crate) always: BTreeMap<String, Value>,
     /// Fields that are kept though they are empty.
     pub(crate) kept: Vec<String>,
-    /// What absent fields are set to.
+    /// The defaults of absent fields.
     pub(crate) defaults: BTreeMap<String, Value>,
 }
 
 /// The shape of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct List {
-    /// Each item.
+    /// The shape of each item.
     pub(crate) items: Arc<Schema>,
     /// How items are told apart.
     pub(crate) kind: ListKind,
@@ -74,7 +74,7 @@ pub(crate) enum ListKind {
     Atomic,
     /// By their values.
     Set,
-    /// By these fields, each with what it is where it is absent.
+    /// By these fields, each with its default.
     Keys(Vec<(String, Option<Value>)>),
 }
 
@@ -82,9 +82,9 @@ static ANY: Schema = Schema::Any;
 static SCALAR: Schema = Schema::Scalar(Scalar::Either);
 
 impl Schema {
-    /// Reads the short form of `kinds/*.json`: `"string"`, `{ "field": … }`, `{ "*": … }` for names that the object gives,
-    /// `"!": true` for one whole, `"^": { … }` for what is always there,
-    /// `"field!"` for one that is kept though it is empty, `["set", …]`, `["keys:port,protocol=TCP", …]`, `["atomic", …]`.
+    /// Reads the short form of `kinds/*.json`: `"string"`, `{ "field": … }`, `{ "*": … }` for names that the object
+    /// chooses, `"!": true` for one whole, `"^": { … }` for what is always there, `"field!"` for one that is kept
+    /// though it is empty, `["set", …]`, `["keys:port,protocol=TCP", …]`, `["atomic", …]`.
     pub(crate) fn short(json: &Value) -> Self {
         match json {
             Value::String(word) => Self::word(word),
@@ -185,7 +185,7 @@ impl Schema {
         })
     }
 
-    /// Returns the shape that a value of this schema has: where that is open, the value's own.
+    /// Returns the shape of a value of this schema; the value's own where the schema leaves it open.
     pub(crate) fn shape(&self, value: &Value) -> Shape<'_> {
         match (self, value) {
             (Self::Scalar(_), _) | (Self::Any, Value::Bool(_) | Value::Number(_) | Value::String(_)) => Shape::Scalar,
@@ -197,37 +197,37 @@ impl Schema {
     }
 }
 
-/// The shape of a value: none where its schema says nothing of it.
+/// The shape of a value, with `None` where its schema says nothing about it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape<'a> {
     /// Neither map nor list.
     Scalar,
-    /// A map; one that is merged if nothing is said of it.
+    /// A map; merged if the schema says nothing about it.
     Map(Option<&'a Map>),
-    /// A list; one whole if nothing is said of it.
+    /// A list; one whole if the schema says nothing about it.
     List(Option<&'a List>),
 }
 
 impl Map {
-    /// Returns the shape of a field; none if there may be no such field.
+    /// Returns the shape of a field; `None` if there may be no such field.
     pub(crate) fn field(&self, name: &str) -> Option<&Schema> {
         let named = self.fields.get(name).map(AsRef::as_ref);
         named.or(self.rest.as_deref())
     }
 
-    /// Returns whether the kind gives this name.
+    /// Returns true if the kind gives this name.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.fields.contains_key(name)
     }
 }
 
-/// Returns the shape of a field of a map of which little may be known.
+/// Returns the shape of a field of a map, whose shape may not be known.
 pub(crate) fn field_of<'a>(map: Option<&'a Map>, name: &str) -> &'a Schema {
     map.and_then(|map| map.field(name)).unwrap_or(&ANY)
 }
 
 impl List {
-    /// Returns the step to an item; none if it has none of the keys.
+    /// Returns the step to an item; `None` if it has none of the keys.
     pub(crate) fn step(&self, item: &Value) -> Option<Step> {
         match &self.kind {
             ListKind::Atomic => None,
@@ -256,7 +256,7 @@ pub(crate) fn below<'a>(schema: &'a Schema, step: &str) -> &'a Schema {
     }
 }
 
-/// Returns whether a step leads to a field that the kind names.
+/// Returns true if a step leads to a field that the kind names.
 pub(crate) fn is_named(schema: &Schema, step: &Step) -> bool {
     match schema {
         Schema::Map(map) => map.fields.keys().any(|name| field(name) == *step),

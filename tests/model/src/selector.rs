@@ -6,7 +6,7 @@ use crate::meta;
 use crate::request::Asked;
 use crate::status::Refusal;
 
-/// What objects have to be.
+/// The conditions that objects have to meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     namespace: Option<String>,
@@ -40,7 +40,7 @@ struct Field {
 }
 
 impl Selector {
-    /// Returns what a request asks for, in its namespace; or for the one object of this name.
+    /// Returns the selector of a request in its namespace, or of the one object of this name.
     ///
     /// # Errors
     /// If its selectors can't be read.
@@ -54,7 +54,7 @@ impl Selector {
         Ok(Self { namespace: namespace.map(str::to_owned), labels: labels.unwrap_or_default(), fields })
     }
 
-    /// Returns whether an object is one of them.
+    /// Returns true if an object is selected.
     pub(crate) fn takes(&self, object: &Value) -> bool {
         let namespace = meta::text(object, "namespace");
         let labels = meta::get(object, "labels");
@@ -78,12 +78,12 @@ impl Selector {
         here && self.labels.iter().all(label) && self.fields.iter().all(field)
     }
 
-    /// Returns whether it is about one name.
+    /// Returns true if it is about one name.
     pub(crate) fn is_single(&self) -> bool {
         self.fields.iter().any(|field| field.name == "metadata.name" && field.equal)
     }
 
-    /// Returns whether it leaves anything out but by namespace.
+    /// Returns true if it leaves out objects, other than by namespace.
     pub(crate) fn is_picky(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }

@@ -20,16 +20,16 @@ use crate::request::Asked;
 use crate::status::Refusal;
 use crate::world::{Answer, World};
 
-/// What decides about requests.
+/// Decides what goes wrong with each request.
 pub(crate) type Hook = Box<dyn FnMut(&Asked) -> Fault + Send>;
 
-/// What services and bodies share.
+/// The state that services and bodies share.
 pub(crate) struct Server {
     pub(crate) world: Mutex<World>,
-    /// Something has changed that a watch may show.
+    /// Notified when something has changed that a watch may show.
     pub(crate) changed: Arc<Notify>,
     pub(crate) hook: Mutex<Option<Hook>>,
-    /// How many requests there were.
+    /// The number of requests so far.
     pub(crate) requests: Mutex<u64>,
 }
 

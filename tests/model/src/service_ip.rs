@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// What is given to a Service, and kept.
+/// The fields that a Service is given, and keeps.
 const GIVEN: [&str; 4] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
 
 /// Gives a Service the address of this number, unless it is to have none or asks for one.

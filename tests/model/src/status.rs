@@ -1,4 +1,4 @@
-//! Decides how a refusal is worded: the `Status` that the API server answers.
+//! Decides how a refusal is worded: the `Status` with which the API server answers.
 
 use serde_json::{Value, json};
 
@@ -13,9 +13,9 @@ pub(crate) struct Refusal {
     reason: &'static str,
     message: String,
     details: Option<Value>,
-    /// What the answer warns of.
+    /// The warnings of the answer.
     pub(crate) warnings: Vec<String>,
-    /// A body that is no Status.
+    /// True if the body is not a `Status`.
     plain: bool,
 }
 
@@ -49,24 +49,24 @@ impl Refusal {
         Self { plain: true, ..Self::new(404, "NotFound", "404 page not found\n".to_owned()) }
     }
 
-    /// There is one already.
+    /// There is such an object already.
     pub(crate) fn exists(kind: &Kind, name: &str) -> Self {
         Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", kind.full_name())).about(kind, name)
     }
 
-    /// It is another one by now.
+    /// The object is another one by now.
     pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", kind.full_name());
         Self::new(409, "Conflict", message).about(kind, name)
     }
 
-    /// It was changed meanwhile.
+    /// The object was changed meanwhile.
     pub(crate) fn outdated(kind: &Kind, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, why)
     }
 
-    /// Others own what is applied; each with one path.
+    /// Other managers own fields that are applied; each with one path.
     pub(crate) fn owned(conflicts: &[(String, String)]) -> Self {
         let message = if let [(manager, path)] = conflicts {
             format!("Apply failed with 1 conflict: conflict with {manager}: {path}")
@@ -87,7 +87,7 @@ impl Refusal {
         Self { details: Some(json!({ "causes": causes })), ..Self::new(409, "Conflict", message) }
     }
 
-    /// It can't be as it is said to be.
+    /// The object is invalid.
     pub(crate) fn invalid(kind: &Kind, name: &str, wrong: &[Wrong]) -> Self {
         let mut lines = Vec::new();
         for Wrong { field, message, .. } in wrong {
@@ -122,10 +122,10 @@ impl Refusal {
         }
     }
 
-    /// The version must be said.
+    /// The version is missing.
     pub(crate) fn unversioned(kind: &Kind, name: &str) -> Self {
         let wrong = Wrong::invalid("metadata.resourceVersion", &Value::from(0), "must be specified for an update");
-        // Where the name of the kind stands otherwise, the API server puts that of the resource here.
+        // Where other messages have the name of the kind, the API server puts that of the resource here.
         let named = Kind { name: kind.plural.clone(), ..kind.clone() };
         Self::invalid(&named, name, &[wrong])
     }
@@ -163,13 +163,13 @@ impl Refusal {
         Self::new(500, "", message.to_owned())
     }
 
-    /// It may not be done.
+    /// The request is not permitted.
     pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
         let what = if name.is_empty() { kind.full_name() } else { format!("{} {name:?}", kind.full_name()) };
         Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about(kind, name)
     }
 
-    /// Nothing is made any more in this namespace.
+    /// No object can be created in this namespace any more.
     pub(crate) fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut refusal = Self::forbidden(kind, name, &why);
@@ -185,7 +185,7 @@ impl Refusal {
         Self::new(410, "Expired", message.into())
     }
 
-    /// The version is yet to come.
+    /// The version is in the future.
     pub(crate) fn too_large(version: u64, now: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {version}, current: {now}");
         Self {
@@ -196,20 +196,20 @@ impl Refusal {
         }
     }
 
-    /// What a patch makes of an object can't be read.
+    /// The result of a patch can't be read.
     pub(crate) fn of_patch(self, kind: &Kind) -> Self {
         let wrong = Wrong::invalid("patch", &Value::Null, &self.message);
         let unnamed = Kind { name: String::new(), group: String::new(), ..kind.clone() };
         Self::invalid(&unnamed, "", &[wrong])
     }
 
-    /// The verb is none of this kind's.
+    /// The kind does not have this verb.
     pub(crate) fn method(kind: &Kind, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind {:?}", kind.full_name());
         Self::new(405, "MethodNotAllowed", message).about(kind, "")
     }
 
-    /// The content type is none that is read.
+    /// The content type is not supported.
     pub(crate) fn media() -> Self {
         Self {
             details: Some(json!({})),

@@ -1,4 +1,4 @@
-//! Decides what is stored at which version, and what became of it since: the part of the model that etcd is.
+//! Decides what is stored at which version, and how it has changed since: the model's etcd.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// Where an object is kept.
+/// The key of an object in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     /// The number of its kind.
@@ -20,15 +20,15 @@ pub(crate) struct Id {
 pub(crate) struct Change {
     pub(crate) revision: u64,
     pub(crate) id: Id,
-    /// The object before; none if it is new.
+    /// The object before; `None` if it is new.
     pub(crate) old: Option<Arc<Value>>,
-    /// The object after; none if it is gone.
+    /// The object after; `None` if it is deleted.
     pub(crate) new: Option<Arc<Value>>,
-    /// Watches show it from then on.
+    /// Watches show it from this time on.
     pub(crate) visible: Instant,
 }
 
-/// All objects, and what became of them.
+/// All objects, and their changes.
 #[derive(Debug)]
 pub(crate) struct Store {
     objects: BTreeMap<Id, Arc<Value>>,
@@ -36,7 +36,7 @@ pub(crate) struct Store {
     /// Changes up to this version are forgotten.
     compacted: u64,
     log: Vec<Change>,
-    /// When the last change of a kind is shown; none is shown before one that came earlier.
+    /// When the last change of each kind is shown; no change is shown before an earlier one of its kind.
     shown: BTreeMap<usize, Instant>,
 }
 
@@ -59,14 +59,14 @@ impl Id {
         self.path.split_once('/').map_or(self.path.as_str(), |(_, name)| name)
     }
 
-    /// Returns what tells it apart from others of its kind.
+    /// Returns its path, which no other object of its kind has.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 }
 
 impl Store {
-    /// Returns an empty store, whose versions don't begin at nothing.
+    /// Returns an empty store, at version 1.
     pub(crate) fn new() -> Self {
         Self { objects: BTreeMap::new(), revision: 1, compacted: 0, log: Vec::new(), shown: BTreeMap::new() }
     }
@@ -81,7 +81,7 @@ impl Store {
         self.compacted
     }
 
-    /// Forgets all changes up to now. They stay for watches that are under way, which the API server has in memory.
+    /// Forgets all changes up to now. They stay for watches under way, for which the API server has them in memory.
     pub(crate) fn compact(&mut self) {
         self.compacted = self.revision;
     }
@@ -128,8 +128,8 @@ impl Store {
         self.log.get(from..)?.iter().find(|change| change.id.kind == kind)
     }
 
-    /// Stores an object, or removes it, and returns it with its version; as it was last if it is removed. It is shown at
-    /// `visible` at the earliest.
+    /// Stores an object, or removes it if `new` is `None`, and returns it with its new version; a removed object as
+    /// it was `last`. The change is shown at `visible` at the earliest.
     pub(crate) fn commit(&mut self, id: &Id, new: Option<Value>, last: &Value, visible: Instant) -> Arc<Value> {
         self.revision += 1;
         let mut shown = new.as_ref().unwrap_or(last).clone();

@@ -1,23 +1,23 @@
-//! Decides which fields a value has, how two values differ, and what is left of one without some fields.
+//! Decides which fields a value has, how two values differ, and what is left of a value without some of its fields.
 
 use serde_json::{Map as Json, Value};
 
 use crate::fields::{Fields, Step, field};
 use crate::schema::{List, ListKind, Map, Schema, Shape, below, field_of, is_named};
 
-/// How one value differs from another.
+/// The differences of one value from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
-    /// What is there now.
+    /// The fields that are there only now.
     pub(crate) added: Fields,
-    /// What is another.
+    /// The fields with another value.
     pub(crate) modified: Fields,
-    /// What is not there any more.
+    /// The fields that are not there any more.
     pub(crate) removed: Fields,
 }
 
 impl Comparison {
-    /// Returns the comparison without what is in `fields` or below.
+    /// Returns the comparison without the fields in `fields` or below them.
     pub(crate) fn outside(&self, fields: &Fields) -> Self {
         Self {
             added: self.added.outside(fields),
@@ -26,7 +26,7 @@ impl Comparison {
         }
     }
 
-    /// Returns what is there now, or is another.
+    /// Returns the fields that are added or modified.
     pub(crate) fn found(&self) -> Fields {
         self.added.union(&self.modified)
     }
@@ -34,7 +34,7 @@ impl Comparison {
 
 // === the fields of a value ===
 
-/// Returns the fields of a value, as somebody owns them who applies it.
+/// Returns the fields of a value that a manager owns who applies it.
 pub(crate) fn fields_of(value: &Value, schema: &Schema) -> Fields {
     let mut fields = Fields::default();
     collect(value, schema, &mut Vec::new(), &mut fields);
@@ -90,7 +90,7 @@ pub(crate) fn compare(old: &Value, new: &Value, schema: &Schema) -> Comparison {
     walk.found
 }
 
-/// A walk along both.
+/// A walk along both values.
 #[derive(Default)]
 struct Walk {
     path: Vec<Step>,
@@ -117,7 +117,7 @@ impl Walk {
         }
     }
 
-    /// Compares what is inside; says whether the values are to be compared as wholes instead.
+    /// Compares what is inside. Returns true if the values have to be compared as wholes instead.
     fn inside(&mut self, old: Option<&Value>, new: Option<&Value>, shape: Shape<'_>) -> bool {
         match shape {
             Shape::Scalar
@@ -204,7 +204,7 @@ impl Walk {
 
 // === without some fields ===
 
-/// Returns the value without some of its fields. What is empty then is null.
+/// Returns the value without some of its fields. A map or list that is empty then is null.
 pub(crate) fn without(value: &Value, gone: &Fields, schema: &Schema) -> Value {
     match schema.shape(value) {
         Shape::Scalar => value.clone(),
@@ -242,8 +242,8 @@ pub(crate) fn without(value: &Value, gone: &Fields, schema: &Schema) -> Value {
     }
 }
 
-/// Returns the set with each field that the kind names and that has something below it: whoever owns `spec.replicas` has a part
-/// in `spec`, too.
+/// Returns the set with each field that the kind names and that has something below it: the owner of `spec.replicas`
+/// has a part in `spec`, too.
 pub(crate) fn with_named(fields: &Fields, schema: &Schema) -> Fields {
     fields.map_below(|step, member, inner| {
         let named = !inner.is_empty() && is_named(schema, step);

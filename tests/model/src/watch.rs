@@ -16,13 +16,13 @@ use crate::store::Change;
 use crate::world::{At, World};
 use crate::wrong::Wrong;
 
-/// How often a watch that wants them gets bookmarks.
+/// The interval of bookmarks, for a watch that wants them.
 const BOOKMARKS: Duration = Duration::from_mins(1);
 
-/// How long a watch lasts that says nothing of it, at least, in seconds.
+/// The shortest time that a watch lasts if it does not ask for another, in seconds.
 const LASTS: u64 = 1800;
 
-/// A watch, as far as it has come.
+/// The state of a watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
     kind: Arc<Kind>,
@@ -30,23 +30,23 @@ pub(crate) struct Watch {
     selector: Selector,
     /// Lines that come before anything else.
     first: VecDeque<Bytes>,
-    /// Everything up to this version is shown.
+    /// Everything up to this version has been shown.
     shown: u64,
-    /// When the next bookmark is due; none if it wants none.
+    /// When the next bookmark is due; `None` if it wants none.
     bookmark: Option<Instant>,
     ends: Instant,
-    /// How many cuts it is not cut by.
+    /// The number of cuts before it began, which don't cut it.
     cuts: usize,
 }
 
-/// What comes next.
+/// What a watch shows next.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Next {
     /// A line.
     Line(Bytes),
-    /// Nothing until something happens, or this time comes.
+    /// Nothing until something changes, or this time comes.
     Wait(Instant),
-    /// It ends.
+    /// The watch ends.
     End,
     /// Its connection breaks.
     Broken,
@@ -55,7 +55,7 @@ pub(crate) enum Next {
 /// How watches are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// They end, as those that have lasted long enough do.
+    /// They end, as watches that have lasted long enough do.
     Closed,
     /// Their connections break.
     Broken,
@@ -83,7 +83,7 @@ impl World {
         };
         let version = asked.parameter("resourceVersion");
         match (version, initial) {
-            // A version that is old enough may be shown as it is seen; nobody has to be shown what is newer.
+            // The state as watches see it may be shown; no client has to be shown a newer one.
             (Some("0"), None | Some(true)) => self.begin(&mut watch, 0, at.now),
             (None, None | Some(true)) => self.begin(&mut watch, self.store.revision(), at.now),
             (Some(version), Some(true)) => {
@@ -102,7 +102,7 @@ impl World {
         Ok(watch)
     }
 
-    /// Begins a watch with all that is there: as it is seen by now, if that is not older than a version.
+    /// Begins a watch with all objects: as watches see them by now, if that is not older than `version`.
     fn begin(&self, watch: &mut Watch, version: u64, now: Instant) {
         let seen = self.store.seen(watch.number, now);
         watch.shown = if seen >= version { seen } else { self.store.revision() };
@@ -111,7 +111,7 @@ impl World {
         watch.first = objects.map(|object| line("ADDED", object)).collect();
     }
 
-    /// Lets a watch go on after a version, or end at once if what came then is forgotten.
+    /// Lets a watch continue after a version, or end at once if the changes after it are forgotten.
     fn go_on(&self, watch: &mut Watch, version: u64, now: Instant) {
         watch.shown = version;
         let compacted = self.store.compacted();
@@ -165,7 +165,7 @@ impl World {
     }
 }
 
-/// Whether a match of versions fits a watch that asks, or does not, for what is there.
+/// Checks that a match of versions fits a watch that asks, or does not ask, for the objects that exist.
 fn fits(initial: Option<bool>, matches: Option<&str>) -> Result<(), Refusal> {
     let why = match (initial, matches) {
         (Some(_), Some("NotOlderThan")) | (None, None) => return Ok(()),
@@ -175,7 +175,7 @@ fn fits(initial: Option<bool>, matches: Option<&str>) -> Result<(), Refusal> {
     Err(Refusal::options("ListOptions", &Wrong::forbidden("resourceVersionMatch", why)))
 }
 
-/// Returns how a watch of these objects shows a change, if it does.
+/// Returns the line with which a watch of these objects shows a change; `None` if it does not show it.
 fn shown(change: &Change, selector: &Selector) -> Option<Bytes> {
     let [before, after] =
         [&change.old, &change.new].map(|object| object.as_ref().filter(|object| selector.takes(object)));
@@ -183,7 +183,7 @@ fn shown(change: &Change, selector: &Selector) -> Option<Bytes> {
         (None, None) => None,
         (None, Some(new)) => Some(line("ADDED", new)),
         (Some(_), Some(new)) => Some(line("MODIFIED", new)),
-        // As it was when it was one of them, with the version of what it is now.
+        // The object as it was when it was last selected, with its present version.
         (Some(old), None) => {
             let mut last = old.as_ref().clone();
             meta::set(&mut last, "resourceVersion", Some(change.revision.to_string().into()));

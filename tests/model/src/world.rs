@@ -1,4 +1,4 @@
-//! Decides what each request is answered: the API server as a value. Nothing in it waits, and nothing in it is random.
+//! Decides the answer to each request: the API server as a value. Nothing in it waits, and nothing in it is random.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::status::Refusal;
 use crate::store::{Id, Store};
 use crate::watch::{Cut, Watch};
 
-/// When the model's time begins.
+/// The time at which the model's clock begins, in seconds since 1970.
 const BEGINNING: i64 = 1_767_225_600;
 
 /// A model of the API server.
@@ -29,7 +29,7 @@ pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) chance: Chance,
     pub(crate) rights: Rights,
-    /// The cuts that there were, each of a kind or of all.
+    /// The cuts of watches so far, each of one kind or of all.
     pub(crate) cuts: Vec<(Option<usize>, Cut)>,
     kinds: Vec<Served>,
     began: Instant,
@@ -42,16 +42,16 @@ pub(crate) struct World {
 struct Served {
     kind: Arc<Kind>,
     on: bool,
-    /// So much later than they happen, watches show changes.
+    /// The time from a change until watches show it.
     delay: Duration,
 }
 
-/// What a request is answered.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// A document.
     Whole(Whole),
-    /// What happens from now on.
+    /// The changes from now on.
     Watch(Watch),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Whole {
     pub(crate) warnings: Vec<String>,
 }
 
-/// A request at a kind, once it is known what it is about.
+/// A request about a kind, with what its path and the kind are.
 pub(crate) struct At<'a> {
     pub(crate) asked: &'a Asked,
     pub(crate) now: Instant,
@@ -81,14 +81,14 @@ impl Whole {
 }
 
 impl At<'_> {
-    /// Returns where an object of this name is kept.
+    /// Returns the id of an object of this name.
     pub(crate) fn id(&self, name: &str) -> Id {
         Id::new(self.number, self.namespace, name)
     }
 }
 
 impl World {
-    /// Returns an API server with the kinds that all have, and the namespace `default`.
+    /// Returns an API server with the built-in kinds and the namespace `default`.
     pub(crate) fn new(seed: u64, now: Instant) -> Self {
         let mut world = Self {
             store: Store::new(),
@@ -106,7 +106,7 @@ impl World {
         world
     }
 
-    /// Serves one more kind, or one in the place of another of its name.
+    /// Serves one more kind, which replaces another of the same name.
     pub(crate) fn add(&mut self, kind: Kind) {
         let same = |served: &&mut Served| served.kind.is(&kind.api_version(), &kind.name);
         match self.kinds.iter_mut().find(same) {
@@ -125,7 +125,7 @@ impl World {
         Some(&self.kinds.get(number)?.kind)
     }
 
-    /// Returns whether a kind is served.
+    /// Returns true if a kind is served.
     pub(crate) fn is_served(&self, number: usize) -> bool {
         self.kinds.get(number).is_some_and(|served| served.on)
     }
@@ -135,14 +135,14 @@ impl World {
         self.kinds.iter().filter(|served| served.on).map(|served| &*served.kind)
     }
 
-    /// Says whether a kind is served from now on.
+    /// Sets whether a kind is served from now on.
     pub(crate) fn serve(&mut self, number: usize, serves: bool) {
         if let Some(served) = self.kinds.get_mut(number) {
             served.on = serves;
         }
     }
 
-    /// Says how much later than they happen changes of a kind are shown.
+    /// Sets the time from a change of a kind until watches show it.
     pub(crate) fn set_delay(&mut self, number: usize, delay: Duration) {
         if let Some(served) = self.kinds.get_mut(number) {
             served.delay = delay;
@@ -190,7 +190,7 @@ impl World {
         self.dispatch(&at, &place)
     }
 
-    /// Returns how it is said that nothing is served at a path in this group and version.
+    /// Returns the refusal that nothing is served at a path in this group and version.
     fn nothing_at(&self, api_version: &str) -> Refusal {
         let own = |served: &Served| !served.kind.custom && served.kind.api_version() == api_version;
         if self.kinds.iter().any(own) { Refusal::no_resource() } else { Refusal::no_page() }
@@ -220,8 +220,8 @@ impl World {
         self.store.commit(id, new, last, now + delay)
     }
 
-    /// Stores an object as it is, new or in the place of another, whatever any rule says; what the API server gives, it gets.
-    /// None if its kind is not known.
+    /// Stores an object as it is, new or in the place of another, without checking any rule; it gets what the API
+    /// server gives to objects. Returns `None` if its kind is not known.
     pub(crate) fn put(&mut self, object: &Value, now: Instant) -> Option<Value> {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
         let number = self.number(text("apiVersion"), text("kind"))?;
@@ -246,7 +246,7 @@ impl World {
         Some(self.commit(&id, Some(object), &Value::Object(Json::new()), now).as_ref().clone())
     }
 
-    /// Gives a new object what the API server gives: uid, time and, if it is to have one, its name.
+    /// Gives a new object what the API server gives: uid, time and, if it is to be generated, its name.
     pub(crate) fn found(&mut self, object: &mut Value, now: Instant) {
         meta::set(object, "uid", Some(self.chance.uid().into()));
         meta::set(object, "creationTimestamp", Some(self.written(now).into()));

@@ -1,5 +1,5 @@
-//! Decides what creates, updates and patches do: whether they are allowed, what becomes of the object, and whether that is a
-//! change at all.
+//! Decides what creates, updates and patches do: whether they are allowed, what they store, and whether that is a
+//! change.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl World {
         fits_namespace(at, &mut object)?;
         defaults::fill(&at.kind, &mut object);
         self.fits_life(at, meta::text(&object, "name"))?;
-        // A PUT or an apply that creates does not mind.
+        // Only a POST is checked: a PUT or an apply that creates may have a version.
         if !meta::text(&object, "resourceVersion").is_empty() {
             return Err(Refusal::unknown("resourceVersion should not be set on objects to be created"));
         }
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// Stores what a patch has made of an object.
+    /// Stores the result of a patch.
     fn patched(&mut self, at: &At<'_>, options: &Options, (old, new): (&Arc<Value>, &Value)) -> Result<Whole, Refusal> {
         let decoded = decode(&at.kind, new, options.validation);
         let Decoded { mut object, warnings } = decoded.map_err(|refusal| refusal.of_patch(&at.kind))?;
@@ -179,8 +179,8 @@ impl World {
         }
         let ends = is_deleting(&new) && finalizers(&new).is_empty() && at.kind.name != "Namespace";
         if ends {
-            // The object is not written once more before it goes: watches show it with its last finalizer, and the answer has
-            // the version that it had.
+            // The object is not written once more before it is removed: watches show it with its last finalizer, and
+            // the answer has the version that it had.
             self.commit(id, None, old, at.now);
             return Ok(Whole::ok(new));
         }
@@ -188,7 +188,7 @@ impl World {
         Ok(Whole::ok(stored.as_ref().clone()))
     }
 
-    /// Returns what a write in any way but by applying has made of `live`, with its managers.
+    /// Returns the result of a write to `live` other than an apply, with its managers.
     fn managed_update(&self, at: &At<'_>, options: &Options, live: &Value, new: &Value) -> Value {
         let manager = manager(at, options, Operation::Update);
         let now = self.written(at.now);
@@ -196,7 +196,7 @@ impl World {
         managed::updated(live, new, &manager, &rules)
     }
 
-    /// Refuses to make anything in a namespace that is not there, or that comes to its end.
+    /// Refuses to create an object in a namespace that does not exist or is being deleted.
     pub(crate) fn fits_life(&self, at: &At<'_>, name: &str) -> Result<(), Refusal> {
         let Some(namespace) = at.namespace else {
             return Ok(());
@@ -212,7 +212,7 @@ impl World {
     }
 }
 
-/// Returns who writes.
+/// Returns the manager of a write.
 pub(crate) fn manager(at: &At<'_>, options: &Options, operation: Operation) -> Manager {
     Manager {
         name: options.manager.clone(),
@@ -222,7 +222,7 @@ pub(crate) fn manager(at: &At<'_>, options: &Options, operation: Operation) -> M
     }
 }
 
-/// Returns an answer with what it warns of, be it of success or not.
+/// Returns an answer, of success or not, with its warnings.
 fn warned(warnings: &[String], answer: Result<Whole, Refusal>) -> Result<Whole, Refusal> {
     match answer {
         Ok(whole) => Ok(Whole { warnings: warnings.to_vec(), ..whole }),
@@ -263,7 +263,8 @@ pub(crate) fn fits_name(object: &mut Value, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns what a JSON patch makes of an object; none if it does not fit. What is replaced in a map need not be there.
+/// Returns the result of a JSON patch; `None` if the patch does not fit. A `replace` in a map need not find the
+/// field.
 fn patched(old: &Value, patch: Patch) -> Option<Value> {
     let mut new = old.clone();
     for operation in patch.0 {
@@ -287,7 +288,7 @@ fn patched(old: &Value, patch: Patch) -> Option<Value> {
     Some(new)
 }
 
-/// Whether a write changes nothing: when somebody wrote last is no change.
+/// True if a write changes nothing: the time of the last write does not count.
 fn is_same(old: &Value, new: &Value) -> bool {
     let timeless = |object: &Value| {
         let entries = owner::read(object)
