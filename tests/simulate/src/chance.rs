@@ -7,14 +7,14 @@ use std::time::Duration;
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// Returns the numbers of a seed; those of another `use_` have nothing to do with them.
+    /// Returns the source of a seed; its numbers are independent of those of another `use_`.
     pub(crate) fn new(seed: u64, use_: u64) -> Self {
         let mut chance = Self(seed ^ use_.wrapping_mul(0xd1b5_4a32_d192_ed03));
         chance.next();
         chance
     }
 
-    /// Returns the numbers of somebody.
+    /// Returns the source for the caller `whose`.
     pub(crate) fn of((seed, use_): (u64, u64), whose: &str) -> Self {
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Self::new(seed ^ whose.bytes().fold(0xcbf2_9ce4_8422_2325, fold), use_)
@@ -28,12 +28,12 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below another.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// Says yes once in so many times.
+    /// Returns true once in `times` calls, on average.
     pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -44,7 +44,7 @@ impl Chance {
         &of[usize::try_from(at).unwrap_or_default()]
     }
 
-    /// Returns a time below another, in whole milliseconds.
+    /// Returns a time below `end`, in whole milliseconds.
     pub(crate) fn time(&mut self, end: Duration) -> Duration {
         let end = u64::try_from(end.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(self.below(end))

@@ -1,4 +1,4 @@
-//! Puts the daemon's own parts together on the model, and lets them end at once.
+//! Starts the daemon's own parts on the model, and ends them at once for a crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use crate::folder::Folder;
 use crate::line::Line;
 use crate::stage::Stage;
 
-/// Bytes of objects in a cache.
+/// The size of a cache, in bytes of objects.
 const CACHE: usize = 64 << 20;
 
-/// More than tasks begin one another.
+/// More than the depth to which tasks start other tasks.
 const DEPTH: usize = 16;
 
 /// The daemon. It crashes when it is dropped.
@@ -44,7 +44,7 @@ impl Daemon {
     /// Starts it, for the `number`th time.
     pub(crate) fn start(stage: &Arc<Stage>, folder: &Arc<Folder>, (seed, number): (u64, u64)) -> Self {
         let client = kube::Client::new(Line::new(stage), "default");
-        // Who draws first is not always the same: tokio wakes those that wait in an order of its own.
+        // The order of draws is not always the same: tokio wakes waiting tasks in an order of its own.
         let chances = Mutex::new(BTreeMap::<String, Chance>::new());
         let chance = pause::Chance::new(move |whose| {
             let mut chances = chances.lock();
@@ -83,16 +83,16 @@ impl Daemon {
         Self { status, tasks }
     }
 
-    /// Ends it where it stands, with all that it has begun.
+    /// Ends it at once, with all tasks that it has started.
     pub(crate) async fn crash(mut self) {
         self.tasks.shutdown().await;
-        // What its tasks have begun ends when they do, one after the other.
+        // Tasks that its tasks have started end after them, one level after the other.
         for _ in 0..DEPTH {
             yield_now().await;
         }
     }
 
-    /// Returns what it says of its controller.
+    /// Returns the state that it reports of its controller.
     pub(crate) fn state(&self) -> Value {
         let (controllers, _) = self.status.describe(&Part { limit: 100, after: None });
         controllers.into_iter().next().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What the daemon finds where the manifest and the component are: now and then it is wrong, or takes its time.
+//! Supplies the manifest and the component to the daemon: now and then they are wrong, or take some time to load.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,26 +22,26 @@ use crate::world::{Setup, Variant, operator};
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     pub(crate) variant: Variant,
-    /// The manifest can't be read.
+    /// True if the manifest can't be read.
     pub(crate) garbled: bool,
-    /// Counts the components that there have been.
+    /// The number of the component, one more for each new one.
     pub(crate) component: u64,
-    /// At which step the component is refused, if it is.
+    /// The step at which the component is refused; `None` if it is not.
     pub(crate) refused: Option<&'static str>,
-    /// How long it takes to load it.
+    /// How long loading the component takes.
     pub(crate) load: Duration,
-    /// Counts how often the daemon was told to look at everything again.
+    /// How often the daemon had to look at everything again.
     pub(crate) hangups: u64,
 }
 
-/// Where they are. It outlives the daemon.
+/// The place of the files. It outlives the daemon.
 pub(crate) struct Folder {
     stage: Arc<Stage>,
     setup: Setup,
     files: watch::Sender<Files>,
 }
 
-/// What a daemon sees of it.
+/// A daemon's view of a [`Folder`].
 struct View {
     folder: Arc<Folder>,
     files: watch::Receiver<Files>,
@@ -64,12 +64,12 @@ impl Folder {
         Arc::new(Self { stage: Arc::clone(stage), setup, files: watch::Sender::new(files) })
     }
 
-    /// Changes what is there.
+    /// Changes the files.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Files)) {
         self.files.send_modify(change);
     }
 
-    /// Returns what a daemon sees.
+    /// Returns a daemon's view.
     pub(crate) fn supply(self: &Arc<Self>) -> Box<dyn Supply> {
         let files = self.files.subscribe();
         let hangups = files.borrow().hangups;

@@ -1,8 +1,10 @@
-//! Plays what may happen to the daemon: its own code, informers and controllers included, on a model of the API server, under a stopped clock.
+//! Plays what may happen to the daemon: its code, informers included, on a model of the API server, under a stopped
+//! clock.
 //!
-//! In reading order: [`run`] plays seeds one after the other; `plan` draws from a seed what happens, `world` is what there is,
-//! `play` lets it happen, `stage` is what all share, `line` carries requests, `script` is the component, `folder` has its manifest and component, `daemon` puts the daemon
-//! together, `verdict` says what is wrong, and `shrink` leaves out what has nothing to do with it.
+//! In reading order: [`run`] plays seeds one after the other; `plan` draws from a seed what happens, `world` has the
+//! objects and the manifest, `play` makes it happen, `stage` is what all parts share, `line` carries requests,
+//! `script` is the component, `folder` has its manifest and component, `daemon` puts the daemon together, `verdict`
+//! finds what is wrong, and `shrink` leaves out steps that the failure does not need.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
@@ -21,26 +23,26 @@ mod world;
 use plan::Plan;
 use play::play;
 
-/// What was wrong in a simulation.
+/// The failure of a simulation.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What must not have happened.
+    /// The first thing that must not have happened.
     pub wrong: String,
-    /// What happened, shortened.
+    /// The log of what happened, shortened.
     pub trace: Vec<String>,
 }
 
 /// Plays the simulation of a seed.
 ///
 /// # Errors
-/// What was wrong.
+/// The first thing that was wrong.
 pub fn run(seed: u64) -> Result<(), String> {
     play(&Plan::of(seed)).wrong.map_or(Ok(()), Err)
 }
 
-/// Plays the simulation of a seed that fails again and again, with ever less in it.
+/// Plays the simulation of a failing seed again and again, each time with fewer steps.
 pub fn shorten(seed: u64) -> Failure {
     let plan = Plan::of(seed);
     let played = play(&plan);

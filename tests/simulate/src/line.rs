@@ -57,7 +57,7 @@ impl Service<Request<Body>> for Line {
         };
         let answer = self.service.call(request);
         Box::pin(async move {
-            // The whole of it, so that it is told if nobody waits any more.
+            // Moved in as a whole, so that it is dropped, and noted, if the caller does not wait any more.
             let mut waiting = waiting;
             let answer = answer.await;
             waiting.code = answer.as_ref().ok().map(|answer| answer.status().as_u16());

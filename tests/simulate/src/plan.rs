@@ -7,7 +7,7 @@ use model::{Cut, Fault, Loss};
 use crate::chance::Chance;
 use crate::world::{DEPENDENTS, Dependent, NAMES, Setup, Thing, VARIANTS, Variant};
 
-/// How long things go wrong.
+/// The time during which things go wrong.
 pub(crate) const CHAOS: Duration = Duration::from_secs(30);
 
 /// A simulation.
@@ -15,12 +15,12 @@ pub(crate) const CHAOS: Duration = Duration::from_secs(30);
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) setup: Setup,
-    /// How much later changes are shown than they happen, at the most, unless a step says more.
+    /// The longest time from a change until watches show it, unless a step says more.
     pub(crate) lag: Duration,
-    /// How long a request takes to arrive, and its answer, at the most.
+    /// The longest time that a request takes to arrive, and its answer.
     pub(crate) way: Duration,
     pub(crate) steps: Vec<Step>,
-    /// What the manifest says for a while once nothing goes wrong any more.
+    /// The version of the manifest for a while once nothing goes wrong any more.
     pub(crate) last: Variant,
 }
 
@@ -34,18 +34,18 @@ pub(crate) struct Step {
 /// What happens.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Somebody creates a primary, if it is not there.
+    /// A user creates a primary, if it does not exist.
     Create(Thing, u64),
-    /// Somebody changes what it says.
+    /// A user changes its spec.
     Edit(Thing, u64),
-    /// Somebody wants the dependent that is deleted by the daemon, or does not.
+    /// A user changes it to want the dependent that the daemon deletes, or not to want it.
     Extra(Thing, bool),
-    /// Somebody writes an annotation.
+    /// A user writes an annotation.
     Touch(Thing),
-    /// Somebody lets it match the selector, or not.
+    /// A user changes its labels so that it matches the selector, or does not.
     Label(Thing, bool),
     Delete(Thing),
-    /// Somebody deletes it with force, and creates it again before anybody looks.
+    /// A user deletes it with force, and creates it again before any client looks.
     Replace(Thing, u64),
     EditDependent(Thing, Dependent),
     DeleteDependent(Thing, Dependent),
@@ -55,32 +55,32 @@ pub(crate) enum Act {
     Crash(Moment, Duration),
     /// Watches end.
     Cut(Kind, Cut),
-    /// What has changed up to now is forgotten.
+    /// The API server forgets the changes up to now.
     Compact,
-    /// Watches end, and nobody is shown what has changed: what is there is listed.
+    /// Watches end, and no client is shown the changes up to now: clients have to list.
     Unseen(Kind),
-    /// Something is wrong for a while.
+    /// This is wrong for a while.
     For(Duration, Wrong),
     /// The manifest says something else from now on.
     Swap(Variant),
-    /// Another component is there, which does the same.
+    /// Another component takes its place, which does the same.
     Component,
-    /// The daemon is to look at everything again.
+    /// The daemon has to look at everything again.
     Hangup,
     /// The next run of the component does this.
     Whim(Whim),
 }
 
-/// What is wrong for a while.
+/// A state that is wrong for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// Changes are shown so much later.
+    /// Watches show changes of a kind this much later.
     Late(Kind, Duration),
     /// A kind is not served.
     Unserved(Kind),
     /// Something is forbidden.
     Forbidden(Kind, Verb),
-    /// Nothing is answered but this; none: connections break.
+    /// Every request is answered with this code; `None`: connections break.
     Away(Option<u16>),
     /// An object can't be read.
     Unreadable(Thing, Dependent),
@@ -88,7 +88,7 @@ pub(crate) enum Wrong {
     Garbled,
     /// The component is refused, at this step.
     Refused(&'static str),
-    /// It takes so long to load it.
+    /// Loading the component takes this long.
     Slow(Duration),
 }
 
@@ -104,9 +104,9 @@ pub(crate) enum Sort {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     Now,
-    /// Instead of the next write.
+    /// At the next write, which is lost.
     BeforeWrite,
-    /// Once the next write is done, before its answer comes.
+    /// After the next write, before its answer arrives.
     AfterWrite,
 }
 
@@ -117,7 +117,7 @@ pub(crate) enum Kind {
     Maps,
 }
 
-/// What may be forbidden.
+/// The verbs that may be forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     List,
@@ -131,15 +131,15 @@ pub(crate) enum Verb {
 pub(crate) enum Whim {
     Trap,
     Fail,
-    /// It takes its time.
+    /// It waits for this time.
     Wait(Duration),
-    /// It changes what another primary says.
+    /// It changes the spec of another primary.
     Poke(Thing, u64),
     /// It creates another primary.
     Make(Thing, u64),
     /// It creates a primary that the selector leaves out.
     Hide(u64),
-    /// It writes an object that is no dependent.
+    /// It writes an object that is not a dependent.
     Other(u64),
     /// It removes a finalizer that is not there.
     Tidy,
@@ -149,7 +149,7 @@ pub(crate) enum Whim {
     Again(Duration),
 }
 
-/// A class of steps, which a simulation has or has not.
+/// A class of steps, which a simulation may have or not have.
 #[derive(Clone, Copy, Debug)]
 enum Class {
     Edits,
@@ -206,7 +206,7 @@ impl Plan {
         // Some things happen only if others don't.
         let mut classes: Vec<Class> = CLASSES.into_iter().filter(|_| chance.one_in(2)).collect();
         classes.push(Class::Edits);
-        // What meets is what breaks: steps come in bursts, often about few primaries.
+        // Bugs show when steps meet: so they come in bursts, often about few primaries.
         let crowd = 1 + chance.below(NAMES.len() as u64);
         let things = (0..crowd).map(|_| *chance.pick(&Thing::ALL)).collect();
         let moments: Vec<Duration> = (0..=chance.below(8)).map(|_| chance.time(CHAOS)).collect();
@@ -236,10 +236,10 @@ impl Plan {
     }
 }
 
-/// What steps are drawn from.
+/// Draws the steps.
 struct Draw {
     chance: Chance,
-    /// The primaries that most of it is about.
+    /// The primaries that most steps are about.
     things: Vec<Thing>,
 }
 
@@ -314,8 +314,9 @@ impl Draw {
         }
     }
 
-    /// Returns what makes of something what it seldom is by chance: a primary that is made again while it is being retried, an
-    /// object that a list shows for the first time as it can't be read, what changes nothing while somebody else does.
+    /// Returns further steps beside one that make a case which is rare by chance: a primary that is created again
+    /// while it is being retried, an object that can't be read when a list first shows it, a write that changes
+    /// nothing while another client changes the object.
     #[expect(clippy::wildcard_enum_match_arm, reason = "few of them need something beside them")]
     fn beside(&mut self, at: Duration, act: &Act) -> Vec<Step> {
         if self.chance.one_in(2) {
@@ -334,7 +335,7 @@ impl Draw {
             }
             Act::Whim(whim @ (Whim::Mark | Whim::Tidy)) => {
                 let (one, number) = (self.thing(), self.value());
-                // Late, so that nothing else makes up for what gets lost.
+                // Late, so that no other step hides the loss of an event.
                 let then = CHAOS + Duration::from_millis(3500);
                 let longest = *self.chance.pick(&[20, 200, 1000]);
                 let meanwhile = then + self.chance.time(Duration::from_millis(longest));
@@ -346,7 +347,7 @@ impl Draw {
                 ]
             }
             Act::For(_, Wrong::Unreadable(..)) => vec![step(after, Act::Unseen(Kind::Maps))],
-            // Others meet often enough.
+            // Other steps meet often enough.
             _ => Vec::new(),
         }
     }

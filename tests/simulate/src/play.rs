@@ -1,4 +1,4 @@
-//! Plays a simulation: lets happen what the plan says, then lets nothing go wrong any more, and looks at what has become of it.
+//! Plays a simulation: carries out the plan, then lets nothing go wrong any more, and checks the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::stage::Stage;
 use crate::verdict;
 use crate::world::{self, Dependent, MAPS, THINGS, Thing, Variant};
 
-/// How often the garbage collector looks.
+/// The interval of the garbage collector.
 const COLLECT: Duration = Duration::from_millis(300);
 
-/// How long nothing may be written before all counts as quiet. A watch that got no answer is asked for again after 30 s, and says
-/// after a minute more how far it has come.
+/// All counts as quiet when nothing has been written for this long. A watch that got no answer is asked for again
+/// after 30 s, and gets a bookmark after a minute more.
 const QUIET: Duration = Duration::from_secs(100);
 
-/// The same where nothing is to be written.
+/// The same where no write is expected.
 const SHORTLY: Duration = Duration::from_secs(15);
 
 /// How long it may take until all is quiet.
 const PATIENCE: Duration = Duration::from_mins(8);
 
-/// What has become of a simulation.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Played {
-    /// What is wrong, if something is.
+    /// The first thing that was wrong; `None` if nothing was.
     pub(crate) wrong: Option<String>,
-    /// What has happened.
+    /// The log of what has happened.
     pub(crate) lines: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ struct Play<'a> {
     variant: Variant,
     due: BTreeMap<(Instant, u64), Due>,
     number: u64,
-    /// Primaries that were deleted with force: what they leave behind is nobody's fault.
+    /// Primaries that were deleted with force: the daemon is not to blame for what they leave behind.
     forced: BTreeSet<String>,
 }
 
@@ -132,7 +132,8 @@ impl<'a> Play<'a> {
         self.delete_all().await;
     }
 
-    /// Changes the manifest, and looks whether nothing is written, and nothing runs but for what that means.
+    /// Changes the manifest, and checks that nothing is written, and that only those primaries run that the change
+    /// concerns.
     async fn swap_only(&mut self, before: Variant, after: Variant) {
         self.stage.note(format!("=== the manifest is {after:?}"));
         let written = self.stage.writes();
@@ -152,7 +153,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Edits everything, and looks whether no more is written than has to be.
+    /// Edits all primaries, and checks that hardly more is written than has to be: a tenth at most.
     async fn edit_all(&mut self) {
         self.stage.note("=== all primaries are edited");
         let model = self.stage.model.clone();
@@ -176,7 +177,7 @@ impl<'a> Play<'a> {
         self.own_writes();
     }
 
-    /// Deletes everything, and looks whether nothing is left.
+    /// Deletes all primaries, and checks that nothing is left.
     async fn delete_all(&mut self) {
         self.stage.note("=== all primaries are deleted");
         let model = &self.stage.model;
@@ -208,7 +209,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Waits until nothing has been written for a while. Says whether that came about.
+    /// Waits until nothing has been written for `time`. Returns false if writes continue for [`PATIENCE`].
     async fn quiet(&mut self, time: Duration) -> bool {
         let begun = Instant::now();
         let (mut writes, mut since) = (self.stage.writes(), begun);
@@ -232,7 +233,7 @@ impl<'a> Play<'a> {
         self.due.insert((at, self.number), due);
     }
 
-    /// Lets happen what is due until then.
+    /// Does what is due, until `end`.
     async fn until(&mut self, end: Instant) {
         loop {
             let next = self.due.first_key_value().map(|((at, _), _)| *at);
@@ -342,7 +343,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets something be wrong from now on.
+    /// Begins a state that is wrong.
     fn begin(&self, state: Wrong) {
         let Stage { model, .. } = &*self.stage;
         match state {
@@ -358,7 +359,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets it be as it was.
+    /// Ends a state that was wrong.
     fn finish(&self, state: Wrong) {
         let Stage { model, .. } = &*self.stage;
         match state {
@@ -383,12 +384,12 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Whoever deletes with force, or stops serving a kind, deletes what that leaves behind.
+    /// Deletes what is left behind by a deletion with force, or by a kind that was not served.
     fn tidy(&self) {
         for (namespace, name) in self.stage.taken_for_gone() {
             self.stage.model.delete(MAPS, Some(&namespace), &name);
         }
-        // What can't be read is taken for absent by a daemon that has never read it.
+        // A daemon that has never read an object takes it for absent while it can't be read.
         for thing in Thing::all().filter(|thing| self.object(*thing).is_none()) {
             let name = Dependent::Kept.object_name(thing.name());
             let key = (thing.namespace().to_owned(), name);
@@ -407,7 +408,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets nothing go wrong any more, and be as it was in the beginning.
+    /// Lets nothing go wrong any more, and restores the state of the beginning.
     fn heal(&mut self) {
         self.stage.note("=== nothing goes wrong any more");
         self.stage.heal();
@@ -451,7 +452,7 @@ impl<'a> Play<'a> {
         self.edit(thing, |object| object["spec"][field] = value);
     }
 
-    /// Stores a generation that no number is, or takes it away.
+    /// Stores a generation that is not a number, or removes it.
     fn generation(&self, thing: Thing, dependent: Dependent, odd: Option<&str>) {
         let (model, name) = (&self.stage.model, dependent.object_name(thing.name()));
         let Some(mut object) = model.object(MAPS, Some(thing.namespace()), &name) else {

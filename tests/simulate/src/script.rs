@@ -1,4 +1,5 @@
-//! What the component does: `desired` says nothing but what the primary says, `reconcile` says what it has seen, and now and then it misbehaves.
+//! Plays the component: `desired` follows from the primary alone, `reconcile` reports what it has seen; sometimes it
+//! misbehaves.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::plan::Whim;
 use crate::stage::{Key, Known, Running, Seen, Stage};
 use crate::world::{DEPENDENTS, Dependent, MAPS, THINGS, Thing};
 
-/// The longest that a call may take.
+/// The longest time that a call may take.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The component.
@@ -30,7 +31,7 @@ pub(crate) struct Script {
     pub(crate) digest: String,
 }
 
-/// One run of it.
+/// One run of the component.
 struct Scene {
     stage: Arc<Stage>,
     run: Arc<dyn Context>,
@@ -131,14 +132,14 @@ impl Session for Scene {
 }
 
 impl Scene {
-    /// Does something, and returns when it wants to run again.
+    /// Does what the whim says, and returns the time after which it asks to run again.
     async fn act(&self, whim: Whim) -> Result<Option<Duration>, Failure> {
         self.stage.note(format!("{:?} does {whim:?}", self.key));
         match whim {
             Whim::Trap => return Err(Failure::new(Cause::Trap, "unreachable")),
             Whim::Fail => return Err(Failure::new(Cause::Returned, "it does not work")),
             Whim::Wait(time) => sleep(time).await,
-            // What it writes to its own primary is no news to it.
+            // A write to its own primary does not trigger it.
             Whim::Poke(other, _) if (other.namespace(), other.name()) == self.names() => {}
             Whim::Poke(other, number) => {
                 let patch = json!({ "spec": { "poked": number } });
@@ -205,7 +206,7 @@ impl Scene {
         (&self.key.0, &self.key.1)
     }
 
-    /// Compares what this run reads with what runs before it have read.
+    /// Compares what this run reads with what earlier runs have read.
     fn look(&self, primary: &Value) {
         let (key, stage) = (&self.key, &self.stage);
         let uid = text(primary, "uid").to_owned();
@@ -230,7 +231,7 @@ impl Scene {
         self.remember(&uid);
     }
 
-    /// Looks at a dependent: what was there is there as long as nobody has deleted it.
+    /// Looks at a dependent: one that a run has read has to be there until it is deleted.
     fn look_at(&self, dependent: Dependent, seen: &mut Seen) {
         let (namespace, name) = (&self.key.0, dependent.object_name(&self.key.1));
         let there = self.stage.model.object(MAPS, Some(namespace), &name);
@@ -261,8 +262,8 @@ impl Scene {
         }
     }
 
-    /// Whether an object that can't be read, or could not, may be read as it was before, or not at all: a cache keeps nothing that it
-    /// has not seen itself.
+    /// True if an object that can't be read, or could not be read, may be read in an old version, or not at all: a
+    /// cache has only what it has seen itself.
     fn may_be_lost(&self, now: Option<u64>, age: Duration) -> bool {
         now.is_some() || self.stage.is_swapped() || age < Duration::from_secs(5)
     }
@@ -270,13 +271,14 @@ impl Scene {
     /// Looks at the first run of a primary that is new, or new to the daemon.
     fn first(&self, uid: &str) {
         let attempt = self.run.info().retry.map_or(0, |retry| retry.attempt);
-        // What a component writes to by its name is known by the answer, before a watch shows that it was made again.
+        // An object that a component writes to by its name is known by the answer, before a watch shows that it was
+        // created again.
         if !self.stage.has_met(uid) && attempt > self.stage.refused(&self.key) {
             self.stage.wrong(format!("the first run of {:?} with uid {uid} is attempt {attempt}", self.key));
         }
     }
 
-    /// Keeps the uid as a memo: another one must not find it.
+    /// Keeps the uid as a memo: a primary with another uid must not find it.
     fn remember(&self, uid: &str) {
         let known = self.run.memo(Lifetime::Primary, "uid");
         if known.as_deref().is_some_and(|known| known != uid) {
@@ -305,7 +307,7 @@ fn other_failure(error: impl fmt::Display) -> Failure {
     Failure::other(error.to_string())
 }
 
-/// Returns how a primary is called.
+/// Returns a primary as the target of a write.
 fn thing(key: ObjectRef) -> Result<ObjectTarget, Failure> {
     let gvk = Gvk::parse(THINGS.api_version, THINGS.kind).map_err(other_failure)?;
     Ok(ObjectTarget { gvk, key })

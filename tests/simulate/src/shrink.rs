@@ -1,4 +1,4 @@
-//! Leaves out of a simulation that fails all that it fails without.
+//! Leaves out the steps of a failing simulation without which it still fails.
 
 use crate::plan::Plan;
 use crate::play::{Played, play};

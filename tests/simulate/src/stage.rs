@@ -1,4 +1,5 @@
-//! Keeps what everybody in a simulation shares: what is about to go wrong, what has happened, and what must not have.
+//! Keeps what all parts of a simulation share: what is about to go wrong, what has happened, and what must not have
+//! happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,44 +18,44 @@ use crate::world::Variant;
 /// A primary by namespace and name.
 pub(crate) type Key = (String, String);
 
-/// What everybody shares.
+/// The state that all parts of a simulation share.
 pub(crate) struct Stage {
     pub(crate) model: Model,
-    /// Told when the daemon is to crash at once.
+    /// Notified when the daemon has to crash at once.
     pub(crate) crash: Notify,
     started: Instant,
     state: Mutex<State>,
 }
 
 struct State {
-    /// How long requests take, by their paths: which of them comes first is not always the same.
+    /// The sources of how long requests take, one per path, as the order of requests is not always the same.
     ways: BTreeMap<String, Chance>,
     seed: u64,
-    /// The longest way of a request, or of an answer.
+    /// The longest time that a request, or an answer, takes to arrive.
     longest: Duration,
     troubles: VecDeque<(Sort, Fault)>,
     whims: VecDeque<Whim>,
-    /// When the daemon is to crash.
+    /// The moment at which the daemon has to crash.
     crashes: Option<Moment>,
-    /// What is answered instead of anything else, if something is.
+    /// The fault of every request; `None` if there is no outage.
     outage: Option<Fault>,
     writes: u64,
     lines: Vec<String>,
     wrong: Option<String>,
     running: BTreeSet<Key>,
-    /// What has run since somebody asked.
+    /// The primaries that have run since the last [`Stage::take_runs`].
     ran: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
-    /// Whether that has changed since the daemon started.
+    /// True if the manifest has changed since the daemon started.
     swapped: bool,
     /// Objects that could not be read for a while, and since when.
     odd: BTreeMap<Key, Instant>,
-    /// What the daemon took for gone because its kind was not served: it says so, and is excused.
+    /// Objects that the daemon took for deleted because their kind was not served: it logs that, and it is no error.
     unserved: BTreeSet<Key>,
-    /// Writes to a primary that were not answered well, since it was created last.
+    /// The number of writes to each primary without an answer of success, since it was created last.
     refused: BTreeMap<Key, u32>,
-    /// The uids of what components have written to.
+    /// The uids of objects that components have written to.
     met: BTreeSet<String>,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) uid: String,
-    /// The newest.
+    /// The newest version.
     pub(crate) version: u64,
     /// When it was read first.
     pub(crate) since: Instant,
@@ -114,14 +115,14 @@ impl Stage {
 
     // === what has happened ===
 
-    /// Writes down that something has happened.
+    /// Adds a line to the log of what has happened.
     pub(crate) fn note(&self, what: impl AsRef<str>) {
         let at = self.started.elapsed().as_secs_f64();
         let line = format!("{at:9.3} {}", what.as_ref());
         self.state.lock().lines.push(line);
     }
 
-    /// Writes down that something has happened that must not happen. What is found first counts.
+    /// Notes that something has happened that must not happen. The first such thing counts.
     pub(crate) fn wrong(&self, what: impl AsRef<str>) {
         self.note(format!("WRONG: {}", what.as_ref()));
         let wrong = &mut self.state.lock().wrong;
@@ -171,7 +172,7 @@ impl Stage {
         state.outage = None;
     }
 
-    /// Decides what becomes of a request.
+    /// Decides the fault of a request.
     pub(crate) fn decide(&self, asked: &Asked) -> Fault {
         let mut state = self.state.lock();
         let sort = sort(asked);
@@ -201,7 +202,7 @@ impl Stage {
         Fault::Delay { before: way.time(longest), after: way.time(longest) }
     }
 
-    /// Takes in how a request was answered; none: not at all.
+    /// Takes in how a request was answered; `None` = it was not answered.
     pub(crate) fn answered(&self, method: &Method, (what, path): (&str, &str), code: Option<u16>) {
         match code {
             Some(code) => self.note(format!("{what} -> {code}")),
@@ -230,7 +231,7 @@ impl Stage {
         self.state.lock().met.contains(uid)
     }
 
-    /// Takes in that somebody has created a primary.
+    /// Takes in that a primary was created.
     pub(crate) fn created(&self, key: &Key) {
         self.state.lock().refused.remove(key);
     }
@@ -239,14 +240,14 @@ impl Stage {
         self.state.lock().refused.get(key).copied().unwrap_or_default()
     }
 
-    /// Returns what the daemon has taken for gone since the last time.
+    /// Returns the objects that the daemon has taken for deleted since the last call.
     pub(crate) fn taken_for_gone(&self) -> BTreeSet<Key> {
         std::mem::take(&mut self.state.lock().unserved)
     }
 
     // === runs ===
 
-    /// Takes in that the daemon has ended: nothing runs, and nothing is known.
+    /// Takes in that the daemon has ended: nothing runs, and the next one has seen nothing.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.running.clear();
@@ -254,7 +255,8 @@ impl Stage {
         state.seen.clear();
     }
 
-    /// Takes in what the manifest says by now. What was read where nothing is watched any more is not read again.
+    /// Takes in a new version of the manifest. What was read in namespaces that are not watched any more is
+    /// forgotten.
     pub(crate) fn swap(&self, variant: Variant) {
         let mut state = self.state.lock();
         state.variant = variant;
@@ -266,7 +268,7 @@ impl Stage {
         }
     }
 
-    /// Whether a namespace is to be watched.
+    /// True if a namespace has to be watched.
     pub(crate) fn watches(&self, namespace: &str) -> bool {
         self.state.lock().variant.watches(namespace)
     }
@@ -280,7 +282,7 @@ impl Stage {
         self.state.lock().odd.entry(key).or_insert_with(Instant::now);
     }
 
-    /// Returns when an object could not be read first, if there was such a time.
+    /// Returns when an object could first not be read; `None` if it always could.
     pub(crate) fn since_odd(&self, key: &Key) -> Option<Instant> {
         self.state.lock().odd.get(key).copied()
     }
@@ -298,7 +300,7 @@ impl Stage {
         Running { stage: Arc::clone(self), key }
     }
 
-    /// Returns what has run since the last time.
+    /// Returns the primaries that have run since the last call.
     pub(crate) fn take_runs(&self) -> BTreeSet<Key> {
         std::mem::take(&mut self.state.lock().ran)
     }
@@ -322,7 +324,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns the sort of a request; none: nothing goes wrong with those but for all.
+/// Returns the sort of a request; `None` for requests that fail only when all do.
 pub(crate) fn sort(asked: &Asked) -> Option<Sort> {
     if asked.path == "/version" || asked.path.contains("selfsubjectaccessreviews") {
         return None;

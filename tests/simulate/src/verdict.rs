@@ -1,4 +1,4 @@
-//! Decides whether what there is in the cluster is as it has to be.
+//! Decides if the objects in the cluster are as they have to be.
 
 use model::Model;
 use serde_json::Value;
@@ -67,7 +67,7 @@ fn differs(dependent: Dependent, there: &Value, primary: &Value) -> Option<Strin
     (owned && !of_primary).then(|| format!("{} belongs to {owner}", name(there)))
 }
 
-/// Returns what is left of a primary that is gone.
+/// Returns the dependents that are left of a deleted primary.
 fn left(model: &Model, thing: Thing) -> Vec<String> {
     let left = DEPENDENTS.into_iter().filter_map(|dependent| of(model, thing, dependent));
     left.map(|object| format!("{} is left behind", name(&object))).collect()

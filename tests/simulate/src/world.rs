@@ -1,4 +1,4 @@
-//! Decides what there is in the cluster: which primaries, what they want, and what the manifest says about them.
+//! Decides the objects of the cluster: the primaries, the dependents that they want, and the manifest about them.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use capstan_core::manifest;
 use model::Which;
 use serde_json::{Value, json};
 
-/// The primaries.
+/// The kind of the primaries.
 pub(crate) const THINGS: Which<'_> = Which { api_version: "sim.dev/v1", kind: "Thing" };
 
-/// What they want.
+/// The kind of the objects that they want.
 pub(crate) const MAPS: Which<'_> = Which { api_version: "v1", kind: "ConfigMap" };
 
 /// The primaries that there may be, with their namespaces.
@@ -24,27 +24,27 @@ pub(crate) struct Thing(pub(crate) usize);
 pub(crate) enum Dependent {
     /// Written by server-side apply.
     Applied,
-    /// Written otherwise.
+    /// Written without server-side apply.
     Plain,
-    /// Deleted by the daemon, if the primary goes or does not want it any more.
+    /// Deleted by the daemon, if the primary is deleted or does not want it any more.
     Kept,
 }
 
 /// All dependents.
 pub(crate) const DEPENDENTS: [Dependent; 3] = [Dependent::Applied, Dependent::Plain, Dependent::Kept];
 
-/// What stays the same as long as a simulation lasts.
+/// The settings that stay the same as long as a simulation lasts.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "one fact per field of the manifest")]
 pub(crate) struct Setup {
     pub(crate) generation_aware: bool,
     pub(crate) server_side_apply: bool,
     pub(crate) cleaner: bool,
-    /// Owner references tie all dependents to their primaries.
+    /// True if owner references tie all dependents to their primaries.
     pub(crate) tied: bool,
-    /// Nothing follows a swap.
+    /// True if nothing follows a swap.
     pub(crate) quiet_swap: bool,
-    /// An account of its own, whose rights are asked about.
+    /// True if the operator has an account of its own, whose rights are asked about.
     pub(crate) account: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Variant {
     Fewer,
     /// All namespaces.
     All,
-    /// A source more.
+    /// One more source.
     Source,
 }
 
@@ -68,19 +68,19 @@ pub(crate) const VARIANTS: [Variant; 5] =
     [Variant::Usual, Variant::Settings, Variant::Fewer, Variant::All, Variant::Source];
 
 impl Setup {
-    /// Whether primaries have a finalizer.
+    /// True if primaries have a finalizer.
     pub(crate) fn has_finalizer(self) -> bool {
         self.cleaner || !self.tied
     }
 }
 
 impl Variant {
-    /// Whether it has a namespace watched.
+    /// True if a namespace is watched.
     pub(crate) fn watches(self, namespace: &str) -> bool {
         self != Self::Fewer || namespace == "a"
     }
 
-    /// Whether a run does the same in both.
+    /// True if a run does the same in both.
     pub(crate) fn runs_as(self, other: Self) -> bool {
         let run = |variant: Self| match variant {
             Self::Usual | Self::Fewer | Self::All => 0,
@@ -124,7 +124,7 @@ impl Thing {
         Self::ALL.into_iter()
     }
 
-    /// Returns it as somebody creates it.
+    /// Returns it as a user creates it.
     pub(crate) fn object(self, value: u64, extra: bool) -> Value {
         json!({
             "apiVersion": THINGS.api_version,
@@ -150,7 +150,7 @@ impl Dependent {
         format!("{primary}-{}", self.name())
     }
 
-    /// Returns what it is to be: nothing but what the primary says decides.
+    /// Returns its desired state, which follows from the primary alone.
     pub(crate) fn desired(self, primary: &Value) -> Value {
         let name = primary["metadata"]["name"].as_str().unwrap_or_default();
         json!({
@@ -161,7 +161,7 @@ impl Dependent {
         })
     }
 
-    /// Whether a primary wants it.
+    /// True if a primary wants it.
     pub(crate) fn is_wanted(self, primary: &Value) -> bool {
         match self {
             Self::Applied | Self::Plain => true,
@@ -194,7 +194,7 @@ pub(crate) fn definition() -> Value {
     })
 }
 
-/// Returns what the manifest says.
+/// Returns the operator of the manifest.
 pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
     let Setup { generation_aware, server_side_apply, quiet_swap, account, tied, .. } = setup;
     let (namespaces, sources) = (variant.namespaces(), variant.sources());
