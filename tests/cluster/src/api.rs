@@ -1,4 +1,4 @@
-//! Decides how one request to the API server is put, and what its answer means.
+//! Decides how one request to the API server is sent, and what its answer means.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::identity::User;
 
 /// How long one request may take.
 const LIMIT: Duration = Duration::from_mins(1);
-/// The user agent unless [`Api::with_user_agent`] says another.
+/// The user agent, unless [`Api::with_user_agent`] sets another one.
 const USER_AGENT: &str = concat!("capstan-cluster/", env!("CARGO_PKG_VERSION"));
 /// An answer with all objects of a large benchmark is larger than the client's own limit.
 const LARGEST_ANSWER: u64 = 1 << 30;
@@ -29,7 +29,7 @@ pub struct Api {
     user_agent: Arc<str>,
 }
 
-/// What to do at a path.
+/// An operation at a path.
 #[derive(Clone, Copy, Debug)]
 pub enum Call<'a> {
     /// Read an object or a list.
@@ -38,11 +38,11 @@ pub enum Call<'a> {
     Create(&'a Value),
     /// Replace an object.
     Replace(&'a Value),
-    /// Apply on the server's side, with force.
+    /// Server-side apply, with force.
     Apply {
         /// The field manager.
         manager: &'a str,
-        /// The fields it wants, with `apiVersion`, `kind` and `metadata.name`.
+        /// The wanted fields, with `apiVersion`, `kind` and `metadata.name`.
         object: &'a Value,
     },
     /// Merge patch: `null` removes a field.
@@ -53,7 +53,7 @@ pub enum Call<'a> {
     Delete,
 }
 
-/// What the API server answered, whatever the code.
+/// An answer of the API server, whatever its code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The HTTP code.
@@ -62,10 +62,10 @@ pub struct Reply {
     pub body: Value,
 }
 
-/// Why a request has no result.
+/// The reason why a request has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The API server said no.
+    /// The API server refused the request.
     #[error("{method} {path}: {code}: {message}")]
     Refused {
         /// The HTTP method.
@@ -79,20 +79,20 @@ pub enum ApiError {
         /// The `message` of the status, or the whole body.
         message: String,
     },
-    /// There was no whole answer.
+    /// The answer is missing or incomplete.
     #[error("{method} {path}")]
     Broken {
         /// The HTTP method.
         method: &'static str,
         /// The path.
         path: String,
-        /// What happened.
+        /// The error of the connection.
         source: Box<ureq::Error>,
     },
 }
 
 impl ApiError {
-    /// Returns the HTTP code, if there was an answer.
+    /// Returns the HTTP code; `None` if there was no answer.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -102,7 +102,7 @@ impl ApiError {
 }
 
 impl Api {
-    /// Returns a client that trusts the authority in `ca` alone.
+    /// Returns a client that trusts only the authority in `ca`.
     pub(crate) fn new(url: &str, ca: &Path, user: &User) -> anyhow::Result<Self> {
         let pem = fs::read(ca).with_context(|| format!("read {}", ca.display()))?;
         let mut roots = Vec::<Certificate<'static>>::new();
@@ -133,15 +133,15 @@ impl Api {
     /// Returns the object or list at `path`.
     ///
     /// # Errors
-    /// When there is none, or it may not be read.
+    /// If there is no such object, or it may not be read.
     pub fn get(&self, path: &str) -> Result<Value, ApiError> {
         self.call(path, Call::Get)
     }
 
-    /// Returns the object at `path`, or none if there is none.
+    /// Returns the object at `path`; `None` if there is none.
     ///
     /// # Errors
-    /// When it may not be read.
+    /// If it may not be read.
     pub fn find(&self, path: &str) -> Result<Option<Value>, ApiError> {
         match self.get(path) {
             Ok(object) => Ok(Some(object)),
@@ -153,15 +153,15 @@ impl Api {
     /// Creates `object` and returns it as stored; `path` is that of its kind.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// If the API server refuses.
     pub fn create(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
         self.call(path, Call::Create(object))
     }
 
-    /// Applies `object` on the server's side, with force, and returns it as stored.
+    /// Applies `object` by server-side apply, with force, and returns it as stored.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// If the API server refuses.
     pub fn apply(&self, path: &str, manager: &str, object: &Value) -> Result<Value, ApiError> {
         self.call(path, Call::Apply { manager, object })
     }
@@ -169,7 +169,7 @@ impl Api {
     /// Merges `patch` into the object and returns it as stored.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// If the API server refuses.
     pub fn merge(&self, path: &str, patch: &Value) -> Result<Value, ApiError> {
         self.call(path, Call::Merge(patch))
     }
@@ -177,7 +177,7 @@ impl Api {
     /// Deletes the object.
     ///
     /// # Errors
-    /// When there is none, or the API server refuses.
+    /// If there is no such object, or the API server refuses.
     pub fn delete(&self, path: &str) -> Result<Value, ApiError> {
         self.call(path, Call::Delete)
     }
@@ -185,7 +185,7 @@ impl Api {
     /// Makes a call and returns the answer's body.
     ///
     /// # Errors
-    /// [`ApiError::Refused`] for any code that is not of success.
+    /// [`ApiError::Refused`] for any code but those of success.
     pub fn call(&self, path: &str, call: Call<'_>) -> Result<Value, ApiError> {
         let Reply { code, body } = self.send(path, call)?;
         if (200..300).contains(&code) {
@@ -204,7 +204,7 @@ impl Api {
     /// Makes a call and returns the answer whatever its code.
     ///
     /// # Errors
-    /// [`ApiError::Broken`] alone.
+    /// Only [`ApiError::Broken`].
     pub fn send(&self, path: &str, call: Call<'_>) -> Result<Reply, ApiError> {
         self.exchange(path, call).map_err(|source| ApiError::Broken {
             method: call.method(),
@@ -259,7 +259,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns what the call adds to the path.
+    /// Returns the query that the call adds to the path.
     fn query(self, path: &str) -> String {
         let joint = if path.contains('?') { '&' } else { '?' };
         match self {

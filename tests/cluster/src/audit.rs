@@ -1,7 +1,7 @@
 //! Decides which requests the API server has seen, from its audit log.
 //!
-//! The log is exact: the API server writes a request's line, unbuffered, before it ends the answer. So once a request of
-//! our own is in the log, each request whose answer had been read to its end before is in it too.
+//! The log is exact: the API server writes a request's line, unbuffered, before it ends the answer. So once a request
+//! of our own is in the log, all requests are in it whose answers had been read to the end before.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,21 +17,21 @@ use crate::api::Api;
 use crate::identity::chance;
 use crate::wait;
 
-/// The user whose requests say how far the log has come. No query counts them.
+/// The user whose requests mark how far the log has come. No query counts them.
 pub(crate) const MARKER: &str = "capstan:audit-marker";
 /// How long the log may take to show a request that has been answered.
 const LIMIT: Duration = Duration::from_secs(10);
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
-/// Whose requests the API server logs.
+/// The users whose requests the API server logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AuditScope {
-    /// Everybody's.
+    /// All users.
     #[default]
     All,
-    /// These users' alone, which makes the log of a benchmark small.
+    /// Only these users, which keeps the log of a benchmark small.
     Users(BTreeSet<String>),
-    /// Nobody's; there is no log.
+    /// No user; there is no log.
     Off,
 }
 
@@ -46,7 +46,7 @@ pub struct Audit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
-/// Which requests are meant. The default is all since the start of the API server.
+/// Selects requests. The default is all since the start of the API server.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     since: Mark,
@@ -74,19 +74,19 @@ pub struct Request {
     pub name: String,
     /// Path and query.
     pub uri: String,
-    /// Who asked.
+    /// The user who sent it.
     pub user: String,
-    /// In whose name; empty for their own.
+    /// The user who is impersonated; empty if none.
     pub impersonated: String,
-    /// With what program.
+    /// The user agent.
     pub user_agent: String,
     /// The HTTP code of the answer.
     pub code: u16,
-    /// When it arrived, in RFC 3339 with microseconds, UTC; as text it sorts by time.
+    /// The time at which it arrived, in RFC 3339 with microseconds, UTC; as text it sorts by time.
     pub time: String,
 }
 
-/// A line of the log, as far as we read it.
+/// The fields of a line of the log that we read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Line {
@@ -127,10 +127,11 @@ struct LineStatus {
 // === impl AuditScope ===
 
 impl AuditScope {
-    /// Returns the API server's audit policy, or none for no log.
+    /// Returns the API server's audit policy; `None` for no log.
     ///
-    /// Each request has one line that counts: a watch has it when it is answered, since it may last as long as the API
-    /// server; all others have it when they are done, but for a refused token, which is never said to be done.
+    /// Each request has one line that counts: a watch has it when it is answered, since it may last as long as the
+    /// API server; all others have it when they are done, except a request with a refused token, which is never
+    /// logged as done.
     pub(crate) fn policy(&self) -> Option<Value> {
         let users = match self {
             Self::Off => return None,
@@ -169,7 +170,7 @@ impl Audit {
     /// Returns the place in the log after all requests that have been answered to their end.
     ///
     /// # Errors
-    /// When the API server is gone or the log can't be read.
+    /// If the API server is gone or the log can't be read.
     pub fn mark(&self) -> Result<Mark> {
         let from = File::open(&self.log).and_then(|file| file.metadata()).context("read the audit log")?.len();
         let sign = format!("capstan-audit-mark/{}", chance(8)?);
@@ -181,10 +182,10 @@ impl Audit {
         Ok(Mark(from + end))
     }
 
-    /// Returns the requests meant by `query` that have been answered to their end, in the order of the log.
+    /// Returns the requests that `query` selects and that have been answered to their end, in the order of the log.
     ///
     /// # Errors
-    /// When the API server is gone, or the log can't be read or understood.
+    /// If the API server is gone, or the log can't be read or parsed.
     pub fn requests(&self, query: &Query) -> Result<Vec<Request>> {
         let Mark(end) = self.mark()?;
         let Mark(start) = query.since;
@@ -199,7 +200,7 @@ impl Audit {
         Ok(requests)
     }
 
-    /// Returns how many requests `query` means.
+    /// Returns the number of requests that `query` selects.
     ///
     /// # Errors
     /// As [`Audit::requests`].
@@ -208,7 +209,7 @@ impl Audit {
     }
 }
 
-/// Returns the log from `start`, up to `end` or as far as it goes.
+/// Returns the bytes of the log from `start` to `end`; `None` = to the end of the file.
 fn read(log: &Path, start: u64, end: Option<u64>) -> Result<Vec<u8>> {
     let mut file = File::open(log).with_context(|| format!("read {}", log.display()))?;
     file.seek(SeekFrom::Start(start))?;
@@ -222,7 +223,7 @@ fn read(log: &Path, start: u64, end: Option<u64>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns where the line ends that has `sign` in it, once it has ended.
+/// Returns the offset at which the line with `sign` in it ends; `None` if it has not ended yet.
 fn end_of_line_with(bytes: &[u8], sign: &[u8]) -> Option<u64> {
     let at = bytes.windows(sign.len()).position(|window| window == sign)?;
     let rest = bytes.get(at..)?.iter().position(|byte| *byte == b'\n')?;

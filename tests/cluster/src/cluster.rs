@@ -1,4 +1,4 @@
-//! Decides what a control plane is to its user: where it is, who may speak to it, what it has seen, and when it ends.
+//! Decides what a control plane offers to its user: its address, its users, its audit log, and when it ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,24 +21,24 @@ use crate::tools::{self, Progress, Tool};
 /// The file in a control plane's folder that says how to attach to it.
 const ABOUT: &str = "cluster.json";
 
-/// What a control plane is made of. The default has a controller manager, an audit log of all, and the users
-/// [`ADMIN`] and [`VISITOR`], as every control plane has.
+/// The parts of a control plane. The default has a controller manager, an audit log of all requests, and the users
+/// [`ADMIN`] and [`VISITOR`], which every control plane has.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Flags added to the API server's; the last one of a name counts.
     pub apiserver_flags: Vec<String>,
     /// Flags added to the controller manager's.
     pub controller_manager_flags: Vec<String>,
-    /// What runs beside etcd and the API server: any of the controller manager, the scheduler and kwok.
+    /// The processes beside etcd and the API server: any of the controller manager, the scheduler and kwok.
     pub extras: BTreeSet<Tool>,
-    /// Whose requests are logged.
+    /// The users whose requests are logged.
     pub audit: AuditScope,
     /// Users on top of [`ADMIN`] and [`VISITOR`].
     pub users: Vec<User>,
-    /// Files and folders to apply before the controllers start. The garbage collector knows the kinds of a CRD that is
-    /// there when it starts at once, and others up to 30 s later.
+    /// Files and folders to apply before the controllers start. The garbage collector knows the kind of a CRD at once
+    /// if the CRD exists when it starts, otherwise up to 30 s later.
     pub manifests: Vec<PathBuf>,
-    /// How long each process may take until it does its work.
+    /// How long each process may take until it is ready.
     pub limit: Duration,
 }
 
@@ -50,18 +50,18 @@ pub struct Cluster {
     ca_pem: String,
     api: Api,
     audit: Option<Audit>,
-    /// None for a control plane of another process.
+    /// `None` for a control plane of another process.
     running: Option<Running>,
 }
 
-/// What another process needs to know in order to attach.
+/// The facts that another process needs in order to attach.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct About {
     pub(crate) url: String,
     pub(crate) version: String,
     pub(crate) ca: PathBuf,
-    /// None if there is no log.
+    /// `None` if there is no log.
     pub(crate) audit_log: Option<PathBuf>,
     pub(crate) kubectl: PathBuf,
     pub(crate) users: Vec<User>,
@@ -120,16 +120,16 @@ impl Options {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Builds what is missing, starts a control plane and waits until it serves. What takes long is told on standard
-    /// error.
+    /// Builds missing binaries, starts a control plane and waits until it serves. Steps that take long are reported
+    /// on standard error.
     ///
     /// # Errors
-    /// As [`tools::prepare`]; and when a process ends or does not do its work within the limit, with the end of its log.
+    /// As [`tools::prepare`]; and if a process ends, or is not ready within the limit, with the end of its log.
     pub fn start(options: &Options) -> Result<Self> {
         Self::start_with(options, &tools::to_stderr)
     }
 
-    /// As [`Cluster::start`], telling `progress` what goes on.
+    /// As [`Cluster::start`], but reports to `progress`.
     ///
     /// # Errors
     /// As [`Cluster::start`].
@@ -144,7 +144,7 @@ impl Cluster {
         for user in &cluster.about.users {
             cluster.write_kubeconfig(user)?;
         }
-        // Last: who finds it finds all the rest.
+        // Written last: a process that finds it finds all the rest.
         let path = cluster.folder.join(ABOUT);
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
         Ok(cluster)
@@ -153,7 +153,7 @@ impl Cluster {
     /// Attaches to a running control plane of another process, by its folder.
     ///
     /// # Errors
-    /// When there is none, or it does not answer.
+    /// If there is none, or it does not answer.
     pub fn attach(folder: &Path) -> Result<Self> {
         let path = folder.join(ABOUT);
         let text = fs::read_to_string(&path).with_context(|| format!("no control plane: read {}", path.display()))?;
@@ -178,7 +178,7 @@ impl Cluster {
         &self.about.url
     }
 
-    /// Returns the version of Kubernetes, such as `v1.36.3`, as the API server says it.
+    /// Returns the version of Kubernetes that the API server reports, such as `v1.36.3`.
     pub fn version(&self) -> &str {
         &self.about.version
     }
@@ -188,7 +188,7 @@ impl Cluster {
         &self.ca_pem
     }
 
-    /// Returns the folder with the logs and all the rest; another process can attach to it.
+    /// Returns the folder with the logs and all other files; another process can attach to it.
     pub fn dir(&self) -> &Path {
         &self.folder
     }
@@ -198,10 +198,10 @@ impl Cluster {
         &self.about.processes
     }
 
-    /// Returns a user that was there at the start.
+    /// Returns a user of the start by name.
     ///
     /// # Errors
-    /// When there is none of the name.
+    /// If there is no such user.
     pub fn user(&self, name: &str) -> Result<&User> {
         self.about.user(name)
     }
@@ -214,7 +214,7 @@ impl Cluster {
     /// Returns a client for a user: one of the start, or a service account.
     ///
     /// # Errors
-    /// When the authority can't be read.
+    /// If the authority can't be read.
     pub fn api_as(&self, user: &User) -> Result<Api> {
         Api::new(&self.about.url, &self.about.ca, user)
     }
@@ -224,10 +224,10 @@ impl Cluster {
         self.folder.join("kubeconfigs").join(format!("{ADMIN}.yaml"))
     }
 
-    /// Returns the kubeconfig of a user, written the first time.
+    /// Returns the kubeconfig of a user, which is written on the first call.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// If it can't be written.
     pub fn kubeconfig(&self, user: &User) -> Result<PathBuf> {
         if self.about.users.contains(user) { Ok(self.kubeconfig_path(user)) } else { self.write_kubeconfig(user) }
     }
@@ -235,7 +235,7 @@ impl Cluster {
     /// Returns the audit log.
     ///
     /// # Errors
-    /// When the control plane was started without one.
+    /// If the control plane was started without one.
     pub fn audit(&self) -> Result<&Audit> {
         self.audit.as_ref().context("this control plane has no audit log")
     }
@@ -243,15 +243,15 @@ impl Cluster {
     /// Makes a fresh namespace whose name starts with `prefix`; it is deleted when dropped.
     ///
     /// # Errors
-    /// When the API server refuses, as it does for a prefix that can't be in a name.
+    /// If the API server refuses, as it does for a prefix that can't be in a name.
     pub fn namespace(&self, prefix: &str) -> Result<Namespace> {
         Namespace::create(self.api.clone(), prefix)
     }
 
-    /// Makes a node of kwok's, which is ready at once and takes 5,000 pods.
+    /// Makes a node of kwok, which is ready at once and takes 5,000 pods.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// If the API server refuses.
     pub fn add_node(&self, name: &str) -> Result<()> {
         let room = json!({ "cpu": "32", "memory": "256Gi", "pods": "5000" });
         let node = json!({
@@ -267,7 +267,7 @@ impl Cluster {
         &self.about.kubectl
     }
 
-    /// Returns kubectl set up to act as [`ADMIN`], for its arguments to be added.
+    /// Returns a command of kubectl that acts as [`ADMIN`], without arguments yet.
     pub fn kubectl_command(&self) -> Command {
         let mut command = Command::new(&self.about.kubectl);
         command.env("KUBECONFIG", self.admin_kubeconfig()).env("KUBECACHEDIR", self.folder.join("kubectl-cache"));
@@ -275,15 +275,15 @@ impl Cluster {
         command
     }
 
-    /// Runs kubectl as [`ADMIN`] and returns what it wrote.
+    /// Runs kubectl as [`ADMIN`] and returns its standard output.
     ///
     /// # Errors
-    /// When it fails, with what it wrote to standard error.
+    /// If it fails, with its standard error.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.kubectl_with_input(arguments, "")
     }
 
-    /// Runs kubectl as [`ADMIN`] with a standard input, as for `apply -f -`, and returns what it wrote.
+    /// Runs kubectl as [`ADMIN`] with a standard input, as for `apply -f -`, and returns its standard output.
     ///
     /// # Errors
     /// As [`Cluster::kubectl`].
@@ -293,7 +293,7 @@ impl Cluster {
         let mut child = command.spawn().with_context(|| format!("start {}", self.about.kubectl.display()))?;
         let mut pipe = child.stdin.take().context("kubectl has no standard input")?;
         let output = std::thread::scope(|scope| {
-            // A kubectl that ends without reading says itself why.
+            // A kubectl that ends without reading reports the reason itself.
             scope.spawn(move || drop(pipe.write_all(input.as_bytes())));
             child.wait_with_output()
         })?;
@@ -308,7 +308,7 @@ impl Cluster {
         ))
     }
 
-    /// Applies manifests given as YAML, on the server's side.
+    /// Applies manifests in YAML by server-side apply.
     ///
     /// # Errors
     /// As [`Cluster::kubectl`].
@@ -319,13 +319,13 @@ impl Cluster {
     /// Keeps the folder with its logs after the end.
     ///
     /// # Errors
-    /// When that can't be noted in the folder.
+    /// If that can't be noted in the folder.
     pub fn keep(&self) -> Result<()> {
         start::keep(&self.folder)
     }
 
-    /// Ends the control plane and waits until its processes and its folder are gone; a control plane of another process
-    /// goes on.
+    /// Ends the control plane and waits until its processes and its folder are gone; a control plane of another
+    /// process continues.
     pub fn stop(self) {
         let Self { running, .. } = self;
         drop(running);
@@ -335,7 +335,7 @@ impl Cluster {
         self.folder.join("kubeconfigs").join(format!("{}.yaml", user.file_stem()))
     }
 
-    /// Written aside and moved, as another process may be reading.
+    /// Writes the kubeconfig aside and moves it, as another process may be reading it.
     fn write_kubeconfig(&self, user: &User) -> Result<PathBuf> {
         let path = self.kubeconfig_path(user);
         let part = path.with_extension(identity::chance(4)?);

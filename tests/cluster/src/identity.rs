@@ -1,4 +1,4 @@
-//! Decides who may speak to the API server: its certificate authority, its keys, and its users with their tokens.
+//! Decides who may talk to the API server: its certificate authority, its keys, and its users with their tokens.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use serde_json::json;
 
 /// The user that may do everything.
 pub const ADMIN: &str = "admin";
-/// A user of every control plane that may do nothing but what bindings made by a test say.
+/// A user of every control plane that has only the rights that a test binds to it.
 pub const VISITOR: &str = "visitor";
 
 /// The group that RBAC lets do everything.
 const MASTERS: &str = "system:masters";
 
-/// Somebody who speaks to the API server with a bearer token.
+/// A user of the API server with a bearer token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// The name that RBAC and the audit log know.
@@ -31,10 +31,10 @@ pub struct User {
 }
 
 impl User {
-    /// Returns a user with a token by chance and in no group: allowed nothing until a role is bound to it.
+    /// Returns a user with a random token and in no group: it has no rights until a role is bound to it.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// If the system has no random numbers.
     pub fn new(name: impl Into<String>) -> Result<Self> {
         Ok(Self { name: name.into(), token: chance(16)?, groups: Vec::new() })
     }
@@ -50,7 +50,7 @@ impl User {
         Ok(Self::new(name)?.in_group(MASTERS))
     }
 
-    /// Returns the user's name as one that a file can have.
+    /// Returns the user's name as a valid file name.
     pub(crate) fn file_stem(&self) -> String {
         self.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '.' { c } else { '_' }).collect()
     }
@@ -72,7 +72,7 @@ pub(crate) struct Identity {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
     pub(crate) service_account_key: PathBuf,
-    /// The public half: the API server doesn't take it from a file in PKCS 8.
+    /// The public half of the key: the API server doesn't read it from a file in PKCS 8.
     pub(crate) service_account_public_key: PathBuf,
     pub(crate) tokens: PathBuf,
 }

@@ -1,8 +1,8 @@
 //! Decides how a process is started so that it ends with us, even when we are killed.
 //!
-//! Each program runs below a small `sh` that holds the reading end of a pipe whose writing end is ours. The kernel closes
-//! ours however we end, and the `sh` then kills the program. The writing end is never inherited: the standard library
-//! opens its pipes close-on-exec.
+//! Each program runs below a small `sh` that holds the reading end of a pipe whose writing end is ours. The kernel
+//! closes our end however we end, and the `sh` then kills the program. The writing end is never inherited: the
+//! standard library opens its pipes close-on-exec.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -15,15 +15,15 @@ use anyhow::{Context, Result, anyhow};
 const KEEPER: &str = include_str!("keeper.sh");
 const JANITOR: &str = include_str!("janitor.sh");
 
-/// How much of a log is looked at for its last lines.
+/// How many bytes of a log are read for its last lines.
 const TAIL_BYTES: u64 = 16 * 1024;
 /// How many last lines of a log an error shows.
 const TAIL_LINES: usize = 15;
 
-/// What to run, and where its traces go.
+/// The program to run, and the files of its log and process id.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
-    /// The word for it in errors.
+    /// Its name in errors.
     pub(crate) name: &'a str,
     pub(crate) program: &'a Path,
     pub(crate) arguments: &'a [String],
@@ -31,9 +31,9 @@ pub(crate) struct Job<'a> {
     pub(crate) environment: &'a [(&'a str, &'a str)],
     /// The working folder.
     pub(crate) folder: &'a Path,
-    /// Where its output goes; what was there before is gone.
+    /// The file of its output; it is overwritten.
     pub(crate) log: PathBuf,
-    /// Where its process id is written.
+    /// The file of its process id.
     pub(crate) pid_file: PathBuf,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Kept {
     log: PathBuf,
     pid_file: PathBuf,
     keeper: Child,
-    /// Closing it is what ends the program.
+    /// Closing it ends the program.
     pipe: Option<ChildStdin>,
 }
 
@@ -52,7 +52,7 @@ impl Kept {
     /// Starts the job.
     ///
     /// # Errors
-    /// When its log can't be written or `sh` can't be started. A program that can't be started shows as one that has
+    /// If its log can't be written or `sh` can't be started. A program that can't be started counts as one that has
     /// ended, with the reason in its log.
     pub(crate) fn start(job: Job<'_>) -> Result<Self> {
         let Job { name, program, arguments, environment, folder, log, pid_file } = job;
@@ -75,13 +75,13 @@ impl Kept {
     /// Waits until the program ends by itself.
     ///
     /// # Errors
-    /// When it ends with anything but success; the text has the end of its log.
+    /// If it ends with anything but success; the text has the end of its log.
     pub(crate) fn finish(mut self) -> Result<()> {
         let status = self.keeper.wait()?;
         if status.success() { Ok(()) } else { Err(self.failure(status)) }
     }
 
-    /// Returns the program's process id, once it is known.
+    /// Returns the program's process id; `None` until it is known.
     pub(crate) fn pid(&self) -> Option<u32> {
         fs::read_to_string(&self.pid_file).ok()?.trim().parse().ok()
     }
@@ -107,7 +107,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         self.dismiss();
-        // Nothing is left to do for a keeper that can't be waited for.
+        // If the keeper can't be waited for, nothing is left to do.
         drop(self.keeper.wait());
     }
 }
@@ -136,7 +136,7 @@ impl Drop for Janitor {
     }
 }
 
-/// Returns the last lines of a log, or why there are none.
+/// Returns the last lines of a log, or a text that says why there are none.
 pub(crate) fn tail(log: &Path) -> String {
     match last_bytes(log) {
         Ok(text) if text.trim().is_empty() => "(empty)".to_owned(),
@@ -158,7 +158,7 @@ fn last_bytes(log: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns `sh` set up to run a script; what is added as arguments are the script's.
+/// Returns a command of `sh` that runs a script; arguments that are added are the script's.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
     // A group of its own: Ctrl-C in a terminal reaches us alone, and we end the rest in order.

@@ -1,8 +1,8 @@
 //! Decides nothing about Capstan: gives tests, benchmarks and the demo a real control plane of local processes.
 //!
-//! In reading order: [`tools`] finds or builds the binaries, [`cluster`] is the control plane to its user, `start` and
-//! `keeper` run its processes, [`identity`] says who may speak to it, [`api`] and kubectl speak to it, [`audit`] says what
-//! it has seen, [`namespace`] keeps tests apart, [`wait`] waits for what it does.
+//! In reading order: [`tools`] finds or builds the binaries, [`cluster`] is the control plane to its user, `start`
+//! and `keeper` run its processes, [`identity`] has its users, [`api`] and kubectl talk to it, [`audit`] shows the
+//! requests that it has seen, [`namespace`] keeps tests apart, [`wait`] waits for conditions.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -44,11 +44,11 @@ pub use tools::{Progress, Tool, Tools, cache, kubernetes_version, prepare};
 
 /// Names the folder of a running control plane that [`shared`] attaches to.
 pub const SHARED: &str = "CAPSTAN_TEST_CLUSTER";
-/// Keeps logs and namespaces after the end, for a look at them.
+/// Keeps logs and namespaces after the end, so that they can be looked at.
 pub const KEEP: &str = "CAPSTAN_KEEP";
 
 /// Returns the control plane that all tests of a run share: the one that [`SHARED`] names, else one of this process,
-/// started with the first call and ended with the process. A panic keeps its logs and says where they are.
+/// started with the first call and ended with the process. A panic keeps its logs and prints where they are.
 ///
 /// # Errors
 /// As [`Cluster::attach`] or [`Cluster::start`]; each call then fails for the same reason.
@@ -77,7 +77,7 @@ fn open_shared(options: &Options) -> Result<Cluster> {
         cluster.keep()?;
         say(&format!("the control plane's folder is {}", folder.display()));
     }
-    // A value in a static is never dropped, so that a failing test is noticed here.
+    // A value in a static is never dropped, so a failing test has to be noticed here.
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if start::keep(&folder).is_ok() {
@@ -88,7 +88,7 @@ fn open_shared(options: &Options) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Returns whether [`KEEP`] is set.
+/// Returns true if [`KEEP`] is set.
 fn is_kept() -> bool {
     env::var_os(KEEP).is_some_and(|value| !value.is_empty() && value != "0")
 }
@@ -101,6 +101,6 @@ fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
 
 /// Writes a line to standard error itself, past the test harness: it shows while a test waits.
 fn say(line: &str) {
-    // There is nobody else to tell.
+    // This can't be reported anywhere.
     drop(writeln!(std::io::stderr(), "cluster: {line}"));
 }

@@ -1,4 +1,4 @@
-//! Decides where a test puts its objects, so that tests that run at once don't meet.
+//! Decides where a test puts its objects, so that tests that run at the same time don't meet.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::identity::{User, chance};
 
-/// A namespace of its own for one test. Dropping it tells the API server to delete it, and doesn't wait.
+/// A namespace of its own for one test. Dropping this requests its deletion, and doesn't wait for it.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -31,11 +31,11 @@ impl Namespace {
         format!("{root}/{api_version}/namespaces/{}/{plural}", self.name)
     }
 
-    /// Returns a service account of this namespace as a user, creating it if it is not there. It may do nothing until a
-    /// role is bound to it.
+    /// Returns a service account of this namespace as a user, creating it if it is not there. It has no rights until
+    /// a role is bound to it.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// If the API server refuses.
     pub fn service_account(&self, name: &str) -> Result<User> {
         let accounts = self.path("v1", "serviceaccounts");
         let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name } });

@@ -1,4 +1,4 @@
-//! Decides how the processes of a control plane are started, in which order, and when each of them does its work.
+//! Decides how the processes of a control plane are started, in which order, and when each of them is ready.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -19,11 +19,11 @@ use crate::keeper::{Janitor, Job, Kept, tail};
 use crate::tools::{Progress, Tool, Tools};
 use crate::wait::{self, Look, Stopwatch};
 
-/// How often a start is tried when another process takes a port that was free.
+/// How often a start is tried if another process takes a port that was free.
 const TRIES: usize = 3;
-/// How the kernel's refusal of a port reads in a log.
+/// The kernel's refusal of a port, as it is in a log.
 const PORT_TAKEN: &str = "address already in use";
-/// In a control plane's folder: keeps the folder after the end.
+/// A file of this name in a control plane's folder keeps the folder after the end.
 const KEEP: &str = "keep";
 
 /// The processes of a control plane. Dropping it ends them.
@@ -36,7 +36,7 @@ pub(crate) struct Running {
     janitor: Option<Janitor>,
 }
 
-/// One start: what it works with.
+/// One start of a control plane.
 struct Launch<'a> {
     options: &'a Options,
     tools: &'a Tools,
@@ -51,7 +51,7 @@ struct Ports {
     apiserver: u16,
 }
 
-/// Starts a control plane and waits until all its parts do their work.
+/// Starts a control plane and waits until all its parts are ready.
 pub(crate) fn start(
     options: &Options,
     users: &[User],
@@ -80,7 +80,7 @@ pub(crate) fn start(
     }
 }
 
-/// Notes in a control plane's folder that it is to be kept.
+/// Notes in a control plane's folder that it has to be kept.
 pub(crate) fn keep(folder: &Path) -> Result<()> {
     fs::write(folder.join(KEEP), "").with_context(|| format!("keep {}", folder.display()))
 }
@@ -88,7 +88,7 @@ pub(crate) fn keep(folder: &Path) -> Result<()> {
 // === impl Launch ===
 
 impl Launch<'_> {
-    /// etcd → API server → manifests → controllers: each is there before the next one looks for it.
+    /// Starts etcd → API server → manifests → controllers: each is there before the next one looks for it.
     fn run(&mut self, users: &[User]) -> Result<About> {
         let folder = self.running.folder.clone();
         let identity = Identity::write(&folder, users)?;
@@ -132,7 +132,7 @@ impl Launch<'_> {
         self.process(Tool::Etcd, &flags, || Ok(agent.get(format!("{client}/health")).call().map(|_| ())?))
     }
 
-    /// Returns the version that the API server says it has.
+    /// Starts the API server, and returns the version that it reports.
     fn apiserver(&mut self, ports: &Ports, identity: &Identity, about: &About, api: &Api) -> Result<String> {
         let mut flags = vec![
             format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
@@ -164,7 +164,7 @@ impl Launch<'_> {
         flags.extend(self.options.apiserver_flags.iter().cloned());
         self.process(Tool::KubeApiserver, &flags, || {
             api.get("/readyz")?;
-            // Made after `/readyz` says yes.
+            // It is created only after `/readyz` answers 200.
             api.get("/api/v1/namespaces/default")?;
             Ok(())
         })?;
@@ -208,14 +208,14 @@ impl Launch<'_> {
         }
         self.process(tool, &flags, || {
             if tool == Tool::KubeControllerManager {
-                // It listens nowhere; that it works shows in what it makes.
+                // It listens nowhere; the objects that it creates show that it works.
                 api.get("/api/v1/namespaces/default/serviceaccounts/default")?;
             }
             Ok(())
         })
     }
 
-    /// Starts a process and waits until `works` has no complaint.
+    /// Starts a process and waits until `works` returns no error.
     fn process(&mut self, tool: Tool, flags: &[String], works: impl Fn() -> Result<()>) -> Result<()> {
         (self.progress)(Progress::Starting { tool });
         let watch = Stopwatch::start();
@@ -278,7 +278,7 @@ impl Ports {
 impl Running {
     /// Makes the folder; from here on it is removed, however we end.
     fn prepare() -> Result<Self> {
-        // The tokens in it open the API server to whoever can read them.
+        // A user who can read the tokens in it can use the API server.
         let mode = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("capstan-cluster-").permissions(mode).tempdir()?;
         for part in ["logs", "pids"] {

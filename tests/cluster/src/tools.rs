@@ -1,8 +1,8 @@
 //! Decides where each binary of a control plane comes from, and builds those that are missing.
 //!
-//! A binary is looked for in the folder that `KUBEBUILDER_ASSETS` names, then in our cache; what is in neither is built
-//! from the Go modules under `go/`, pinned and checked by `go.sum`. The modules' texts are part of this library, so that
-//! what is built never depends on the working folder.
+//! A binary is looked for in the folder that `KUBEBUILDER_ASSETS` names, then in our cache; one that is in neither is
+//! built from the Go modules under `go/`, pinned and checked by `go.sum`. The modules' files are part of this
+//! library, so that a build never depends on the working folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -20,9 +20,9 @@ use crate::wait::Stopwatch;
 
 /// The folder of ready-made binaries, as `setup-envtest` lays it out.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
-/// How kwok's stages are called in its module: nodes and pods that become ready at once, and nodes that stay so.
+/// The names of kwok's stages in its module: nodes and pods that become ready at once, and nodes that stay ready.
 const STAGES: [&str; 3] = ["node/fast", "node/heartbeat", "pod/fast"];
-/// How the names of the folders start that binaries are built in.
+/// The prefix of the names of folders in which binaries are built.
 const SOURCE: &str = "source-";
 const WITHOUT_GO: &str = "install a newer Go from https://go.dev/dl, or set KUBEBUILDER_ASSETS to a folder that holds etcd, \
      kube-apiserver, kubectl and kube-controller-manager";
@@ -40,23 +40,23 @@ pub enum Tool {
     Kubectl,
     /// Puts pods on nodes.
     KubeScheduler,
-    /// Plays nodes and pods that become ready without containers.
+    /// Simulates nodes and pods that become ready without containers.
     Kwok,
-    /// Installs charts; no part of a control plane, and asked for by whoever tests one.
+    /// Installs charts; not a part of a control plane, only for tests of a chart.
     Helm,
 }
 
-/// What is going on while a control plane is prepared and started.
+/// A step in preparing and starting a control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Another process builds into the same cache; its end is waited for.
+    /// Another process builds into the same cache, and we wait for its end.
     Waiting {
         /// The file that the other process has locked.
         lock: PathBuf,
     },
     /// A binary is being built, which takes minutes the first time.
     Building {
-        /// Which one.
+        /// The binary.
         tool: Tool,
         /// Its place among those to be built, from 1.
         position: usize,
@@ -65,26 +65,26 @@ pub enum Progress {
     },
     /// A binary has been built.
     Built {
-        /// Which one.
+        /// The binary.
         tool: Tool,
         /// How long it took.
         took: Duration,
     },
     /// A process is being started.
     Starting {
-        /// Which one.
+        /// The binary.
         tool: Tool,
     },
-    /// A process does its work.
+    /// A process is ready.
     Started {
-        /// Which one.
+        /// The binary.
         tool: Tool,
         /// How long it took.
         took: Duration,
     },
 }
 
-/// Where the binaries are.
+/// The paths of the binaries.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
     binaries: BTreeMap<Tool, PathBuf>,
@@ -109,11 +109,11 @@ static KWOK: Module =
 static HELM: Module =
     Module { name: "helm", go_mod: include_str!("../go/helm/go.mod"), go_sum: include_str!("../go/helm/go.sum") };
 
-/// Returns the binaries asked for, building what is missing; one build at a time per cache.
+/// Returns the binaries asked for, and builds those that are missing; one build at a time per cache.
 ///
 /// # Errors
-/// When `KUBEBUILDER_ASSETS` is set and incomplete, when Go is needed and missing or too old (the text says what to do),
-/// or when a build fails (the text has the end of its output).
+/// If `KUBEBUILDER_ASSETS` is set and incomplete, if Go is needed and missing or too old (the text says what to do),
+/// or if a build fails (the text has the end of its output).
 pub fn prepare(needs: &BTreeSet<Tool>, progress: &dyn Fn(Progress)) -> Result<Tools> {
     let given = env::var_os(ASSETS).filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let mut tools = Tools::default();
@@ -144,7 +144,7 @@ pub fn kubernetes_version() -> &'static str {
     CONTROL_PLANE.version("k8s.io/kubernetes").unwrap_or("v0.0.0")
 }
 
-/// Writes what takes long to standard error, a line each; what is quick is left out.
+/// Writes steps that take long to standard error, one line each; quick ones are left out.
 pub fn to_stderr(progress: Progress) {
     let line = match progress {
         Progress::Waiting { lock } => {
@@ -159,7 +159,8 @@ pub fn to_stderr(progress: Progress) {
     crate::say(&line);
 }
 
-/// Returns the folder for what takes long to make: `$CAPSTAN_CACHE`, else `$XDG_CACHE_HOME/capstan`, else `~/.cache/capstan`.
+/// Returns the folder for files that take long to make: `$CAPSTAN_CACHE`, else `$XDG_CACHE_HOME/capstan`, else
+/// `~/.cache/capstan`.
 ///
 /// # Errors
 /// If none of the three variables is set.
@@ -175,7 +176,7 @@ pub fn cache() -> Result<PathBuf> {
 // === impl Tool ===
 
 impl Tool {
-    /// What every control plane needs.
+    /// The binaries that every control plane needs.
     pub const BASE: [Self; 3] = [Self::Etcd, Self::KubeApiserver, Self::Kubectl];
 
     /// Returns the file name of the binary.
@@ -213,7 +214,7 @@ impl Tool {
         }
     }
 
-    /// Returns the ready-made binary in `folder`, or none for one that such a folder need not hold.
+    /// Returns the ready-made binary in `folder`; `None` if it is missing and such a folder need not hold it.
     fn given(self, folder: &Path) -> Result<Option<PathBuf>> {
         let binary = std::path::absolute(folder.join(self.name()))?;
         match self {
@@ -238,7 +239,7 @@ impl Tools {
     /// Returns the path of a binary that was asked for.
     ///
     /// # Errors
-    /// When it was not.
+    /// If it was not asked for.
     pub fn path(&self, tool: Tool) -> Result<&Path> {
         self.binaries.get(&tool).map(PathBuf::as_path).with_context(|| format!("{tool} was not asked for"))
     }
@@ -281,7 +282,7 @@ impl Module {
         flags.join(" ")
     }
 
-    /// Returns what the binaries depend on, as a folder name.
+    /// Returns a folder name that is a digest of all that the binaries depend on.
     fn key(&self) -> String {
         let mut context = digest::Context::new(&SHA256);
         for part in [self.go_mod, self.go_sum, &self.linker_flags(), env::consts::OS, env::consts::ARCH] {
@@ -309,7 +310,7 @@ impl Shelf {
         wanted.iter().copied().filter(|tool| !self.binary(*tool).is_file()).collect()
     }
 
-    /// Builds what is missing, unless another process does.
+    /// Builds the missing binaries, unless another process does.
     fn fill(&self, wanted: &[Tool], progress: &dyn Fn(Progress)) -> Result<()> {
         if self.missing(wanted).is_empty() {
             return Ok(());
@@ -334,7 +335,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Removes what killed builds have left; the lock is held.
+    /// Removes the folders that killed builds have left. The lock must be held.
     fn sweep(&self) -> Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
@@ -346,7 +347,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Returns a lock that ends with the returned file, and with the process.
+    /// Locks the cache until the returned file is dropped, or the process ends.
     fn lock(&self, progress: &dyn Fn(Progress)) -> Result<File> {
         let path = self.folder.join("lock");
         let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
@@ -384,20 +385,20 @@ impl Shelf {
         Ok(())
     }
 
-    /// Builds under another name first: a build that is killed leaves nothing that looks like a binary.
+    /// Builds a binary, under another name first: a build that is killed leaves no file that looks like a binary.
     fn build(&self, tool: Tool, source: &Path) -> Result<()> {
         let part = source.join(tool.name());
         let flags = self.module.linker_flags();
         let part_text = part.to_str().context("the cache's path is not UTF-8")?;
         let arguments = ["build", "-mod=readonly", "-trimpath", "-ldflags", &flags, "-o", part_text, tool.package()];
-        // What go leaves behind when it is killed goes with the folder.
+        // Files that a killed go leaves behind are removed with the folder.
         let scratch = source.join("tmp");
         fs::create_dir_all(&scratch)?;
         let scratch = scratch.to_str().context("the cache's path is not UTF-8")?;
         let mut environment = GO_ENVIRONMENT.to_vec();
         environment.push(("GOTMPDIR", scratch));
         let log = self.folder.join(format!("{tool}.log"));
-        // Below a keeper, so that a build doesn't go on for minutes when nobody waits for it any more.
+        // Below a keeper, so that a build doesn't continue for minutes when no process waits for it any more.
         let job = Job {
             name: &format!("the build of {tool}"),
             program: Path::new("go"),
@@ -415,7 +416,7 @@ impl Shelf {
         fs::rename(&part, self.binary(tool)).with_context(|| format!("put {tool} into {}", self.folder.display()))
     }
 
-    /// Copies kwok's stage files beside the binaries; they are there whenever its binary is.
+    /// Copies kwok's stage files beside the binaries; they exist whenever its binary does.
     fn copy_stages(&self, source: &Path) -> Result<()> {
         let output = go(source, &["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"])?;
         let module = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
@@ -451,7 +452,7 @@ impl Shelf {
     }
 }
 
-/// What a `go` command is given on top of the user's environment: static binaries for this machine, and no settings that
+/// The environment of a `go` command, on top of the user's: static binaries for this machine, and no settings that
 /// belong to another module.
 const GO_ENVIRONMENT: [(&str, &str); 6] =
     [("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOWORK", "off"), ("GO111MODULE", "on"), ("GOOS", ""), ("GOARCH", "")];

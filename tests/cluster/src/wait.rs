@@ -13,21 +13,21 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// The longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What one look at a condition found.
+/// The result of one look at a condition.
 #[derive(Debug)]
 pub enum Look<T> {
-    /// It holds, and this is what was waited for.
+    /// It holds; this is the awaited value.
     Done(T),
-    /// It does not hold yet; the text says what was seen instead.
+    /// It does not hold yet; the text says what was found instead.
     NotYet(String),
     /// It can't hold any more.
     Never(Error),
 }
 
-/// Returns what `look` answers as soon as that is something.
+/// Returns the value of `look` as soon as it is not `None`.
 ///
 /// # Errors
-/// When the limit has passed: names `what` and the limit.
+/// If the limit has passed; names `what` and the limit.
 pub fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> anyhow::Result<T> {
     until_done(limit, what, || match look() {
         Some(found) => Look::Done(found),
@@ -35,10 +35,10 @@ pub fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>
     })
 }
 
-/// Returns what `look` answers as soon as that is no error.
+/// Returns the value of `look` as soon as it is not an error.
 ///
 /// # Errors
-/// When the limit has passed: names `what`, the limit, and the last error of `look`.
+/// If the limit has passed; names `what`, the limit, and the last error of `look`.
 pub fn until_ok<T, E: Display>(
     limit: Duration,
     what: &str,
@@ -50,10 +50,10 @@ pub fn until_ok<T, E: Display>(
     })
 }
 
-/// Returns what `look` finds; ends early when it says [`Look::Never`].
+/// Returns the value of `look` as soon as the condition holds; ends early with [`Look::Never`].
 ///
 /// # Errors
-/// That of [`Look::Never`], or when the limit has passed: names `what`, the limit, and what was last seen.
+/// That of [`Look::Never`]; or if the limit has passed: names `what`, the limit, and what was found last.
 pub fn until_done<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Look<T>) -> anyhow::Result<T> {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -73,7 +73,7 @@ pub fn until_done<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Look
     }
 }
 
-/// Measures real time from where it is made.
+/// Measures real time since it was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 

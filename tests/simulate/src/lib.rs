@@ -1,5 +1,4 @@
-//! Plays what may happen to the daemon: its code, informers included, on a model of the API server, under a stopped
-//! clock.
+//! Plays what may happen to the daemon's code, informers included, on a model of the API server with a stopped clock.
 //!
 //! In reading order: [`run`] plays seeds one after the other; `plan` draws from a seed what happens, `world` has the
 //! objects and the manifest, `play` makes it happen, `stage` is what all parts share, `line` carries requests,

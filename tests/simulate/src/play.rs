@@ -26,7 +26,7 @@ const QUIET: Duration = Duration::from_secs(100);
 /// The same where no write is expected.
 const SHORTLY: Duration = Duration::from_secs(15);
 
-/// How long it may take until all is quiet.
+/// The longest wait until all is quiet.
 const PATIENCE: Duration = Duration::from_mins(8);
 
 /// The result of a simulation.

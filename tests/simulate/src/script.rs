@@ -1,5 +1,4 @@
-//! Plays the component: `desired` follows from the primary alone, `reconcile` reports what it has seen; sometimes it
-//! misbehaves.
+//! Plays the component: `desired` follows from the primary alone, `reconcile` reports what it saw; it may misbehave.
 
 use std::fmt;
 use std::sync::Arc;

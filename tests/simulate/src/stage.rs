@@ -1,5 +1,4 @@
-//! Keeps what all parts of a simulation share: what is about to go wrong, what has happened, and what must not have
-//! happened.
+//! Keeps what all parts of a simulation share: faults to come, what has happened, and what must not have happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Starts a control plane, says where it is, and holds it until standard input ends.
+//! Starts a control plane, prints where it is, and keeps it running until standard input ends.
 
 use std::io::{Read, Write};
 
