@@ -1,4 +1,4 @@
-//! Runs the daemon as its users do, as a process of its own, and watches what it does on a real API server.
+//! Runs the daemon as its users do, as a process of its own, and observes what it does on a real API server.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,9 +30,9 @@ use std::time::Duration;
 use cluster::{Cluster, Namespace, Options, Tool, wait};
 use serde_json::{Value, json};
 
-/// How long a thing may take that should happen at once.
+/// How long an effect may take that should come at once.
 pub const SOON: Duration = Duration::from_secs(10);
-/// How long a thing may take that other processes have a part in, such as garbage collection.
+/// How long an effect may take in which other processes have a part, such as garbage collection.
 pub const LATER: Duration = Duration::from_mins(1);
 
 /// A daemon under test. Dropping it ends it.
@@ -46,13 +46,14 @@ pub struct Daemon {
 /// Manifests and components that a test changes while a daemon runs on them. Dropping it removes them.
 pub struct Folder(tempfile::TempDir);
 
-/// A file of a [`Folder`] that is being written in place: half of it is there, and the writer has it open.
+/// A file of a [`Folder`] that is being written in place: its first half is written, and the writer still has it
+/// open.
 pub struct Half {
     file: File,
     rest: Vec<u8>,
 }
 
-/// How a daemon is started.
+/// The options with which a daemon is started.
 pub struct Start<'a> {
     manifests: Manifests,
     kubeconfig: Option<PathBuf>,
@@ -60,11 +61,11 @@ pub struct Start<'a> {
     environment: Vec<(&'a str, &'a str)>,
 }
 
-/// Where a daemon finds its manifests.
+/// The manifests of a daemon.
 enum Manifests {
-    /// In a file of its own with this text.
+    /// A file of its own with this text.
     Text(String),
-    /// Here.
+    /// The file or folder at this path.
     At(PathBuf),
 }
 
@@ -77,7 +78,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns a new namespace on the shared control plane, which has nodes, and the kinds that the tests use.
+    /// Returns a new namespace on the shared control plane, which has nodes and the kinds that the tests use.
     pub fn new(prefix: &str) -> Self {
         static NODE: OnceLock<()> = OnceLock::new();
         let cluster = cluster::shared_with(options).unwrap();
@@ -96,7 +97,7 @@ impl Place {
         Self { cluster, namespace: cluster.namespace(prefix).unwrap() }
     }
 
-    /// Returns the path of probes, or of one.
+    /// Returns the path of probes.
     pub fn probes(&self) -> String {
         self.namespace.path("test.capstan.dev/v1", "probes")
     }
@@ -111,7 +112,7 @@ impl Place {
         self.create("test.capstan.dev/v1", "Probe", &self.probes(), name, json!({ "spec": spec }))
     }
 
-    /// Creates a probe with a label, by which one of several operators is told that it is its.
+    /// Creates a probe with a label, by which one of several operators selects it.
     pub fn labelled_probe(&self, name: &str, label: &str, spec: Value) -> Value {
         self.create(
             "test.capstan.dev/v1",
@@ -131,12 +132,12 @@ impl Place {
         self.cluster.api().create(path, &object).unwrap()
     }
 
-    /// Returns an object; none if there is none.
+    /// Returns an object; `None` if there is none.
     pub fn find(&self, path: &str, name: &str) -> Option<Value> {
         self.cluster.api().find(&format!("{path}/{name}")).unwrap()
     }
 
-    /// Waits until an object is as `wanted` says, and returns it.
+    /// Waits until `wanted` returns true for an object, and returns the object.
     pub fn await_object(&self, path: &str, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let found = wait::until_ok(SOON, what, || match self.find(path, name) {
             Some(object) if wanted(&object) => Ok(object),
@@ -171,7 +172,7 @@ impl Place {
         self.manifest("probe", "{ apiVersion: test.capstan.dev/v1, kind: Probe }", "", fields)
     }
 
-    /// Returns a manifest whose operator and controller have another name than the others of this place.
+    /// Returns a manifest whose operator and controller have other names than the others of this place.
     pub fn renamed(&self, manifest: &str, suffix: &str) -> String {
         let name = self.namespace.name();
         manifest
@@ -193,7 +194,7 @@ impl Place {
         )
     }
 
-    /// Returns a sample's own manifest, for this namespace alone.
+    /// Returns the manifest of a sample, for this namespace alone.
     pub fn sample_manifest(&self, plugin: &str) -> String {
         let file = repository().join(format!("plugins/{plugin}/{plugin}.yaml"));
         let sample = fs::read_to_string(file).unwrap();
@@ -221,7 +222,7 @@ impl<'a> Start<'a> {
         Self::with(Manifests::Text(manifest.to_owned()))
     }
 
-    /// Prepares a daemon with the manifest or the folder of manifests that is here.
+    /// Prepares a daemon with the manifest or the folder of manifests at `path`.
     pub fn at(path: &Path) -> Self {
         Self::with(Manifests::At(path.to_owned()))
     }
@@ -248,7 +249,7 @@ impl<'a> Start<'a> {
         self
     }
 
-    /// Starts it and waits until it serves its probes.
+    /// Starts the daemon and waits until it serves its probes.
     pub fn run(self, place: &Place) -> Daemon {
         self.run_on(place.cluster)
     }
@@ -278,8 +279,8 @@ impl<'a> Start<'a> {
 }
 
 impl Daemon {
-    /// Starts a daemon by a command, which lets it log JSON lines, and waits until it serves its probes. The folder holds
-    /// what it needs, and its log.
+    /// Starts a daemon by a command, which has to make it log JSON lines, and waits until it serves its probes. The
+    /// folder holds the files that it needs, and its log.
     pub fn spawn(mut command: Command, folder: tempfile::TempDir) -> Self {
         let log = folder.path().join("daemon.log");
         let child =
@@ -307,7 +308,7 @@ impl Default for Folder {
 }
 
 impl Folder {
-    /// The folder that a version is put into before it is flipped to.
+    /// The link to the folder of the current version.
     const DATA: &str = "..data";
 
     /// Returns an empty folder.
@@ -315,14 +316,14 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Returns the path of a file in it, or its own with an empty name.
+    /// Returns the path of a file in the folder, or that of the folder for an empty name.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// Puts a file there as a whole, by renaming another one to it.
+    /// Puts a whole file into the folder, by renaming another one to it.
     pub fn put(&self, name: &str, content: impl AsRef<[u8]>) {
-        // Neither a manifest nor a component by its name.
+        // By its name it is neither a manifest nor a component.
         let draft = self.path(&format!("{name}.draft"));
         fs::write(&draft, content).unwrap();
         fs::rename(draft, self.path(name)).unwrap();
@@ -337,8 +338,8 @@ impl Folder {
         Half { file, rest: rest.to_owned() }
     }
 
-    /// Puts files there all at once, as the kubelet does with a config map: the names are links to `..data/name`, and
-    /// `..data` is a link to the folder of a version, which is replaced.
+    /// Puts several files into the folder at once, as the kubelet does with a config map: the names are links to
+    /// `..data/name`, and `..data` is a link to the folder of a version, which is replaced.
     pub fn flip(&self, version: &str, files: &[(&str, &[u8])]) {
         let at = self.path(&format!("..{version}"));
         fs::create_dir(&at).unwrap();
@@ -358,7 +359,7 @@ impl Folder {
         fs::remove_file(self.path(name)).unwrap();
     }
 
-    /// Starts a daemon on all manifests in it and waits until it is ready.
+    /// Starts a daemon on all manifests in the folder and waits until it is ready.
     pub fn daemon(&self, place: &Place) -> Daemon {
         Start::at(self.0.path()).run(place).until_ready()
     }
@@ -373,7 +374,7 @@ impl Half {
 }
 
 impl Daemon {
-    /// Waits until `/readyz` says yes, which may take until a component is compiled.
+    /// Waits until `/readyz` answers 200, which may take until a component is compiled.
     pub fn until_ready(self) -> Self {
         wait::until_ok(LATER, "the daemon to be ready", || match self.get("/readyz") {
             (200, _) => Ok(()),
@@ -383,7 +384,7 @@ impl Daemon {
         self
     }
 
-    /// Returns where it serves its pages.
+    /// Returns the address at which it serves its pages.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -425,7 +426,7 @@ impl Daemon {
         self.count("capstan_reconciliations_active", "")
     }
 
-    /// Waits until at least so many runs have been started.
+    /// Waits until at least `at_least` runs have been started.
     pub fn await_runs(&self, at_least: u64) {
         wait::until_ok(SOON, &format!("run {at_least}"), || match self.runs() {
             runs if runs >= at_least => Ok(()),
@@ -434,8 +435,8 @@ impl Daemon {
         .unwrap();
     }
 
-    /// Waits until no run is under way, none is due, and none has begun for several looks in a row, so that what the test
-    /// has done so far has had its effects.
+    /// Waits until no run is under way, none is due, and none has begun for several looks in a row, so that all
+    /// effects of the test so far are there.
     pub fn await_quiet(&self) {
         const LOOKS: u32 = 8;
         let (mut before, mut same) = (u64::MAX, 0);
@@ -451,12 +452,12 @@ impl Daemon {
         .unwrap();
     }
 
-    /// Returns what `/debug/controllers` says, once it says something.
+    /// Returns the page `/debug/controllers`, once it is served.
     pub fn controllers(&self) -> Value {
         self.page("/debug/controllers")
     }
 
-    /// Returns what `/debug/plugins` says, once it says something.
+    /// Returns the page `/debug/plugins`, once it is served.
     pub fn plugins(&self) -> Value {
         self.page("/debug/plugins")
     }
@@ -470,14 +471,15 @@ impl Daemon {
         serde_json::from_str(&text.unwrap()).unwrap()
     }
 
-    /// Returns what `/debug/plugins` says of the plugin of this name; none if it knows none.
+    /// Returns the entry of the plugin of this name in `/debug/plugins`; `None` if there is none.
     pub fn plugin(&self, name: &str) -> Option<Value> {
         let plugins = self.plugins();
         let mut rows = plugins["plugins"].as_array().unwrap().iter();
         rows.find(|row| row["name"] == name).cloned()
     }
 
-    /// Waits until a plugin is in this state with so many versions put in place, and returns what is said of it.
+    /// Waits until a plugin is in this state at this version (the number of versions put in place), and returns its
+    /// entry.
     pub fn await_plugin(&self, name: &str, state: &str, version: u64) -> Value {
         let what = format!("plugin {name} to be {state} in version {version}");
         wait::until_ok(LATER, &what, || match self.plugin(name) {
@@ -487,7 +489,7 @@ impl Daemon {
         .unwrap()
     }
 
-    /// Waits until so many manifests can't be heeded, and returns the file and the problem of each.
+    /// Waits until `count` manifests can't be used, and returns the file and the problem of each.
     pub fn await_bad_manifests(&self, count: usize) -> Vec<(String, String)> {
         let what = format!("{count} manifests with problems");
         wait::until_ok(LATER, &what, || {
@@ -501,14 +503,14 @@ impl Daemon {
         .unwrap()
     }
 
-    /// Returns what `/debug/controllers` says of the controller of this name; none if it does not run.
+    /// Returns the entry of the controller of this name in `/debug/controllers`; `None` if it does not run.
     pub fn controller(&self, name: &str) -> Option<Value> {
         let controllers = self.controllers();
         let mut all = controllers["controllers"].as_array().unwrap().iter();
         all.find(|controller| controller["name"] == name).cloned()
     }
 
-    /// Returns what `/debug/controllers` says of the informers that watch in this namespace.
+    /// Returns the entries of the informers in `/debug/controllers` that watch in this namespace.
     pub fn informers(&self, namespace: &str) -> Vec<Value> {
         let controllers = self.controllers();
         let all = controllers["informers"].as_array().unwrap().iter();
@@ -526,7 +528,7 @@ impl Daemon {
         file.lines().map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect()
     }
 
-    /// Waits for a log line with this text anywhere in it, and returns it.
+    /// Waits for a log line that contains this text, and returns the line.
     pub fn await_line(&self, text: &str) -> String {
         wait::until_ok(SOON, &format!("a log line with {text:?}"), || {
             let log = self.log();
@@ -555,13 +557,13 @@ impl Daemon {
         assert!(status.success());
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends SIGTERM and waits until the process has ended.
     pub fn stop(mut self) -> ExitStatus {
         self.terminate();
         self.await_end()
     }
 
-    /// Waits for the end.
+    /// Waits until the process has ended.
     pub fn await_end(&mut self) -> ExitStatus {
         wait::until_ok(SOON, "the daemon's end", || {
             self.child.try_wait().unwrap().ok_or_else(|| "it is running".to_owned())
@@ -569,7 +571,7 @@ impl Daemon {
         .unwrap()
     }
 
-    /// Sends SIGKILL and waits for the end.
+    /// Sends SIGKILL and waits until the process has ended.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -586,15 +588,15 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs `capstan` with arguments to its end, and returns exit code, standard output and standard error.
+/// Runs `capstan` with arguments to its end, and returns its exit code, standard output and standard error.
 pub fn run(arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(capstan()).args(arguments).env_remove("RUST_LOG").output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
 
-/// Returns what the shared control plane of the scenarios is made of: workloads run, and the kinds of sample and probe
-/// are known to the garbage collector from its start.
+/// Returns the options of the shared control plane of the scenarios: workloads run, and the garbage collector knows
+/// the kinds of sample and probe from its start.
 pub fn options() -> Options {
     let kinds = ["webpage", "probe"].map(|name| repository().join(format!("plugins/{name}/crd.yaml")));
     Options { manifests: kinds.to_vec(), ..Options::default() }.with(Tool::KubeScheduler).with(Tool::Kwok)
@@ -615,7 +617,7 @@ pub fn component(name: &str) -> PathBuf {
     file
 }
 
-/// Returns a component in which each of these texts is replaced by one of the same length.
+/// Returns a component in which each occurrence of `from` is replaced by `to`, which has the same length.
 pub fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = bytes.to_vec();

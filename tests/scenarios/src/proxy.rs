@@ -1,4 +1,4 @@
-//! Stands between the daemon and its API server, and can cut the line or hold back what goes over it.
+//! Decides what passes between the daemon and its API server: it can cut connections or hold back their data.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use cluster::{Cluster, User};
 
-/// How often who is held back looks whether it may go on.
+/// The interval at which a connection that is held back checks if it may continue.
 const HELD: Duration = Duration::from_millis(20);
 
-/// A line to the API server. It lasts as long as the process.
+/// A proxy to the API server. It lasts as long as the process.
 pub struct Line {
     address: SocketAddr,
     state: Arc<State>,
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Line {
-    /// Opens a line to this control plane.
+    /// Opens a proxy to this control plane.
     pub fn to(cluster: &Cluster) -> Self {
         let server = cluster.url().trim_start_matches("https://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -45,7 +45,7 @@ impl Line {
         Self { address, state }
     }
 
-    /// Returns a kubeconfig that leads over this line.
+    /// Returns a kubeconfig that connects by this proxy.
     pub fn kubeconfig(&self, cluster: &Cluster, user: &User, folder: &tempfile::TempDir) -> PathBuf {
         let text = std::fs::read_to_string(cluster.kubeconfig(user).unwrap()).unwrap();
         let file = folder.path().join("kubeconfig");
@@ -59,12 +59,13 @@ impl Line {
         self.interrupt();
     }
 
-    /// Lets nothing through, either way, until [`Line::release`]; connections stay, and new ones are accepted.
+    /// Lets nothing through, in either direction, until [`Line::release`]; connections stay, and new ones are
+    /// accepted.
     pub fn hold(&self) {
         self.state.held.store(true, Ordering::SeqCst);
     }
 
-    /// Lets through what was held back, and all that follows.
+    /// Lets through the data that was held back, and all that follows.
     pub fn release(&self) {
         self.state.held.store(false, Ordering::SeqCst);
     }
@@ -93,7 +94,7 @@ impl State {
     }
 }
 
-/// Copies until one of the two ends.
+/// Copies from one connection to the other until one of them ends.
 fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
     // However it ends, the other direction ends with it.
     drop(copy(&mut from, &mut to, state));
@@ -106,7 +107,7 @@ fn copy(from: &mut TcpStream, to: &mut TcpStream, state: &State) -> io::Result<(
     loop {
         let read = from.read(&mut buffer)?;
         while state.held.load(Ordering::SeqCst) {
-            // Looks again after a while; nothing but this connection waits.
+            // Checks again after a while; only this connection waits.
             thread::park_timeout(HELD);
         }
         if read == 0 {
