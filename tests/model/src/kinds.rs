@@ -154,7 +154,7 @@ impl Kind {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// Returns the object as it counts before it is created.
+    /// Returns the empty object that stands for an object before it is created.
     pub(crate) fn nothing(&self) -> Value {
         let mut nothing = self.empty.clone();
         nothing.insert("apiVersion".to_owned(), self.api_version().into());

@@ -1,5 +1,4 @@
-//! Decides what creates, updates and patches do: whether they are allowed, what they store, and whether that is a
-//! change.
+//! Decides what creates, updates and patches do: if they are allowed, what they store, and if that is a change.
 
 use std::sync::Arc;
 
