@@ -1,5 +1,4 @@
-//! Serves metrics and diagnostics over HTTP: to clients on the same host, and to those elsewhere that the API server
-//! permits.
+//! Serves metrics and diagnostics over HTTP: to clients on this host, and to others if the API server permits them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,13 +1,11 @@
-//! Raises the limit of open files: connections of clients must never take those that the API server and components
-//! need.
+//! Raises the limit of open files: clients must never take the connections that the API server and components need.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// As many as the daemon ever uses. Some systems permit a billion, and some programs would keep tables of that size.
 const ENOUGH: u64 = 1 << 16;
 
-/// A limit below this is logged: both servers may have 64 connections for each address, and each watched kind has
-/// one.
+/// A limit below this is logged: both servers may have 64 connections per address, and each watched kind has one.
 const LITTLE: u64 = 512;
 
 /// Raises the soft limit of open files as far as the system permits and the daemon needs.

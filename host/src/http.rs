@@ -30,7 +30,7 @@ const LONGEST_HEAD: usize = 16 << 10;
 /// How long a connection may last, whatever is sent or read on it.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// The pause before the next connection is accepted if no file descriptor is left.
+/// The pause before the next connection is accepted, if accepting one failed for want of a file descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Limits of a server.

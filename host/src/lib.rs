@@ -4,7 +4,8 @@
 //! which [`operators`] reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and
 //! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
 //! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
-//! [`logging`] and [`shutdown`] are what any daemon has; [`check`], [`plugins`] and [`rbac`] are commands.
+//! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
+//! [`check`](cli::check), [`plugins`](cli::plugins) and [`rbac`](cli::rbac).
 
 use std::io::Write;
 use std::num::NonZeroUsize;

@@ -1,5 +1,4 @@
-//! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`; a slow reader never blocks a thread
-//! that logs.
+//! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`; logging never waits for a reader.
 //!
 //! The values in a line are bounded and shown as [`text`] decides, whatever the code that logs has done about it.
 //! [`meter`] decides how many similar lines pass, and [`writer`] writes them on a thread of its own.

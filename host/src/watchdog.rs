@@ -1,5 +1,4 @@
-//! Decides whether the main runtime still runs: a task on it beats, and a watchdog on another runtime counts the
-//! beats.
+//! Decides whether the main runtime still runs: a task on it beats, and a watchdog beside it checks the beats.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

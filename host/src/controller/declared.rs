@@ -38,7 +38,7 @@ pub struct Environment {
     pub meters: Meters,
     /// The most requests a second that a manifest can permit a plugin.
     pub requests_per_second: u32,
-    /// The namespace that the daemon lives in.
+    /// The daemon's own namespace, and the one that is closed to components.
     pub home: Home,
     /// The name of the daemon in Events and settings.
     pub identity: Arc<str>,

@@ -1,5 +1,4 @@
-//! The handle of a controller, for code that watches or changes it: the wanted version, the running version, and its
-//! phase.
+//! Holds the wanted version, the running version and the phase of a controller, for code that watches or changes it.
 
 use std::collections::BTreeMap;
 use std::fmt;

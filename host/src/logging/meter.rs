@@ -1,8 +1,7 @@
 //! Decides which log lines are left out: those above a rate, from one place in the code about one controller.
 //!
-//! Components, and clients that write objects, decide how often a run fails, and with it how much is logged. Lines
-//! that are left out are counted, and the count is logged in one line. Lines that the user asked for (debug, trace)
-//! pass.
+//! Components, and clients that write objects, decide how often runs fail, and so how much is logged. Lines that are
+//! left out are counted, and the count is logged in one line. Lines that the user asked for (debug, trace) pass.
 
 use std::collections::HashMap;
 use std::fmt;

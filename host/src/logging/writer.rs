@@ -1,5 +1,5 @@
-//! Writes log lines to standard error on a thread of its own. A line that finds no room is dropped and counted:
-//! logging never waits.
+//! Writes log lines to standard error on a thread of its own; drops and counts lines without room: logging never
+//! waits.
 
 use std::io;
 use std::sync::Arc;

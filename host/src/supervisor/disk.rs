@@ -27,7 +27,8 @@ use crate::plugin::{Plugin, Usage};
 /// A component must not have changed for this long before it is read; [`Files`] waits for later changes.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// How often a component that keeps changing is looked at before it counts as broken.
+/// How often a component that keeps changing is looked at before it is read all the same, and refused if it changes
+/// again.
 const LOOKS: usize = 50;
 
 /// The manifests and components that the command line names.
