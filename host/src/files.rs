@@ -1,4 +1,4 @@
-//! Waits until a file that is in use has changed and is whole again: written, replaced, renamed over, or reached by another link.
+//! Waits until a file in use has changed and is whole again: written, replaced, renamed over, or under another link.
 //!
 //! Folders are watched, not files: a file that is replaced is another inode, and a `ConfigMap` changes when the link
 //! beside it (`..data`) is switched. A file that a writer still has open counts as unchanged, so that half a file is

@@ -23,7 +23,7 @@ Examples:
 Exit status: 0 success, 1 something is wrong (the message says what), 2 wrong usage, 130 aborted by a second signal.
 Documentation: docs/ in the source tree.")]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -55,8 +55,8 @@ Examples:
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Compile the component on standard input to standard output: what the daemon has done by another process, so that
-    /// the compiler's memory goes with it, and is bounded.
+    /// Compile the component on standard input to standard output: the daemon runs this as another process, so that
+    /// the compiler's memory is bounded, and is freed with the process.
     #[command(hide = true)]
     CompileComponent {
         /// The most memory that it takes, in bytes.
@@ -66,13 +66,13 @@ Examples:
         #[arg(long, value_name = "SECONDS")]
         cpu: u64,
     },
-    /// Run the component whose compiled code is standard output, for the daemon at the other end of standard input: what it has
-    /// done by another process where the manifest says `isolation: process`.
+    /// Run the component whose compiled code is standard output, for the daemon at the other end of standard input:
+    /// the daemon runs this as another process where the manifest says `isolation: process`.
     #[command(hide = true)]
     RunComponent,
     /// Print the version of the daemon and of the contract that it serves.
     Version {
-        /// How to print it.
+        /// The format of the version.
         #[arg(short, long, value_enum, default_value_t = Output::Table)]
         output: Output,
     },
@@ -99,21 +99,23 @@ pub struct Run {
     /// The context of the kubeconfig; without it the current one.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// The namespace that the daemon lives in, `own` in manifests; without it that of its pod, or else that of the kubeconfig.
+    /// The namespace that the daemon lives in, `own` in manifests; without it that of its pod, else that of the
+    /// kubeconfig.
     #[arg(long, value_name = "NAME", env = "CAPSTAN_NAMESPACE")]
     pub namespace: Option<String>,
-    /// Let components reach what is in the daemon's own namespace, as far as their manifests permit it. Whoever may write a
-    /// config map, secret or pod there can be all that the daemon is.
+    /// Let components reach what is in the daemon's own namespace, as far as their manifests permit it. A component
+    /// that may write a config map, secret or pod there can do all that the daemon can.
     #[arg(long, env = "CAPSTAN_ALLOW_OWN_NAMESPACE")]
     pub allow_own_namespace: bool,
-    /// Where probes are served; port 0 takes a free one and logs it.
+    /// The address of the probes; port 0 takes a free port and logs it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "CAPSTAN_LISTEN")]
     pub listen: SocketAddr,
-    /// Where metrics and diagnostics are served; may be given several times. Without it at --listen, if only this host can reach
-    /// that (loopback), else at 127.0.0.1:8081. Who reads from elsewhere needs a token (see --metrics-auth).
+    /// The addresses of metrics and diagnostics; may be given several times. Without it they are served at --listen,
+    /// if only this host can reach that (loopback), else at 127.0.0.1:8081. Clients on other hosts need a token (see
+    /// --metrics-auth).
     #[arg(long, value_name = "ADDRESS", env = "CAPSTAN_ADMIN_LISTEN", value_delimiter = ',')]
     pub admin_listen: Vec<SocketAddr>,
-    /// Who may read /metrics from other hosts. Diagnostics need a token in any case.
+    /// The clients on other hosts that may read /metrics. Diagnostics need a token in any case.
     #[arg(long, value_enum, default_value_t = MetricsAuth::Token, env = "CAPSTAN_METRICS_AUTH")]
     pub metrics_auth: MetricsAuth,
     /// How long runs under way may take to finish after the first signal.
@@ -122,22 +124,23 @@ pub struct Run {
     /// The most requests a second to the API server that a manifest can permit a plugin (limits.requestsPerSecond).
     #[arg(long, value_name = "NUMBER", default_value = "1000", env = "CAPSTAN_PLUGIN_REQUESTS")]
     pub plugin_requests: NonZeroU32,
-    /// How many runs of one plugin may be under way, whatever its manifest says; without it four per core, and at least 32.
+    /// The most runs of one plugin that may be under way, whatever its manifest says; without it four per core, and
+    /// at least 32.
     #[arg(long, value_name = "NUMBER", env = "CAPSTAN_PLUGIN_CONCURRENCY")]
     pub plugin_concurrency: Option<NonZeroUsize>,
-    /// How much memory the instances of all plugins may have together; without it half of what the daemon may have (the limit of its
-    /// container), or of the machine.
+    /// The most memory that the instances of all plugins may have together; without it half of what the daemon may
+    /// have (the limit of its container), or of the machine.
     #[arg(long, value_name = "SIZE", value_parser = bytes, env = "CAPSTAN_PLUGIN_MEMORY")]
     pub plugin_memory: Option<usize>,
-    /// How much of the objects of one kind (and namespace, and selector) is kept in memory; what is beyond is left out, and the
-    /// daemon is not ready.
+    /// The most memory for the objects of one kind (and namespace, and selector); objects beyond it are left out, and
+    /// the daemon is not ready.
     #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = bytes, env = "CAPSTAN_CACHE_SIZE")]
     pub cache_size: usize,
-    /// How much of all objects is kept in memory; without it a quarter of what the daemon may have (the limit of its container), or
-    /// of the machine. Caches share it: one that wants all leaves something for the others.
+    /// The most memory for the objects of all caches; without it a quarter of what the daemon may have (the limit of
+    /// its container), or of the machine. Caches share it: one that wants all leaves something for the others.
     #[arg(long, value_name = "SIZE", value_parser = bytes, env = "CAPSTAN_CACHE_MEMORY")]
     pub cache_memory: Option<usize>,
-    /// How log lines are written.
+    /// The format of log lines.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
     pub log_format: LogFormat,
 }
@@ -175,7 +178,7 @@ pub struct Check {
     /// The manifests and the code cache.
     #[command(flatten)]
     pub source: Source,
-    /// How to print what was found.
+    /// The format of the findings.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
 }
@@ -190,10 +193,10 @@ Examples:
 
 Exit status: 0 all that the manifests say is in force, 1 it is not, or no daemon answers.")]
 pub struct Plugins {
-    /// Where the daemon serves its diagnostics (its --admin-listen, or --listen if it has none).
+    /// The address of the daemon's diagnostics (its --admin-listen, or --listen if it has none).
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "CAPSTAN_ADDRESS")]
     pub address: String,
-    /// How to print the answer.
+    /// The format of the answer.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
 }
@@ -211,7 +214,7 @@ pub struct Rbac {
     /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
     #[arg(short, long = "manifest", value_name = "PATH", required = true, value_delimiter = ',')]
     pub manifests: Vec<PathBuf>,
-    /// How to print.
+    /// The format of the roles.
     #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
     pub output: Documents,
     /// The namespace of the daemon and its service account: `own` in manifests.
@@ -235,7 +238,7 @@ pub struct Rbac {
     pub subresources: Vec<(String, String)>,
 }
 
-/// Where operators come from.
+/// The manifests and the options for their components.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
     /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
@@ -248,11 +251,11 @@ pub struct Source {
         value_delimiter = ','
     )]
     pub manifests: Vec<PathBuf>,
-    /// Where compiled components are kept; without it capstan/code below `$XDG_CACHE_HOME` or ~/.cache.
+    /// The folder of compiled components; without it capstan/code below `$XDG_CACHE_HOME` or ~/.cache.
     #[arg(long, value_name = "FOLDER", env = "CAPSTAN_CODE_CACHE")]
     pub code_cache: Option<PathBuf>,
-    /// A file with 32 random bytes or more, the key by which the daemon knows compiled components for its own; without it,
-    /// one is made in the folder of the code cache.
+    /// A file with 32 random bytes or more, the key by which the daemon recognises compiled components as its own;
+    /// without it, a key is made in the folder of the code cache.
     #[arg(long, value_name = "FILE", env = "CAPSTAN_CODE_CACHE_KEY_FILE")]
     pub code_cache_key_file: Option<PathBuf>,
     /// The most memory that compiling a component may take; without it, what is left of the cgroup's limit or the
@@ -264,7 +267,7 @@ pub struct Source {
     pub compile_timeout: Duration,
 }
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// As text; in colour on a terminal.
@@ -275,16 +278,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// Who may read metrics from other hosts.
+/// The clients on other hosts that may read metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MetricsAuth {
-    /// Whose token the API server permits to get the nonResourceURL /metrics.
+    /// Clients whose token the API server permits to get the nonResourceURL /metrics.
     Token,
-    /// Everybody who reaches the port; diagnostics are then served on this host only.
+    /// All clients that reach the port; diagnostics are then served on this host only.
     None,
 }
 
-/// How lists are printed.
+/// The format of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people.
@@ -295,7 +298,7 @@ pub enum Output {
     Yaml,
 }
 
-/// How Kubernetes objects are printed.
+/// The format of Kubernetes objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Documents {
     /// As YAML documents.

@@ -1,5 +1,4 @@
-//! Writes log lines to standard error on a thread of its own; drops and counts lines without room: logging never
-//! waits.
+//! Writes log lines to standard error on a thread of its own; it drops and counts lines rather than let callers wait.
 
 use std::io;
 use std::sync::Arc;
