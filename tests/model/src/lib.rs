@@ -1,12 +1,12 @@
-//! Decides what a Kubernetes API server would answer, in this process and the same every time: a model to run the daemon on.
+//! Decides what a Kubernetes API server would answer, in this process and the same every time: a model for tests.
 //!
 //! In reading order: [`Model`] is the API server to a test, `server` and `body` carry requests and answers, `world`
 //! answers them; `write`, `apply`, `delete`, `read` and `watch` are its verbs, `rules`, `defaults` and `kinds` have
 //! the differences between kinds, `managed`, `owner`, `merge`, `typed` and `fields` server-side apply, `store` what
 //! is kept at which version. `tests/differential.rs` shows how far it is like the real one.
 //!
-//! Nothing in it is random and nothing waits for real time: under a stopped clock, the same requests in the same order have the
-//! same answers.
+//! Nothing in it is random and nothing waits for real time: under a stopped clock, the same requests in the same
+//! order have the same answers.
 
 mod apply;
 mod body;

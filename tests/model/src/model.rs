@@ -31,8 +31,8 @@ pub struct Which<'a> {
 }
 
 impl Model {
-    /// Returns an API server with the built-in kinds of the model and the namespace `default`. All that would be random comes
-    /// from the seed.
+    /// Returns an API server with the built-in kinds of the model and the namespace `default`. All that would be
+    /// random comes from the seed.
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Server {
             world: Mutex::new(World::new(seed, Instant::now())),

@@ -137,7 +137,7 @@ impl Place {
         self.cluster.api().find(&format!("{path}/{name}")).unwrap()
     }
 
-    /// Waits until `wanted` returns true for an object, and returns the object.
+    /// Waits until `wanted` returns true for an object, and returns it.
     pub fn await_object(&self, path: &str, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let found = wait::until_ok(SOON, what, || match self.find(path, name) {
             Some(object) if wanted(&object) => Ok(object),
@@ -166,8 +166,8 @@ impl Place {
         self.cluster.api().delete(&format!("{path}/{name}")).unwrap();
     }
 
-    /// Returns a manifest of one controller over probes of this namespace; `fields` are those of the controller, in YAML
-    /// flow style, such as `retry: { maxAttempts: 3 }` one per line.
+    /// Returns a manifest of one controller over probes of this namespace; `fields` are those of the controller, in
+    /// YAML flow style, such as `retry: { maxAttempts: 3 }`, one per line.
     pub fn probe_manifest(&self, fields: &str) -> String {
         self.manifest("probe", "{ apiVersion: test.capstan.dev/v1, kind: Probe }", "", fields)
     }
