@@ -1,7 +1,7 @@
 //! Waits for the next primary to work on: the only hand-off between watching and working.
 //!
 //! Watching calls [`Queue::event`], working awaits [`Queue::next`] and ends each [`Ticket`] with [`Ticket::finish`].
-//! Timers, retries, reschedules and leadership have no other way in. The queue knows keys, never objects.
+//! Timers, retries, reschedules and leadership have no other way in. The queue holds keys, never objects.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -40,32 +40,33 @@ use state::{State, Taken, Turn};
 /// Longer than any daemon runs, and short enough to be added to any instant.
 const FOREVER: Duration = Duration::from_hours(30 * 365 * 24);
 
-/// How a controller wants its primaries run.
+/// The settings by which a controller's keys run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// How failures are retried (RT rules); none = not at all (`EP-22`).
+    /// The retry policy for failures (RT rules); `None`: failures are not retried (`EP-22`).
     pub retry: Option<Retry>,
-    /// At most so many runs per window and key (RL rules); none = no limit.
+    /// The limit of runs per window and key (RL rules); `None`: no limit.
     pub rate_limit: Option<RateLimit>,
-    /// A key runs at least this often (`IV-1`), counted from the end of a run; none or zero = never without an event.
+    /// The maximal interval (`IV-1`), counted from the end of a run: a key runs at least this often. `None` or zero:
+    /// a key never runs without an event.
     pub max_interval: Option<Duration>,
-    /// A run that asks to run again does so after this time at the earliest.
+    /// The shortest time after which a key runs again if its run asks for that.
     pub min_reschedule: Duration,
-    /// What a deletion means.
+    /// The meaning of a deletion.
     pub mode: Mode,
 }
 
-/// What a deletion means to a controller.
+/// The meaning of a deletion to a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The end of the key: finalizers have seen to the cleaning up.
+    /// The end of the key: the cleanup has already been done, by finalizers.
     #[default]
     Normal,
-    /// An event like others, which is run until it succeeds (AE rules).
+    /// An event like any other: the key runs until a run succeeds (AE rules).
     AllEvents,
 }
 
-/// What happened to a key.
+/// An event of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The primary was added or updated.
@@ -75,19 +76,19 @@ pub enum Event {
     },
     /// The primary is gone.
     PrimaryDeleted {
-        /// True if a list found it gone, so that its final state was not seen.
+        /// True if a list no longer contained it, so its final state was not seen.
         unknown: bool,
     },
     /// Anything else that concerns the primary: a secondary, a poll, an event from outside.
     Related,
 }
 
-/// What became of an event.
+/// The queue's answer to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {
-    /// Dropped, and not to be counted: the primary has not been seen (`EP-1`).
+    /// Dropped, and not counted: the primary has not been seen (`EP-1`).
     Unknown,
-    /// Dropped: the primary is on its way out, and nothing is left to do (`EP-2`).
+    /// Dropped: our finalizer is removed, and nothing is left to do for the primary (`EP-2`).
     Ignored,
     /// A run that starts after this will follow.
     Marked,
@@ -95,93 +96,93 @@ pub enum Receipt {
     Removed,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// It did what it should.
+    /// The run succeeded.
     Done {
-        /// True if our finalizer was removed, so that only the deletion event is awaited (`EP-23`).
+        /// True if our finalizer was removed, so only the deletion event is awaited (`EP-23`).
         finalizer_removed: bool,
-        /// Run again after this time, or the shortest that the policy has.
+        /// The time after which the key runs again, but no shorter than the policy's `min_reschedule`.
         again: Option<Duration>,
     },
-    /// It failed, and the error handler wants no retry (`EC-5`).
+    /// The run failed, and the error handler wants no retry (`EC-5`).
     NoRetry {
-        /// Run again after this time, or the shortest that the policy has.
+        /// The time after which the key runs again, but no shorter than the policy's `min_reschedule`.
         again: Option<Duration>,
     },
-    /// It failed (also by a trap, a time-out, a panic).
+    /// The run failed (also by a trap, a timeout or a panic).
     Failed(Failure),
-    /// The cache did not have the primary any more, so nothing was done (`EP-14`).
+    /// The primary was no longer in the cache, so nothing was done (`EP-14`).
     Gone,
 }
 
-/// Which sort of failure, for the log (`EP-36`).
+/// The kind of a failure, which decides the log level (`EP-36`) and, for an outage, the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Any other.
+    /// Any other failure.
     Unhandled,
-    /// The error handler dealt with it, and wants the retry.
+    /// The error handler has handled the failure, and wants a retry.
     Handled,
     /// The API server answered 409.
     Conflict,
-    /// The API server could not be reached, was too busy, or failed itself: nothing that the key could do about.
+    /// The API server could not be reached, was too busy, or failed itself. The key is not the cause.
     Outage,
 }
 
-/// What the queue made of the end of a run.
+/// The queue's answer to the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// What the run counts as.
+    /// The outcome that the run counts as.
     pub outcome: Outcome,
-    /// When the key runs again.
+    /// The next run of the key.
     pub next: Next,
-    /// The retry state that the next run will see; none after a success.
+    /// The retry state that the next run gets; `None` after a success.
     pub retry: Option<RetryInfo>,
 }
 
-/// What a run counts as, for metrics and log.
+/// The outcome that a run counts as, for metrics and log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A success.
     Succeeded,
     /// A failure, to be logged at this level.
     Failed(Level),
-    /// Neither: the queue was stopped meanwhile (`LC-22`).
+    /// Neither: the queue was stopped during the run (`LC-22`).
     Ignored,
 }
 
-/// How loudly a failure is logged (`EP-36`).
+/// The level at which a failure is logged (`EP-36`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The error handler has dealt with it.
+    /// The error handler has handled the failure.
     Debug,
     /// A conflict, which the next try resolves: one line.
     Info,
-    /// It is tried again.
+    /// The key is retried.
     Warning,
-    /// It is not tried again by itself, or only much later.
+    /// The key is not retried without an event, or only much later.
     Error,
 }
 
-/// When a key runs again after a run; an event brings any of them forward.
+/// The time of a key's next run after a run; an event brings any of them forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// At once: an event came during the run (`EP-23`, `EP-32`).
     AtOnce,
     /// After this back-off; one attempt is consumed (`EP-34`).
     Retry(Duration),
-    /// After what is left of an earlier back-off, into which an event fell; no attempt is consumed (`EP-33`).
+    /// After the rest of an earlier back-off, during which an event came; no attempt is consumed (`EP-33`).
     Resume(Duration),
-    /// After this pause, or as soon as the API server does its work again; no attempt is consumed.
+    /// After this pause, or soon after the API server works again; no attempt is consumed.
     Outage(Duration),
     /// The attempts are used up; after the maximal interval, if there is one (`EP-35`).
     Exhausted(Option<Duration>),
-    /// After the time the run asked for.
+    /// After the time that the run asked for.
     Again(Duration),
     /// After the maximal interval, if there is one (`IV-1`).
     Idle(Option<Duration>),
-    /// Never: the finalizer is removed, the deletion event will follow.
+    /// Never: our finalizer is removed, and the deletion event will follow.
     AwaitDeletion,
     /// Never: the primary is gone, and its state is dropped.
     Dropped,
@@ -189,132 +190,135 @@ pub enum Next {
     AtStart,
 }
 
-/// A key as it is now, for diagnostics.
+/// The present state of a key, for diagnostics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyState {
     /// The key.
     pub key: ObjectRef,
-    /// True while a run has it.
+    /// True while the key is in a run.
     pub in_flight: bool,
-    /// What it is waiting for.
+    /// The events since the key's last run began.
     pub mark: Mark,
-    /// The retry state; none unless the last run failed.
+    /// The retry state; `None` unless the last run failed.
     pub retry: Option<RetryInfo>,
-    /// When it runs, unless an event comes first: zero if it waits for a free place only.
+    /// The time until the key runs, unless an event comes first: zero if it only waits for another run to end; `None`
+    /// if it is in flight or waits for an event.
     pub due_in: Option<Duration>,
 }
 
-/// What has been heard of a key since its last run began (`EP-2`).
+/// The events of a key since its last run began (`EP-2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Nothing.
+    /// No event.
     None,
-    /// Something, so it runs again.
+    /// An event, so the key runs again.
     Present,
     /// Our finalizer is removed; the deletion event is awaited.
     ProcessedDeletion,
-    /// The primary is gone, which is to be run in all-events mode, and else ends the key.
+    /// The primary is gone. In all-events mode a run follows; in normal mode this ends the key.
     DeletePresent,
-    /// The same, and something after it; in all-events mode only.
+    /// The primary is gone, and another event came after that; in all-events mode only.
     AdditionalAfterDelete,
 }
 
-/// How many keys there are, for metrics.
+/// The number of keys, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Keys with state: about the primaries that exist.
+    /// Keys with state: about as many as primaries exist.
     pub keys: usize,
-    /// Those that could run now, if there were a place.
+    /// Keys that could run now if `concurrency` permitted.
     pub due: usize,
-    /// Those in a run.
+    /// Keys in a run.
     pub in_flight: usize,
 }
 
-/// The last state of a primary that is gone, as a run of all-events mode is told (`AE-2`).
+/// The end of a primary, as a run in all-events mode learns of it (`AE-2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deletion {
-    /// True if a list found it gone, so that its final state was not seen.
+    /// True if a list no longer contained it, so its final state was not seen.
     pub unknown: bool,
 }
 
-/// A queue of keys, of one controller. A clone is another handle of the same queue.
+/// The queue of one controller's keys. A clone is another handle of the same queue.
 #[derive(Clone, Debug)]
 pub struct Queue(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Told when the earliest due key may have changed. Holds one permit, so a change between look and wait is not lost.
+    /// Notified when the earliest due key may have changed. Holds one permit, so a change between look and wait is
+    /// not lost.
     changed: Notify,
 }
 
-/// The right, and the duty, to run a key: nobody else has it until it is finished. A ticket that is dropped counts as a
-/// failure, so that a panic or an abort can't leave its key stuck.
+/// The right, and the duty, to run a key: no other run gets the key until the ticket is finished. A dropped ticket
+/// counts as a failure, so a panic or an abort can't leave its key stuck.
 #[derive(Debug)]
 #[must_use = "a dropped ticket counts as a failure"]
 pub struct Ticket {
     run: Taken,
     queue: Queue,
-    /// Whether the key is still to be given back.
+    /// True until the key is given back.
     open: bool,
 }
 
 // === impl Queue ===
 
 impl Queue {
-    /// Returns an empty queue that only remembers events until it is started (`EP-3`).
+    /// Returns an empty queue. Until it is started, it only remembers events (`EP-3`).
     pub fn new(policy: Policy) -> Self {
         Self(Arc::new(Shared { state: Mutex::new(State::new(policy)), changed: Notify::new() }))
     }
 
-    /// Takes in that something happened to a key, and returns what became of it.
+    /// Takes in an event of a key, and returns what it led to: a later run, the end of the key, or nothing.
     pub fn event(&self, key: &ObjectRef, event: Event, now: Instant) -> Receipt {
         self.change(|state| state.event(key, event, now))
     }
 
-    /// Begins to hand out keys: first those with an event that came while the queue was stopped, or with a failure
-    /// behind them (`EP-3`). Does nothing if the queue runs.
+    /// Begins to hand out keys: first those with an event that came while the queue was stopped, and those whose last
+    /// run failed (`EP-3`). Does nothing if the queue is running or closed.
     pub fn start(&self, now: Instant) {
         self.change(|state| state.start(now));
     }
 
-    /// Hands out no more keys until [`Queue::start`]; runs under way go on, but their outcome is ignored and their
-    /// keys run again then (`LC-22`).
+    /// Hands out no more keys until [`Queue::start`]. Runs under way continue, but their outcome is ignored, and
+    /// their keys run again after the start (`LC-22`).
     pub fn stop(&self) {
         self.change(State::stop);
     }
 
-    /// Ends the queue for good: [`Queue::next`] returns none from now on, and outcomes are ignored.
+    /// Ends the queue for good: [`Queue::next`] returns `None` from now on, and outcomes are ignored.
     pub fn close(&self) {
         self.change(State::close);
         self.0.changed.notify_one();
     }
 
-    /// Takes in that something happened which concerns all keys, such as a new version of what runs them. Each runs once
-    /// more, as the rate limit permits.
+    /// Takes in an event that concerns all keys, such as a new version of the plugin. Each key runs once more, as the
+    /// rate limit permits.
     pub fn event_for_all(&self, now: Instant) {
         self.change(|state| state.event_for_all(now));
     }
 
-    /// Changes how keys are run from now on. Timers that are set stay, and so do attempts and windows.
+    /// Changes the policy from now on. Timers that are already set stay, and so do attempts and rate-limit windows.
     pub fn set_policy(&self, policy: Policy) {
         self.change(|state| state.set_policy(policy));
     }
 
-    /// Takes in that the API server does its work again after an outage. The keys that wait for it run within the next two
+    /// Takes in that the API server works again after an outage. The keys that wait for it run within the next two
     /// seconds, not all at once.
     pub fn resume(&self, now: Instant) {
         self.change(|state| state.resume(now));
     }
 
-    /// Drops the state of all keys but those that `keep` wants: for namespaces that are watched no longer (`NS-3`).
-    /// No cleanup takes place. A run under way ends without effect on the queue.
+    /// Drops the state of all keys for which `keep` returns false: for namespaces that are no longer watched
+    /// (`NS-3`). No cleanup takes place. A run under way ends without effect on the queue.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
         self.change(|state| state.retain(keep));
     }
 
-    /// Waits until a key may run, and returns the right to run it: the one that has been due for longest, that is not in
-    /// flight, and that the rate limit permits. None once the queue is closed. May be dropped at any time.
+    /// Waits until a key may run, and returns its ticket: the key that has been due for longest, is not in flight,
+    /// and is permitted by the rate limit. Returns `None` once the queue is closed. The future may be dropped at any
+    /// time.
     pub async fn next(&self) -> Option<Ticket> {
         let changed = &self.0.changed;
         loop {
@@ -331,7 +335,7 @@ impl Queue {
                 }
                 Turn::Wait(None) => changed.notified().await,
                 Turn::Wait(Some(at)) => tokio::select! {
-                    // Either way the queue is looked at next; a permit that is left is for whoever waits then.
+                    // Either way the loop looks at the queue next; a permit that is left is for the next waiter.
                     biased;
                     () = sleep_until(at) => {}
                     () = changed.notified() => {}
@@ -340,32 +344,32 @@ impl Queue {
         }
     }
 
-    /// Says whether an event is waiting for the run in flight to end (`EP-24`).
+    /// Returns true if an event is waiting for the run in flight to end (`EP-24`).
     pub fn next_imminent(&self, key: &ObjectRef) -> bool {
         self.0.state.lock().imminent(key)
     }
 
-    /// Returns how many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.0.state.lock().len()
     }
 
-    /// Whether there is no key.
+    /// Returns true if there is no key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns how many keys there are, and in which state.
+    /// Returns the number of keys, by state.
     pub fn counts(&self, now: Instant) -> Counts {
         self.0.state.lock().counts(now)
     }
 
-    /// Returns the first `limit` keys behind `after`, ordered. For people.
+    /// Returns the first `limit` keys after `after`, ordered. For diagnostics.
     pub fn states(&self, now: Instant, after: Option<&ObjectRef>, limit: usize) -> Vec<KeyState> {
         self.0.state.lock().states(now, after, limit)
     }
 
-    /// Changes the state, and wakes who waits if something may be due earlier than before.
+    /// Changes the state, and wakes a waiter if the earliest due key has changed.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.0.state.lock();
         let before = state.earliest();
@@ -387,7 +391,7 @@ impl Ticket {
         &self.run.key
     }
 
-    /// Returns the retry state; none on a fresh run.
+    /// Returns the retry state; `None` on a fresh run.
     pub fn retry(&self) -> Option<RetryInfo> {
         self.run.retry
     }
@@ -397,19 +401,19 @@ impl Ticket {
         self.run.retry.unwrap_or(self.run.first)
     }
 
-    /// Returns what is known of the end of the primary, if this run is about it: in all-events mode only. The run is to
-    /// use the last known object then, even if the cache has a new one under the same key.
+    /// Returns the deletion if this run is about it: in all-events mode only. Such a run has to use the last known
+    /// object, even if the cache has a new one under the same key.
     pub fn deletion(&self) -> Option<Deletion> {
         self.run.deletion
     }
 
-    /// Says whether an event is waiting for this run to end (`EP-24`).
+    /// Returns true if an event is waiting for this run to end (`EP-24`).
     pub fn next_imminent(&self) -> bool {
         self.queue.next_imminent(self.key())
     }
 
-    /// Gives the key back, and returns what follows from how the run ended. Nothing is logged here: who knows the error
-    /// also logs the decision.
+    /// Gives the key back, and returns what follows from the result of the run. Nothing is logged here: the caller
+    /// knows the error, and logs the decision with it.
     pub fn finish(mut self, finished: Finished, now: Instant) -> Settled {
         self.settle(finished, now)
     }
@@ -443,7 +447,8 @@ impl Drop for Ticket {
 // === impl vocabulary ===
 
 impl Default for Policy {
-    /// The usual five retries (`RT-1`), no rate limit, ten hours (`IV-1`), no shortest time.
+    /// Returns the default: five retries (`RT-1`), no rate limit, a maximal interval of ten hours (`IV-1`), no
+    /// minimal time before a run that was asked for.
     fn default() -> Self {
         Self {
             retry: Some(Retry::default()),
@@ -456,10 +461,10 @@ impl Default for Policy {
 }
 
 impl Finished {
-    /// Done, with nothing special.
+    /// Success, without a removed finalizer or a time for the next run.
     pub const DONE: Self = Self::Done { finalizer_removed: false, again: None };
 
-    /// Returns the same, but that the key does not run again before this time because it asks to.
+    /// Returns the same result, but with the time that the run asked for raised to `least` if it is shorter.
     fn no_sooner_than(self, least: Duration) -> Self {
         let later = |again: Option<Duration>| again.map(|again| again.max(least));
         match self {
@@ -469,7 +474,8 @@ impl Finished {
         }
     }
 
-    /// Whether it shows that the API server does its work. (A run that asked it for nothing is taken for one that did.)
+    /// Returns true if the result shows that the API server works. (A run without a request counts as one with
+    /// requests.)
     fn was_answered(self) -> bool {
         match self {
             Self::Done { .. } | Self::NoRetry { .. } | Self::Failed(Failure::Conflict) => true,
@@ -479,7 +485,7 @@ impl Finished {
 }
 
 impl Next {
-    /// Returns the time until the key runs by itself; none if it does not.
+    /// Returns the time until the key runs without an event; `None` if it does not.
     pub fn after(self) -> Option<Duration> {
         match self {
             Self::AtOnce | Self::AtStart => Some(Duration::ZERO),
@@ -510,7 +516,7 @@ mod tests {
         queue
     }
 
-    /// Returns a ticket that must be there without waiting.
+    /// Takes a ticket that must be there without waiting.
     fn take(queue: &Queue) -> Ticket {
         queue.next().now_or_never().flatten().expect("a due key")
     }

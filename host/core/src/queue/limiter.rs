@@ -6,20 +6,20 @@ use tokio::time::Instant;
 
 use crate::manifest::RateLimit;
 
-/// EP-12: the shortest wait; else a window that is nearly over would be asked about again and again.
+/// EP-12: the shortest wait; without it, a key would be looked at again and again when its window is nearly over.
 const FLOOR: Duration = Duration::from_millis(50);
 
 /// The runs of one key in its present window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
-    /// When its first run began.
+    /// The start of its first run.
     start: Instant,
-    /// The runs since then.
+    /// The number of runs since then.
     runs: u32,
 }
 
-/// Counts a run, or says when to ask again. The window begins with the first run, and a new one with the first run that
-/// finds the old one both full and over (`RL-1`).
+/// Counts a run, or returns the time at which to ask again as the error. The window begins with the first run; a new
+/// window begins with the first run that finds the old one both full and over (`RL-1`).
 pub(super) fn permit(limit: &RateLimit, window: &mut Option<Window>, now: Instant) -> Result<(), Instant> {
     if limit.max_reconciliations == 0 {
         return Ok(());
@@ -56,7 +56,7 @@ mod tests {
             (3101, Err(6100)),
             // Full and long over: one window, not several.
             (90_000, Ok(())),
-            // Not full: the old window goes on, however long ago it began.
+            // Not full: the old window continues, however long ago it began.
             (99_000, Ok(())),
             (99_001, Ok(())),
             (99_002, Ok(())),

@@ -1,7 +1,8 @@
-//! Decides when keys run again that failed because the API server was away, too busy, or failed itself.
+//! Decides when keys run again that failed because the API server could not be reached, was too busy, or failed
+//! itself.
 //!
-//! However many wait, a few of them try each second, so that a server which is down or comes back is not run over. The first
-//! that gets through brings the others forward, spread over a short time.
+//! However many keys wait, only a few of them try each second, so that a server that is down or comes back is not
+//! overloaded. The first key that gets an answer brings the others forward, spread over a short time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -13,29 +14,29 @@ use crate::object::ObjectRef;
 /// The longest pause of a key after its first such failure; each further one is twice as long, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(500);
 
-/// The longest pause of a key that waits alone: who waits for the server does not wait long for itself.
+/// The longest pause of a key that waits alone: once the server is back, the key runs after a few seconds at most.
 const LONGEST: Duration = Duration::from_secs(4);
 
 /// The pause for each key that waits, so that about four try each second.
 const STEP: Duration = Duration::from_millis(333);
 
-/// The longest pause of a key among many: each tries for itself now and then.
+/// The longest pause of a key among many: each tries at least this often.
 const FARTHEST: Duration = Duration::from_mins(1);
 
-/// The time over which the keys are spread once the server does its work again.
+/// The time over which the keys are spread once the server works again.
 const SPREAD: Duration = Duration::from_secs(2);
 
 /// The keys of a controller that wait for the API server.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
-    /// How many there are, those in flight included.
+    /// Their number, those in flight included.
     pub(super) waiting: usize,
     /// The end of the spreading that is under way.
     spreading: Option<Instant>,
 }
 
 impl Outage {
-    /// Returns how long a key waits after so many such failures in a row.
+    /// Returns the time that a key waits after this number of such failures in a row.
     pub(super) fn pause(&self, key: &ObjectRef, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(8);
         let own = (FIRST * (1 << doublings)).min(LONGEST);
@@ -44,8 +45,8 @@ impl Outage {
         longest.mul_f64(0.5 + share(key, failures) / 2.0)
     }
 
-    /// Takes in that the API server does its work again. Says whether keys are to be brought forward: not while those of
-    /// the last time still are on their way.
+    /// Takes in that the API server works again. Returns true if keys are to be brought forward: not while an earlier
+    /// spreading is under way.
     pub(super) fn end(&mut self, now: Instant) -> bool {
         if self.waiting == 0 || self.spreading.is_some_and(|until| until > now) {
             return false;
@@ -55,13 +56,13 @@ impl Outage {
         true
     }
 
-    /// Returns when a key runs that is brought forward.
+    /// Returns the time at which a key runs that is brought forward.
     pub(super) fn place(key: &ObjectRef, now: Instant) -> Instant {
         now + SPREAD.mul_f64(share(key, 0))
     }
 }
 
-/// Returns a number from 0 to 1 that looks like chance, so that a test knows it.
+/// Returns a number from 0 to 1 that looks random, but is the same for the same input, so that tests are repeatable.
 fn share(key: &ObjectRef, salt: u32) -> f64 {
     let mut hasher = DefaultHasher::new();
     (key, salt).hash(&mut hasher);
@@ -80,7 +81,7 @@ mod tests {
         ObjectRef::cluster(&format!("k{number}"))
     }
 
-    /// Returns the times at which this many keys try within three minutes, all of which have failed at the start.
+    /// Returns the times within three minutes at which this many keys try, all of which have failed at the start.
     fn tries(waiting: usize) -> Vec<Duration> {
         let (mut outage, mut due) = (Outage::default(), BinaryHeap::new());
         for n in 0..waiting {

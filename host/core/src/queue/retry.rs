@@ -1,4 +1,4 @@
-//! Decides how long a failed key waits before it runs again, and how often it may (RT).
+//! Decides how long a failed key waits before it is retried, and how many times (RT).
 
 use std::time::Duration;
 
@@ -7,24 +7,25 @@ use tokio::time::Instant;
 use crate::guest::RetryInfo;
 use crate::manifest::Retry;
 
-/// How often a key has been retried since its last success.
+/// The retries of a key since its last success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attempts {
-    /// Delays handed out so far.
+    /// The number of delays handed out so far.
     consumed: u32,
-    /// The end of the last of them; none before the first.
+    /// The end of the last delay; `None` before the first.
     until: Option<Instant>,
 }
 
 impl Attempts {
-    /// Returns what a run is told. Before any delay, that is what an error handler sees on a fresh run (`EC-2`).
+    /// Returns the retry state for the next run. Before the first delay, it is what an error handler sees on a fresh
+    /// run (`EC-2`).
     pub(super) fn info(self, retry: Option<&Retry>) -> RetryInfo {
-        // RT-3; without a policy, the first run is the last.
+        // RT-3; without a retry policy, the first run is the last.
         let last = retry.is_none_or(|retry| retry.max_attempts.is_some_and(|max| self.consumed >= max));
         RetryInfo { attempt: self.consumed, last }
     }
 
-    /// Consumes an attempt and returns the delay before it; none if all are used up.
+    /// Consumes an attempt and returns the delay before it; `None` if all attempts are used up.
     pub(super) fn consume(&mut self, retry: &Retry, now: Instant) -> Option<Duration> {
         if self.info(Some(retry)).last {
             return None;
@@ -35,7 +36,7 @@ impl Attempts {
         Some(delay)
     }
 
-    /// Returns what is left of the last delay: zero before the first, and after its end.
+    /// Returns the rest of the last delay: zero before the first delay, and after the end of the last.
     pub(super) fn left(self, now: Instant) -> Duration {
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
@@ -45,7 +46,7 @@ impl Attempts {
 fn delay(retry: &Retry, number: u32) -> Duration {
     let steps = i32::try_from(number.saturating_sub(2)).unwrap_or(i32::MAX);
     let seconds = retry.initial_interval.as_secs_f64() * retry.multiplier.powi(steps);
-    // What does not fit is infinite, and the bounds make it finite again.
+    // A delay that does not fit into a `Duration` becomes the longest one; the bounds below shorten it.
     let delay = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     delay.min(retry.max_interval.unwrap_or(super::FOREVER)).min(super::FOREVER)
 }

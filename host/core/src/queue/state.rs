@@ -1,7 +1,7 @@
 //! Decides what an event, the passing of time and the end of a run mean for a key, and which key is next (EP, TM).
 //!
-//! Everything is a function of state, input and `now`. [`Entry`] is the machine of one key; [`State`] has all of them and
-//! the one timetable in which both timers and keys that wait for a free place stand.
+//! Everything is a function of state, input and `now`. [`Entry`] is the state machine of one key. [`State`] has all
+//! keys and one timetable, which holds both timers and keys that wait for another run to end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -31,32 +31,32 @@ pub(super) struct State {
     in_flight: usize,
 }
 
-/// Whether keys are handed out.
+/// The phase of the queue, which says if keys are handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Not now.
+    /// No keys for now.
     Stopped,
-    /// Yes.
+    /// Keys are handed out.
     Running,
-    /// Never again.
+    /// No keys ever again.
     Closed,
 }
 
-/// When which key runs: the earliest first, and of those the one that was put in first.
+/// The keys that are due, by time: the earliest first; of those with the same time, the one that was put in first.
 #[derive(Debug, Default)]
 struct Timetable {
-    /// One line for each entry that is due.
+    /// One line for each entry with a time to run.
     lines: BTreeMap<Due, ObjectRef>,
-    /// The next number.
+    /// The number of the next line.
     number: u64,
 }
 
 /// A line of the timetable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due {
-    /// The time from which on the key may run.
+    /// The earliest time at which the key may run.
     at: Instant,
-    /// Orders lines of the same time. There are never two of the same number.
+    /// Orders lines of the same time. No two lines have the same number.
     number: u64,
 }
 
@@ -65,9 +65,9 @@ pub(super) struct Due {
 pub(super) enum Turn {
     /// A key to run.
     Run(Taken),
-    /// Nothing before this time, or (none) before something changes.
+    /// No key before this time; `None`: no key before the state changes.
     Wait(Option<Instant>),
-    /// Nothing ever.
+    /// No key ever.
     Closed,
 }
 
@@ -76,18 +76,18 @@ pub(super) enum Turn {
 pub(super) struct Taken {
     /// The key.
     pub(super) key: ObjectRef,
-    /// The retry state; none on a fresh run.
+    /// The retry state; `None` on a fresh run.
     pub(super) retry: Option<RetryInfo>,
-    /// What stands for it where there must be one (`EC-2`).
+    /// The retry state of a fresh run, for callers that need one (`EC-2`).
     pub(super) first: RetryInfo,
-    /// Set if the run is about the end of the primary.
+    /// The deletion, if the run is about it.
     pub(super) deletion: Option<Deletion>,
 }
 
-/// A move that the rules do not know. A bug of the caller; not worth retrying.
+/// A call that the rules do not allow: a bug of the caller. Retrying does not help.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
-    /// Only what was taken can be finished, and only once.
+    /// Only a key that was taken can be finished, and only once.
     #[error("finish {0}: it is not in flight")]
     NotInFlight(ObjectRef),
 }
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    /// Takes in an event that concerns all keys, as if it were one of each.
+    /// Takes in an event that concerns all keys, as if each had an event of its own.
     pub(super) fn event_for_all(&mut self, now: Instant) {
         let Self { keys, timetable, .. } = self;
         let mut keys: Vec<_> = keys.iter_mut().collect();
@@ -120,7 +120,7 @@ impl State {
         }
     }
 
-    /// Changes how keys are run from now on.
+    /// Changes the policy from now on.
     pub(super) fn set_policy(&mut self, policy: Policy) {
         self.policy = policy.normal();
     }
@@ -157,7 +157,7 @@ impl State {
         receipt
     }
 
-    /// Begins to hand out keys, those that are marked at once (`EP-3`).
+    /// Begins to hand out keys. Marked keys are due at once (`EP-3`).
     pub(super) fn start(&mut self, now: Instant) {
         if self.phase != Phase::Stopped {
             return;
@@ -174,7 +174,7 @@ impl State {
         }
     }
 
-    /// Takes in that the API server does its work again: what waits for it runs soon, spread.
+    /// Takes in that the API server works again: the keys that wait for it run soon, spread over a short time.
     pub(super) fn resume(&mut self, now: Instant) {
         let Self { keys, timetable, outage, .. } = self;
         if !outage.end(now) {
@@ -183,7 +183,7 @@ impl State {
         for (key, entry) in keys {
             let waits = entry.waits_for_server();
             entry.forget_outages();
-            // One in flight begins anew if it fails once more.
+            // A key in flight starts counting outages anew if it fails once more.
             if !waits || entry.flight != Flight::Idle {
                 continue;
             }
@@ -206,7 +206,7 @@ impl State {
         self.phase = Phase::Closed;
     }
 
-    /// Drops all keys but these; those in flight when they end.
+    /// Drops all keys for which `keep` returns false; those in flight are dropped when their runs end.
     pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
         let Self { keys, timetable, outage, .. } = self;
         keys.retain(|key, entry| {
@@ -220,13 +220,13 @@ impl State {
         });
     }
 
-    /// Returns the line of the timetable that is waited for.
+    /// Returns the earliest line of the timetable; `None` unless the queue is running.
     pub(super) fn earliest(&self) -> Option<Due> {
         let running = self.phase == Phase::Running;
         running.then(|| self.timetable.earliest()).flatten()
     }
 
-    /// Takes the key that has been due for longest, or says when to ask again (EP-10 … EP-15).
+    /// Takes the key that has been due for longest, or returns the time at which to ask again (EP-10 … EP-15).
     pub(super) fn take(&mut self, now: Instant) -> Turn {
         match self.phase {
             Phase::Stopped => return Turn::Wait(None),
@@ -255,7 +255,7 @@ impl State {
         Turn::Wait(None)
     }
 
-    /// Takes in how a run ended (EP-20 … EP-35).
+    /// Takes in the result of a run, and returns what follows (EP-20 … EP-35).
     pub(super) fn finish(&mut self, key: &ObjectRef, finished: Finished, now: Instant) -> Result<Settled, Error> {
         let Self { policy, phase, keys, timetable, outage, in_flight } = self;
         let entry = keys.get_mut(key).filter(|entry| entry.flight != Flight::Idle);
@@ -279,7 +279,7 @@ impl State {
             (_, Some(after)) => timetable.put(key, &mut entry.due, now + after.min(FOREVER)),
             (_, None) => {}
         }
-        // What waited for the API server and now got its answer shows that the others need not wait.
+        // The key waited for the API server and now got an answer, so the others need not wait.
         if waited && finished.was_answered() {
             self.resume(now);
         }
@@ -292,7 +292,7 @@ impl State {
         }
     }
 
-    /// Whether an event is waiting (`EP-24`).
+    /// Returns true if an event is waiting (`EP-24`).
     pub(super) fn imminent(&self, key: &ObjectRef) -> bool {
         self.keys.get(key).is_some_and(|entry| entry.mark() == Mark::Present)
     }
@@ -302,13 +302,13 @@ impl State {
         self.keys.len()
     }
 
-    /// Counts the keys.
+    /// Returns the number of keys, by state.
     pub(super) fn counts(&self, now: Instant) -> Counts {
         let due = self.timetable.lines.keys().take_while(|due| due.at <= now).count();
         Counts { keys: self.keys.len(), due, in_flight: self.in_flight }
     }
 
-    /// Returns the first `limit` keys behind `after`, ordered.
+    /// Returns the first `limit` keys after `after`, ordered.
     pub(super) fn states(&self, now: Instant, after: Option<&ObjectRef>, limit: usize) -> Vec<KeyState> {
         let behind = |key: &ObjectRef| after.is_none_or(|after| key > after);
         let mut found: Vec<_> = self.keys.iter().filter(|(key, _)| behind(key)).collect();
@@ -344,7 +344,7 @@ impl Timetable {
         self.lines.first_key_value().map(|(due, _)| *due)
     }
 
-    /// Puts a key in, in place of its present line (`TM-1`).
+    /// Adds a line for a key, in place of its present line (`TM-1`).
     fn put(&mut self, key: &ObjectRef, line: &mut Option<Due>, at: Instant) {
         self.strike(line);
         let due = Due { at, number: self.number };
@@ -353,7 +353,7 @@ impl Timetable {
         *line = Some(due);
     }
 
-    /// Makes a key due now. One that is due already keeps its place, so that nobody waits for ever.
+    /// Makes a key due now. A key that is already due keeps its place, so that no key waits forever.
     fn bring_forward(&mut self, key: &ObjectRef, line: &mut Option<Due>, now: Instant) {
         if line.is_none_or(|due| due.at > now) {
             self.put(key, line, now);

@@ -12,57 +12,58 @@ use super::{Due, RESUME, Taken};
 use crate::guest::RetryInfo;
 use crate::object::ObjectRef;
 
-/// One key. An idle key that is waiting for its maximal interval is the usual case, hence the box for the rest.
+/// One key. Most keys are idle and wait for their maximal interval, so what few keys need is in a box.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Its line in the timetable; none while it is in flight. A run replaces a pending timer: it does not fire into the
-    /// run, where it would only cause one more.
+    /// Its line in the timetable; `None` while it is in flight. A run removes a pending timer, which would otherwise
+    /// fire during the run and only cause one more run.
     pub(super) due: Option<Due>,
-    /// What is remembered of earlier runs; none if that is nothing.
+    /// The history of earlier runs; `None` if there is nothing to remember.
     pub(super) history: Option<Box<History>>,
     pub(super) life: Life,
     pub(super) flight: Flight,
-    /// Whether an event has come since the last run began, or the last run failed (`EP-30`).
+    /// True if an event has come since the last run began, or the last run failed (`EP-30`).
     pub(super) pending: bool,
-    /// Whether a version of the primary has shown up that is not the one that was cleaned up or deleted. In normal mode:
-    /// one that is not marked for deletion, since the run began; in all-events mode: any, since the deletion.
+    /// True if a version of the primary has been seen that is not the one that was cleaned up or deleted. In normal
+    /// mode: a version that is not marked for deletion, since the run began; in all-events mode: any version, since
+    /// the deletion.
     pub(super) renewed: bool,
 }
 
-/// What is remembered of the runs of a key.
+/// The history of a key's runs.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// None after a success.
+    /// The retries since the last success; `None` right after a success.
     retry: Option<Attempts>,
-    /// None before the first run under a limit.
+    /// The rate-limit window; `None` before the first run under a limit.
     window: Option<Window>,
-    /// How often in a row the API server was away.
+    /// The number of runs in a row that failed for an outage of the API server.
     outages: u32,
 }
 
-/// What is known of the life of the primary.
+/// The known state of the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     /// It exists.
     Exists,
     /// Our finalizer is removed.
     Finalized,
-    /// It is gone, and a run has to be told. In all-events mode only.
+    /// It is gone, and a run about that has to follow. In all-events mode only.
     Gone(Deletion),
-    /// It is gone, and nobody has to be told: the entry lasts as long as the run in flight.
+    /// It is gone, and no run has to follow: the entry lasts as long as the run in flight.
     Forgotten,
 }
 
-/// Whether a run is under way.
+/// The run of a key that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flight {
-    /// No.
+    /// No run is under way.
     Idle,
-    /// Yes.
+    /// A run is under way.
     Run,
-    /// Yes, one about the end of the primary. In all-events mode only.
+    /// A run about the end of the primary is under way. In all-events mode only.
     DeletionRun,
-    /// Yes, one about a primary that is gone by now: its outcome means nothing.
+    /// A run about a primary that has gone meanwhile is under way: its outcome has no effect.
     Superseded,
 }
 
@@ -71,7 +72,7 @@ impl Entry {
         Self { due: None, history: None, life: Life::Exists, flight: Flight::Idle, pending: false, renewed: false }
     }
 
-    /// Takes in an event (`EP-2`). The receipt says what the timetable needs to know.
+    /// Takes in an event (`EP-2`), and returns the receipt, which tells the timetable if the key is due.
     pub(super) fn hear(&mut self, event: Event, deletions_run: bool) -> Receipt {
         match event {
             Event::PrimaryChanged { deleting } => self.change(deleting),
@@ -97,7 +98,7 @@ impl Entry {
     fn change(&mut self, deleting: bool) -> Receipt {
         match self.life {
             Life::Finalized if deleting => return Receipt::Ignored,
-            // The deletion is run first; what came back, after it.
+            // The run about the deletion comes first, the run about the new primary after it.
             Life::Gone(_) => self.renewed = true,
             Life::Exists | Life::Finalized | Life::Forgotten => {
                 self.life = Life::Exists;
@@ -108,18 +109,19 @@ impl Entry {
         Receipt::Marked
     }
 
-    /// The primary is gone, and a run will be about that.
+    /// Takes in that the primary is gone, and that a run about that follows.
     fn expire(&mut self, deletion: Deletion) {
         if self.flight == Flight::DeletionRun && self.renewed {
             self.flight = Flight::Superseded; // gone, back, and gone again
         }
         self.life = Life::Gone(deletion);
-        // AE-3: told twice, a deletion run that fails still runs again right after.
+        // AE-3: if the deletion is reported a second time during a deletion run that fails, the next run follows at
+        // once.
         self.pending = self.flight == Flight::DeletionRun;
         self.renewed = false;
     }
 
-    /// The primary is gone, and that is all.
+    /// Takes in that the primary is gone, and that no run about that follows.
     pub(super) fn forget(&mut self) {
         if self.flight != Flight::Idle {
             self.flight = Flight::Superseded;
@@ -129,7 +131,7 @@ impl Entry {
         self.history = None;
     }
 
-    /// Asks the rate limit (`RL-2`: before every run).
+    /// Asks the rate limit (`RL-2`: before every run). The error is the time at which to ask again.
     pub(super) fn permit(&mut self, policy: &Policy, now: Instant) -> Result<(), Instant> {
         let Some(limit) = &policy.rate_limit else {
             return Ok(());
@@ -137,7 +139,7 @@ impl Entry {
         limiter::permit(limit, &mut self.history.get_or_insert_default().window, now)
     }
 
-    /// Begins a run: the mark is consumed (`EP-13`).
+    /// Begins a run, which consumes the mark (`EP-13`).
     pub(super) fn take_off(&mut self, key: ObjectRef, policy: &Policy) -> Taken {
         self.pending = false;
         let deletion = match self.life {
@@ -154,8 +156,8 @@ impl Entry {
         Taken { key, retry: self.retry(policy), first, deletion }
     }
 
-    /// Ends a run that was under way when the queue was stopped: its outcome is ignored, but that our finalizer is gone
-    /// remains true (`LC-22`). The key is free again (`EP-20`).
+    /// Ends a run that was under way when the queue was stopped. Its outcome is ignored, except that our finalizer
+    /// has been removed (`LC-22`). The key is free again (`EP-20`).
     pub(super) fn break_off(&mut self, policy: &Policy, finished: Finished) -> Settled {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
         let next = if self.life == Life::Forgotten {
@@ -169,7 +171,7 @@ impl Entry {
         Settled { outcome: Outcome::Ignored, next, retry: self.retry(policy) }
     }
 
-    /// Ends a run. `outage` says how long to wait after so many runs in a row that failed for an outage.
+    /// Ends a run. `outage` returns the pause after a number of runs in a row that failed for an outage.
     pub(super) fn settle(
         &mut self,
         policy: &Policy,
@@ -178,7 +180,7 @@ impl Entry {
         outage: impl FnOnce(u32) -> Duration,
     ) -> Settled {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
-        // EP-21: whatever came of it, nothing is left to do about what is gone.
+        // EP-21: the primary is gone, so nothing is left to do, whatever the result is.
         let finished =
             if flight == Flight::Superseded { Finished::DONE } else { finished.no_sooner_than(policy.min_reschedule) };
         let (outcome, next) = match finished {
@@ -191,7 +193,7 @@ impl Entry {
         Settled { outcome, next, retry: self.retry(policy) }
     }
 
-    /// Decides what follows a success: the first that applies (`EP-23`).
+    /// Decides what follows a success: the first case that applies (`EP-23`).
     fn succeed(&mut self, flight: Flight, finished: Finished, max_interval: Option<Duration>) -> Next {
         self.forget_failures();
         let again = match finished {
@@ -211,34 +213,35 @@ impl Entry {
                 self.pending = false;
                 Next::AwaitDeletion
             }
-            // What the component asked for is discarded: the event comes first.
+            // The event comes first; the time that the component asked for is discarded.
             Life::Exists | Life::Finalized if self.pending => Next::AtOnce,
             Life::Exists | Life::Finalized if finished == Finished::Gone => Next::Dropped,
             Life::Exists | Life::Finalized => again.map_or(Next::Idle(max_interval), Next::Again),
         }
     }
 
-    /// Whether the run has removed our finalizer from what exists, and not from a predecessor of the same name.
+    /// Returns true if the run has removed our finalizer from the primary that exists, and not from a predecessor of
+    /// the same name.
     fn finalized_by(&self, finished: Finished) -> bool {
         let removed = matches!(finished, Finished::Done { finalizer_removed: true, .. });
         removed && self.life == Life::Exists && !self.renewed
     }
 
-    /// Waits for the API server. Nothing that is remembered of the key changes: it has done nothing wrong. An event during the
+    /// Waits for the API server. No attempt of the key is consumed, as the key is not the cause. An event during the
     /// run does not shorten the pause.
     fn wait(&mut self, outage: impl FnOnce(u32) -> Duration) -> (Outcome, Next) {
         self.pending = true;
         let outages = &mut self.history.get_or_insert_default().outages;
         *outages = outages.saturating_add(1);
-        // Told once: what follows is the same outage.
+        // One warning is enough: further failures in a row belong to the same outage.
         let level = if *outages == 1 { Level::Warning } else { Level::Debug };
         (Outcome::Failed(level), Next::Outage(outage(*outages)))
     }
 
-    /// Decides what follows a failure, and how loudly it is logged (EP-30 … EP-36).
+    /// Decides what follows a failure, and at which level it is logged (EP-30 … EP-36).
     fn fail(&mut self, policy: &Policy, flight: Flight, failure: Failure, now: Instant) -> (Outcome, Next) {
         let Some(retry) = &policy.retry else {
-            // EP-22: goes on like a success, but does not count as one.
+            // EP-22: what follows is the same as after a success, but the outcome is a failure.
             let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
             return (Outcome::Failed(Level::Error), next);
         };
@@ -274,7 +277,7 @@ impl Entry {
         }
     }
 
-    /// Whether its last run failed because the API server was away.
+    /// Returns true if its last run failed for an outage of the API server.
     pub(super) fn waits_for_server(&self) -> bool {
         let history = self.history.as_ref();
         history.is_some_and(|history| history.outages > 0)
@@ -295,7 +298,7 @@ impl Entry {
         Some(attempts.info(policy.retry.as_ref()))
     }
 
-    /// Whether a run is owed.
+    /// Returns true if a run has to follow.
     pub(super) fn marked(&self) -> bool {
         match self.life {
             Life::Exists => self.pending,
@@ -304,7 +307,7 @@ impl Entry {
         }
     }
 
-    /// Returns what has been heard of the primary since its last run began (`EP-2`).
+    /// Returns the events of the primary since its last run began (`EP-2`).
     pub(super) fn mark(&self) -> Mark {
         match (self.life, self.pending) {
             (Life::Exists, false) => Mark::None,

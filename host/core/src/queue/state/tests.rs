@@ -1,4 +1,4 @@
-//! The rules of the queue as tables, and its laws under any interleaving.
+//! Tests the rules of the queue by tables, and its invariants under any interleaving.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ impl Script {
         script
     }
 
-    /// With key `a` in flight.
+    /// Returns a script with key `a` in flight.
     fn in_flight(policy: Policy) -> Self {
         let mut script = Self::new(policy);
         script.event(CHANGED);
@@ -118,7 +118,7 @@ impl Script {
         self.finish(finished).next
     }
 
-    /// When the next key is due, in milliseconds since the start.
+    /// Returns the time at which the next key is due, in milliseconds since the start.
     fn wakes(&mut self) -> Option<u128> {
         match self.turn() {
             Turn::Wait(at) => at.map(|at| (at - self.start).as_millis()),
@@ -132,7 +132,7 @@ impl Script {
 }
 
 impl State {
-    /// Panics if two places disagree.
+    /// Panics if entries, timetable and counters disagree.
     fn check(&self) {
         let lines: BTreeMap<_, _> = self.timetable.lines.iter().map(|(due, key)| (*due, key.clone())).collect();
         let due = |(key, entry): (&ObjectRef, &Entry)| Some((entry.due?, key.clone()));
@@ -202,8 +202,8 @@ fn events_are_marked_as_of_the_table() {
 
 #[test]
 fn a_version_from_before_the_deletion_does_not_wake_what_is_cleaned_up() {
-    // EP-2, EP-4: after the finalizer is removed, updates of what is still marked for deletion are ignored; a re-created
-    // primary is run, also if the deletion itself was missed.
+    // EP-2, EP-4: once the finalizer is removed, updates of a primary that is still marked for deletion are ignored;
+    // a re-created primary is run, even if the deletion itself was missed.
     let mut script = Script::in_flight(Policy::default());
     assert_eq!(script.next(FINALIZED), Next::AwaitDeletion);
     assert_eq!(script.event(DELETING), Receipt::Ignored);
@@ -255,7 +255,7 @@ fn keys_run_in_the_order_in_which_they_became_due() {
     for (ms, letter) in [(0, "c"), (0, "b"), (5, "a")] {
         script.at(ms).event_of(letter, CHANGED);
     }
-    // An event for a key that is waiting already does not send it back.
+    // An event for a key that is already waiting does not move it to the end.
     script.at(6).event_of("c", CHANGED);
     let order: Vec<_> = std::iter::from_fn(|| script.take()).collect();
     assert_eq!(order, ["c", "b", "a"]);
@@ -285,7 +285,7 @@ fn a_key_that_runs_too_often_waits() {
     assert_eq!(script.wakes(), Some(3040));
     script.at(3000).event(RELATED);
     assert_eq!(script.take(), Some("a".to_owned()));
-    // A retry and an instant resubmission are limited like the rest.
+    // A retry and an instant resubmission are limited like any other run.
     assert_eq!(script.next(FAILED), Next::Retry(millis(2000)));
     assert_eq!(script.at(5000).wakes(), Some(6000));
     assert_eq!(script.at(6000).take(), Some("a".to_owned()));
@@ -334,7 +334,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
         let what = script.finish(finished);
         assert_eq!(what, Settled { outcome: Outcome::Succeeded, next, retry: None }, "{events:?} {finished:?}");
         assert_eq!(script.mark(), mark, "{events:?} {finished:?}");
-        // At once is at once; whatever else there is, is a timer.
+        // `AtOnce` makes the key due at once; any other answer is a timer.
         assert_eq!(script.take().is_some(), next.after() == Some(Duration::ZERO), "{events:?} {finished:?}");
     }
 }
@@ -385,7 +385,7 @@ fn a_failing_key_is_retried_and_then_left_to_the_maximal_interval() {
         retry: Some(info(5, true)),
     };
     assert_eq!(script.finish(FAILED), exhausted);
-    // A new event still runs at once, and is told of the last attempt until a success.
+    // A new event still causes a run at once, which gets the retry state of the last attempt until a success.
     script.event(RELATED);
     assert_eq!(script.taken().retry, Some(info(5, true)));
     assert_eq!(script.finish(FAILED), exhausted);
@@ -397,7 +397,7 @@ fn a_failing_key_is_retried_and_then_left_to_the_maximal_interval() {
 
 #[test]
 fn an_outage_uses_up_no_attempt_however_long_it_lasts() {
-    // With one attempt, or none at all.
+    // With one attempt, or no attempts at all.
     for max_attempts in [Some(1), None] {
         let retry = max_attempts.map(|max| Retry { max_attempts: Some(max), ..Retry::default() });
         let mut script = Script::in_flight(Policy { retry, ..Policy::default() });
@@ -503,7 +503,7 @@ fn a_run_that_asks_to_run_again_at_once_waits_for_the_shortest_time() {
         script.now += millis(given);
         script.take();
     }
-    // An event still runs at once.
+    // An event still causes a run at once.
     script.event(RELATED);
     assert_eq!(script.next(again(0)), Next::AtOnce);
 }
@@ -561,7 +561,7 @@ fn a_failure_of_what_is_gone_is_as_good_as_a_success() {
 
 #[test]
 fn a_primary_that_is_created_anew_during_a_run_begins_anew() {
-    // ID-1, EP-15: the old run is awaited; its failures are not the new one's
+    // ID-1, EP-15: the old run is awaited; its failures do not count for the new primary
     let mut script = Script::in_flight(Policy::default());
     script.finish(FAILED);
     assert_eq!(script.at(2000).taken().retry, Some(info(1, false)));
@@ -779,7 +779,7 @@ fn a_deletion_is_run_until_it_succeeds() {
     assert_eq!(script.event(RELATED), Receipt::Marked);
     assert_eq!(script.next(FAILED), Next::AtOnce);
     assert!(script.taken().deletion.is_some());
-    // No reschedule; and an event during a deletion run that succeeds changes nothing.
+    // There is no reschedule, and an event during a deletion run that succeeds changes nothing.
     script.event(RELATED);
     assert_eq!((script.next(again(5)), script.state.len()), (Next::Dropped, 0));
 }
@@ -878,7 +878,7 @@ fn an_idle_key_is_small() {
 
 // === laws ===
 
-/// A step of a random history. Keys and tickets are picked by number, modulo how many there are.
+/// A step of a random history. Keys and tickets are picked by number, modulo their count.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Event(u8, Event),
@@ -936,13 +936,14 @@ fn policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-/// Plays random steps and keeps book of what was promised.
+/// Plays random steps and records the runs that the queue owes.
 struct Play {
     script: Script,
     in_flight: Vec<String>,
     /// Keys with an accepted event since their last run began.
     owed: BTreeSet<String>,
-    /// Those whose cleanup may end the key without a further run: no living version since the run began.
+    /// Keys whose cleanup may end them without a further run: no version that is not marked for deletion has come
+    /// since the run began.
     dying: BTreeSet<String>,
 }
 
@@ -1004,7 +1005,8 @@ impl Play {
         }
     }
 
-    /// Ends all runs well and takes what is due, for longer than any limit, retry or reschedule lasts.
+    /// Ends all runs with success and takes all keys that are due, for longer than any limit, retry or reschedule
+    /// lasts.
     fn wind_up(&mut self) {
         self.script.start();
         for _ in 0..200 {
@@ -1033,7 +1035,7 @@ proptest! {
         prop_assert_eq!(&play.owed, &BTreeSet::new());
         let interval = play.script.state.policy.max_interval;
         for (key, entry) in &play.script.state.keys {
-            // EP-35: what has used up its attempts waits for the interval too, or else for an event.
+            // EP-35: a key that has used up its attempts waits for the interval too, or else for an event.
             let exhausted = entry.retry(&play.script.state.policy).is_some_and(|retry| retry.last);
             let timed = entry.due.is_some() == interval.is_some();
             let waits = match entry.mark() {
