@@ -1,7 +1,8 @@
-//! One event source of one controller: decides what the queue is told about a change in the caches it reads, and answers reads as own writes left things.
+//! One event source of one controller: decides which triggers the queue gets for a change in the caches, and answers
+//! reads with own writes included.
 //!
-//! A source reads one cache or several, one per watched namespace (`IN-2`), which other sources may read too. Overlay,
-//! windows, filter, mapper and indexes are its own (`PO-5`). It never calls the queue: whoever calls it passes the
+//! A source reads one cache or several, one per watched namespace (`IN-2`), which other sources may read too.
+//! Overlay, windows, filter, mapper and indexes are its own (`PO-5`). It never calls the queue: its caller passes the
 //! [`Trigger`]s on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,85 +31,86 @@ use mapper::Mapper;
 use state::{Facts, Move, State, is_in, watcher};
 pub use write::OwnWrite;
 
-/// An event source. Everything takes `&self`; no lock is held while anything else is called, and never two at once.
+/// An event source. All methods take `&self`; no lock is held during a call to anything else, and never two locks at
+/// once.
 pub struct Source {
     spec: Spec,
     state: RwLock<State>,
 }
 
-/// What a source is for.
+/// The settings of a source.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Its name, unique in the controller (`ES-1`).
     pub name: Arc<str>,
     /// The kind of its objects.
     pub gvk: Gvk,
-    /// What its objects are to the controller.
+    /// The role of its objects for the controller.
     pub role: Role,
-    /// Which changes matter.
+    /// The filter, which decides which changes matter.
     pub filter: Filter,
     /// Its indexes, by name (`IX-1`).
     pub indexes: BTreeMap<Arc<str>, Pointer>,
 }
 
-/// What objects are to a controller (`ID-3`).
+/// The role of objects for a controller (`ID-3`).
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// What it reconciles.
+    /// The objects that the controller reconciles.
     Primary,
-    /// Something else, which belongs to the primaries that this mapper names.
+    /// Other objects, which belong to the primaries that this mapper returns.
     Secondary(Mapper),
 }
 
-/// What the queue is told.
+/// An event for the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
-    /// The primary that is concerned.
+    /// The primary whose key gets the event.
     pub primary: ObjectRef,
-    /// What happened.
+    /// The event of the primary.
     pub what: TriggerKind,
 }
 
-/// Who is told of what sources have to say: by informers, and by own writes that end. Never waits.
+/// The receiver of the triggers of sources, called by informers and by own writes that end. Never waits.
 pub type Listener = Arc<dyn Fn(Vec<Trigger>) + Send + Sync>;
 
-/// What happened to a primary (`EP-2`).
+/// The kind of an event of a primary (`EP-2`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TriggerKind {
     /// It was added or updated.
     Changed {
-        /// Whether it is marked for deletion.
+        /// True if it is marked for deletion.
         deleting: bool,
     },
     /// It is gone.
     Deleted {
-        /// As it was last seen.
+        /// The object as it was last seen.
         last: Object,
-        /// Whether the deletion itself was missed.
+        /// True if the deletion itself was missed.
         unknown: bool,
     },
-    /// Something that belongs to it has changed.
+    /// An object that belongs to it has changed.
     Related {
         /// The source that holds it.
         source: Arc<str>,
-        /// What has changed.
+        /// The object that has changed.
         object: ObjectRef,
     },
 }
 
-/// What [`union`] does with versions of one object that several sources hold (`CX-1`).
+/// The way in which [`union`] treats versions of one object that several sources hold (`CX-1`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Returns them all.
+    /// Returns all versions.
     Keep,
     /// Returns the newest only.
     NewestOnly,
 }
 
-/// Why a source can't answer. Retrying does not help.
+/// The reason why a source can't answer. Retrying does not help.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No such index was declared.
+    /// The index was not declared.
     #[error("the source {source_name} has no index {index}")]
     NoIndex {
         /// The source.
@@ -127,13 +129,14 @@ impl Source {
         Self { spec, state: RwLock::new(State { indexes, ..State::default() }) }
     }
 
-    /// Returns what the source is for.
+    /// Returns the settings of the source.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Returns a source that goes on where another one of its kind ends: it has seen what that has, and knows its own writes, none
-    /// of which may be under way. It is to be attached wherever it is to look, and detached from the rest.
+    /// Returns a source that continues where another one of its kind ends: it has seen the same objects, and takes
+    /// over the own writes, none of which may be under way. The caller attaches it to every cache that it is to read,
+    /// and detaches it from the others.
     pub fn heir(spec: Spec, before: &Self) -> Self {
         let heir = Self::new(spec);
         {
@@ -146,16 +149,18 @@ impl Source {
         heir
     }
 
-    /// Begins to read a cache: that of one namespace, or of all (none), in place of what was read there before. Returns what the
-    /// queue is told: what was not seen yet counts as added (`PO-3`), what has changed since as updated, and what is not there any
-    /// more as deleted. Called by the informer's task between two events, so that none is missed and none comes twice; if a list is
-    /// under way, before [`Source::before_list`].
+    /// Begins to read a cache, of one namespace or of all (`None`), in place of the one that was read there before.
+    /// Returns the triggers for the queue: objects that were not seen yet count as added (`PO-3`), objects that have
+    /// changed since as updated, and objects that are no longer there as deleted. Called by the informer's task
+    /// between two events, so that no event is missed and none comes twice; if a list is under way, before
+    /// [`Source::before_list`].
     pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Trigger> {
         let by_key = |objects: Vec<Object>| -> BTreeMap<_, _> {
             let objects = objects.into_iter();
             objects.map(|object| (object.key().clone(), object)).collect()
         };
-        // An answer to an own write is read, but no news of it has come yet: its window decides what that is worth.
+        // The answer to an own write is read already, but its event has not come yet: the window decides if that
+        // event counts.
         let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
         let (present, synced) = cache.snapshot(None);
         let entered = cache.clone();
@@ -166,7 +171,7 @@ impl Source {
             state.lacking.remove(&place);
             Arc::make_mut(&mut state.places).insert(place, cache);
         }
-        // Another cache that has it may be the one that is left.
+        // The other cache that has the object may be detached next, so the overlay keeps the object.
         let keep = |seen| self.state.write().keep(seen, &entered);
         let mut news = Vec::new();
         for new in present {
@@ -175,7 +180,7 @@ impl Source {
                 (Some(_), Some(old)) if old.version() < new.version() => {
                     news.push(Change::Updated { old, new });
                 }
-                // What was seen later is read until this cache has it.
+                // A newer version was seen before: it is read until this cache has it.
                 (Some(newest), Some(_)) => {
                     self.learn(new);
                     keep(newest);
@@ -194,15 +199,15 @@ impl Source {
         told.into_iter().chain(self.passed(namespace)).collect()
     }
 
-    /// Takes an object that is no news into the look-ups.
+    /// Adds an object to the look-ups without a trigger.
     fn learn(&self, object: Object) {
         let key = object.key().clone();
         let facts = self.facts(&Change::Added(object));
         self.state.write().look_up(&key, &facts);
     }
 
-    /// Stops reading the cache of a namespace, or of all (none): before others are attached (`NS-2`). Returns what was
-    /// in it; if these are primaries, the queue may forget them (`NS-3`). Nobody is told anything.
+    /// Stops reading the cache of a namespace, or of all (`None`): before others are attached (`NS-2`). Returns the
+    /// keys of its objects; if these are primaries, the queue may forget them (`NS-3`). Causes no triggers.
     pub fn detach(&self, namespace: Option<&str>) -> Vec<ObjectRef> {
         let place = namespace.map(Arc::from);
         let cache = {
@@ -217,23 +222,23 @@ impl Source {
         cache.list().iter().map(|object| object.key().clone()).collect()
     }
 
-    /// Whether an object of this name would be seen.
+    /// Returns true if a cache for objects of this name is attached.
     pub fn watches(&self, key: &ObjectRef) -> bool {
         self.state.read().cache(key).is_some()
     }
 
-    /// Returns the watched namespaces with their caches, for health (`IE-5`); none = all.
+    /// Returns the watched namespaces with their caches, for health (`IE-5`); `None`: all namespaces.
     pub fn places(&self) -> BTreeMap<Option<Arc<str>>, Cache> {
         (*self.state.read().places).clone()
     }
 
-    /// Returns how many own writes the watch has not caught up with: answers that are read, and windows.
+    /// Returns the number of own writes that the watch has not caught up with: answers in the overlay, and windows.
     pub fn own_writes(&self) -> usize {
         let state = self.state.read();
         state.overlay.iter().count() + state.windows.len()
     }
 
-    /// Whether everything that is watched has been listed once.
+    /// Returns true if all caches are synced: each has been listed once.
     pub fn is_synced(&self) -> bool {
         let places = self.state.read().places.clone();
         places.values().all(Cache::is_synced)
@@ -243,8 +248,8 @@ impl Source {
 // === impl Source: what the informer says ===
 
 impl Source {
-    /// Takes a change that a cache has just taken in. Returns what the queue is told. The index is up to date
-    /// afterwards, whatever the filter says (`IS-2`, `IS-3`).
+    /// Takes in a change that a cache has just taken in, and returns the triggers for the queue. The indexes are up
+    /// to date afterwards, even if the filter drops the change (`IS-2`, `IS-3`).
     pub fn on(&self, change: Change) -> Vec<Trigger> {
         let facts = self.facts(&change);
         let verdict = self.state.write().take(change, &facts);
@@ -255,15 +260,15 @@ impl Source {
         }
     }
 
-    /// Says that a list of a namespace, or of all (none), begins. Events are now possibly several changes in one
-    /// (`FW-3`).
+    /// Takes in that a list of a namespace, or of all (`None`), begins. From now on an event may stand for several
+    /// changes (`FW-3`).
     pub fn before_list(&self, namespace: Option<&str>) {
         self.state.write().listing.insert(namespace.map(Arc::from));
     }
 
-    /// Says that a list has ended, after all that it changed went through [`Source::on`]. Returns what the queue is
-    /// told: of objects that own writes made and that are gone already (`OV-5`), and what was held for echoes that the
-    /// list has overtaken.
+    /// Takes in that a list has ended, after all its changes went through [`Source::on`]. Returns the triggers for
+    /// the queue: for objects that own writes made and that are already gone (`OV-5`), and for events that were held
+    /// for echoes which the list has overtaken.
     pub fn after_list(&self, namespace: Option<&str>) -> Vec<Trigger> {
         let place = namespace.map(Arc::from);
         let (cache, fresh) = {
@@ -295,8 +300,9 @@ impl Source {
         gone.chain(released.into_iter().flat_map(|released| self.released(released))).collect()
     }
 
-    /// Says that the cache of a namespace, or of all (none), has seen everything up to its version: an own write up to there
-    /// that it does not show is of an object that it never will. Returns what the queue is told: what was held behind such a write.
+    /// Takes in that the cache of a namespace, or of all (`None`), has seen everything up to its version. If an own
+    /// write up to that version is missing from it, the watch never shows the object. Returns the triggers for the
+    /// queue, for the events that were held behind such writes.
     pub fn passed(&self, namespace: Option<&str>) -> Vec<Trigger> {
         let place = namespace.map(Arc::from);
         let released = {
@@ -339,7 +345,7 @@ impl Source {
         self.triggers(change, primaries)
     }
 
-    /// Returns the primaries of a secondary as it was and as it is (`IM-5`).
+    /// Returns the primaries of a secondary before and after a change (`IM-5`).
     fn primaries_of(&self, change: &Change) -> BTreeSet<ObjectRef> {
         match &self.spec.role {
             Role::Primary => BTreeSet::new(),
@@ -347,7 +353,7 @@ impl Source {
         }
     }
 
-    /// Returns what the queue is told of a change that nothing holds back (`FW-6`).
+    /// Returns the triggers for a change that no window holds back (`FW-6`).
     fn triggers(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
         if !self.spec.filter.accepts(&change) {
             return Vec::new();
@@ -356,7 +362,7 @@ impl Source {
             Role::Primary => {
                 let key = change.object().key().clone();
                 let trigger = |what| Trigger { primary: key.clone(), what };
-                // What the daemon knows of a primary belongs to its uid.
+                // The daemon's state of a primary belongs to its uid.
                 let before = change.made_again().map(|last| TriggerKind::Deleted { last: last.clone(), unknown: true });
                 let before: Vec<_> = before.into_iter().map(trigger).collect();
                 let now = trigger(TriggerKind::of(change));
@@ -379,7 +385,7 @@ impl Source {
 // === impl Source: reads ===
 
 impl Source {
-    /// Returns an object; none if it is not there, or its namespace is not watched (`IN-4`).
+    /// Returns an object; `None` if it is not there, or its namespace is not watched (`IN-4`).
     pub fn get(&self, key: &ObjectRef) -> Option<Object> {
         // The overlay first: an answer leaves it only after the cache has the object.
         let (cache, own) = {
@@ -390,7 +396,7 @@ impl Source {
         overlay::newest(own.as_ref(), cached, synced)
     }
 
-    /// Returns the objects of one namespace, or all (none), ordered by namespace and name.
+    /// Returns the objects of one namespace, or of all (`None`), ordered by namespace and name.
     pub fn list(&self, namespace: Option<&str>) -> Vec<Object> {
         let (places, own) = {
             let state = self.state.read();
@@ -409,7 +415,7 @@ impl Source {
         merged.collect()
     }
 
-    /// Returns the objects as the caches alone have them, own writes aside.
+    /// Returns the objects as they are in the caches, without own writes.
     fn shown(&self, namespace: Option<&str>) -> Vec<Object> {
         let places = self.state.read().places.clone();
         let caches = match namespace {
@@ -438,8 +444,8 @@ impl Source {
         Ok(self.select(candidates, |object| pointer.keys(object).contains(key)))
     }
 
-    /// Returns the secondaries of a primary, ordered by namespace and name (`IM-6`). Of a primary source: the primary
-    /// itself.
+    /// Returns the secondaries of a primary, ordered by namespace and name (`IM-6`). A primary source returns the
+    /// primary itself.
     pub fn related(&self, primary: &ObjectRef) -> Vec<Object> {
         match &self.spec.role {
             Role::Primary => self.get(primary).into_iter().collect(),
@@ -450,13 +456,13 @@ impl Source {
         }
     }
 
-    /// Returns how many objects carry a finalizer.
+    /// Returns the number of objects with a finalizer.
     pub fn carrying(&self, finalizer: &str) -> usize {
         let all = self.list(None).into_iter();
         all.filter(|object| object.header().has_finalizer(finalizer)).count()
     }
 
-    /// Whether an object of this source belongs to a primary.
+    /// Returns true if an object of this source belongs to a primary.
     pub fn relates(&self, object: &Object, primary: &ObjectRef) -> bool {
         match &self.spec.role {
             Role::Primary => object.key() == primary,
@@ -464,9 +470,9 @@ impl Source {
         }
     }
 
-    /// Returns the objects that `wanted` accepts, of those which the look-up names or the overlay has. Whether they are
-    /// wanted is decided on the newest version: the last version of a deleted object may have been under other keys
-    /// than the one before, so a look-up can name too much.
+    /// Returns the objects that `wanted` accepts, of those in the look-up or the overlay. `wanted` gets the newest
+    /// version: the last version of a deleted object may have been under other keys than the one before, so a look-up
+    /// can contain too many objects.
     fn select(
         &self,
         candidates: impl FnOnce(&State) -> BTreeSet<ObjectRef>,
@@ -486,7 +492,7 @@ impl Source {
 }
 
 impl fmt::Debug for Source {
-    /// Writes the name alone: the rest is behind a lock.
+    /// Writes only the name: the rest is behind a lock.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Source({})", self.spec.name)
     }
@@ -537,7 +543,7 @@ mod tests {
         Object::parse(&json, &gvk("Page"), &Managers::default()).unwrap()
     }
 
-    /// An object in the namespace `n`.
+    /// Returns an object in the namespace `n`.
     fn object(name: &str, version: u64, more: &str) -> Object {
         parse(&format!(r#""namespace":"n","name":"{name}","resourceVersion":"{version}"{more}"#), "")
     }
@@ -625,7 +631,7 @@ mod tests {
 
     const NOBODY: [String; 0] = [];
 
-    /// Keeps what an own write tells.
+    /// Keeps the triggers of an own write.
     #[derive(Default)]
     struct Told(Mutex<Vec<String>>);
 
@@ -661,7 +667,7 @@ mod tests {
         };
         own("s", 4);
         own("t", 5);
-        // Another cache of the same: it lags behind, r is gone, and u is new.
+        // Another cache of the same kind: it lags behind, r is gone, and u is new.
         let mut writer = Writer::default();
         for object in [owned("s", 2, "p"), owned("u", 3, "q")] {
             writer.apply(Event::Applied(object));
@@ -694,7 +700,7 @@ mod tests {
         let source = primaries();
         let mut before = Informer::new(&source, Some("n"));
         before.applied(page(1, 1));
-        // Somebody changed it meanwhile: that is in the answer, and has not been told.
+        // Another client has changed it meanwhile: the change is in the answer, but has caused no trigger yet.
         source.put(page(3, 2));
         let after = newer(page(3, 2));
         assert_eq!(told(&source.attach(None, after.cache())), ["n/a changed"], "an answer that is only read");
@@ -818,7 +824,7 @@ mod tests {
         informer.applied(page(1, "u-1"));
         let told = ["n/a deleted@1?", "n/a changed"];
         assert_eq!(informer.list([page(9, "u-2")], 9), told, "by a list");
-        // Somebody deletes it and makes it again while it is being written.
+        // Another client deletes it and makes it again while it is being written.
         let (mut informer, own) = (Informer::new(&held, None), Told::default());
         informer.applied(page(1, "u-1"));
         let write = held.begin(key("a"), own.teller());
@@ -1080,7 +1086,7 @@ mod tests {
 
     #[test]
     fn an_echo_out_of_a_list_is_told() {
-        // FW-3.3: it may stand for more than the own write.
+        // FW-3.3: the event may stand for more than the own write.
         let source = secondaries();
         let mut informer = Informer::new(&source, None);
         informer.applied(owned("s", 1, "p"));
@@ -1262,7 +1268,7 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// We write a secondary for an owner, filtering; the answer comes after so many further events.
+        /// We write a secondary for an owner, with a window; the answer comes after this number of further events.
         Own(usize, usize, usize),
         Put(usize, usize),
         Foreign(usize, usize),
@@ -1357,7 +1363,7 @@ mod tests {
                 let expected: Vec<_> = world.server.values().filter(of_owner).cloned().collect();
                 prop_assert_eq!(source.related(&key(owner)), expected);
             }
-            // What somebody else does last is told, whatever came before.
+            // A last change of another client causes a trigger, whatever came before.
             world.told.clear();
             world.step(Step::Foreign(0, 0));
             world.step(Step::Deliver);

@@ -1,55 +1,56 @@
-//! Own-write filter: decides which events, held while own writes are under way, to swallow, merge or release (FW).
+//! Echo filter: decides which of the events that are held while own writes are under way are swallowed, merged or
+//! released (FW).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::object::{Change, ObjectRef, Version};
 
-/// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`). Pure:
-/// an event or a fact in, at most one change for each object out.
+/// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`).
+/// Pure: each method takes an event or a fact, and returns at most one change for each object.
 #[derive(Clone, Debug, Default)]
 pub struct EchoFilter(HashMap<ObjectRef, Window>);
 
-/// What is held about one object.
+/// The window of one object.
 #[derive(Clone, Debug, Default)]
 struct Window {
-    /// Writes under way.
+    /// The number of writes under way.
     active: usize,
-    /// Versions that own writes were answered with, and whose echo has not been seen.
+    /// The versions in the answers of own writes, as long as their echo has not been seen.
     own: BTreeSet<Version>,
     held: BTreeMap<Version, Held>,
-    /// No event up to this version is still to come.
+    /// The version up to which no further event will come.
     passed: Version,
     /// The primaries that the answers belonged to when they were written (`FW-7`).
     mapped: BTreeSet<ObjectRef>,
 }
 
-/// Whether a list is being taken in, so that events may stand for several changes.
+/// The state of the list: while it is being read, an event may stand for several changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listing {
-    /// It is.
+    /// A list is being read.
     Running,
-    /// It is not: each change has its own event.
+    /// No list is being read: each change has its own event.
     #[default]
     Idle,
 }
 
-/// What becomes of an event.
+/// The decision about an event.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is no window: it goes on as it is.
+    /// There is no window: the event is passed on unchanged.
     Pass(Change),
-    /// It is kept, or was the echo of an own write.
+    /// The event is held, or was the echo of an own write.
     Held,
-    /// The window lets this go on.
+    /// The window releases this change.
     Released(Released),
 }
 
-/// What a window lets go on, in place of what it held.
+/// The change that a window releases, in place of the events that it held.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Released {
     /// The widest change that the held events add up to.
     pub change: Change,
-    /// Primaries to be told besides those that the change itself names (`FW-7`).
+    /// The primaries that get a trigger besides those of the change itself (`FW-7`).
     pub mapped: BTreeSet<ObjectRef>,
 }
 
@@ -62,14 +63,14 @@ struct Held {
 // === impl EchoFilter ===
 
 impl EchoFilter {
-    /// Opens a window for a write that starts, or notes one more write in it. `synced` is what the cache has seen by
-    /// now: the write can't have a version up to that, unless it changes nothing.
+    /// Opens a window for a write that starts, or counts one more write in it. `synced` is the version that the cache
+    /// has seen so far: the version of the write is higher, unless the write changes nothing.
     pub fn open(&mut self, key: &ObjectRef, synced: Version) {
         let window = self.0.entry(key.clone()).or_insert_with(|| Window { passed: synced, ..Window::default() });
         window.active += 1;
     }
 
-    /// Notes what a write was answered with, and the primaries that the answer belongs to (`FW-7`).
+    /// Takes in the version in the answer of a write, and the primaries that the answer belongs to (`FW-7`).
     pub fn answered(&mut self, key: &ObjectRef, version: Version, mapped: BTreeSet<ObjectRef>) {
         if let Some(window) = self.0.get_mut(key) {
             window.answered(version);
@@ -77,14 +78,14 @@ impl EchoFilter {
         }
     }
 
-    /// Ends a write, answered or not (`FW-5`). Returns what must not be held any longer.
+    /// Ends a write, answered or not (`FW-5`). Returns the change that is no longer held.
     pub fn close(&mut self, key: &ObjectRef) -> Option<Released> {
         let window = self.0.get_mut(key)?;
         window.active = window.active.saturating_sub(1);
         self.check(key)
     }
 
-    /// Takes an event from the watch, or from a list (`FW-1`).
+    /// Takes in an event from the watch, or from a list (`FW-1`).
     pub fn admit(&mut self, change: Change, listing: Listing) -> Verdict {
         let Some(window) = (if self.0.is_empty() { None } else { self.0.get_mut(change.object().key()) }) else {
             return Verdict::Pass(change);
@@ -94,16 +95,17 @@ impl EchoFilter {
         self.check(&key).map_or(Verdict::Held, Verdict::Released)
     }
 
-    /// Ends a list that was taken at `version`, for the objects that it `covers`: the echoes up to that version are
-    /// not to come any more. Returns what must not be held any longer, ordered by key.
+    /// Ends a list that was taken at `version`, for the objects that it `covers`: no echoes up to that version will
+    /// come any more. Returns the changes that are no longer held, ordered by key.
     pub fn listed(&mut self, version: Version, covers: impl Fn(&ObjectRef) -> bool) -> Vec<Released> {
         self.settle(version, |key, _| covers(key))
     }
 
-    /// Says that the watch has come as far as `version` for the objects that it `covers`: echoes up to there that have not come are
-    /// of objects that it does not show. Returns what must not be held any longer, ordered by key.
+    /// Takes in that the watch has reached `version` for the objects that it `covers`: echoes up to that version that
+    /// have not come are of objects that the watch does not show. Returns the changes that are no longer held,
+    /// ordered by key.
     pub fn overtaken(&mut self, version: Version, covers: impl Fn(&ObjectRef) -> bool) -> Vec<Released> {
-        // An echo may come before the answer that makes it one.
+        // An event may come before the answer by which it is known as an echo.
         self.settle(version, |key, window| window.active == 0 && covers(key))
     }
 
@@ -117,7 +119,8 @@ impl EchoFilter {
         settled.iter().filter_map(settle).collect()
     }
 
-    /// Forgets what is held about the objects that `which` names (`OV-5`). A write under way keeps its window, empty.
+    /// Drops the held events and own versions of the objects that `which` accepts (`OV-5`). A write under way keeps
+    /// its window, empty.
     pub fn discard(&mut self, which: impl Fn(&ObjectRef) -> bool) {
         self.0.retain(|key, window| {
             if which(key) {
@@ -133,12 +136,12 @@ impl EchoFilter {
         self.0.len()
     }
 
-    /// Whether there are no windows.
+    /// Returns true if there are no windows.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// `FW-4`: a window goes when there is nothing left that it could wait for.
+    /// Returns the change that is no longer held, and removes the window if it has nothing left to wait for (`FW-4`).
     fn check(&mut self, key: &ObjectRef) -> Option<Released> {
         let window = self.0.get_mut(key)?;
         let change = window.check();
@@ -159,7 +162,7 @@ impl Window {
     }
 
     fn answered(&mut self, version: Version) {
-        // RO-7, FW-9: of what has passed, no echo will come; waiting for it would keep the window for ever.
+        // RO-7, FW-9: no echo will come of a version that has passed; waiting for it would keep the window forever.
         if version > self.passed {
             self.own.insert(version);
         }
@@ -174,7 +177,7 @@ impl Window {
         self.active == 0 && self.own.is_empty() && self.held.is_empty()
     }
 
-    /// Returns what must not be held any longer (`FW-2`, the numbers are its cases).
+    /// Returns the change that is no longer held (`FW-2`, the numbers are its cases).
     fn check(&mut self) -> Option<Change> {
         let (last, _) = self.held.last_key_value()?; // 1
         let first_deleted = self.held.first_key_value().is_some_and(|(_, first)| is_deleted(&first.change));
@@ -191,8 +194,8 @@ impl Window {
         }
     }
 
-    /// Takes out what was held before `end` (none = all) together with the own versions before it, and returns what
-    /// that adds up to.
+    /// Takes out the events that were held before `end` (`None`: all) together with the own versions before it, and
+    /// returns the change that they add up to.
     fn range(&mut self, end: Option<Version>) -> Option<Change> {
         let later = end.map(|end| self.held.split_off(&end)).unwrap_or_default();
         let held = std::mem::replace(&mut self.held, later);
@@ -204,7 +207,8 @@ impl Window {
     }
 }
 
-/// Returns what held events add up to, given the own versions among them (`FW-3`, the numbers are its cases).
+/// Returns the change that held events add up to, given the own versions among them (`FW-3`, the numbers are its
+/// cases).
 fn sum(mut held: BTreeMap<Version, Held>, own: &BTreeSet<Version>) -> Option<Change> {
     let listed = held.values().any(|held| held.listing == Listing::Running);
     if is_deleted(&held.last_key_value()?.1.change) {
@@ -220,11 +224,11 @@ fn sum(mut held: BTreeMap<Version, Held>, own: &BTreeSet<Version>) -> Option<Cha
         |(_, last)| last.change.object().clone(),
     );
     Some(match (gone, first.change) {
-        // 5, but an object that is new stays new: as an update it would not pass a filter that looks at generations,
-        // and nobody would ever hear of it (FW-8).
+        // 5, but a new object stays new: as an update it would not pass a filter that looks at generations, and the
+        // controller would never learn of it (FW-8).
         (None, Change::Added(_)) => Change::Added(new),
         (None, Change::Updated { old, .. } | Change::Deleted { last: old, .. }) => Change::Updated { old, new },
-        // What was deleted and made again: its uid and its owners were others.
+        // The object was deleted and made again: its uid and its owners were different.
         (Some((_, gone)), _) => Change::Updated { old: gone.change.object().clone(), new },
     })
 }
@@ -278,7 +282,7 @@ mod tests {
 
     /// Plays a script on one window. Its words: `begin` and `end` of a write; `own100`, an answer; `A100`, `U100`
     /// (old 99), `D100`, events; `list` and `listed` around a list; `?` runs CHECK and notes what it emits; `gone`
-    /// notes whether the window may go; `passed100`, a bookmark.
+    /// notes whether the window may be removed; `passed100`, a bookmark.
     fn play(script: &str) -> String {
         let mut window = Window::default();
         let mut listing = Listing::Idle;
@@ -311,7 +315,7 @@ mod tests {
 
     #[test]
     fn what_was_held_is_swallowed_merged_or_released() {
-        // FW-1, FW-2, FW-3: what is held, and what goes on, script by script
+        // FW-1, FW-2, FW-3: what is held, and what is released, script by script
         for (script, emitted) in [
             ("begin own100 U100 ? gone end gone", "- stays gone"),
             ("begin own100 A100 ?", "-"),
@@ -475,46 +479,46 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// A write of ours starts.
+        /// One of our writes starts.
         Begin,
-        /// The server carries the oldest one out that it has not.
+        /// The server carries out the oldest write that it has not carried out yet.
         Write,
-        /// The same, and the watch does not show what came of it: a selector leaves it out.
+        /// The same, and the watch does not show the result: a selector leaves it out.
         Unseen,
-        /// The same, and it changes nothing.
+        /// The same, and the write changes nothing.
         Idle,
-        /// The answer of the n-th one under way arrives, if it was carried out.
+        /// The answer of the n-th write under way arrives, if it was carried out.
         Answer(usize),
-        /// The n-th one under way is given up, carried out or not.
+        /// The n-th write under way is given up, carried out or not.
         GiveUp(usize),
-        /// Somebody else writes.
+        /// Another client writes the object.
         Foreign,
-        /// Somebody else deletes the object; whoever writes next makes it again.
+        /// Another client deletes the object; the next write makes it again.
         Delete,
         /// The watch delivers one event.
         Deliver,
-        /// The watch says how far it has come.
+        /// A bookmark with the version that the watch has reached.
         Bookmark,
         /// The watch breaks, and a list delivers the newest version.
         List,
     }
 
-    /// A version of the object, and whose it is.
+    /// A version of the object, and who has changed the object up to it.
     #[derive(Clone, Copy, Debug, Default, PartialEq)]
     struct Seen {
         version: u64,
         /// The version in which the object was made.
         made: u64,
-        /// How often somebody else has changed it since.
+        /// The number of other clients' changes since then.
         theirs: u64,
-        /// Whether we have.
+        /// True if we have changed it since then.
         ours: bool,
     }
 
-    /// Says whether an answer is that of our own change, given what was known before.
+    /// Returns true if an answer is that of our own change, given the version that was known before.
     type Judge = fn(Option<Seen>, Seen) -> bool;
 
-    /// As the one who writes does.
+    /// Decides as the code that writes does.
     fn is_our_change(known: Option<Seen>, answer: Seen) -> bool {
         known.map_or(answer.ours, |known| {
             let same = (known.made, known.theirs) == (answer.made, answer.theirs);
@@ -522,10 +526,10 @@ mod tests {
         })
     }
 
-    /// A write of ours.
+    /// One of our writes.
     struct Own {
         known: Option<Seen>,
-        /// None before it is carried out.
+        /// `None` before the write is carried out.
         answer: Option<Seen>,
         idle: bool,
     }
@@ -536,24 +540,26 @@ mod tests {
         /// The newest version of all, and the object at the server.
         newest: u64,
         server: Option<Seen>,
-        /// How far the watch has come, the object as it showed it, and the newest answer beyond that.
+        /// The version that the watch has reached, the object as the watch showed it, and the newest answer beyond
+        /// that.
         synced: u64,
         cached: Option<Seen>,
         answer: Option<Seen>,
         /// Writes under way.
         writes: Vec<Own>,
-        /// Events to come; without an object, it was deleted.
+        /// Events to come; `None`: the object was deleted.
         late: VecDeque<(u64, Option<Seen>)>,
-        /// What the watch never shows.
+        /// The versions that the watch never shows.
         unseen: Vec<u64>,
-        /// What somebody else wrote and deleted.
+        /// The versions that other clients wrote and deleted.
         foreign: Vec<u64>,
         /// Deletions, with the versions in which we have made the object again at once.
         deleted: BTreeMap<u64, Option<u64>>,
-        /// What we wrote without hearing of it, and what we heard of.
+        /// The versions that we wrote without getting an answer, and those in the answers that we got.
         unheard: Vec<u64>,
         heard: Vec<u64>,
-        /// Up to which version a deletion that a list finds, of the object as it was last seen, says everything.
+        /// For the last seen version of an object whose deletion a list found: the version up to which that deletion
+        /// covers all changes.
         missed: BTreeMap<u64, u64>,
         emitted: Vec<Change>,
     }
@@ -583,13 +589,14 @@ mod tests {
         fn step(&mut self, step: Step) {
             let last = self.writes.len().checked_sub(1);
             match step {
-                // Nobody writes at once what is not known: which of two writes has made it can't be told.
+                // An unknown object is written by one write at a time: of two writes, it can't be decided which has
+                // made it.
                 Step::Begin if self.known().is_none() && last.is_some() => {}
                 Step::Begin => {
                     self.windows.open(&key(), Version(self.synced));
                     self.writes.push(Own { known: self.known(), answer: None, idle: false });
                 }
-                // What has never been seen is what is new.
+                // An object that has never been seen would be new.
                 Step::Unseen if self.cached.is_none() || self.server.is_none() => {}
                 Step::Write | Step::Unseen | Step::Idle => self.carry_out(step),
                 Step::Answer(n) => {
@@ -701,7 +708,7 @@ mod tests {
                         self.deliver(last.version, None, Listing::Running);
                         self.answer = None;
                     }
-                    // What came and went unseen.
+                    // The object was made and deleted without being seen.
                     (None, None) => {
                         self.unseen.extend(passed);
                         self.unseen.push(version);
@@ -751,8 +758,8 @@ mod tests {
             self.step(Step::Bookmark);
         }
 
-        /// Returns the changes that nobody was told of, though they could be seen, and no write of ours that we have heard of made
-        /// or undid them.
+        /// Returns the changes that were not emitted, though the watch could show them, and though none of our
+        /// answered writes made or undid them.
         fn lost(&self) -> Vec<u64> {
             let heard = |version: &u64| self.heard.contains(version);
             let unheard = self.unheard.iter().filter(|version| !heard(version));
@@ -768,7 +775,7 @@ mod tests {
             self.emitted.iter().any(|change| match change {
                 Change::Added(new) => version <= new.version().0,
                 Change::Updated { old, new } => {
-                    // What was deleted and made again.
+                    // The object was deleted and made again.
                     let gone = old.version().0 == version && self.deleted.contains_key(&version);
                     (gone || old.version().0 < version) && version <= new.version().0
                 }
@@ -780,7 +787,7 @@ mod tests {
         }
     }
 
-    /// Returns what is lost after these steps, and whether a window is left.
+    /// Returns the changes that are lost after these steps, and true if a window is left.
     fn outcome(steps: impl IntoIterator<Item = Step>, judge: Judge) -> (Vec<u64>, bool) {
         let mut world = World::new(judge);
         steps.into_iter().for_each(|step| world.step(step));
@@ -806,15 +813,16 @@ mod tests {
 
     #[test]
     fn a_change_would_be_lost_if_each_answer_were_taken_for_that_of_our_own() {
-        // FW-8, RO-7: our write finds done what it was to do, and is answered with the version of somebody else's change.
+        // FW-8, RO-7: our write changes nothing, because another client has made the same change, and its answer has
+        // the version of that change.
         use Step::{Answer, Begin, Delete, Deliver, Foreign, GiveUp, Idle, Write};
         let late = [Foreign, Deliver, Foreign, Begin, Idle, Answer(0), Deliver];
         let early = [Foreign, Deliver, Foreign, Begin, Deliver, Idle, Answer(0)];
-        // An own write that nobody heard of is made once more.
+        // An own write whose answer was lost is made once more.
         let again = [Begin, Write, Deliver, GiveUp(0), Foreign, Begin, Idle, Answer(0)];
-        // What was there before is gone, and what is there now is theirs.
+        // The object that was there before is gone, and the present one was made by another client.
         let anew = [Foreign, Deliver, Delete, Foreign, Begin, Idle, Answer(0)];
-        // Another write holds back what is known already.
+        // Another write holds back an event of a version that is already known.
         let held = [Foreign, Begin, Deliver, Begin, Idle, Idle, Answer(1), Answer(0)];
         for (steps, lost) in
             [(&late[..], vec![2]), (&early, vec![2]), (&again, vec![2]), (&anew, vec![3, 2]), (&held, vec![1])]

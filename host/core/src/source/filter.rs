@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::object::{Change, Header};
 
-/// The filter of one source: what is built in, and what the user adds. Both must accept.
+/// The filter of one source: built-in rules, and questions that the user adds. Both must accept.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     built_in: BuiltIn,
@@ -17,32 +17,32 @@ pub struct Filter {
 /// The filter of primaries (`CF-2`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrimaryFilter {
-    /// Whether updates that leave the generation as it was are ignored.
+    /// True if updates that do not change the generation are ignored.
     pub generation_aware: bool,
     /// The controller's finalizer, if something needs cleanup.
     pub finalizer: Option<Arc<str>>,
 }
 
-/// What the user filters; an absent question is answered with yes.
+/// The user's part of a filter; a missing question accepts everything.
 #[derive(Clone, Default)]
 pub struct UserFilter {
     /// Asked about additions.
     pub added: Option<Question>,
     /// Asked about updates.
     pub updated: Option<Question>,
-    /// Asked about deletions; only secondaries (`CF-4`).
+    /// Asked about deletions; for secondaries only (`CF-4`).
     pub deleted: Option<Question>,
     /// Asked about every change (`CF-5`).
     pub any: Option<Question>,
 }
 
-/// A question about a change. Runs in the informer's task: it must be quick.
+/// A function that returns true if a change matters. Runs in the informer's task, so it must be quick.
 pub type Question = Arc<dyn Fn(&Change) -> bool + Send + Sync>;
 
-/// Why a filter is refused. Retrying does not help.
+/// The reason why a filter is refused. Retrying does not help.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Primaries with a filter for deletions: the controller would never hear that one is gone (`CF-4`).
+    /// A filter for deletions of primaries: the controller would never learn that a primary is gone (`CF-4`).
     #[error("deletions of primaries cannot be filtered")]
     Deletions,
 }
@@ -57,7 +57,7 @@ enum BuiltIn {
 // === impl Filter ===
 
 impl Filter {
-    /// Returns the filter of a primary source; none = without the built-in rules (`CF-3`).
+    /// Returns the filter of a primary source; with `built_in` as `None`, it has no built-in rules (`CF-3`).
     ///
     /// # Errors
     /// [`Error::Deletions`] if the user filters deletions.
@@ -68,13 +68,13 @@ impl Filter {
         Ok(Self { built_in: built_in.map(BuiltIn::Primary).unwrap_or_default(), user })
     }
 
-    /// Returns the filter of a secondary source: all that the user lets through (`IS-1`). The default lets everything
-    /// through.
+    /// Returns the filter of a secondary source: only the user's questions count (`IS-1`). The default accepts
+    /// everything.
     pub fn secondary(user: UserFilter) -> Self {
         Self { built_in: BuiltIn::Nothing, user }
     }
 
-    /// Whether the change matters.
+    /// Returns true if the change matters.
     pub fn accepts(&self, change: &Change) -> bool {
         let built_in = match &self.built_in {
             BuiltIn::Nothing => true,
@@ -84,8 +84,9 @@ impl Filter {
     }
 }
 
-/// Whether a change of a primary matters by the built-in rules: every addition (`CF-1`) and deletion (`CF-4`), and
-/// updates that concern the generation, the mark for deletion, the finalizer (`CF-2`) or the pause (`PA-3`).
+/// Returns true if a change of a primary matters by the built-in rules: every addition (`CF-1`) and deletion
+/// (`CF-4`), and updates that concern the generation, the mark for deletion, the finalizer
+/// (`CF-2`) or the pause (`PA-3`).
 pub fn accepts(change: &Change, filter: &PrimaryFilter) -> bool {
     match change {
         Change::Added(_) | Change::Deleted { .. } => true,
@@ -95,11 +96,11 @@ pub fn accepts(change: &Change, filter: &PrimaryFilter) -> bool {
 
 fn accepts_update(old: &Header, new: &Header, filter: &PrimaryFilter) -> bool {
     let PrimaryFilter { generation_aware, finalizer } = filter;
-    // A list can show an object deleted and made again as an update; its generation then tells nothing.
+    // A list can show an object that was deleted and made again as an update; its generation then says nothing.
     let made_again = old.uid != new.uid;
     // (a)
     let unprotected = finalizer.as_ref().is_some_and(|name| !(old.has_finalizer(name) && new.has_finalizer(name)));
-    // (b); kinds without generations have none to compare (CF-7).
+    // (b); kinds without generations have nothing to compare (CF-7).
     let changed = !generation_aware || old.generation.is_none() || old.generation < new.generation;
     // (c)
     let marked = !old.deleting && new.deleting;
@@ -120,7 +121,7 @@ impl UserFilter {
 }
 
 impl fmt::Debug for UserFilter {
-    /// Writes which questions there are.
+    /// Writes for each question if it is set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UserFilter")
             .field("added", &self.added.is_some())
@@ -194,7 +195,7 @@ mod tests {
         }
     }
 
-    /// An addition, an update that changes only a label, one that changes the generation, and a deletion.
+    /// Returns an addition, an update that changes only a label, one that changes the generation, and a deletion.
     fn changes() -> [Change; 4] {
         let deleted = Change::Deleted { last: object(PLAIN), unknown: true };
         let generation = updated(PLAIN, r#""generation":2"#);

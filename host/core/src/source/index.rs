@@ -1,4 +1,5 @@
-//! Look-up by something other than the name: which keys an object has under a JSON pointer (IX), and which objects were seen under a key (IX, IM-4).
+//! Decides which keys an object has under a JSON pointer (IX), and keeps which objects were seen under a key (IX,
+//! IM-4).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,14 +13,14 @@ use crate::object::{Object, ObjectRef, Text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer(Box<[Box<str>]>);
 
-/// Objects by key. An object may be under many keys, and a key may have many objects.
+/// The objects under each key. An object may be under many keys, and a key may have many objects.
 #[derive(Clone, Debug)]
 pub struct Lookup<K>(BTreeSet<(K, ObjectRef)>);
 
-/// Why a text is not a pointer. Retrying does not help.
+/// The reason why a text is not a pointer. Retrying does not help.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It does not start with a slash, or has a `~` that is neither `~0` nor `~1`.
+    /// The text does not start with a slash, or has a `~` that is neither `~0` nor `~1`.
     #[error("{0:?} is not a JSON pointer such as \"/spec/config\"")]
     Pointer(String),
 }
@@ -27,10 +28,10 @@ pub enum Error {
 // === impl Pointer ===
 
 impl Pointer {
-    /// Reads a pointer.
+    /// Parses a pointer.
     ///
     /// # Errors
-    /// [`Error::Pointer`] for anything else, and for the empty pointer, which names no field.
+    /// [`Error::Pointer`] for any other text, and for the empty pointer, which names no field.
     ///
     /// ```
     /// # use capstan_core::source::index::Pointer;
@@ -48,16 +49,16 @@ impl Pointer {
         tokens.map(Self).ok_or_else(wrong)
     }
 
-    /// Returns the keys of an object: the string that the pointer names, or the strings of the list; none if there is
-    /// nothing, or something else. Reads the text without building a tree.
+    /// Returns the keys of an object: the string at the pointer, or the strings of the list there. The set is empty
+    /// if there is no value, or one of another type. Reads the text without building a tree.
     ///
-    /// So that keys take no more memory than objects do, an object has at most 32 keys and one more for each 64 bytes of it, and
-    /// [`MOST`] in all; of what has more, the first ones in the list count.
+    /// So that keys take no more memory than objects do, an object has at most 32 keys and one more for each 64 bytes
+    /// of its text, and at most [`MOST`] in all. If the list has more, its first strings count.
     pub fn keys(&self, object: &Object) -> BTreeSet<Box<str>> {
         let mut found = Found { keys: BTreeSet::new(), most: MOST.min(32 + object.json().len() / 64) };
         let mut json = serde_json::Deserializer::from_str(object.json());
         let walk = Walk { path: &self.0, list: List::Allowed, found: &mut found };
-        // The text was parsed before, and what is no key is passed over: nothing can fail.
+        // The text was parsed before, and values that are not keys are skipped: an error only ends the walk.
         drop(walk.deserialize(&mut json));
         found.keys
     }
@@ -72,19 +73,19 @@ struct Found {
     most: usize,
 }
 
-/// Where the walk through the text is.
+/// The position of the walk through the text.
 struct Walk<'p, 'f> {
-    /// What is left of the pointer.
+    /// The rest of the pointer.
     path: &'p [Box<str>],
     list: List,
     found: &'f mut Found,
 }
 
-/// Whether the value may be a list of keys.
+/// The place of a value, which decides if it may be a list of keys.
 #[derive(Clone, Copy)]
 enum List {
     Allowed,
-    /// It is an element of one.
+    /// The value is an element of a list of keys, and may not be a list itself.
     Inside,
 }
 
@@ -182,7 +183,7 @@ impl<K> Default for Lookup<K> {
 }
 
 impl<K: Ord + Clone> Lookup<K> {
-    /// Takes an object from the keys it was under `before` to those it is under `after`.
+    /// Moves an object from the keys that it had `before` to the keys that it has `after`.
     pub fn moved(&mut self, object: &ObjectRef, before: &BTreeSet<K>, after: &BTreeSet<K>) {
         for key in before.difference(after) {
             self.0.remove(&(key.clone(), object.clone()));
@@ -196,7 +197,7 @@ impl<K: Ord + Clone> Lookup<K> {
     pub fn get(&self, key: &K) -> impl Iterator<Item = &ObjectRef> {
         let first = (key.clone(), ObjectRef::cluster(""));
         let range = self.0.range((Bound::Included(&first), Bound::Unbounded));
-        // The range borrows from the set alone: its start may go.
+        // The range borrows only from the set: its start may be moved.
         range.take_while(move |(other, _)| *other == first.0).map(|(_, object)| object)
     }
 
@@ -210,7 +211,7 @@ impl<K: Ord + Clone> Lookup<K> {
         self.0.len()
     }
 
-    /// Whether no object is under any key.
+    /// Returns true if no object is under any key.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,5 @@
-//! Decides whether a source knows all that it is asked for: what it does not show may be there all the same.
+//! Decides whether a source knows all objects that it is asked for: an object that it does not show may exist all the
+//! same.
 
 use std::sync::Arc;
 
@@ -7,20 +8,21 @@ use super::{Role, Source, overlay};
 use crate::cache::Cache;
 use crate::object::{Gvk, ObjectRef};
 
-/// What is asked of a source.
+/// The objects that a source is asked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Within<'a> {
     /// One object.
     Object(&'a ObjectRef),
     /// All objects of a namespace.
     Namespace(&'a str),
-    /// All that belongs to a primary.
+    /// All objects that belong to a primary.
     Related(&'a ObjectRef),
     /// All objects.
     Everywhere,
 }
 
-/// A source does not know all that it is asked for. What it does not show must not be taken for absent; that passes.
+/// A source does not know all objects that it is asked for. An object that it does not show must not be taken for
+/// absent. Retrying later helps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("source {source_name} does not know all of {gvk}{} yet: {why}", place.as_deref().map(|name| format!(" in {name}")).unwrap_or_default())]
 pub struct Doubt {
@@ -28,23 +30,25 @@ pub struct Doubt {
     pub source_name: Arc<str>,
     /// The kind of its objects.
     pub gvk: Gvk,
-    /// The namespace that it lacks; none = all, or what lives in none.
+    /// The namespace that it does not know; `None`: all namespaces, or cluster-scoped objects.
     pub place: Option<Arc<str>>,
-    /// What is lacking.
+    /// The reason.
     pub why: Arc<str>,
 }
 
 impl Source {
-    /// Says that a namespace, or all (none), is to be watched and can't be: until its cache is attached, nothing is known of it.
+    /// Takes in that a namespace, or all (`None`), should be watched but can't be: nothing is known of it until its
+    /// cache is attached.
     pub fn lacks(&self, namespace: Option<&str>, why: &str) {
         let mut state = self.state.write();
         state.lacking.insert(namespace.map(Arc::from), why.into());
     }
 
-    /// Says whether all is known that is asked for. An object that is shown is known, whatever else is not.
+    /// Checks that the source knows all objects within `within`. An object that it shows is known, even if others are
+    /// not.
     ///
     /// # Errors
-    /// [`Doubt`] if what is not shown may be there.
+    /// [`Doubt`] if an object that is not shown may exist.
     pub fn known(&self, within: Within<'_>) -> Result<(), Doubt> {
         let state = self.state.read();
         match within {
@@ -61,7 +65,7 @@ impl Source {
         }
     }
 
-    /// Whether everything is in the caches that is watched. What a full one leaves out may be there.
+    /// Returns true if no cache has left out objects because it is full. An object that was left out may exist.
     pub fn is_complete(&self) -> bool {
         let places = self.state.read().places.clone();
         places.values().all(Cache::is_complete)
@@ -86,7 +90,7 @@ impl Source {
         }
     }
 
-    /// Whether the lists of a namespace, or of all, are there.
+    /// Checks that the first lists of a namespace, or of all, are complete.
     fn listed(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {
         let Some(namespace) = namespace else {
             let mut places = state.places.iter();

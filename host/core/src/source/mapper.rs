@@ -16,13 +16,13 @@ pub struct Mapper {
 }
 
 impl Mapper {
-    /// Returns the mapper to primaries of `kind`, which live as `scope` says.
+    /// Returns the mapper to primaries of `kind`, which are namespaced or cluster-scoped as `scope` says.
     pub fn new(kind: Gvk, scope: Scope, declared: Declared) -> Self {
         Self { kind, scope, declared }
     }
 
-    /// Returns the primaries that a secondary belongs to; none is allowed (`IM-3`). Only annotations and labels need
-    /// the text to be read.
+    /// Returns the primaries that a secondary belongs to; the set may be empty (`IM-3`). The text is read for
+    /// annotations and labels only.
     pub fn primaries(&self, secondary: &Object) -> BTreeSet<ObjectRef> {
         match &self.declared {
             Declared::OwnerReference => {
@@ -36,7 +36,7 @@ impl Mapper {
         }
     }
 
-    /// Whether a secondary belongs to a primary.
+    /// Returns true if a secondary belongs to a primary.
     pub fn maps(&self, secondary: &Object, primary: &ObjectRef) -> bool {
         match &self.declared {
             Declared::OwnerReference => {
@@ -51,7 +51,7 @@ impl Mapper {
         }
     }
 
-    /// Whether all secondaries of a primary are in its own namespace.
+    /// Returns true if all secondaries of a primary are in its own namespace.
     pub fn stays_at_home(&self, primary: &ObjectRef) -> bool {
         let across = match &self.declared {
             Declared::OwnerReference => false,
@@ -60,7 +60,7 @@ impl Mapper {
         primary.namespace.is_some() && !across
     }
 
-    /// Whether two versions of a secondary are known, from their headers alone, to belong to the same primaries.
+    /// Returns true if the headers of two versions of a secondary show that both belong to the same primaries.
     pub fn same(&self, old: &Object, new: &Object) -> bool {
         match &self.declared {
             Declared::OwnerReference => old.header().owners == new.header().owners,
@@ -68,13 +68,14 @@ impl Mapper {
         }
     }
 
-    /// `IM-1`: kind and group decide, the version does not.
+    /// Returns true if an owner is of the primaries' kind (`IM-1`): kind and group decide, the version does not.
     fn is_primary(&self, owner: &Owner) -> bool {
         owner.is_of(&self.kind)
     }
 
-    /// `IM-2`: a type that is absent counts as the right one. Whoever may write a secondary in one namespace has no say over
-    /// the primaries of another, unless the manifest says so.
+    /// Returns the primary that annotations or labels name (`IM-2`). A missing type counts as the right one. A client
+    /// that may write a secondary in one namespace can't tie it to a primary of another, unless the manifest permits
+    /// that.
     fn tagged(&self, keys: &MappingKeys, tags: &BTreeMap<Text<'_>, Text<'_>>, secondary: &Object) -> Option<ObjectRef> {
         let MappingKeys { name, namespace, kind, across_namespaces } = keys;
         let read = |key: &Arc<str>| tags.get(&**key).map(|text| &*text.0);
@@ -92,15 +93,16 @@ impl Mapper {
         Some(key)
     }
 
-    /// `ID-2`: `group/version/Kind`; for core kinds `version/Kind` or `/version/Kind`.
+    /// Returns true if a text is the primaries' type (`ID-2`): `group/version/Kind`; for core kinds `version/Kind` or
+    /// `/version/Kind`.
     fn is_type(&self, text: &str) -> bool {
         let Gvk { group, kind, .. } = &self.kind;
         let text = if group.is_empty() { text.strip_prefix('/').unwrap_or(text) } else { text };
         text.strip_suffix(&**kind).and_then(|rest| rest.strip_suffix('/')) == Some(&*self.kind.api_version())
     }
 
-    /// Returns the key of a primary. Without a namespace of its own it is in the secondary's; a namespaced primary of a
-    /// cluster-scoped secondary then can't be found.
+    /// Returns the key of a primary. Without a given namespace, a namespaced primary is in the secondary's; `None` if
+    /// the secondary is cluster-scoped then.
     fn key(&self, name: &str, namespace: Option<&str>, secondary: &Object) -> Option<ObjectRef> {
         if name.is_empty() {
             return None;
@@ -130,7 +132,7 @@ mod tests {
         Mapper::new(Gvk::parse("x.dev/v1", "Page").unwrap(), scope, declared)
     }
 
-    /// Returns the keys of the primaries as text, having checked that `maps` agrees.
+    /// Returns the keys of the primaries as text, after a check that `maps` agrees.
     fn primaries(mapper: &Mapper, secondary: &Object) -> Vec<String> {
         let primaries = mapper.primaries(secondary);
         for key in [ObjectRef::namespaced("n", "p"), ObjectRef::namespaced("m", "p"), ObjectRef::cluster("p")] {
@@ -183,7 +185,7 @@ mod tests {
         format!(r#"{NAME},"capstan.dev/primary-type":"{text}""#)
     }
 
-    /// Checks who is found by these tags, among namespaced and among cluster-scoped primaries.
+    /// Checks which primary is found by these tags, if primaries are namespaced and if they are cluster-scoped.
     fn check(keys: &MappingKeys, tags: &str, namespaced: Option<&str>, cluster: Option<&str>) {
         let annotated = secondary(&format!(r#""namespace":"n","annotations":{{{tags}}}"#));
         let labelled = secondary(&format!(r#""namespace":"n","labels":{{{tags}}}"#));
@@ -206,7 +208,7 @@ mod tests {
         check(&keys, r#""capstan.dev/primary-name":"""#, None, None);
         check(&keys, NAME, Some("n/p"), Some("p"));
         let both = format!("{NAME},{NAMESPACE}");
-        // Nobody in one namespace has a say over another, unless the manifest says so.
+        // A secondary is not tied to a primary of another namespace, unless the manifest permits that.
         check(&keys, &both, None, Some("p"));
         let across = MappingKeys { across_namespaces: true, ..keys.clone() };
         check(&across, &both, Some("m/p"), Some("p"));

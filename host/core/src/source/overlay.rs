@@ -1,4 +1,4 @@
-//! Read-your-writes: decides whether the answer of an own write or the cache knows an object better (OV).
+//! Read-your-writes: decides whether the answer of an own write or the cache has the newer version of an object (OV).
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::object::{Change, Object, ObjectRef, Version};
 pub struct Overlay(BTreeMap<ObjectRef, Object>);
 
 impl Overlay {
-    /// Keeps the answer of a write, unless it has no version, the cache has come as far already (`synced`), or an
-    /// answer as new is there (`OV-1`).
+    /// Keeps the answer of a write, unless it has no version, the cache has already seen its version (`synced`), or
+    /// an answer that is at least as new is there (`OV-1`).
     pub fn put(&mut self, answer: Object, synced: Version) {
         let known = self.0.get(answer.key()).map(Object::version).unwrap_or_default();
         if answer.version() > synced.max(known) {
@@ -18,7 +18,7 @@ impl Overlay {
         }
     }
 
-    /// Drops what a change from the watch has caught up with (`OV-2`).
+    /// Drops the answer that a change from the watch has caught up with (`OV-2`).
     pub fn saw(&mut self, change: &Change) {
         if self.0.is_empty() {
             return;
@@ -30,7 +30,7 @@ impl Overlay {
         }
     }
 
-    /// Returns the answer about an object; whether it is the newest is for [`newest`] to say.
+    /// Returns the answer about an object. It may be older than the cache: [`newest`] decides that.
     pub fn get(&self, key: &ObjectRef) -> Option<&Object> {
         self.0.get(key)
     }
@@ -40,7 +40,7 @@ impl Overlay {
         self.0.values()
     }
 
-    /// Drops exactly this answer; a newer one stays. Returns whether it was there.
+    /// Drops exactly this answer; a newer one stays. Returns true if the answer was there.
     pub fn remove(&mut self, answer: &Object) -> bool {
         let there = self.0.get(answer.key()).is_some_and(|own| own.version() == answer.version());
         if there {
@@ -54,25 +54,25 @@ impl Overlay {
         self.0.retain(|_, own| keep(own));
     }
 
-    /// Whether there are no answers.
+    /// Returns true if there are no answers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Returns an object as it is known best: the answer of an own write if it is newer than all that the cache has seen,
-/// else what the cache has (`OV-3`).
+/// Returns the newest known version of an object: the answer of an own write if it is newer than all that the cache
+/// has seen, else the cached object (`OV-3`).
 pub fn newest(own: Option<&Object>, cached: Option<Object>, synced: Version) -> Option<Object> {
     let known = cached.as_ref().map(Object::version).unwrap_or_default();
     match own {
-        // The object can be ahead of `synced` while a list is taken in.
+        // The object can be newer than `synced` while a list is read.
         Some(own) if own.version() > synced.max(known) => Some(own.clone()),
         Some(_) | None => cached,
     }
 }
 
-/// Returns a list out of the cache with what own writes know better, and what only they know (`OV-4`). Both lists are
-/// ordered by key, and so is the result.
+/// Returns a list from the cache, with newer versions from own writes, and with objects that only own writes have
+/// (`OV-4`). Both lists are ordered by key, and so is the result.
 pub fn merge<'a>(own: impl IntoIterator<Item = &'a Object>, cached: Vec<Object>, synced: Version) -> Vec<Object> {
     let mut own = own.into_iter().filter(|own| own.version() > synced).peekable();
     if own.peek().is_none() {
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(versions(&merged), expected.map(|(name, version)| (name.to_owned(), version)));
     }
 
-    /// A server with two objects, and a cache that hears of each write later.
+    /// A server with two objects, and a cache that gets the event of each write later.
     #[derive(Default)]
     struct World {
         version: u64,

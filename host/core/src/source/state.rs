@@ -1,4 +1,5 @@
-//! What a source keeps: the caches that it reads, own writes that these lack, and look-ups.
+//! The state of a source, and what a change does to it: the caches that it reads, own writes that are missing from
+//! them, and look-ups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,18 +10,18 @@ use crate::source::echo::{EchoFilter, Listing, Verdict};
 use crate::source::index::Lookup;
 use crate::source::overlay::Overlay;
 
-/// What one informer watches: a namespace; or all of them, and cluster-scoped objects (none).
+/// The place that one informer watches: a namespace, or all namespaces and cluster-scoped objects (`None`).
 pub(super) type Place = Option<Arc<str>>;
 
-/// What is watched. Replaced as a whole when it changes.
+/// The watched places with their caches. Replaced as a whole when they change.
 pub(super) type Places = Arc<BTreeMap<Place, Cache>>;
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) places: Places,
-    /// The places that are to be watched and can't be, with the reason.
+    /// The places that the source should watch but can't, with the reason.
     pub(super) lacking: BTreeMap<Place, Arc<str>>,
-    /// The places of which a list is being taken in.
+    /// The places of which a list is being read.
     pub(super) listing: BTreeSet<Place>,
     pub(super) overlay: Overlay,
     pub(super) windows: EchoFilter,
@@ -30,16 +31,16 @@ pub(super) struct State {
     pub(super) indexes: BTreeMap<Arc<str>, Lookup<Box<str>>>,
 }
 
-/// What a change means to the look-ups; read from the objects before any lock is taken.
+/// The keys that a change moves in the look-ups; read from the objects before any lock is taken.
 pub(super) struct Facts {
     pub(super) primaries: Move<ObjectRef>,
-    /// One for each index, in order of their names.
+    /// One for each index, ordered by index name.
     pub(super) keys: Vec<Move<Box<str>>>,
 }
 
 /// The keys of an object before and after a change.
 pub(super) struct Move<K> {
-    /// None = the same as after.
+    /// `None`: the same as after.
     pub(super) before: Option<BTreeSet<K>>,
     pub(super) after: BTreeSet<K>,
 }
@@ -73,7 +74,8 @@ impl State {
         }
     }
 
-    /// `OV-1`. What a full cache left out would never be overtaken, so that it is not kept here either.
+    /// Keeps an answer (`OV-1`). The watch would never catch up with an object that a full cache leaves out, so its
+    /// answer is not kept.
     pub(super) fn keep(&mut self, answer: Object, cache: &Cache) {
         if cache.is_complete() || cache.get(answer.key()).is_some() {
             let synced = cache.version();
@@ -81,8 +83,8 @@ impl State {
         }
     }
 
-    /// Drops answers that the cache has overtaken. Returns those that it lacks (true), having forgotten what is held
-    /// about them (`OV-5`).
+    /// Drops answers that the cache has overtaken. Returns those whose object is missing from the cache (`true`), and
+    /// drops the events that are held about them (`OV-5`).
     pub(super) fn drop_overtaken(&mut self, overtaken: Vec<(bool, Object)>) -> Vec<Object> {
         let dropped = overtaken.into_iter().filter(|(_, own)| self.overlay.remove(own));
         let ghosts: BTreeMap<ObjectRef, Object> =
@@ -105,7 +107,7 @@ impl State {
     }
 }
 
-/// Returns the cache that has an object, if anything has: that of its namespace, or else of all.
+/// Returns the cache for an object, if there is one: that of its namespace, or else that of all namespaces.
 pub(super) fn watcher<'a>(places: &'a Places, key: &ObjectRef) -> Option<(&'a Place, &'a Cache)> {
     places.get_key_value(&key.namespace).or_else(|| places.get_key_value(&None))
 }

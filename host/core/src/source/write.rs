@@ -1,4 +1,5 @@
-//! Own writes under way: from the window that opens before a write to what its answer lets go on (FW).
+//! Own writes under way: decides when the window of a write opens, when it closes, and whether the echo is swallowed
+//! (FW).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,20 +9,21 @@ use crate::cache::Cache;
 use crate::dependent::managed_fields;
 use crate::object::{Object, ObjectRef};
 
-/// An own write under way: its window (`FW-1`). Dropped without an answer, the write has failed (`FW-5`).
+/// An own write under way, with its window (`FW-1`). If it is dropped without an answer, the write has failed
+/// (`FW-5`).
 #[must_use = "a window that is dropped at once filters nothing"]
 pub struct OwnWrite<'a, F: FnOnce(Vec<Trigger>)> {
     source: &'a Source,
     key: ObjectRef,
     /// The object as it was known when the write began.
     known: Option<Object>,
-    /// Gone once told.
+    /// `None` once it has been called.
     tell: Option<F>,
 }
 
 impl Source {
-    /// Opens a window for a write of this object that is about to start: its events are held (`FW-1`). `tell` is given
-    /// what the queue must be told once the write has ended, if there is anything.
+    /// Opens a window for a write of this object that is about to start: events of the object are held (`FW-1`). Once
+    /// the write has ended, `tell` is called with the triggers for the queue, if there are any.
     pub fn begin<F: FnOnce(Vec<Trigger>)>(&self, key: ObjectRef, tell: F) -> OwnWrite<'_, F> {
         {
             let mut state = self.state.write();
@@ -32,9 +34,10 @@ impl Source {
         OwnWrite { source: self, key, known, tell: Some(tell) }
     }
 
-    /// Keeps what a write was answered with, so that it is read at once; its events are not filtered (`OV-1`, `RO-3`).
+    /// Keeps the answer of a write, so that it is read at once; its events are not filtered (`OV-1`, `RO-3`).
     ///
-    /// After a deletion there is nothing to keep, unless the answer is an object that is going (it is marked).
+    /// After a deletion there is nothing to keep, unless the answer is an object that still exists and is marked for
+    /// deletion.
     pub fn put(&self, answer: Object) {
         self.state.write().put(answer);
     }
@@ -46,7 +49,7 @@ impl Source {
         };
         let released = {
             let mut state = self.state.write();
-            // An answer about another object, or one that nobody watches, has no echo.
+            // An answer about another object, or about one that is not watched, has no echo.
             if answer.key() == key && state.cache(key).is_some() {
                 state.windows.answered(key, answer.version(), mapped);
             }
@@ -63,14 +66,14 @@ impl Source {
 }
 
 impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
-    /// Ends the write with its answer, which is read from now on, and whose echo is swallowed.
+    /// Ends the write with its answer, which is read from now on and whose echo is swallowed.
     pub fn wrote(mut self, answer: Object) {
         let triggers = self.source.answered(&self.key, answer);
         self.tell(triggers);
     }
 
-    /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be that of a change of somebody
-    /// else's, because `manager` has perhaps changed nothing (`FW-8`, `RO-7`).
+    /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be the event of
+    /// another client's change, because `manager` has perhaps changed nothing (`FW-8`, `RO-7`).
     pub fn answered(self, answer: Object, manager: &str) {
         if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
             self.wrote(answer);
@@ -90,7 +93,7 @@ impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
 }
 
 impl<F: FnOnce(Vec<Trigger>)> Drop for OwnWrite<'_, F> {
-    /// `FW-5`: also when the run was cancelled or panicked.
+    /// `FW-5`: ends the write as failed, also when the run was cancelled or panicked.
     fn drop(&mut self) {
         if self.tell.is_some() {
             let triggers = self.source.failed(&self.key);
