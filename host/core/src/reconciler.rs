@@ -1,4 +1,5 @@
-//! One run, top to bottom: read the primary again, decide, run the workflow, call the guest, write, and say how it ended.
+//! Decides the order of a run: read the primary again, decide, run the workflow, call the guest, write, and return
+//! the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,18 +41,19 @@ use decision::Decision;
 use pause::Pause;
 use run::Run;
 
-/// How a run ended: what the queue is told, and what the log is.
+/// The result of a run, for the queue and for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What the queue is told.
+    /// The result for the queue.
     pub finished: Finished,
-    /// The text of the failure; none if it did not fail.
+    /// The text of the failure; `None` if the run did not fail.
     pub error: Option<String>,
-    /// What its documents cost beyond what a run may spend on them; such a run need not have failed.
+    /// The last refusal of the run's budget for work on documents; `None` if there was none. A run with a refusal
+    /// need not have failed.
     pub exceeded: Option<Exceeded>,
 }
 
-/// How a run failed, before it is decided what that means.
+/// The failure of a run, before it is decided what follows from it.
 #[derive(Debug)]
 struct Failed {
     origin: FailureOrigin,
@@ -61,11 +63,12 @@ struct Failed {
     sort: queue::Failure,
 }
 
-/// Runs one run, from reading the primary to how it ended. `now` is the time of day, by which pauses end.
+/// Executes one run: reads the primary again, adds or removes finalizers, or reconciles or cleans up. Returns the
+/// result of the run; the caller finishes the ticket with it. `now` is the time of day, by which pauses end.
 pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestamp) -> Ended {
-    // EP-14: the object may be newer than the event; gone means done.
+    // EP-14: the object may be newer than the event; if it is gone, the run is done.
     let Some(primary) = controller.primaries.get(ticket.key()) else {
-        // What a cache does not show yet may be there.
+        // A primary that the cache does not show yet may exist.
         if let Err(doubt) = controller.primaries.known(Within::Object(ticket.key())) {
             return Ended::failed(doubt.to_string(), queue::Failure::Unhandled);
         }
@@ -100,7 +103,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
         },
         Decision::Reconcile if !left.is_empty() => {
             match controller.remove_finalizers(&primary, &left).await {
-                // Who is going by now has a run of its own.
+                // A primary that is being deleted by now gets a run of its own.
                 Ok(Some(primary)) if !primary.header().deleting => run(controller, primary, ticket, decision).await,
                 Ok(_) => Ended::DONE,
                 Err(error) => Ended::not_removed(&error),
@@ -110,7 +113,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
     }
 }
 
-/// Has the guest do it.
+/// Calls the guest, in a session for this run.
 async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, decision: Decision) -> Ended {
     let info = run_info(&controller, ticket);
     let run = Run::new(Arc::clone(&controller), primary, info);
@@ -131,7 +134,7 @@ async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> En
     }
 }
 
-/// The managed workflow, the guest's `reconcile`, and the writes that it asks for.
+/// Runs the managed workflow, calls the guest's `reconcile`, and carries out the writes that it asks for.
 async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl, Failed> {
     let controller = &run.controller;
     if controller.workflow.is_managed() {
@@ -154,8 +157,8 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
     Ok(control)
 }
 
-/// Asks the guest what a failed run leaves behind (EC rules). In an outage it may say what the status is, but not that the run
-/// is over: once the API server does its work again, the primary runs again, and so no failure is the last one.
+/// Calls the guest's error handler after a failure (EC rules). In an outage the handler may set the status, but can't
+/// end the retries: once the API server works again, the primary runs again, so no failure is the last one.
 async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
     let controller = &run.controller;
     if !controller.guest.exports().error_handler {
@@ -190,13 +193,13 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
     tracing::info!(error = %failed.message, "the run failed, and the component has dealt with it");
     match next {
         NextStep::Retry => Ended::handled(failed.message),
-        // EC-5: no retry means dealt with, as a success.
+        // EC-5: without a retry, the failure is handled, and the run counts as a success.
         NextStep::Stop => Ended::well(Finished::NoRetry { again: None }),
         NextStep::Reschedule(after) => Ended::well(Finished::NoRetry { again: outcome::reschedule(Some(after)) }),
     }
 }
 
-/// `EC-4`: a failure of this write never replaces the first one.
+/// Writes the status from the error handler. A failure of this write never replaces the first failure (`EC-4`).
 async fn write_error_status(run: &Run, status: String, retry: RetryInfo) {
     let controller = &run.controller;
     let update = PrimaryUpdate::Status(status);
@@ -223,7 +226,8 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
     let controller = &run.controller;
     let cleaner = controller.guest.exports().cleaner;
     let (mut complete, mut failed) = (true, None);
-    // DC-5: with explicit invocation only if there is no cleaner that would call it.
+    // DC-5: with explicit invocation, the workflow is cleaned up here only if there is no `cleanup` that would call
+    // it.
     if controller.spec.deletes_dependents() && !(controller.spec.workflow.explicit && cleaner) {
         match managed::managed(run, session, Mode::Cleanup).await {
             Ok(result) => {
@@ -240,7 +244,7 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
     match control {
         Err(failure) => Ended::failed(failure.message, run.sort()),
         Ok(DeleteControl::KeepFinalizer(after)) => Ended::again(outcome::reschedule(after)),
-        // WF-9: nobody is left who would look at the result.
+        // WF-9: a failed node fails the run; once the finalizer is removed, no run would look at the failure.
         Ok(DeleteControl::RemoveFinalizer) if let Some(failed) = failed => Ended::failed(failed.message, failed.sort),
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
         Ok(DeleteControl::RemoveFinalizer) => {
@@ -257,7 +261,7 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
     }
 }
 
-/// Says what an error of the API server means for the key.
+/// Returns the kind of failure that an error of the API server is for the queue.
 fn sort(error: &cluster::Error) -> queue::Failure {
     if error.is_outage() {
         queue::Failure::Outage
@@ -281,10 +285,10 @@ fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
 // === impl Ended ===
 
 impl Ended {
-    /// Done, with nothing special.
+    /// Success, without a time for the next run.
     const DONE: Self = Self::well(Finished::DONE);
 
-    /// Done, and only the deletion event is awaited.
+    /// Success; only the deletion event is awaited.
     const FINALIZER_REMOVED: Self = Self::well(Finished::Done { finalizer_removed: true, again: None });
 
     fn not_removed(error: &cluster::Error) -> Self {

@@ -1,4 +1,4 @@
-//! Answers what a guest may ask during a run: caches, writes, workflows, memos (CX rules).
+//! Answers the calls that a guest may make during a run: caches, writes, workflows, memos (CX rules).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -146,7 +146,7 @@ impl Context for Run {
         match lifetime {
             Lifetime::Run => self.kept.lock().memos.get(key).map(str::to_owned),
             Lifetime::Primary => self.controller.verdicts.memo(&self.primary, key),
-            // The plugin's own are kept with the plugin, and never asked for here.
+            // The plugin's memos are kept with the plugin, and never asked for here.
             Lifetime::Plugin => None,
         }
     }
@@ -175,7 +175,7 @@ impl Run {
     fn page(&self, mut objects: Vec<Object>, query: &Query) -> Result<Page, CallError> {
         let budget = &mut *self.budget.lock();
         let mask = Mask::of(&query.fields)?;
-        // What is looked at is paid for, whatever is left of it.
+        // Each object that is looked at costs budget, even if it is not in the page.
         let each = 1 + query.labels.as_ref().map_or(0, String::len) / 8;
         let work = objects.len().saturating_mul(each);
         budget.step(u64::try_from(work).unwrap_or(u64::MAX)).map_err(too_much)?;
@@ -207,7 +207,7 @@ impl Run {
         Ok(Page { items, next })
     }
 
-    /// Returns the sources that a place means.
+    /// Returns the sources of a place.
     fn places(&self, place: &Place) -> Result<Vec<&Arc<Source>>, CallError> {
         let controller = &self.controller;
         match place {
@@ -231,7 +231,7 @@ impl Run {
         }
     }
 
-    /// Returns the one source that a place means.
+    /// Returns the only source of a place.
     fn place(&self, place: &Place) -> Result<&Arc<Source>, CallError> {
         let found = self.places(place)?;
         match found.as_slice() {
@@ -244,15 +244,15 @@ impl Run {
         }
     }
 
-    /// Whether a source answers such a question at all: one that the manifest declares any, that of a dependent any about what
-    /// belongs to the primary, and others if `get` is granted.
+    /// Returns true if a source answers such a query at all. A source that the manifest declares answers all; that of
+    /// a dependent answers queries for objects that belong to the primary, and others if `get` is granted.
     fn answers(&self, source: &Arc<Source>, selection: &Selection) -> bool {
         *selection == Selection::Related
             || self.is_declared(source)
             || self.controller.permissions.reads(&source.spec().gvk)
     }
 
-    /// Whether the component may see an object that a source holds.
+    /// Returns true if the component may see an object of a source.
     fn may_see(&self, source: &Arc<Source>, object: &Object) -> bool {
         let namespace = object.key().namespace.as_deref();
         let permissions = &self.controller.permissions;
@@ -265,8 +265,8 @@ impl Run {
         self.write_context().is_declared(source)
     }
 
-    /// Whether a question that no source answers gets an empty page: one about a kind that may be read and that nobody
-    /// watches.
+    /// Checks a query that no source answers. It gets an empty page if the component may read the kind, and is
+    /// refused otherwise.
     fn check_kind(&self, query: &Query, sources: &[&Arc<Source>]) -> Result<(), CallError> {
         let gvk = match (&query.place, sources) {
             (_, [source, ..]) => &source.spec().gvk,
@@ -284,8 +284,8 @@ impl Run {
         Err(self.controller.permissions.unreadable(gvk, namespace))
     }
 
-    /// Whether the component may change a finalizer of the primary: the controller's own, or another one if it may patch and
-    /// delete the primary.
+    /// Checks that the component may change a finalizer of the primary: the controller's own, or another one if the
+    /// component may patch and delete the primary.
     fn may_finalize(&self, finalizer: Option<&str>) -> Result<(), CallError> {
         let controller = &self.controller;
         if finalizer.is_none_or(|name| *name == *controller.finalizer) {
@@ -316,7 +316,7 @@ impl Run {
         }
     }
 
-    /// Pays for objects that had to be read to be found.
+    /// Charges the budget for objects that had to be read to be found.
     fn read(&self, objects: Vec<Object>) -> Result<Vec<Object>, CallError> {
         let text = objects.iter().map(|object| object.json().len()).sum();
         self.budget.lock().text(text).map_err(too_much)?;
@@ -332,7 +332,7 @@ fn too_much(exceeded: Exceeded) -> CallError {
     CallError::new(CallReason::Exhausted, format!("this run: {exceeded}"))
 }
 
-/// Returns the key that a `next` names.
+/// Returns the key in the `next` of a page.
 fn cursor(next: &str) -> ObjectRef {
     match next.split_once('/') {
         Some((namespace, name)) => ObjectRef::namespaced(namespace, name),

@@ -1,4 +1,4 @@
-//! What the runs of one controller need, put together once.
+//! One controller as its runs use it: its parts, and the finalizers and the manner of writing that follow from them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,35 +24,35 @@ use crate::writes::WriteContext;
 pub struct Controller {
     /// The operator that declares it.
     pub operator: Arc<str>,
-    /// What the manifest says.
+    /// The controller in the manifest.
     pub spec: manifest::Controller,
-    /// What its plugin may use up.
+    /// The limits of its plugin.
     pub limits: manifest::Limits,
     /// The primaries.
     pub primaries: Arc<Source>,
-    /// The secondaries, by the name of the source or of the dependent; a shared source stands under both.
+    /// The secondaries, by the name of the source or of the dependent; a shared source is under both.
     pub secondaries: BTreeMap<Arc<str>, Arc<Source>>,
     /// The managed workflow.
     pub workflow: Flow,
     /// Workflows that run when called by name.
     pub standalone: BTreeMap<Arc<str>, Flow>,
-    /// The finalizer, from the manifest or made of the kind's full name (`LC-3`).
+    /// The finalizer, from the manifest or derived from the kind's full name (`LC-3`).
     pub finalizer: Arc<str>,
     /// The plugin.
     pub guest: Arc<dyn Guest>,
-    /// What the plugin may do.
+    /// The permissions of the plugin.
     pub permissions: Permissions,
     /// The API server.
     pub cluster: Arc<dyn Cluster>,
-    /// Is told of held-back events.
+    /// Receives the triggers of events that were held back.
     pub tell: Listener,
     /// The queue.
     pub queue: Queue,
-    /// What is remembered from one run to the next.
+    /// The memory that is kept from one run to the next.
     pub verdicts: Arc<Verdicts>,
-    /// Which of its controllers over time this is: its runs trust no verdict of another.
+    /// The edition of the controller: its runs trust no verdict of another edition.
     pub edition: u64,
-    /// What `context.settings` answers.
+    /// The answer of `context.settings`.
     pub settings: Value,
     /// Takes Kubernetes Events about a primary.
     pub events: Events,
@@ -70,9 +70,9 @@ impl Controller {
         used.then_some(&*self.finalizer)
     }
 
-    /// Returns how many own writes its sources still wait to see.
+    /// Returns the number of own writes that its sources have not seen in a watch yet.
     pub fn own_writes(&self) -> usize {
-        // One that several dependents share counts once.
+        // A source that several dependents share counts once.
         let mut sources: Vec<_> = self.secondaries.values().collect();
         sources.push(&self.primaries);
         sources.sort_by_key(|source| Arc::as_ptr(source));
@@ -80,7 +80,7 @@ impl Controller {
         sources.iter().map(|source| source.own_writes()).sum()
     }
 
-    /// Returns the finalizers that it heeds.
+    /// Returns the finalizers that it uses and has used.
     pub fn finalizers(&self) -> Finalizers<'_> {
         Finalizers { own: self.used_finalizer(), former: &self.spec.former_finalizers }
     }
@@ -90,7 +90,7 @@ impl Controller {
         self.verdicts.hash(self.edition, document)
     }
 
-    /// Returns how this controller writes to its primaries.
+    /// Returns the manner in which this controller writes to its primaries.
     pub(crate) fn manner(&self) -> Manner {
         Manner {
             gvk: self.spec.primary.clone(),
@@ -100,7 +100,7 @@ impl Controller {
         }
     }
 
-    /// Returns what writes over this line to the API server need to know.
+    /// Returns the context for writes through `cluster`.
     pub(crate) fn write_context<'a>(&'a self, cluster: &'a dyn Cluster, budget: &'a Mutex<Budget>) -> WriteContext<'a> {
         WriteContext {
             cluster,

@@ -1,41 +1,42 @@
-//! Decides what a run is for: reconcile, clean up, see to finalizers, or nothing (DI rules).
+//! Decides what a run does: reconcile, clean up, add or remove finalizers, or nothing (DI rules).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::object::Header;
 
-/// What a run does.
+/// The task of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The primary is going and nothing of ours holds it back (`DI-3`).
+    /// Do nothing: the primary is being deleted, and no finalizer of ours holds it back (`DI-3`).
     Nothing,
-    /// The finalizer comes first; the event of that write brings the next run (`DI-4`).
+    /// Add the finalizer; the event of that write causes the next run (`DI-4`).
     AddFinalizer,
-    /// The world is brought in line with the primary (`DI-5`).
+    /// Reconcile the primary (`DI-5`).
     Reconcile,
-    /// The primary is going and waits for us (`DI-3`).
+    /// Clean up: the primary is being deleted, and a finalizer of ours holds it back (`DI-3`).
     Cleanup,
-    /// The primary is going, and only a finalizer of a version before holds it back: there is nothing to clean up any more.
+    /// Remove former finalizers: the primary is being deleted, and only finalizers of earlier versions hold it back.
+    /// There is no longer anything to clean up.
     LetGo,
 }
 
-/// The finalizers that a controller heeds.
+/// The finalizers that a controller uses and has used.
 #[derive(Clone, Copy, Debug)]
 pub struct Finalizers<'a> {
-    /// The one that it uses; none if nothing needs cleanup (`DI-2`).
+    /// The finalizer that it uses; `None` if nothing needs cleanup (`DI-2`).
     pub own: Option<&'a str>,
-    /// Those that versions before it have used.
+    /// The finalizers that earlier versions have used.
     pub former: &'a BTreeSet<Arc<str>>,
 }
 
 impl Finalizers<'_> {
-    /// Decides from the primary's header.
+    /// Returns the decision for a primary, from its header.
     pub fn decide(&self, primary: &Header) -> Decision {
         let held = self.own.is_some_and(|own| primary.has_finalizer(own));
         let left = !self.left(primary).is_empty();
         match (primary.deleting, self.own) {
-            // A former one holds it for the same clean-up.
+            // A former finalizer holds it back for the same cleanup.
             (true, Some(_)) if held || left => Decision::Cleanup,
             (true, None) if left => Decision::LetGo,
             (true, _) => Decision::Nothing,
@@ -44,15 +45,16 @@ impl Finalizers<'_> {
         }
     }
 
-    /// Returns those of versions before that a primary carries.
+    /// Returns the finalizers of earlier versions that a primary carries.
     pub fn left<'h>(&self, primary: &'h Header) -> Vec<&'h str> {
         let names = primary.finalizers.iter().map(|name| &**name);
         let left = |name: &&str| Some(*name) != self.own && self.former.contains(*name);
         names.filter(left).collect()
     }
 
-    /// Returns the finalizers that another version would leave behind in place of this one, so that the primaries that carry them
-    /// could never be deleted; with how many these are. One in use counts where nobody carries it yet: a run may be adding it.
+    /// Returns the finalizers that the version `by` would leave behind if it replaced this one, each with the number
+    /// of primaries that carry it and could never be deleted. The finalizer in use counts even if no primary carries
+    /// it yet: a run may be adding it.
     pub fn left_behind(&self, by: Finalizers<'_>, carrying: impl Fn(&str) -> usize) -> BTreeMap<Arc<str>, usize> {
         let heeded = |name: &str| by.own == Some(name) || by.former.contains(name);
         let own = self.own.map(|name| (name, true));
@@ -77,8 +79,8 @@ mod tests {
         use Decision::{AddFinalizer, Cleanup, LetGo, Nothing, Reconcile};
         let former = BTreeSet::from([FORMER.into()]);
         let gvk = Gvk::parse("v1", "Service").unwrap();
-        // Whether the finalizer is used, whether it is there, and whether a former one is; what is done with a primary that
-        // stays, and with one that is going.
+        // The finalizer is used, the finalizer is there, a former one is there; the decision for a primary that
+        // stays, and for one that is being deleted.
         for (used, present, left, stays, going) in [
             (false, false, false, Reconcile, Nothing), // DI-5, DI-3
             (false, false, true, Reconcile, LetGo),
@@ -119,7 +121,8 @@ mod tests {
         type Left = &'static [(&'static str, usize)];
         let set = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
         let carried = |name: &str| if name == A { 3 } else { 0 };
-        // What the version before uses and names as former, the same of the next one, and what is left behind.
+        // The finalizer and the former finalizers of this version, the same of the next version, and the finalizers
+        // that are left behind.
         let table: [(_, Names, _, Names, Left); 9] = [
             (None, &[], None, &[], &[]),
             (Some(A), &[], Some(A), &[], &[]),

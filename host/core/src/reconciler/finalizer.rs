@@ -1,4 +1,4 @@
-//! The patches that add and remove a finalizer (FI rules).
+//! Decides which patches add and remove finalizers (FI rules).
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use crate::cluster::{Target, Verb, Write};
 use crate::object::{Gvk, Object};
 use crate::patch::{Operation, Patch, Path};
 
-/// How often a conflicting patch is made again upon a fresh read (`FI-4`).
+/// The most tries of a write that meets conflicts, each upon a fresh read (`FI-4`).
 pub const TRIES: u32 = 10;
 
-/// What the API server's built-in default finalizer is called when group and plural give no domain (`LC-3`).
+/// The domain of the default finalizer for core kinds, whose full name has none (`LC-3`).
 const OWN_DOMAIN: &str = "capstan.dev";
 
-/// Where finalizers stand.
+/// The path to the list of finalizers.
 const FINALIZERS: [&str; 2] = ["metadata", "finalizers"];
 
-/// Returns the write that adds a finalizer; none if it is there, or the object is going (`FI-1`, `FI-2`).
+/// Returns the write that adds a finalizer; `None` if it is there, or the object is being deleted (`FI-1`, `FI-2`).
 pub fn add(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>, apply: Apply) -> Option<Write> {
     let header = primary.header();
     if header.deleting || header.has_finalizer(finalizer) {
@@ -54,7 +54,7 @@ pub fn add(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>, app
     Some(Write { target, verb })
 }
 
-/// Whether the primary is patched by server-side apply.
+/// The manner in which a finalizer is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apply {
     /// By server-side apply.
@@ -63,14 +63,14 @@ pub enum Apply {
     No,
 }
 
-/// Returns the write that removes finalizers, by their places and only if they stand there still; none if all are gone
-/// (`FI-3`).
+/// Returns the write that removes finalizers, by their places and only if they are still there; `None` if all are
+/// gone (`FI-3`).
 pub fn remove(primary: &Object, gvk: &Gvk, finalizers: &[&str], manager: &Arc<str>) -> Option<Write> {
     let header = primary.header();
-    // The uid: what was made anew under the name keeps its finalizers.
+    // The uid: an object that was made anew under the same name keeps its finalizers.
     let uid = Operation::Test { path: Path::of(["metadata", "uid"]), value: (&*header.uid).into() };
     let mut steps = vec![uid];
-    // From the last on, so that the places of the others stay.
+    // From the last to the first, so that the places of the others stay the same.
     for (place, finalizer) in header.finalizers.iter().enumerate().rev() {
         if finalizers.contains(&&**finalizer) {
             let path = at(&place.to_string());
@@ -90,7 +90,7 @@ fn at(place: &str) -> Path {
     Path::of(FINALIZERS.into_iter().chain([place]))
 }
 
-/// Returns the finalizer of a kind that the manifest names none for (`LC-3`), from its full resource name such as
+/// Returns the default finalizer of a kind (`LC-3`), from its full resource name such as
 /// `webpages.sample.capstan.dev` or, for core kinds, `services`.
 pub fn default_name(full_name: &str) -> String {
     if full_name.contains('.') {

@@ -25,17 +25,17 @@ pub(super) struct Node {
     pub(super) called: Option<Called>,
 }
 
-/// How the manifest calls a dependent's object.
+/// The name and namespace that the manifest gives a dependent's object.
 #[derive(Debug)]
 pub(super) struct Called {
     pub(super) name: Expression,
     pub(super) namespace: Option<Expression>,
 }
 
-/// Why a workflow can't be walked: found at load, and never worth retrying.
+/// The reason why a workflow can't be walked. It is found at load; retrying does not help.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its order is wrong.
+    /// The order of its dependents is wrong.
     #[error(transparent)]
     Order(#[from] graph::Error),
     /// An expression is wrong.
@@ -43,7 +43,7 @@ pub enum Error {
     Expression {
         /// The dependent.
         name: Arc<str>,
-        /// What is wrong.
+        /// The fault of the expression.
         source: condition::Error,
     },
 }
@@ -51,7 +51,7 @@ pub enum Error {
 // === impl Flow ===
 
 impl Flow {
-    /// Prepares what the manifest declares.
+    /// Prepares a workflow of the manifest.
     ///
     /// # Errors
     /// [`Error`] for a cycle, an unknown name or a wrong expression.
@@ -68,7 +68,7 @@ impl Flow {
         })
     }
 
-    /// Whether it runs by itself, before the reconciler (`WF-10`).
+    /// Returns true if it runs by itself, before the reconciler (`WF-10`).
     pub(crate) fn is_managed(&self) -> bool {
         !self.explicit && !self.nodes.is_empty()
     }

@@ -19,13 +19,14 @@ pub(crate) struct Failed {
 }
 
 impl Failed {
-    /// Returns the failures in a result; none if no node failed.
+    /// Returns the failures in a result; `None` if no node failed.
     pub(crate) fn of(result: &WorkflowResult) -> Option<Self> {
         let dependents = failures(result);
         (!dependents.is_empty()).then_some(Self { dependents })
     }
 
-    /// Returns what the failure means for the key: a conflict if nothing else is wrong.
+    /// Returns the kind of failure for the queue: a conflict if all nodes failed by conflicts and `otherwise` is no
+    /// outage, else `otherwise`.
     pub(crate) fn sort(&self, otherwise: queue::Failure) -> queue::Failure {
         let mut failures = self.dependents.iter().map(|(_, failure)| failure);
         let conflict = failures.all(|failure| failure.refused == Some(CallReason::Conflict));
@@ -82,13 +83,13 @@ pub(crate) async fn by_hand(run: &Run, call: WorkflowCall) -> Result<WorkflowRes
     answer(result, flow.errors_to_reconciler)
 }
 
-/// Runs one standalone dependent, whatever it depends on.
+/// Runs one standalone dependent, without the dependents that it depends on.
 async fn one(run: &Run, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
     let flows = run.controller.standalone.values();
     let Some((name, node)) = flows.clone().find_map(|flow| flow.nodes.get_key_value(name)) else {
         return Err(unknown("standalone dependent", name, flows.flat_map(|flow| flow.nodes.keys())));
     };
-    // What is to be removed by name is, whoever would collect it otherwise.
+    // A dependent that is removed by name is deleted here, even if the garbage collector would delete it later.
     let garbage_collected = node.spec.garbage_collected && mode == Mode::Reconcile;
     let alone = Dependent { depends_on: BTreeSet::new(), garbage_collected, ..node.spec.clone() };
     let declared = manifest::Workflow { dependents: BTreeMap::from([(Arc::clone(name), alone)]), ..Default::default() };
@@ -117,8 +118,9 @@ fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {
     result.nodes.iter().filter_map(failed).collect()
 }
 
-/// Of the objects that belong to the primary, returns those that the place means: of a dependent's source, which others
-/// may share, only the dependent's own object; where its name is not known yet, what is not known to be another's.
+/// Returns the objects in a place, of those that belong to the primary. Of a dependent's source, which others may
+/// share, this is only the dependent's own object; as long as its name is not known, all objects that are not known
+/// to be another dependent's.
 pub(crate) fn of_dependent(run: &Run, place: &Place, mut found: Vec<Object>) -> Vec<Object> {
     let Place::Source(name) = place else {
         return found;

@@ -1,6 +1,7 @@
-//! Decides which fields of an object a guest gets that asked for some of them only.
+//! Decides which fields of an object a guest gets if it asked for only some of them.
 //!
-//! Works on the text, level by level, and passes over what was not asked for: an object may be deeper than any tree that is made.
+//! Works on the text, level by level, and skips fields that were not asked for: an object may be deeper than any tree
+//! that is built.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -12,32 +13,32 @@ use crate::budget::{Budget, Exceeded};
 use crate::guest::{CallError, CallReason};
 use crate::object::{Object, Text};
 
-/// What an object is recognised by is always there.
+/// The fields that identify an object. They are always included.
 const ALWAYS: [&str; 4] = ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"];
 
-/// Pointers that one question may have.
+/// The most pointers of one query.
 const FIELDS: usize = 256;
 
-/// Steps of one of them: no object that is made into a tree is deeper.
+/// The most steps of one pointer: no object that is parsed into a tree is deeper.
 const STEPS: usize = 128;
 
 /// The fields that were asked for.
 pub struct Mask(Option<Level>);
 
-/// What was asked for at one level.
+/// The fields that were asked for at one level.
 #[derive(Default)]
 struct Level {
-    /// All of it.
+    /// True if the whole value was asked for.
     whole: bool,
-    /// By name.
+    /// The fields below, by name.
     below: BTreeMap<String, Level>,
 }
 
 impl Mask {
-    /// Reads JSON pointers; none at all ask for everything.
+    /// Parses JSON pointers; an empty list asks for everything.
     ///
     /// # Errors
-    /// `invalid` for a text that is no pointer, and for too many of them.
+    /// `invalid` for a text that is not a pointer, for a pointer of too many steps, and for too many pointers.
     pub fn of(fields: &[String]) -> Result<Self, CallError> {
         let invalid = |message| Err(CallError::new(CallReason::Invalid, message));
         if fields.is_empty() {
@@ -61,15 +62,15 @@ impl Mask {
         Ok(Self(Some(all)))
     }
 
-    /// Whether everything is asked for.
+    /// Returns true if everything is asked for.
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns the object with these fields alone; of a list the whole, wherever in it a pointer leads.
+    /// Returns the object with only these fields. A pointer into a list selects the whole list.
     ///
     /// # Errors
-    /// If that costs too much.
+    /// [`Exceeded`] if that costs more than the budget allows.
     pub fn apply(&self, object: &Object, budget: &mut Budget) -> Result<String, Exceeded> {
         let Some(level) = &self.0 else {
             budget.text(object.json().len())?;
@@ -90,7 +91,7 @@ impl Level {
         level.whole = true;
     }
 
-    /// Returns the text of the wanted fields of a map; none if there is none of them.
+    /// Returns the text of the wanted fields of a map; `None` if it has none of them.
     fn take(&self, json: &str, budget: &mut Budget) -> Result<Option<String>, Exceeded> {
         budget.text(json.len())?;
         let mut json = serde_json::Deserializer::from_str(json);

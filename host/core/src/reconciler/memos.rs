@@ -1,14 +1,14 @@
-//! Keeps values that a component puts aside: within a bound, and in memory that its plugin has borrowed.
+//! Decides whether a value that a component keeps fits: within a bound, and in memory that its plugin has borrowed.
 
 use std::collections::BTreeMap;
 
 use crate::guest::{CallError, CallReason};
 use crate::room::Holding;
 
-/// What a memo takes beside its text, in bytes.
+/// The memory that a memo takes besides its text, in bytes.
 const EACH: usize = 128;
 
-/// Values by their keys. What they take is given back when they go.
+/// Values by key. Their memory is given back when they are dropped.
 #[derive(Default)]
 pub struct Memos {
     values: BTreeMap<String, String>,
@@ -23,11 +23,11 @@ impl Memos {
         self.values.get(key).map(String::as_str)
     }
 
-    /// Sets or removes a value. `bound` is for the bytes of all keys and values, with the limit that says so; `holding` returns what
-    /// is borrowed for the first of them.
+    /// Sets or removes a value. `bound` is the most bytes of all keys and values, with the name of that limit;
+    /// `holding` returns the memory to borrow from, and is called for the first value.
     ///
     /// # Errors
-    /// `exhausted` beyond the bound, or if others have the memory; then nothing has changed.
+    /// `exhausted` beyond the bound, or if there is no memory to borrow; then nothing has changed.
     pub fn keep(
         &mut self,
         key: &str,

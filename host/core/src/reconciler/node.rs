@@ -1,4 +1,5 @@
-//! Visits the nodes of a workflow: asks conditions and desired states, compares, and writes what differs (DR, KD and WF rules).
+//! Visits the nodes of a workflow: asks conditions and desired states, compares, and writes what differs (DR, KD and
+//! WF rules).
 
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ impl Visitor<'_> {
         }
     }
 
-    /// `WF-4`: activation, precondition, the object, readiness.
+    /// Visits a node to reconcile it (`WF-4`): activation, precondition, the object, readiness.
     async fn reconcile_node(&self, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<Outcome, Stopped> {
         if !self.met(ConditionRole::Activation, name, node, told).await? {
             return Ok(Outcome::Inactive { conditions: std::mem::take(told) });
@@ -69,7 +70,7 @@ impl Visitor<'_> {
         Ok(Outcome::Reconciled { done, conditions: std::mem::take(told), ready })
     }
 
-    /// `WF-5`, `WF-6`: the object, if it is ours to delete; then whether it is gone.
+    /// Visits a node to delete it (`WF-5`, `WF-6`): deletes the object if `ours`, then asks if it is gone.
     async fn delete_node(&self, name: &Arc<str>, node: &Node, ours: bool, told: &mut Told) -> Result<Outcome, Stopped> {
         let mut done = Vec::new();
         if ours {
@@ -83,7 +84,7 @@ impl Visitor<'_> {
         Ok(Outcome::Deleted { done, conditions: std::mem::take(told), gone })
     }
 
-    /// Whether a condition is met; an absent one is. What was said is added to `told`.
+    /// Returns true if a condition is met; a missing one is. Adds the result of the condition to `told`.
     async fn met(&self, role: ConditionRole, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<bool, Stopped> {
         let Some((_, check)) = node.checks.iter().find(|(of, _)| *of == role) else {
             return Ok(true);
@@ -118,14 +119,15 @@ impl Visitor<'_> {
         Ok(met)
     }
 
-    /// Keeps whether a dependent is active, before anything of its object is read: what changes from then on is news.
+    /// Remembers if a dependent is active, before its object is read: from then on, a change of an active dependent's
+    /// object causes a run.
     fn keep_activity(&self, name: &Arc<str>, active: bool) {
         let controller = &self.run.controller;
         let Some(source) = controller.secondaries.get(name) else {
             return;
         };
         let held = &source.spec().name;
-        // A source that the manifest declares wakes whatever its dependents are.
+        // A source that the manifest declares causes runs, even if its dependents are inactive.
         let asleep = (!active && !controller.spec.sources.contains_key(held)).then(|| {
             let all = controller.secondaries.values();
             verdicts::Asleep {
@@ -138,7 +140,7 @@ impl Visitor<'_> {
         memory.keep_activity(controller.edition, &self.run.primary, name, asleep);
     }
 
-    /// `DR-2`: creates or updates the object, or finds that it is as desired.
+    /// Creates or updates the object, or finds that it is as desired (`DR-2`). Returns the operation on each object.
     async fn reconcile(&self, name: &Arc<str>, node: &Node) -> Result<Vec<(String, Operation)>, Stopped> {
         let Node { spec, .. } = node;
         let source = self.source(name)?;
@@ -170,7 +172,7 @@ impl Visitor<'_> {
         Ok(vec![(desired.key().to_string(), operation)])
     }
 
-    /// Writes what differs. Returns what was done, and the object that is as desired now, if one is known to be.
+    /// Writes the object if it differs. Returns the operation, and the object in its desired state, if that is known.
     async fn bring_in_line(
         &self,
         (name, spec, source): (&Arc<str>, &Dependent, &Source),
@@ -181,13 +183,13 @@ impl Visitor<'_> {
         let refusal = match self.write_upon(name, spec, desired, &basis).await {
             Ok(done) => return Ok(done),
             Err(Stopped::Refused(error)) if basis.is_doubted_by(&error, spec) => error,
-            // What is there stays there.
+            // With `create_only`, an existing object stays as it is.
             Err(Stopped::Refused(error)) if spec.create_only && error.is_conflict() => {
                 return Err(Stopped::Failed(error.message));
             }
             Err(stopped) => return Err(stopped),
         };
-        // The one request that no write needs which succeeds.
+        // An extra request, which is needed only after a refusal.
         let cluster = &self.run.controller.cluster;
         let looking = cluster.look(&spec.gvk, desired.key());
         let live = self.run.asked(looking).await;
@@ -195,7 +197,7 @@ impl Visitor<'_> {
         let Some(basis) = self.settle(name, spec, basis, live).await? else {
             return Err(refusal.into());
         };
-        // The caches may show it later than it is to be cleaned up.
+        // A cleanup may come before the caches show the object.
         if let Basis::Ours(found) = &basis {
             source.put(found.clone());
         }
@@ -240,7 +242,7 @@ impl Visitor<'_> {
         Ok((operation, now))
     }
 
-    /// Returns the object that this very answer has been found to be in force in, if that has not changed since.
+    /// Returns the key of the object that was found to match this very answer, if the object has not changed since.
     fn remembered(&self, name: &Arc<str>, source: &Source, answer: u64) -> Option<ObjectRef> {
         let Run { controller, primary, .. } = self.run;
         let known = controller.verdicts.verdict(primary, name)?;
@@ -249,14 +251,15 @@ impl Visitor<'_> {
         (actual.version() == known.version).then_some(known.key)
     }
 
-    /// What our own write led to is what the answer leads to: a server's defaults in it can't cause a loop.
+    /// Remembers that an object matches an answer. This holds for the result of our own write too, so that defaults
+    /// of the API server can't cause a loop of writes.
     fn remember(&self, name: &Arc<str>, answer: u64, now: &Object) {
         let Run { controller, primary, .. } = self.run;
         let verdict = verdicts::Verdict::of(answer, now);
         controller.verdicts.keep_verdict(primary, name, verdict);
     }
 
-    /// `KD-9`: deletes the object, if it is there, ours and not going already.
+    /// Deletes the object, if it exists, is ours and is not already being deleted (`KD-9`).
     async fn delete(&self, name: &Arc<str>, node: &Node) -> Result<Vec<(String, Operation)>, Stopped> {
         let Some(actual) = self.actual(name, node).await? else {
             return Ok(Vec::new());
@@ -274,8 +277,8 @@ impl Visitor<'_> {
         Ok(vec![(key.to_string(), Operation::Deleted)])
     }
 
-    /// Returns the dependent's object as the caches have it, without asking for its desired state if nothing that could
-    /// be it exists. An object of its name that belongs to somebody else is not it.
+    /// Returns the dependent's object from the caches. `None` if there is no object of its name, or if that object
+    /// belongs to another owner. Does not ask for the desired state if no object exists that could be it.
     async fn actual(&self, name: &Arc<str>, node: &Node) -> Result<Option<Object>, Stopped> {
         let source = self.source(name)?;
         let mut related = source.related(self.run.primary.key());
@@ -298,7 +301,8 @@ impl Visitor<'_> {
         actual.map(|object| object.tree(&mut self.run.budget.lock())).transpose().map_err(|e| e.to_string().into())
     }
 
-    /// `KD-4`: name and namespace as the manifest gives them; the latter is the primary's by default.
+    /// Returns the name and namespace that the manifest gives an object (`KD-4`); the namespace is the primary's by
+    /// default.
     fn named(&self, called: &Called, spec: &Dependent) -> Result<ObjectRef, Stopped> {
         let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
         let text = |expression: &Expression| {
@@ -318,8 +322,8 @@ impl Visitor<'_> {
         Ok(ObjectRef { namespace, name: text(&called.name)?.into() })
     }
 
-    /// Fails if the manifest calls an object otherwise than `desired` did: it would be made under one name and looked for under
-    /// another, so never be ready and never be deleted.
+    /// Fails if the manifest gives an object another name than `desired` did: it would be made under one name and
+    /// looked for under another, so it would never be ready and never be deleted.
     fn is_called_so(&self, node: &Node, answered: &ObjectRef) -> Result<(), Stopped> {
         let Some(called) = &node.called else {
             return Ok(());
@@ -338,7 +342,7 @@ impl Visitor<'_> {
         self.run.controller.cluster.scope(&spec.gvk).unwrap_or(Scope::Namespaced)
     }
 
-    /// Returns what the guest wants, asking it once per run (`CX-3`).
+    /// Returns the guest's answer to `desired`, which is asked for once per run (`CX-3`).
     async fn desired(&self, name: &Arc<str>) -> Result<Arc<str>, Stopped> {
         if let Some(answer) = self.run.desired(name) {
             return Ok(answer);
@@ -349,7 +353,7 @@ impl Visitor<'_> {
         Ok(answer)
     }
 
-    /// Completes an answer to the document that is sent.
+    /// Completes an answer of `desired` to the document that is sent.
     fn complete(&self, name: &Arc<str>, node: &Node, answer: &str) -> Result<Desired, Stopped> {
         let spec = &node.spec;
         let (scope, primary, primary_gvk) = (self.scope(spec), &self.run.primary, &self.run.controller.spec.primary);
@@ -358,7 +362,7 @@ impl Visitor<'_> {
         let permissions = &self.run.controller.permissions;
         let reach = permissions.in_reach(&spec.gvk, desired.key());
         reach.map_err(|denied| denied.message)?;
-        // It would keep the object, and its namespace, for as long as somebody likes.
+        // A finalizer would keep the object, and its namespace, for as long as it is not removed.
         let finalizers = desired.tree().pointer("/metadata/finalizers");
         if finalizers.and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
             let held = permissions.permit(Permission::Delete, &spec.gvk, desired.key());
@@ -390,7 +394,7 @@ impl Visitor<'_> {
         asked.map_err(|failure| format!("match {export} of {name}: {failure}").into())
     }
 
-    /// Writes; the event of the write causes no run.
+    /// Writes an object and returns the answer. The event of the write causes no run.
     async fn write(
         &self,
         source: &Source,
@@ -406,7 +410,8 @@ impl Visitor<'_> {
         Ok(now)
     }
 
-    /// Returns the source that holds a dependent, which knows all that belongs to the primary.
+    /// Returns the source that holds a dependent. Fails unless the source knows all objects that belong to the
+    /// primary.
     fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, Stopped> {
         let source = self.run.controller.secondaries.get(name);
         let source = source.ok_or_else(|| format!("no source holds dependent {name}"))?;

@@ -1,4 +1,4 @@
-//! Decides what the guest's answer means: which writes to the primary, and when to come back (UC and EC rules).
+//! Decides which writes to the primary the guest's answer means, and when the primary runs again (UC and EC rules).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::object::{Gvk, Object, Version, clean_metadata};
 use crate::patch::{self, Patch};
 use crate::permission::ties::{self, Before, Effect, Writer};
 
-/// How a controller writes to its primaries.
+/// The manner in which a controller writes to its primaries.
 #[derive(Clone, Debug)]
 pub struct Manner {
-    /// Their kind.
+    /// The kind of the primaries.
     pub gvk: Gvk,
     /// The field manager.
     pub manager: Arc<str>,
-    /// Whether by server-side apply.
+    /// True if it writes by server-side apply, false for JSON patches.
     pub apply: bool,
-    /// The finalizer that an apply must repeat, or it would be dropped (`FI-5`).
+    /// The finalizer that an apply must repeat, because it would be dropped otherwise (`FI-5`).
     pub finalizer: Option<Arc<str>>,
 }
 
-/// A write to the primary, to be left out if it would change nothing.
+/// A write to the primary, which is left out if it would change nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     /// The write.
@@ -35,7 +35,7 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Moves a write that names a version to the one that our own write before it has led to.
+    /// Replaces the version in a write that names one by `version`, which our own write before it has led to.
     pub(crate) fn now_upon(&mut self, version: Version) {
         let Self { write, applied: Some(document) } = self else {
             return;
@@ -52,7 +52,8 @@ impl Planned {
 /// Returns the writes that an update asks for, in order. `primary` is the object as the guest received it.
 ///
 /// # Errors
-/// A [`Failure`] that names what is wrong with the document: no JSON object, or about another object.
+/// A [`Failure`] that names the fault of the document: it is not a JSON object, for example, or is about another
+/// object.
 pub fn writes(
     update: &PrimaryUpdate,
     primary: &Object,
@@ -77,12 +78,12 @@ pub fn writes(
     }
 }
 
-/// Returns the delay after which to run again, kept below the longest that the contract knows.
+/// Returns the delay before the next run, at most the longest that the contract can express.
 pub fn reschedule(after: Option<Duration>) -> Option<Duration> {
     after.map(|after| after.min(Duration::from_millis(u64::from(u32::MAX))))
 }
 
-/// Reads a document and checks that it speaks of this primary; what it lacks is filled in.
+/// Parses a document and checks that it is about this primary; sets missing fields that identify it.
 fn document(
     text: &str,
     case: &str,
@@ -109,7 +110,7 @@ fn document(
     Ok(document)
 }
 
-/// Sets each field that lacks, and complains of one that says something else.
+/// Sets missing fields; a field with another value is an error.
 fn fill(map: &mut Map<String, Value>, path: &str, fields: &[(&str, Option<&str>)]) -> Result<(), String> {
     for (name, wanted) in fields {
         match (map.get(*name), wanted) {
@@ -131,7 +132,8 @@ fn fill(map: &mut Map<String, Value>, path: &str, fields: &[(&str, Option<&str>)
     Ok(())
 }
 
-/// Returns a document that leaves owner references and finalizers of others alone: by these an object is deleted, or kept.
+/// Returns the document if it leaves owner references, and finalizers other than the controller's, as they are: these
+/// decide if an object is deleted or kept.
 fn tied_as_before(
     document: Map<String, Value>,
     primary: &Object,
@@ -179,7 +181,7 @@ fn object(
         let Some(Value::Object(document)) = without_nulls(Value::Object(document)) else {
             return Ok(None);
         };
-        // UC-4: a version that the guest left in makes the patch fail if somebody else was faster.
+        // UC-4: a version that the guest left in makes the patch fail if another client has written since.
         let version = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
         let difference = difference(before, document, version, budget)?;
         return Ok(patched(target, difference, manner));
@@ -244,7 +246,7 @@ fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Pla
     Planned { write: Write { target, verb }, applied: Some(document) }
 }
 
-/// Returns the patch from one document to another, which fails unless the object is in the version that is named.
+/// Returns the patch from one document to another. With a `version`, the patch fails if the object has another one.
 fn difference(
     before: Map<String, Value>,
     after: Map<String, Value>,
@@ -261,7 +263,7 @@ fn difference(
     Ok(patch)
 }
 
-/// Returns the write that sends a patch; none if it is empty.
+/// Returns the write that sends a patch; `None` if it is empty.
 fn patched(target: Target, patch: Patch, manner: &Manner) -> Option<Planned> {
     if patch.0.is_empty() {
         return None;

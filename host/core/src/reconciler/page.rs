@@ -1,33 +1,35 @@
-//! Decides how far a page of objects goes: by numbers and bytes, before anything is copied.
+//! Decides where a page of objects ends: by their number and bytes, before anything is copied.
 
 use crate::guest::{CallError, CallReason};
 use crate::object::Object;
 
-/// The most bytes of a page, whatever its reader may have.
+/// The most bytes of a page, however much memory its reader may have.
 const MOST: usize = 8 << 20;
 
-/// What a page may hold.
+/// The bounds of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// Objects.
+    /// The most objects.
     pub(super) objects: usize,
-    /// Bytes of their text, before fields are picked out of it.
+    /// The most bytes of their text, before fields are picked out of it.
     pub(super) bytes: usize,
 }
 
 // === impl Bounds ===
 
 impl Bounds {
-    /// Returns the bounds for a reader that may have so much memory: a quarter of it, so that there is room to read it.
+    /// Returns the bounds for a reader that may have `memory` bytes: a quarter of them, so that there is room to
+    /// parse the page.
     pub(super) fn within(memory: u64, objects: usize) -> Self {
         let quarter = usize::try_from(memory / 4).unwrap_or(usize::MAX);
         Self { objects: objects.max(1), bytes: quarter.min(MOST) }
     }
 
-    /// Returns how many of these objects, ordered by key, are in the page. Versions of one object stay together.
+    /// Returns the number of these objects, ordered by key, that are in the page. Versions of one object stay
+    /// together.
     ///
     /// # Errors
-    /// If the first object is too large for any page, unless it is fields are `picked` out of it: what is left may be small.
+    /// If the first object is too large for any page, unless fields are `picked` out of it: these may be small.
     pub(super) fn end(self, objects: &[Object], picked: bool) -> Result<usize, CallError> {
         let (mut end, mut bytes) = (0, 0);
         for same in objects.chunk_by(|a, b| a.key() == b.key()) {

@@ -1,4 +1,4 @@
-//! Writes to a primary: what a run asks for, and finalizers, until there is no conflict (FI rules).
+//! Writes to a primary: the updates of a run, and finalizers, which are tried again after a conflict (FI rules).
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::cluster::{self, Reason};
 use crate::object::{Object, Version};
 use crate::writes;
 
-/// What became of an object that is written until there is no conflict.
+/// The result of a write that is tried until there is no conflict.
 enum Settled {
-    /// There was nothing to write: it was read, and is like this.
+    /// There was nothing to write; the object as it was read.
     Read(Object),
-    /// It was written, and is like this.
+    /// The object as it was written.
     Wrote(Object),
-    /// It is gone.
+    /// The object is gone.
     Gone,
 }
 
 impl Controller {
-    /// Writes to a primary unless it would change nothing; the answer is visible to the next reader at once (`UC-5`).
-    /// Returns the version that was written, if anything was.
+    /// Writes to a primary unless the write would change nothing; the answer is visible to the next reader at once
+    /// (`UC-5`). Returns the version of the answer; `None` if nothing was written, or the object is gone.
     pub(super) async fn write_primary(
         &self,
         planned: outcome::Planned,
@@ -60,9 +60,11 @@ impl Controller {
         Ok(Some(version))
     }
 
-    /// Adds a finalizer to a primary and returns the primary as it is then (`FI-1`, `FI-2`).
+    /// Adds a finalizer to a primary and returns the newest version of it (`FI-1`, `FI-2`). If the primary is gone,
+    /// returns it as it was.
     pub(crate) async fn add_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Object, cluster::Error> {
-        // Only our own is applied: an apply of another would drop what this manager has applied before.
+        // Only our own finalizer is applied: an apply of another one would drop the fields that this manager has
+        // applied before.
         let apply = if self.spec.server_side_apply && *finalizer == *self.finalizer {
             finalizer::Apply::Yes
         } else {
@@ -78,7 +80,8 @@ impl Controller {
         })
     }
 
-    /// Removes finalizers, all in one write, whose event causes no run. Returns what is left of the primary (`FI-3`).
+    /// Removes finalizers, all in one write, whose event causes no run (`FI-3`). Returns the newest version of the
+    /// primary; `None` if it is gone.
     pub(crate) async fn remove_finalizers(
         &self,
         primary: &Object,
@@ -94,7 +97,7 @@ impl Controller {
                 window.wrote(left.clone());
                 Some(left)
             }
-            // The event of this version is somebody else's, and comes.
+            // The event of this version is that of another client's write, and counts.
             Settled::Read(now) => {
                 self.primaries.put(now.clone());
                 Some(now)
@@ -103,8 +106,8 @@ impl Controller {
         })
     }
 
-    /// Returns the newest version of a primary; from the API server, if the caches show none of the finalizers (`FI-3`).
-    /// None if it is gone.
+    /// Returns the newest version of a primary; from the API server, if the caches show none of the finalizers
+    /// (`FI-3`). `None` if it is gone.
     async fn newest_with(&self, primary: &Object, finalizers: &[&str]) -> Result<Option<Object>, cluster::Error> {
         let same = |object: &Object| object.header().uid == primary.header().uid;
         let cached = self.primaries.get(primary.key()).filter(same).unwrap_or_else(|| primary.clone());
@@ -115,7 +118,7 @@ impl Controller {
         Ok(live.filter(same))
     }
 
-    /// Writes what `plan` makes of the newest version, up to ten times (`FI-4`).
+    /// Sends the write that `plan` returns for the newest version, in up to ten tries (`FI-4`).
     async fn until_no_conflict(
         &self,
         primary: &Object,

@@ -1,4 +1,5 @@
-//! One run: what is known from its start, and what its calls leave for one another.
+//! One run: the facts from its start, the values that its calls keep for later calls, and whether the API server was
+//! away.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,14 +28,14 @@ pub(super) struct Run {
     pub(crate) primary: Object,
     pub(super) info: RunInfo,
     pub(super) requests: AtomicU32,
-    /// What the run may still spend on documents.
+    /// The work on documents that the run may still do.
     pub(crate) budget: Mutex<Budget>,
-    /// Whether the API server was away when it was asked for something in this run.
+    /// True if the API server was away at a request of this run.
     outage: AtomicBool,
     pub(super) kept: Mutex<Kept>,
 }
 
-/// What the calls of a run leave for one another.
+/// The values that the calls of a run keep for later calls.
 #[derive(Default)]
 pub(super) struct Kept {
     pub(super) memos: Memos,
@@ -63,7 +64,7 @@ impl Run {
         Arc::new_cyclic(make)
     }
 
-    /// Returns this run as a session holds it.
+    /// Returns this run as the context of a session.
     pub(crate) fn shared(&self) -> Arc<dyn Context> {
         #[expect(clippy::expect_used, reason = "made by `new` alone, in an Arc that whoever calls this has")]
         let run: Arc<Self> = self.me.upgrade().expect("a run that is in use is alive");
@@ -80,8 +81,8 @@ impl Run {
         Ok(tree)
     }
 
-    /// Waits for an answer of the API server, and remembers if it is away; also if the caller's time is up before the answer
-    /// comes.
+    /// Waits for an answer of the API server, and remembers an outage: also if the caller's time is up before the
+    /// answer comes.
     pub(crate) async fn asked<T>(
         &self,
         answer: impl Future<Output = Result<T, cluster::Error>>,
@@ -92,18 +93,18 @@ impl Run {
         answer
     }
 
-    /// Returns what writes of the guest need to know.
+    /// Returns the context for writes of the guest.
     pub(super) fn write_context(&self) -> writes::WriteContext<'_> {
         self.controller.write_context(self, &self.budget)
     }
 
-    /// Returns which sort of failure it is if the run fails for what the guest says: none of its own if the API server was
-    /// away.
+    /// Returns the kind of failure if the guest fails: an outage if the API server was away, as the guest is then not
+    /// the cause.
     pub(crate) fn sort(&self) -> queue::Failure {
         if self.outage.load(Ordering::Relaxed) { queue::Failure::Outage } else { queue::Failure::Unhandled }
     }
 
-    /// Returns what `desired` answered earlier in this run (`CX-3`).
+    /// Returns the answer of `desired` from earlier in this run (`CX-3`).
     pub(crate) fn desired(&self, name: &str) -> Option<Arc<str>> {
         self.kept.lock().desired.get(name).cloned()
     }
@@ -112,7 +113,8 @@ impl Run {
         self.kept.lock().desired.insert(Arc::clone(name), Arc::clone(answer));
     }
 
-    /// Returns the name of a dependent's object, if this run has found it out.
+    /// Returns the key of a dependent's object, if this run has found it out, or an earlier one has left a verdict on
+    /// it.
     pub(crate) fn known_key(&self, name: &str) -> Option<ObjectRef> {
         let known = self.kept.lock().keys.get(name).cloned();
         known.or_else(|| self.controller.verdicts.verdict(&self.primary, name).map(|verdict| verdict.key))
@@ -127,7 +129,7 @@ impl Run {
     }
 }
 
-/// Waits for an answer; one that does not come, or says that there is an outage, is remembered.
+/// A request that waits for its answer. If the answer does not come, or shows an outage, the run remembers an outage.
 struct Waiting<'a> {
     outage: &'a AtomicBool,
     answered: bool,
@@ -141,7 +143,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The API server, as calls of the guest have it.
+/// The API server, as calls of the guest use it.
 impl Cluster for Run {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, cluster::Error>> {
         self.asked(self.controller.cluster.write(write)).boxed()

@@ -1,4 +1,5 @@
-//! Passes on to the queue what sources say of primaries, unless only inactive dependents could mind, and says how much of it counted.
+//! Decides which triggers of sources reach the queue: all but those that can only concern inactive dependents; and
+//! how many counted.
 
 use tokio::time::Instant;
 
@@ -6,16 +7,16 @@ use crate::queue::{Event, Queue, Receipt};
 use crate::reconciler::verdicts::Verdicts;
 use crate::source::{Trigger, TriggerKind};
 
-/// How many triggers counted: those about primaries that the queue knows (`EP-1`).
+/// The number of triggers that counted: those about primaries that the queue knows (`EP-1`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enqueued {
-    /// Of the primaries themselves.
+    /// Triggers of the primaries themselves.
     pub primary: u64,
-    /// Of what belongs to them.
+    /// Triggers of objects that belong to them.
     pub secondary: u64,
 }
 
-/// Passes on what sources have to say, and forgets primaries that are gone.
+/// Passes triggers on to the queue, and forgets primaries that are gone. Returns how many counted.
 pub fn enqueue(queue: &Queue, verdicts: &Verdicts, triggers: Vec<Trigger>) -> Enqueued {
     let now = Instant::now();
     let mut heard = Enqueued::default();

@@ -1,4 +1,5 @@
-//! Remembers, per primary, what comparisons said and which values the guest keeps, so that a run that changes nothing costs little.
+//! Remembers, per primary, the results of comparisons and the memos of the guest, so that a run that changes nothing
+//! costs little.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -10,43 +11,43 @@ use parking_lot::Mutex;
 use crate::object::{Object, ObjectRef, Version};
 use crate::reconciler::memos::Memos;
 
-/// What is remembered between the runs of a controller.
+/// The memory of a controller between its runs.
 #[derive(Default)]
 pub struct Verdicts {
     hasher: RandomState,
     primaries: Mutex<HashMap<ObjectRef, Remembered>>,
     /// The primaries whose last run did nothing because they are paused (`PA-5`).
     paused: Mutex<BTreeSet<ObjectRef>>,
-    /// Of the controller in force; changed under the lock of the primaries.
+    /// The edition of the running controller; changed under the lock of `primaries`.
     edition: AtomicU64,
 }
 
-/// What is remembered of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit, one entry per
-/// inactive dependent.
+/// The memory of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit, one
+/// entry per inactive dependent.
 #[derive(Default)]
 struct Remembered {
-    /// The primary's: of another one with the same name nothing is remembered.
+    /// The uid of the primary: nothing is remembered of another primary with the same name.
     uid: Box<str>,
     verdicts: Vec<(Arc<str>, Verdict)>,
     memos: Memos,
     asleep: Vec<(Arc<str>, Asleep)>,
 }
 
-/// An inactive dependent: its object is not looked at, so that changes of it are no news (`WF-4`).
+/// An inactive dependent: its object is not looked at, so changes of it cause no run (`WF-4`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asleep {
     /// The source that holds its object.
     pub source: Arc<str>,
-    /// How many dependents that source is for.
+    /// The number of dependents that the source is for.
     pub shared_by: usize,
-    /// Its object, if that is known.
+    /// The key of its object, if that is known.
     pub object: Option<ObjectRef>,
 }
 
-/// A document that was found to be in force already.
+/// A document that an object was found to match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The hash of what the guest answered.
+    /// The hash of the guest's answer.
     pub answer: u64,
     /// The object that it was compared with.
     pub key: ObjectRef,
@@ -55,15 +56,15 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict that an answer is in force in this version of an object.
+    /// Returns the verdict that this version of an object matches an answer.
     pub fn of(answer: u64, object: &Object) -> Self {
         Self { answer, key: object.key().clone(), version: object.version() }
     }
 }
 
 impl Verdicts {
-    /// Returns the hash of a document that an edition of a controller made. Another edition may compare in another way: it
-    /// trusts none of these verdicts.
+    /// Returns the hash of a document in an edition of a controller. Another edition may compare in another way, so
+    /// its hashes differ, and it trusts none of these verdicts.
     pub fn hash(&self, edition: u64, document: &str) -> u64 {
         self.hasher.hash_one((edition, document))
     }
@@ -86,10 +87,10 @@ impl Verdicts {
         });
     }
 
-    /// Keeps what an edition of a controller knows: that a dependent of a primary is inactive; none: that it is not.
+    /// Remembers, for an edition of a controller, that a dependent of a primary is inactive; `None`: it is active.
     pub fn keep_activity(&self, edition: u64, primary: &Object, dependent: &Arc<str>, asleep: Option<Asleep>) {
         self.change(primary, |remembered| {
-            // A run of one before goes by conditions that may not hold any more.
+            // A run of an earlier edition used conditions that may no longer be declared.
             if self.edition.load(Ordering::Relaxed) != edition {
                 return;
             }
@@ -99,7 +100,8 @@ impl Verdicts {
         });
     }
 
-    /// Whether a change of an object of a source is news to a primary: not if it can only be that of an inactive dependent.
+    /// Returns true if a change of a source's object causes a run of a primary: not if the object can only be that of
+    /// an inactive dependent.
     pub fn wakes(&self, primary: &ObjectRef, source: &str, object: &ObjectRef) -> bool {
         let primaries = self.primaries.lock();
         let Some(remembered) = primaries.get(primary) else {
@@ -112,7 +114,7 @@ impl Verdicts {
         !theirs && !alone
     }
 
-    /// Says which edition of a controller is in force. Which dependents are inactive is forgotten with the one before.
+    /// Sets the edition of the running controller. If it changes, inactive dependents are forgotten.
     pub fn begin(&self, edition: u64) {
         let mut primaries = self.primaries.lock();
         if self.edition.swap(edition, Ordering::Relaxed) != edition {
@@ -129,12 +131,12 @@ impl Verdicts {
         memos.get(key).map(str::to_owned)
     }
 
-    /// Lets `act` change the memos of a primary.
+    /// Calls `act` to change the memos of a primary.
     pub fn change_memos<T>(&self, primary: &Object, act: impl FnOnce(&mut Memos) -> T) -> T {
         self.change(primary, |remembered| act(&mut remembered.memos))
     }
 
-    /// Lets `act` change what is remembered of a primary, which is nothing if it has been made again since.
+    /// Calls `act` to change the memory of a primary, which is empty if the primary has been made again since.
     fn change<T>(&self, primary: &Object, act: impl FnOnce(&mut Remembered) -> T) -> T {
         let mut primaries = self.primaries.lock();
         let remembered = primaries.entry(primary.key().clone()).or_default();
@@ -144,7 +146,7 @@ impl Verdicts {
         act(remembered)
     }
 
-    /// Forgets all primaries but those that `keep` wants.
+    /// Forgets all primaries for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
         self.primaries.lock().retain(|key, _| keep(key));
         self.paused.lock().retain(keep);
@@ -178,7 +180,7 @@ impl Verdicts {
 }
 
 impl Remembered {
-    /// Returns this if it is of that very primary.
+    /// Returns the memory if it is of a primary with the same uid.
     fn of(&self, primary: &Object) -> Option<&Self> {
         (self.uid == primary.header().uid).then_some(self)
     }
@@ -245,7 +247,7 @@ mod tests {
         }
         let memory = Verdicts::default();
         for (edition, awake) in [(0, false), (1, true), (2, true)] {
-            // What is in force is 0, then 1; at last a run of 0 ends late.
+            // The running edition is 0, then 1; at last a run of 0 ends late.
             memory.begin(edition.min(1));
             if edition != 1 {
                 memory.keep_activity(0, &page, &"one".into(), Some(asleep(1, None)));

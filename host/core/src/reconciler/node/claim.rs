@@ -1,4 +1,4 @@
-//! Decides what follows when the object of a dependent turns out to be there already, or to be another one than the caches had.
+//! Decides what follows when a dependent's object already exists, or is another one than the caches had.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::manifest::Dependent;
 use crate::object::Object;
 
 impl Visitor<'_> {
-    /// Returns the mark of what a dependent makes in this run.
+    /// Returns the mark of the objects that a dependent makes in this run.
     pub(super) fn mark(&self, dependent: &str) -> Mark {
         let controller = &self.run.controller;
         let made_by = (&*controller.operator, &*controller.spec.name, dependent);
@@ -21,7 +21,7 @@ impl Visitor<'_> {
         ownership::whose(object, &self.mark(dependent), &declared)
     }
 
-    /// Whether an object may be written and deleted as this dependent's.
+    /// Returns true if an object may be written and deleted as this dependent's.
     pub(super) fn belongs(&self, dependent: &str, spec: &Dependent, object: &Object) -> bool {
         let uid = &self.run.primary.header().uid;
         let mut owners = object.header().owners.iter();
@@ -32,8 +32,8 @@ impl Visitor<'_> {
         if spec.manage.create {
             return whose == Whose::Ours;
         }
-        // What others create carries no mark of ours: it belongs to the primary that it is mapped to, unless it says that
-        // it was made for another one.
+        // An object that others create has no mark of ours: it belongs to the primary that it is mapped to, unless
+        // its owner reference or mark shows that it was made for another primary.
         let mapped = || {
             let source = self.run.controller.secondaries.get(dependent);
             source.is_some_and(|source| source.relates(object, self.run.primary.key()))
@@ -46,10 +46,11 @@ impl Visitor<'_> {
         }
     }
 
-    /// Returns what to write upon after a refusal, given what is there. None if that has nothing to do with the refusal.
+    /// Returns the basis for another write after a refusal, given the live object. `None` if the live object is not
+    /// the reason for the refusal.
     ///
     /// # Errors
-    /// A text that says whose the object is.
+    /// A text that names the owner of the object.
     pub(super) async fn settle(
         &self,
         dependent: &str,
@@ -76,7 +77,8 @@ impl Visitor<'_> {
         Err(whose.refusal(&spec.gvk.kind, &live, dependent))
     }
 
-    /// Whether `adopt` extends to an object: not if it belongs to another primary that is there, or may be.
+    /// Returns true if `adopt` permits taking over an object: not if it belongs to another primary that exists, or
+    /// may exist.
     async fn is_adoptable(&self, whose: &Whose) -> bool {
         match whose {
             Whose::Ours | Whose::Sibling(_) | Whose::Unclaimed => true,

@@ -1,4 +1,4 @@
-//! Decides what becomes of the objects that a dependent made under other names than it has now.
+//! Decides what happens to the objects that a dependent made under other names than its present one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use crate::source::Source;
 use crate::workflow::Mode;
 
 impl Visitor<'_> {
-    /// Whether former objects go where the dependent's own is deleted: before the primary goes all do that the daemon deletes.
+    /// Returns true if former objects are deleted together with the dependent's own. In a cleanup this is so for
+    /// every dependent that the daemon deletes.
     pub(super) fn lets_formers_go(&self, spec: &Dependent) -> bool {
         match self.mode {
             Mode::Reconcile => spec.on_rename == OnRename::Delete,
@@ -21,7 +22,7 @@ impl Visitor<'_> {
         }
     }
 
-    /// Deletes the former objects of the nodes that are settled, and adds to the result what was done.
+    /// Deletes the former objects of the nodes that are settled, and adds the deletions and failures to the result.
     pub(super) async fn settle_names(&self, settled: &[Arc<str>], result: &mut WorkflowResult) {
         for name in settled {
             let Some(node) = self.nodes.get(name) else {
@@ -41,8 +42,8 @@ impl Visitor<'_> {
         }
     }
 
-    /// Deletes the former objects of a node that are not going already, as they were looked at: a mark that has just been taken
-    /// off is a conflict.
+    /// Deletes the former objects of a node that are not already being deleted, in the version that was looked at: if
+    /// a mark has just been removed, that is a conflict.
     pub(super) async fn let_formers_go(
         &self,
         name: &Arc<str>,
@@ -67,7 +68,7 @@ impl Visitor<'_> {
         Ok(done)
     }
 
-    /// Returns what a node made under names that neither it nor another dependent has now.
+    /// Returns the objects that a node made under names that neither it nor another dependent has now.
     pub(super) async fn formers(&self, name: &Arc<str>, node: &Node) -> Result<Vec<Object>, Stopped> {
         let mut related = self.source(name)?.related(self.run.primary.key());
         let own = match &node.called {
@@ -89,7 +90,8 @@ impl Visitor<'_> {
         let paid = self.run.budget.lock().text(bytes);
         paid.map_err(|error| error.to_string())?;
         let mut formers = ownership::formers(related, &self.mark(name), &meant);
-        // An owner reference makes it any dependent's, which may leave the mark as it was: what those mean has to be known.
+        // An object with an owner reference may be any dependent's, which may have left the mark as it was: so the
+        // names of their objects have to be known.
         let uid = &self.run.primary.header().uid;
         let owned = |object: &Object| {
             let mut owners = object.header().owners.iter();
@@ -109,7 +111,7 @@ impl Visitor<'_> {
         Ok(formers)
     }
 
-    /// Says that a former object stays, if one does.
+    /// Logs that a former object stays, if there is one.
     pub(super) fn tell_of_former(&self, name: &Arc<str>, spec: &Dependent, source: &Source, now: &ObjectRef) {
         let known = self.run.controller.verdicts.verdict(&self.run.primary, name);
         let former = known.map(|verdict| verdict.key).filter(|key| key != now);
@@ -137,7 +139,8 @@ impl Visitor<'_> {
         nodes.filter(move |(other, node)| **other != name && kind(&node.spec) == own)
     }
 
-    /// Returns which object a dependent means, asking for its desired state if need be; none if it never writes one.
+    /// Returns the key of a dependent's object, and asks for its desired state if necessary; `None` if the dependent
+    /// never writes an object.
     async fn meant(&self, name: &Arc<str>, node: &Node) -> Result<Option<ObjectRef>, Stopped> {
         let manage = &node.spec.manage;
         if let Some(called) = &node.called {

@@ -1,4 +1,4 @@
-//! Who visits the nodes of a workflow, what is written upon, and why a visit stops.
+//! The visitor of a workflow's nodes, the basis of its writes, and the reasons why a visit stops.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ pub(in crate::reconciler) struct Visitor<'a> {
     pub(in crate::reconciler) mode: Mode,
 }
 
-/// What was said of a node's conditions, up to a failure.
+/// The results of a node's conditions, up to a failure.
 pub(super) type Told = Vec<(ConditionRole, ConditionResult)>;
 
-/// Why a visit ended without a result.
+/// The reason why a visit ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Stopped {
-    /// The API server refused.
+    /// The API server refused a request.
     #[error(transparent)]
     Refused(#[from] cluster::Error),
-    /// What there is is not known yet.
+    /// The source does not know all objects yet.
     #[error(transparent)]
     Unknown(#[from] source::Doubt),
-    /// Something else.
+    /// Any other reason.
     #[error("{0}")]
     Failed(String),
 }
@@ -57,27 +57,27 @@ impl From<Stopped> for NodeFailure {
     }
 }
 
-/// What a dependent's desired state is written upon.
+/// The basis of a write: the object that a dependent's desired state is written to.
 pub(super) enum Basis {
-    /// Nothing: it is to be created.
+    /// No object: it has to be created.
     Absent,
-    /// What is ours.
+    /// An object that is ours.
     Ours(Object),
-    /// What becomes ours.
+    /// An object that becomes ours.
     Adopted(Object),
 }
 
 impl Basis {
-    /// Returns what the caches have of a dependent's object that belongs to it.
+    /// Returns the basis for the object of a dependent that the caches have, if there is one that belongs to it.
     pub(super) fn of(actual: Option<Object>) -> Self {
         actual.map_or(Self::Absent, Self::Ours)
     }
 
-    /// Whether a refusal can mean that another object is there, or none, and that this matters.
+    /// Returns true if a refusal can mean that another object exists, or no object, and if that matters.
     pub(super) fn is_doubted_by(&self, error: &cluster::Error, spec: &Dependent) -> bool {
         match self {
             Self::Absent => error.is_conflict() && !spec.create_only,
-            // An apply that names the uid of an object that is gone is refused as invalid, too.
+            // An apply with the uid of an object that is gone is refused as invalid, too.
             Self::Ours(_) => error.is_conflict() || error.code == 422,
             Self::Adopted(_) => false,
         }
