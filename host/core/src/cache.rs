@@ -1,7 +1,8 @@
-//! The cached objects of one informer: decides what a watch event or a list changes, and keeps the objects as JSON text beside a small header.
+//! The cached objects of one informer: decides what a watch event or a list changes, and keeps the objects as JSON
+//! text beside a small header.
 //!
 //! An informer has one kind, one namespace or all of them, and one set of selectors. Its task owns the [`Writer`];
-//! everybody else reads through clones of the [`Cache`].
+//! all others read through clones of the [`Cache`].
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -16,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::room::Holding;
 
-/// What a header takes, about.
+/// The approximate size of a header, in bytes.
 const HEADER: usize = 512;
 
 /// The reading end: cheap to clone, never waits for more than one event to be applied.
@@ -25,31 +26,34 @@ pub struct Cache(Arc<Shared>);
 
 /// The writing end. There is one per cache, in the informer's task.
 ///
-/// A cache may be bounded in bytes. An object that does not fit is left out, and a known one that has grown too much stays as it
-/// was: neither is ever taken for deleted. The cache is incomplete then, until a list in which everything fits.
+/// A cache may be bounded in bytes. An object that does not fit is left out, and a known object that has grown too
+/// much stays as it was: neither is ever taken for deleted. The cache is then incomplete, until a list in which
+/// everything fits.
 ///
-/// An object that can't be read stays as it was, too, and is named, until it can be read or is gone.
+/// An object that can't be read also stays as it was. [`Cache::unreadable`] returns its key until it can be read or
+/// is gone.
 #[derive(Debug)]
 pub struct Writer {
     cache: Cache,
     /// The number of the list under way, or of the last one.
     list: u32,
-    /// Bytes of all objects.
+    /// The most bytes that all objects may take.
     bound: usize,
-    /// What they take of what all caches have together; none: as much as they like.
+    /// Their share of the memory that all caches have together; `None`: no such limit.
     holding: Option<Holding>,
-    /// Something has been left out of the list under way.
+    /// True if an object of the list under way has been left out.
     short: bool,
-    /// Something in the list under way does not say what it is: it may be anything that the list does not mention.
+    /// True if an object of the list under way has no readable key: it may be any object that the list does not
+    /// mention.
     nameless: bool,
 }
 
-/// What a watch says.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// `ADDED` or `MODIFIED`: the object as it is.
+    /// `ADDED` or `MODIFIED`: the present object.
     Applied(Object),
-    /// `DELETED`: the object as it was at its end.
+    /// `DELETED`: the last state of the object.
     Deleted(Object),
     /// `BOOKMARK`: everything up to this version has been sent.
     Bookmark(Version),
@@ -60,13 +64,13 @@ struct Shared {
     /// Ordered by key, so that lists need no sorting and a namespace is one range of it. A slot is found by the key in
     /// its object's own header: there is no second copy of any name.
     objects: RwLock<BTreeSet<Slot>>,
-    /// Everything up to this version is in `objects`. Written with `objects` locked; read without by those who hold
-    /// another lock.
+    /// Everything up to this version is in `objects`. Written with `objects` locked; read without that lock where
+    /// another lock is held.
     version: AtomicU64,
     synced: AtomicBool,
-    /// What the objects take; written with `objects` locked.
+    /// The size of the objects in bytes; written with `objects` locked.
     bytes: AtomicUsize,
-    /// Something has been left out.
+    /// True if an object has been left out.
     incomplete: AtomicBool,
     /// The objects whose newest version can't be read, with the list that mentioned them last.
     unreadable: Mutex<BTreeMap<ObjectRef, u32>>,
@@ -81,12 +85,12 @@ struct Slot {
 // === impl Cache ===
 
 impl Cache {
-    /// Returns an object; none if it is not there, or in a namespace that is not watched (`IN-4`).
+    /// Returns an object; `None` if it is not there, or is in a namespace that is not watched (`IN-4`).
     pub fn get(&self, key: &ObjectRef) -> Option<Object> {
         self.look(key).0
     }
 
-    /// Returns an object together with the version up to which that is true.
+    /// Returns an object, together with the version up to which the cache has seen everything.
     pub fn look(&self, key: &ObjectRef) -> (Option<Object>, Version) {
         let objects = self.0.objects.read();
         (objects.get(key).map(|slot| slot.object.clone()), self.version())
@@ -97,8 +101,8 @@ impl Cache {
         self.snapshot(None).0
     }
 
-    /// Returns the objects of one namespace, or all (none), ordered by namespace and name; together with the version up
-    /// to which that is true.
+    /// Returns the objects of one namespace, or of all (`None`), ordered by namespace and name, together with the
+    /// version up to which the cache has seen everything.
     pub fn snapshot(&self, namespace: Option<&str>) -> (Vec<Object>, Version) {
         let objects = self.0.objects.read();
         let found = match namespace {
@@ -118,7 +122,7 @@ impl Cache {
         self.0.objects.read().len()
     }
 
-    /// Whether there are no objects.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.0.objects.read().is_empty()
     }
@@ -129,27 +133,27 @@ impl Cache {
         Version(self.0.version.load(Memory::Acquire))
     }
 
-    /// Returns how many bytes the objects take, about.
+    /// Returns the approximate size of the objects in bytes.
     pub fn bytes(&self) -> usize {
         self.0.bytes.load(Memory::Relaxed)
     }
 
-    /// Whether everything is in it that has been seen, but for what can't be read. What is not has not fitted.
+    /// Returns true if the cache has everything that was seen: nothing has been left out because the cache was full.
     pub fn is_complete(&self) -> bool {
         !self.0.incomplete.load(Memory::Acquire)
     }
 
-    /// Returns the objects whose newest version can't be read; what is read of them is older.
+    /// Returns the keys of objects whose newest version can't be read; readers get an older version of them.
     pub fn unreadable(&self) -> Vec<ObjectRef> {
         self.0.unreadable.lock().keys().cloned().collect()
     }
 
-    /// Whether the newest version of this object can't be read.
+    /// Returns true if the newest version of this object can't be read.
     pub fn is_unreadable(&self, key: &ObjectRef) -> bool {
         self.0.unreadable.lock().contains_key(key)
     }
 
-    /// Whether a first list has ended.
+    /// Returns true if the cache is synced: a first list has ended.
     pub fn is_synced(&self) -> bool {
         self.0.synced.load(Memory::Acquire)
     }
@@ -172,12 +176,12 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Returns the writer of an empty cache whose objects may take so many bytes.
+    /// Returns the writer of an empty cache whose objects may take `bound` bytes.
     pub fn bounded(bound: usize) -> Self {
         Self { cache: Cache::default(), list: 0, bound, holding: None, short: false, nameless: false }
     }
 
-    /// Returns it with a share in what all caches have together.
+    /// Returns the writer with a share in the memory that all caches have together.
     pub fn sharing(self, holding: Holding) -> Self {
         Self { holding: Some(holding), ..self }
     }
@@ -187,8 +191,8 @@ impl Writer {
         self.cache.clone()
     }
 
-    /// Takes a watch event in. Returns what it changes: nothing for a version that is known already, for a deletion of
-    /// what is not there, and for a bookmark.
+    /// Takes in a watch event and returns the change. `None` for a version that is already known, an object that does
+    /// not fit, the deletion of an object that is not there, and a bookmark.
     pub fn apply(&mut self, event: Event) -> Option<Change> {
         match event {
             Event::Applied(object) => {
@@ -207,8 +211,9 @@ impl Writer {
         }
     }
 
-    /// Takes in that the newest version of an object can't be read: the last readable one stays. An object without a name may be
-    /// any, so that what the list under way does not mention counts as there. Returns whether this is news.
+    /// Takes in that the newest version of an object can't be read: the last readable one stays. An object without a
+    /// readable key (`None`) may be any object, so all objects that the list under way does not mention count as
+    /// there. Returns false if the object was already known as unreadable.
     pub fn quarantine(&mut self, object: Option<&ObjectRef>) -> bool {
         let Some(key) = object else {
             self.nameless = true;
@@ -223,7 +228,8 @@ impl Writer {
         before.is_none()
     }
 
-    /// Takes in that an object is gone whose last version can't be read. Returns what that changes.
+    /// Takes in that an object is gone whose last version can't be read. Returns the change; `None` if the object was
+    /// not in the cache.
     pub fn lose(&mut self, key: &ObjectRef) -> Option<Change> {
         let slot = self.take_out(key, Version::default())?;
         Some(Change::Deleted { last: slot.object, unknown: true })
@@ -241,22 +247,22 @@ impl Writer {
         known
     }
 
-    /// Begins a list. One that was begun before and not finished is forgotten.
+    /// Begins a list. A list that was begun before and not finished is forgotten.
     pub fn start_list(&mut self) {
         self.list = self.list.wrapping_add(1);
         (self.short, self.nameless) = (false, false);
     }
 
-    /// Takes an object of the list in, at once, so that there is never a second set of objects. Returns what it
-    /// changes; nothing for a version that is known already.
+    /// Takes in an object of the list at once, so that there is never a second set of objects. Returns the change;
+    /// `None` for a version that is already known, and for an object that does not fit.
     ///
-    /// The last synced version stays: a list that is not finished may still lack older objects.
+    /// The last synced version stays: older objects may still be missing in a list that is not finished.
     pub fn list_item(&mut self, object: Object) -> Option<Change> {
         self.replace(object, Version::default())
     }
 
-    /// Ends the list, which was taken at `version`. Returns the deletions of all that it did not mention; how these
-    /// came about is not known.
+    /// Ends the list, which was taken at `version`. Returns deletions for all objects that it did not mention; their
+    /// final states were not seen.
     pub fn finish_list(&mut self, version: Version) -> Vec<Change> {
         let shared = Arc::clone(&self.cache.0);
         let Shared { objects, version: synced_version, synced, incomplete, unreadable, .. } = &*shared;
@@ -271,7 +277,7 @@ impl Writer {
             .collect();
         unreadable.lock().retain(|_, seen| *seen == list || nameless);
         incomplete.store(self.short, Memory::Release);
-        // A list is the truth even if its version is lower, as after a restored backup.
+        // A list is right even if its version is lower, as after a restored backup.
         synced_version.store(version.0, Memory::Release);
         synced.store(true, Memory::Release);
         changes
@@ -284,7 +290,7 @@ impl Writer {
         let mut objects = shared.objects.write();
         let known = objects.get(slot.object.key()).map_or(0, Slot::size);
         if !self.takes(known, slot.size()) {
-            // A known one is there, if not as it is.
+            // The list mentions the known object, which stays in its old version.
             if let Some(stays) = objects.take(slot.object.key()) {
                 let Slot { object, .. } = stays;
                 objects.insert(Slot { object, ..slot });
@@ -304,8 +310,9 @@ impl Writer {
         }
     }
 
-    /// Takes room for an object in place of what is known of it; false if there is none. Known ones may grow into an eighth more,
-    /// whatever other caches have, so that what is small can always be seen: that an object is being deleted, for instance.
+    /// Takes room for an object in place of its known version; returns false if there is not enough. Known objects
+    /// may exceed the bound by an eighth, whatever other caches hold, so that small changes can always be seen: that
+    /// an object is being deleted, for instance.
     fn takes(&mut self, before: usize, after: usize) -> bool {
         if after <= before {
             self.give_back(before - after);
@@ -330,7 +337,7 @@ impl Writer {
         fits
     }
 
-    /// Gives room back; the objects are locked.
+    /// Gives room back. The caller holds the lock on `objects`.
     fn give_back(&mut self, less: usize) {
         let bytes = self.cache.bytes().saturating_sub(less);
         self.cache.0.bytes.store(bytes, Memory::Relaxed);
@@ -339,7 +346,7 @@ impl Writer {
         }
     }
 
-    /// Moves the last synced version forward; the objects are locked.
+    /// Moves the last synced version forward. The caller holds the lock on `objects`.
     fn advance(&self, version: Version) {
         self.cache.0.version.fetch_max(version.0, Memory::AcqRel);
     }
@@ -348,7 +355,7 @@ impl Writer {
 // === impl Slot ===
 
 impl Slot {
-    /// Returns what it takes, about: the text, and the header, whose names are copies.
+    /// Returns its approximate size in bytes: the text, and the header, whose names are copies.
     fn size(&self) -> usize {
         HEADER + self.object.header().size() + self.object.json().len()
     }

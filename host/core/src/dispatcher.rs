@@ -1,4 +1,4 @@
-//! Waits for tickets and runs a given function for each, so many at once; drains when told to stop.
+//! Waits for tickets and runs a given function for each, at most `concurrency` at once; drains when it is stopped.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,22 +16,22 @@ use crate::queue::{Queue, Ticket};
 /// The bounds of a dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Executions at once; zero counts as one.
+    /// The most executions at once; zero counts as one.
     pub concurrency: usize,
-    /// How long runs under way may take once it stops (`LC-21`); then they are aborted.
+    /// The time that runs under way may take after the stop (`LC-21`); then they are aborted.
     pub drain: Duration,
 }
 
-/// How a dispatcher ended.
+/// The result of a dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Runs that were aborted because they took longer than [`Bounds::drain`].
+    /// The number of runs that were aborted because they took longer than [`Bounds::drain`].
     pub aborted: usize,
 }
 
-/// Runs `execute` for each ticket of the queue, each in a task of its own on this runtime, until `stop` is ready or the queue is closed.
-/// Then takes no more tickets, waits for the runs under way, and aborts those that take too long. The bounds may
-/// change meanwhile.
+/// Runs `execute` for each ticket of the queue, each in a task of its own on this runtime, until `stop` is ready or
+/// the queue is closed. Then takes no more tickets, waits for the runs under way, and aborts those that take longer
+/// than [`Bounds::drain`]. The bounds may change meanwhile.
 ///
 /// A run that panics, and one that is aborted, drops its ticket, which the queue counts as a failure. Dropping the
 /// future itself aborts all runs.
@@ -52,7 +52,8 @@ where
     loop {
         let places = bounds.borrow_and_update().concurrency.max(1);
         tokio::select! {
-            // Stopping wins over work; and an end that is not looked at takes a place.
+            // Stopping comes before work. Ended runs come before new ones: a run that has ended takes a place until
+            // it is joined.
             biased;
             () = &mut stop => break,
             Some(end) = executions.join_next() => report(end),
@@ -61,7 +62,7 @@ where
                 let Some(ticket) = ticket else { break };
                 let span = tracing::info_span!("execution", key = %ticket.key());
                 let execute = Arc::clone(&execute);
-                // Called inside of the task, so that a panic before the first await is the task's too.
+                // Called inside the task, so that a panic before the first await also ends only the task.
                 let execution = async move { execute(ticket).await }.instrument(span);
                 executions.spawn_on(execution, &runtime);
             }
@@ -86,7 +87,7 @@ async fn drain(mut executions: JoinSet<()>, limit: Duration) -> Drained {
     Drained { aborted }
 }
 
-/// What becomes of the key, its ticket has seen to.
+/// Logs a run that panicked or was aborted. Its dropped ticket has already counted as a failure of the key.
 fn report(end: Result<(), JoinError>) {
     if let Err(error) = end {
         tracing::error!(%error, "an execution did not end");
@@ -105,7 +106,7 @@ mod tests {
     use crate::object::ObjectRef;
     use crate::queue::{Event, Failure, Finished, Mark, Policy};
 
-    /// What happened: milliseconds, letter, and `+` for begin, `-` for end.
+    /// A log of runs: milliseconds, letter, and `+` for begin, `-` for end.
     #[derive(Clone)]
     struct Log {
         start: Instant,
