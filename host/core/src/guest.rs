@@ -1,7 +1,9 @@
-//! The two faces of a plugin: [`Guest`], what the daemon calls, and [`Context`], what a component may ask during a call.
+//! Defines the two sides of a plugin: [`Guest`], the calls of the daemon, and [`Context`], the calls that a component
+//! may make in return.
 //!
-//! The types mirror the contract in `wit/`; documents are JSON text. What crosses to a component in another process and back is
-//! made for serde: lists in it that a component writes are bounded, for a few bytes may say a long one.
+//! The types mirror the contract in `wit/`; documents are JSON text. Types that cross to a component in another
+//! process and back derive serde's traits. Lists in them that a component writes are bounded, because a few bytes may
+//! stand for a long list.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,24 +24,25 @@ pub use context::{
 
 /// A loaded component.
 pub trait Guest: Send + Sync + 'static {
-    /// Opens a session for one run: its calls share an instance while they come one after another; a call beside
-    /// another gets its own; a trap ends the instance. Nothing is started before the first call.
+    /// Opens a session for one run. Calls that come one after another share an instance; a concurrent call gets its
+    /// own; a trap ends the instance. No instance is started before the first call.
     fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session>;
 
-    /// Opens a session for calls made on behalf of a session that is in a call itself: in an instance of its own, on the
-    /// permit of the other (rule 8 of the contract).
+    /// Opens a session for calls made on behalf of a session that is in a call itself. It uses an instance of its own
+    /// and the permit of the other session (rule 8 of the contract).
     fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session>;
 
-    /// Returns what the component exports.
+    /// Returns the interfaces that the component exports.
     fn exports(&self) -> Exports;
 
-    /// Returns what is borrowed for what the daemon makes and keeps on the plugin's behalf: nothing yet. None: nobody counts it.
+    /// Returns an empty holding, to which memory that the daemon uses on the plugin's behalf is charged. `None`: that
+    /// memory is not counted.
     fn holding(&self) -> Option<Holding> {
         None
     }
 }
 
-/// Which interfaces a component exports.
+/// The interfaces that a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "one fact per optional interface")]
 pub struct Exports {
@@ -59,21 +62,21 @@ pub struct Exports {
 
 /// The calls of one run.
 pub trait Session: Send + Sync {
-    /// Brings the world in line with a primary.
+    /// Calls `reconcile`: brings the cluster in line with a primary.
     fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>>;
-    /// Tidies up before a primary goes.
+    /// Calls `cleanup`: cleans up before a primary is deleted.
     fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>>;
-    /// Decides what a failed run leaves behind.
+    /// Calls the error handler: decides what follows a failed run.
     fn handle_error<'a>(
         &'a self,
         primary: &'a str,
         failed: &'a FailureInfo,
     ) -> BoxFuture<'a, Result<ErrorControl, Failure>>;
-    /// Returns the object that a dependent should be.
+    /// Returns the desired state of a dependent, as JSON.
     fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>>;
-    /// Says whether a dependent is as desired, in the component's own way.
+    /// Returns whether a dependent is as desired, as the component's matcher compares it.
     fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>>;
-    /// Says whether a condition is met for a dependent.
+    /// Returns whether a condition is met for a dependent.
     fn is_met<'a>(
         &'a self,
         name: &'a str,
@@ -95,18 +98,18 @@ pub struct MatchQuestion<'a> {
     pub primary: &'a str,
 }
 
-/// Why a call did not do its job. Made by [`Failure::new`], which bounds what it says.
+/// A failed call. Made by [`Failure::new`], which bounds the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct Failure {
-    /// How it failed.
+    /// The kind of failure.
     pub cause: Cause,
     /// The explanation, for people: one line, bounded.
     pub message: String,
 }
 
-/// How a call failed.
+/// The kinds of failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The component returned an error.
@@ -117,20 +120,20 @@ pub enum Cause {
     Timeout,
     /// The component wanted more memory than the manifest allows.
     OutOfMemory,
-    /// The daemon could not make the call, or not understand its answer.
+    /// The daemon could not make the call, or could not read its answer.
     Other,
 }
 
-/// What to write to the primary, and when to come back (UC rules).
+/// The answer of `reconcile`: what to write to the primary, and when to run again (UC rules).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateControl {
-    /// What to write.
+    /// The write to the primary.
     pub update: PrimaryUpdate,
-    /// Run again after this time; none = at the next event.
+    /// Run again after this time; `None`: at the next event.
     pub reschedule: Option<Duration>,
 }
 
-/// What to write to the primary.
+/// A write to the primary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PrimaryUpdate {
     /// Nothing.
@@ -143,23 +146,23 @@ pub enum PrimaryUpdate {
     ObjectAndStatus(String),
 }
 
-/// Whether the primary may go (DC rules).
+/// The answer of `cleanup`: may the primary be deleted (DC rules)?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeleteControl {
     /// Yes.
     RemoveFinalizer,
-    /// Not yet; called again at the next event, or after this time.
+    /// Not yet; `cleanup` is called again at the next event, or after this time.
     KeepFinalizer(Option<Duration>),
 }
 
-/// What failed, as an error handler is told.
+/// A failure, as it is passed to an error handler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureInfo {
-    /// Where it comes from.
+    /// The origin of the failure.
     pub origin: FailureOrigin,
     /// The text of the failure.
     pub message: String,
-    /// How the API server refused, or could not be asked, if that is why.
+    /// Why the API server refused, or could not be asked, if that is the cause.
     pub refused: Option<CallReason>,
     /// The dependents that failed; empty unless the origin is the workflow (`WF-9`).
     pub dependents: Vec<(String, NodeFailure)>,
@@ -167,7 +170,7 @@ pub struct FailureInfo {
     pub retry: RetryInfo,
 }
 
-/// Where a failure comes from.
+/// The origin of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureOrigin {
     /// `reconcile` returned it.
@@ -186,21 +189,21 @@ pub enum FailureOrigin {
     Other,
 }
 
-/// What to do about a failure (EC rules).
+/// The answer of an error handler (EC rules).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorControl {
     /// Log it and retry.
     Unhandled,
-    /// It is dealt with.
+    /// The component has handled the failure.
     Handled {
         /// An object whose status is written.
         status: Option<String>,
-        /// How to go on.
+        /// The next step.
         next: NextStep,
     },
 }
 
-/// How to go on after a failure.
+/// The next step after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NextStep {
     /// Retry by the policy.
@@ -211,7 +214,7 @@ pub enum NextStep {
     Reschedule(Duration),
 }
 
-/// How often the primary has failed in a row (RT rules).
+/// The retry state of a primary: how often it has failed in a row (RT rules).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryInfo {
     /// The number of retries so far; 0 at the first failure.
@@ -220,43 +223,43 @@ pub struct RetryInfo {
     pub last: bool,
 }
 
-/// Whether an object is as desired.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MatchResult {
-    /// It is.
+    /// The object is as desired.
     Matches,
-    /// It is not; the text says what differs.
+    /// The object is not as desired; the text says what differs.
     Differs(String),
 }
 
-/// Whether a condition is met.
+/// The answer of a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConditionResult {
-    /// True if it is.
+    /// True if the condition is met.
     pub met: bool,
-    /// Anything worth keeping, as JSON (`WF-8`).
+    /// Any detail worth keeping, as JSON (`WF-8`).
     pub detail: Option<String>,
 }
 
 impl Failure {
-    /// Returns a failure. Whoever the message is from, it is kept as one line of bounded length.
+    /// Returns a failure. The message is kept as one line of bounded length, whatever its source.
     pub fn new(cause: Cause, message: impl AsRef<str>) -> Self {
         Self { cause, message: text::said(message.as_ref()).into_owned() }
     }
 
-    /// Returns a failure of the daemon's own making.
+    /// Returns a failure with [`Cause::Other`].
     pub fn other(message: impl AsRef<str>) -> Self {
         Self::new(Cause::Other, message)
     }
 }
 
 impl ConditionResult {
-    /// Returns that a condition is met.
+    /// Returns the answer that a condition is met.
     pub fn met() -> Self {
         Self { met: true, detail: None }
     }
 
-    /// Returns that a condition is not met, for this reason.
+    /// Returns the answer that a condition is not met, for this reason.
     pub fn unmet(reason: &str) -> Self {
         Self { met: false, detail: Some(serde_json::Value::from(reason).to_string()) }
     }

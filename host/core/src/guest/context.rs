@@ -1,4 +1,4 @@
-//! What a component may ask during a run: [`Context`] and the questions and answers that cross it.
+//! Defines what a component may ask during a run: [`Context`] with its arguments and answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,45 +13,46 @@ use crate::object::{Gvk, ObjectRef};
 use crate::text;
 use crate::wire;
 
-/// What a component may ask during a call: the imports that concern the run. Permissions have been checked by then.
+/// The imports of a component that concern its run. Permissions have been checked before these are called.
 pub trait Context: Send + Sync + 'static {
-    /// Returns what is known about the run from its start.
+    /// Returns the facts about the run that are known from its start.
     fn info(&self) -> RunInfo;
-    /// Returns the number of requests that the component has asked for in this run, in whichever of its sessions.
+    /// Returns the counter of requests that the component has made in this run, in all of its sessions.
     fn requests(&self) -> &AtomicU32;
-    /// Says whether an event for this primary is waiting already (`EP-24`).
+    /// Returns true if an event for this primary is already waiting (`EP-24`).
     fn next_imminent(&self) -> bool;
-    /// Returns the settings in force, as a JSON object.
+    /// Returns the current settings, as a JSON object.
     fn settings(&self) -> String;
-    /// Returns many objects out of the caches.
+    /// Returns a page of objects from the caches.
     fn find_all(&self, query: Query) -> Result<Page, CallError>;
-    /// Returns the one object that belongs to the primary.
+    /// Returns the one object of a place that belongs to the primary.
     fn find_one(&self, place: Place) -> Result<Option<String>, CallError>;
     /// Returns an object by its name.
     fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError>;
-    /// Writes, and returns the object as it is then.
+    /// Writes an object and returns it as it is afterwards.
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>>;
-    /// Deletes.
+    /// Deletes an object.
     fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>>;
-    /// Adds a finalizer to the primary (none = the controller's), and returns the primary as it is then.
+    /// Adds a finalizer to the primary (`None`: the controller's) and returns the primary as it is afterwards.
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
-    /// Removes a finalizer from the primary (none = the controller's), and returns the primary as it is then.
+    /// Removes a finalizer from the primary (`None`: the controller's) and returns the primary as it is afterwards.
     fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
-    /// Compares without writing.
+    /// Compares two documents without writing.
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError>;
     /// Runs a workflow or a dependent by hand.
     fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>>;
-    /// Returns what became of the managed workflow (none), or of a standalone one, in this run.
+    /// Returns the result that the managed workflow (`None`), or a standalone one, has had in this run; `None` if it
+    /// has not run.
     fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult>;
     /// Returns a value kept for the run or the primary.
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String>;
-    /// Sets or removes (none) a value kept for the run or the primary.
+    /// Sets or removes (`None`) a value kept for the run or the primary.
     fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError>;
     /// Records a Kubernetes Event about the primary. Never waits, never fails (`ER-6`).
     fn publish(&self, event: Event);
 }
 
-/// What is known about a run from its start.
+/// The facts about a run that are known from its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// The controller's name.
@@ -59,7 +60,7 @@ pub struct RunInfo {
     pub controller: Arc<str>,
     /// The primary.
     pub primary: ObjectRef,
-    /// The retry state; none on a fresh run.
+    /// The retry state; `None` if the run is not a retry.
     pub retry: Option<RetryInfo>,
     /// In all-events mode: the primary is gone (`AE-2`).
     pub primary_deleted: bool,
@@ -67,7 +68,7 @@ pub struct RunInfo {
     pub final_state_unknown: bool,
 }
 
-/// Where to look.
+/// The caches that a question is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// One source.
@@ -78,7 +79,7 @@ pub enum Place {
     Primaries,
 }
 
-/// Which objects of a place.
+/// The objects of a place that a question is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selection {
     /// Those that belong to the primary (`IM-6`).
@@ -99,20 +100,20 @@ pub enum Selection {
 /// A question for many objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Query {
-    /// Where to look.
+    /// The place.
     pub place: Place,
-    /// Which objects.
+    /// The selection of objects in the place.
     pub selection: Selection,
-    /// A label selector, as for kubectl; none = all.
+    /// A label selector, as for kubectl; `None`: all objects.
     pub labels: Option<String>,
-    /// JSON pointers of the fields to return; empty = all.
+    /// JSON pointers of the fields to return; empty: all fields.
     #[serde(deserialize_with = "wire::few")]
     pub fields: Vec<String>,
-    /// Of an object that several sources hold, only the newest version.
+    /// True to return only the newest version of an object that several sources hold.
     pub newest_only: bool,
-    /// At most so many; none = as many as the manifest allows.
+    /// The most objects to return; `None`: as many as the manifest allows.
     pub limit: Option<u32>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     pub after: Option<String>,
 }
 
@@ -121,7 +122,7 @@ pub struct Query {
 pub struct Page {
     /// The objects, ordered by namespace and name.
     pub items: Vec<String>,
-    /// Where the next page begins; none = this was the last.
+    /// Where the next page begins; `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -137,20 +138,20 @@ pub struct ObjectTarget {
 /// A write that a component asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteRequest {
-    /// How, and what.
+    /// The verb and the document.
     pub verb: WriteVerb,
-    /// The fine print.
+    /// The options.
     pub options: WriteOptions,
 }
 
-/// How a component wants something written.
+/// The ways in which a component can ask for a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteVerb {
     /// POST of this object.
     Create(String),
-    /// Server-side apply of this object: by force only if it is the primary's.
+    /// Server-side apply of this object; with force only if the object belongs to the primary.
     Apply(String),
-    /// Server-side apply of this object, by force.
+    /// Server-side apply of this object, with force.
     ForceApply(String),
     /// PUT of this object.
     Update(String),
@@ -162,16 +163,16 @@ pub enum WriteVerb {
     MergePatch(ObjectTarget, String),
 }
 
-/// The fine print of a write.
+/// The options of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteOptions {
-    /// How it is treated.
+    /// How the write is treated.
     pub mode: WriteMode,
-    /// How it is compared; none = as the mode says.
+    /// How the object is compared; `None`: as the mode says.
     pub compare_by: Option<Comparison>,
     /// The subresource to write.
     pub subresource: Option<String>,
-    /// The source that it concerns, if several watch the kind.
+    /// The source that the write concerns, if several watch the kind.
     pub source: Option<String>,
     /// An object to compare with instead of the cached one.
     pub actual: Option<String>,
@@ -180,25 +181,25 @@ pub struct WriteOptions {
 /// How a write is treated (`RO-3`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteMode {
-    /// As is usual for the verb (`RO-4`).
+    /// The verb's default (`RO-4`).
     #[default]
     Usual,
-    /// Not written if it matches; the event of the write causes no run.
+    /// The object is not written if it matches; the event of the write causes no run.
     MatchAndFilter,
     /// A newer version is a conflict; the event causes no run.
     Optimistic,
-    /// The caches get the answer; the event causes a run.
+    /// The answer is put into the caches; the event causes a run.
     CacheOnly,
-    /// Written in any case; the event causes no run.
+    /// The object is written in any case; the event causes no run.
     ForceFilter,
-    /// As from any client, caches not involved.
+    /// A plain write, as by any client, without the caches.
     Plain,
 }
 
-/// How objects are compared.
+/// The ways to compare objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Comparison {
-    /// As fits the verb (`RO-6`).
+    /// The comparison that fits the verb (`RO-6`).
     ByVerb,
     /// By our managed fields (SSA rules).
     Applied,
@@ -213,7 +214,7 @@ pub enum Comparison {
 /// The arguments of [`Context::compare`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompareQuestion {
-    /// How.
+    /// The way to compare.
     pub by: Comparison,
     /// The object as it is.
     pub actual: String,
@@ -227,9 +228,9 @@ pub struct CompareQuestion {
 /// A workflow or dependent to run by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkflowCall {
-    /// Reconcile the managed workflow (none) or a standalone one.
+    /// Reconcile the managed workflow (`None`) or a standalone one.
     Reconcile(Option<String>),
-    /// Clean up the managed workflow (none) or a standalone one.
+    /// Clean up the managed workflow (`None`) or a standalone one.
     Cleanup(Option<String>),
     /// Reconcile one standalone dependent.
     ReconcileDependent(String),
@@ -237,7 +238,7 @@ pub enum WorkflowCall {
     RemoveDependent(String),
 }
 
-/// What became of a workflow (`WF-8`).
+/// The result of a workflow (`WF-8`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowResult {
     /// The nodes that were reached, in the order of the graph.
@@ -246,32 +247,32 @@ pub struct WorkflowResult {
     pub complete: bool,
 }
 
-/// What became of a node.
+/// The result of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeResult {
     /// The dependent's name.
     pub name: String,
-    /// What was done with which object; empty if it failed or was inactive.
+    /// The operation on each object; empty if the node failed or was inactive.
     pub done: Vec<(String, Operation)>,
     /// The conditions that were evaluated.
     pub conditions: Vec<(ConditionRole, ConditionResult)>,
-    /// Why it failed.
+    /// Why the node failed; `None` if it did not.
     pub failed: Option<NodeFailure>,
 }
 
-/// Why a node failed.
+/// The failure of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFailure {
     /// The text of the failure.
     pub message: String,
-    /// How the API server refused, or could not be asked, if that is why.
+    /// Why the API server refused, or could not be asked, if that is the cause.
     pub refused: Option<CallReason>,
 }
 
-/// What can be done with an object (`DR-2`).
+/// The operation that a run has done on an object (`DR-2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// Nothing: it is as desired, or read only.
+    /// No operation: the object is as desired, or read only.
     Unchanged,
     /// It was created.
     Created,
@@ -281,20 +282,20 @@ pub enum Operation {
     Deleted,
 }
 
-/// What a condition is for (`WF-1`).
+/// The roles of a condition (`WF-1`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ConditionRole {
     /// The node takes part.
     Activation,
     /// The dependent should exist.
     ReconcilePrecondition,
-    /// What depends on it may go on.
+    /// Nodes that depend on it may be visited.
     ReadyPostcondition,
-    /// What it depends on may go.
+    /// Nodes that it depends on may be deleted.
     DeletePostcondition,
 }
 
-/// How long a value is kept.
+/// The time for which a value is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
     /// As long as the run.
@@ -316,9 +317,9 @@ pub struct Event {
     pub message: String,
     /// Events with the same key are counted as one.
     pub key: Option<String>,
-    /// What was being done.
+    /// The action that was under way.
     pub action: Option<String>,
-    /// Which part of the component reports it.
+    /// The part of the component that reports it.
     pub component: Option<String>,
     /// Labels of the Event.
     #[serde(deserialize_with = "wire::few_pairs")]
@@ -328,12 +329,12 @@ pub struct Event {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Why an import did not do what it was asked. Made by [`CallError::new`], which bounds what it says.
+/// The error of an import. Made by [`CallError::new`], which bounds the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct CallError {
-    /// The sort of refusal.
+    /// The reason.
     pub reason: CallReason,
     /// The API server's HTTP status; 0 if it was not asked.
     pub code: u16,
@@ -341,7 +342,7 @@ pub struct CallError {
     pub message: String,
 }
 
-/// The sorts of refusal.
+/// The reasons for which an import fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallReason {
     /// The manifest does not permit it.
@@ -352,11 +353,11 @@ pub enum CallReason {
     Misplaced,
     /// It does not exist.
     Missing,
-    /// There are several and one was asked for.
+    /// There are several objects, and one was asked for.
     Ambiguous,
-    /// Somebody else was faster.
+    /// Another client has created or changed the object in the meantime.
     Conflict,
-    /// The API server said no.
+    /// The API server has rejected the request.
     Rejected,
     /// The API server could not be reached, or failed.
     Unreachable,
@@ -369,14 +370,14 @@ pub enum CallReason {
 }
 
 impl From<String> for NodeFailure {
-    /// Returns a failure that the API server had no part in.
+    /// Returns a failure without a reason of the API server.
     fn from(message: String) -> Self {
         Self { message, refused: None }
     }
 }
 
 impl CallError {
-    /// Returns a refusal that the API server had no part in.
+    /// Returns an error that does not come from the API server: its code is 0.
     pub fn new(reason: CallReason, message: impl AsRef<str>) -> Self {
         Self { reason, code: 0, message: text::said(message.as_ref()).into_owned() }
     }
