@@ -1,4 +1,4 @@
-//! What the API server does for a decision: writes as plain data, live reads, and how either can fail.
+//! Defines the API server as decisions see it: writes as plain data, live reads, and their errors.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,31 +13,32 @@ use crate::text;
 /// An object of any kind, or a subresource of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its kind.
+    /// The kind of the object.
     pub gvk: Gvk,
-    /// Its name.
+    /// The name of the object.
     pub key: ObjectRef,
-    /// The subresource, such as `status`; none for the object itself.
+    /// The subresource, such as `status`; `None` for the object itself.
     pub subresource: Option<Arc<str>>,
 }
 
 /// A write, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// What is written.
+    /// The object that is written.
     pub target: Target,
-    /// How.
+    /// The verb, with the body.
     pub verb: Verb,
 }
 
-/// How something is written. Bodies are JSON text; a JSON patch is not, as what it tests says what its refusal means.
+/// The verb of a write. Bodies are JSON text. A JSON patch is kept parsed, because its tests decide what an error 422
+/// means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// POST.
     Create {
         /// The object.
         body: String,
-        /// Recorded as the owner of the fields.
+        /// The field manager, recorded as the owner of the fields.
         manager: Arc<str>,
     },
     /// Server-side apply.
@@ -46,75 +47,76 @@ pub enum Verb {
         body: String,
         /// The field manager.
         manager: Arc<str>,
-        /// Whether fields are taken from other managers (`RO-1`); without it, theirs are a conflict.
+        /// True to take fields from other managers (`RO-1`); otherwise fields of other managers are a conflict.
         force: bool,
     },
     /// PUT.
     Replace {
         /// The object.
         body: String,
-        /// Recorded as the owner of the fields.
+        /// The field manager, recorded as the owner of the fields.
         manager: Arc<str>,
     },
     /// A JSON patch (RFC 6902).
     JsonPatch {
         /// The list of operations.
         patch: Patch,
-        /// Recorded as the owner of the fields.
+        /// The field manager, recorded as the owner of the fields.
         manager: Arc<str>,
     },
     /// A JSON merge patch (RFC 7386).
     MergePatch {
         /// The patch.
         body: String,
-        /// Recorded as the owner of the fields.
+        /// The field manager, recorded as the owner of the fields.
         manager: Arc<str>,
     },
-    /// DELETE. An object that is gone already counts as a success (`KD-9`).
+    /// DELETE. An object that does not exist counts as a success (`KD-9`).
     Delete(Deletion),
 }
 
-/// The fine print of a deletion.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deletion {
-    /// What becomes of owned objects; none = what is usual for the kind.
+    /// What becomes of owned objects; `None`: the default of the kind.
     pub propagation: Option<Propagation>,
     /// Delete only the object with this uid.
     pub uid: Option<String>,
     /// Delete only this version.
     pub version: Option<String>,
-    /// The seconds that it gets for its end; none = what is usual for the kind.
+    /// The grace period in seconds; `None`: the default of the kind.
     pub grace_seconds: Option<u32>,
 }
 
 /// What becomes of the objects that a deleted one owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Propagation {
-    /// They are deleted afterwards.
+    /// They are deleted after their owner.
     Background,
-    /// They are deleted before.
+    /// They are deleted before their owner.
     Foreground,
     /// They stay.
     Orphan,
 }
 
-/// Why the API server did not do it. Worth retrying: all but [`Reason::Invalid`] and, until somebody changes something,
-/// [`Reason::Forbidden`] and [`Reason::UnknownKind`]; the retry policy of the controller decides, except about outages.
+/// A request that failed. Worth retrying: all but [`Reason::Invalid`] and, until permissions or CRDs change,
+/// [`Reason::Forbidden`] and [`Reason::UnknownKind`]. The retry policy of the controller decides, except about
+/// outages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct Error {
-    /// The sort of failure: what a program decides on.
+    /// The reason, on which callers decide.
     pub reason: Reason,
     /// The HTTP status; 0 if there was no answer.
     pub code: u16,
     /// The explanation, with verb, kind and name: one line, bounded. It may quote the object.
     pub message: String,
-    /// The fields that the API server calls wrong, by their names alone; empty if it names none.
+    /// The names of the fields that the API server calls wrong, without their values; empty if it names none.
     pub fields: String,
 }
 
-/// The sorts of failure.
+/// The reasons for which a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// 404: the object does not exist.
@@ -129,35 +131,36 @@ pub enum Reason {
     Busy,
     /// No answer, or 5xx.
     Unreachable,
-    /// There is an answer, but it can't be used: it is too long, or not what it should be.
+    /// The answer can't be used: it is too long, or not of the expected form.
     Unusable,
     /// The API server does not serve this kind: its CRD is not installed.
     UnknownKind,
-    /// What was to be sent is no valid request.
+    /// The request itself is not valid, so it was not sent.
     Invalid,
 }
 
 /// The API server, as decisions see it.
 pub trait Cluster: Send + Sync + 'static {
-    /// Sends a write and returns the object as it is then; none after a deletion. No retry on conflict: who decides
-    /// about that reads again first.
+    /// Sends a write and returns the object as it is afterwards; `None` after a deletion. A conflict is not retried:
+    /// the caller reads the object again first.
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>>;
 
-    /// Returns the object as the API server has it now; none if it does not exist.
+    /// Returns the object as the API server has it now; `None` if it does not exist.
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>>;
 
-    /// Returns the same, with the shares of all field managers, by the right to list that whoever watches the kind has.
+    /// Returns the same as [`Cluster::get`], but with the shares of all field managers. It needs only the right to
+    /// list, which every watch of the kind has.
     fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         self.get(gvk, key)
     }
 
-    /// Returns whether objects of this kind live in a namespace; none if the kind is not known. Answered from what
-    /// discovery has found before, without a request.
+    /// Returns the scope of a kind; `None` if the kind is not known. The answer comes from earlier discovery, without
+    /// a request.
     fn scope(&self, gvk: &Gvk) -> Option<Scope>;
 }
 
 impl Target {
-    /// Returns the part of the target that can't be part of a path, if there is one: its name and value.
+    /// Returns the name and value of the first part of the target that can't be a path segment; `None` if all can.
     pub fn misfit(&self) -> Option<(&'static str, &str)> {
         let Self { gvk, key, subresource } = self;
         let parts = [
@@ -171,36 +174,37 @@ impl Target {
         given.into_iter().find(|(_, text)| !is_path_segment(text))
     }
 
-    /// Returns an object itself.
+    /// Returns the target for an object itself.
     pub fn object(gvk: Gvk, key: ObjectRef) -> Self {
         Self { gvk, key, subresource: None }
     }
 
-    /// Returns the status of an object.
+    /// Returns the target for the status of an object.
     pub fn status(gvk: Gvk, key: ObjectRef) -> Self {
         Self { gvk, key, subresource: Some("status".into()) }
     }
 }
 
 impl Error {
-    /// Returns an error. The message is kept as one line of bounded length: the API server repeats what it was sent.
+    /// Returns an error. The message is kept as one line of bounded length, because the API server repeats what it
+    /// was sent.
     pub fn new(reason: Reason, code: u16, message: impl AsRef<str>) -> Self {
         Self { reason, code, message: text::said(message.as_ref()).into_owned(), fields: String::new() }
     }
 
-    /// Whether the version that was written upon is out of date (`FI-4`).
+    /// Returns true if the write was based on an outdated version (`FI-4`).
     pub fn is_conflict(&self) -> bool {
         self.reason == Reason::Conflict
     }
 
-    /// Whether it is the API server that can't do its work now, whatever is asked of it.
+    /// Returns true if the API server can't serve any request now.
     pub fn is_outage(&self) -> bool {
         matches!(self.reason, Reason::Busy | Reason::Unreachable)
     }
 }
 
 impl Verb {
-    /// Returns the document that is sent; empty for a deletion.
+    /// Returns the body that is sent; empty for a deletion.
     pub fn body(&self) -> Cow<'_, str> {
         match self {
             Self::Create { body, .. }
@@ -212,8 +216,8 @@ impl Verb {
         }
     }
 
-    /// Whether the API server refuses it with 422 unless the object is as it says (`FI-4`). Versions and uids that other verbs
-    /// carry are a conflict by 409.
+    /// Returns true if the API server answers 422 when the object is not as the write expects (`FI-4`): a JSON patch
+    /// with a test. Other verbs carry a version or uid, for which the API server answers 409.
     pub fn tests(&self) -> bool {
         match self {
             Self::JsonPatch { patch, .. } => patch.tests(),
@@ -237,7 +241,7 @@ impl Verb {
 }
 
 impl Deletion {
-    /// Returns the deletion of exactly the version that was seen.
+    /// Returns the deletion of exactly this version.
     pub fn of_version(uid: &str, version: Version) -> Self {
         Self { uid: Some(uid.to_owned()), version: Some(version.to_string()), ..Self::default() }
     }

@@ -27,7 +27,8 @@ use context::{cached, sources};
 use grant::check_permission;
 use request::{Body, Request, invalid, named, parsed, read};
 
-/// Carries out a write and returns the object as it is then; or the cached one, if nothing would change (`RO-5`).
+/// Carries out a write and returns the object as it is afterwards, or the cached object if nothing would change
+/// (`RO-5`).
 ///
 /// # Errors
 /// As [`CallReason`] says.
@@ -63,7 +64,7 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
     match (window, source) {
         (Some(window), _) => window.answered(answer.clone(), context.manager),
         (None, Some(source)) => source.put(answer.clone()),
-        // There is no source in mode `plain`, nor for other subresources.
+        // Mode `plain` and subresources other than `status` have no source.
         (None, None) => {}
     }
     if source.is_some() && request.target.gvk == context.primaries.spec().gvk {
@@ -76,8 +77,8 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
     Ok(name_only(&request.target.gvk, &answer))
 }
 
-/// Returns the answer to a write that would change nothing: the object that it was compared with, as far as the component
-/// may see it.
+/// Returns the answer to a write that would change nothing: the object that the document was compared with, or only
+/// its name if the component may not see more.
 fn unchanged(
     context: &WriteContext<'_>,
     primary: &Object,
@@ -89,12 +90,12 @@ fn unchanged(
     match cached {
         Some(object) if context.may_see(primary, gvk, object) => object.json().to_owned(),
         Some(object) => name_only(gvk, object),
-        // The component's own words.
+        // The document that the component itself has given.
         None => tree.to_string(),
     }
 }
 
-/// Returns what an object is called and in which version it is, without anything that is in it.
+/// Returns kind, name, uid, version and generation of an object as JSON, without its contents.
 fn name_only(gvk: &Gvk, object: &Object) -> String {
     let header = object.header();
     let metadata = json!({
@@ -114,7 +115,7 @@ fn name_only(gvk: &Gvk, object: &Object) -> String {
 /// Deletes an object.
 ///
 /// # Errors
-/// As [`CallReason`] says; an object that is gone is none.
+/// As [`CallReason`] says. An object that does not exist is not an error.
 pub async fn remove(context: &WriteContext<'_>, target: ObjectTarget, deletion: Deletion) -> Result<(), CallError> {
     let target = Target::object(target.gvk, target.key);
     check_target(context, &target)?;
@@ -129,11 +130,11 @@ pub async fn remove(context: &WriteContext<'_>, target: ObjectTarget, deletion: 
     Ok(())
 }
 
-/// Compares two documents that the guest gives.
+/// Compares two documents of the component.
 ///
 /// # Errors
-/// `invalid` if one is not JSON; `missing` for [`Comparison::Applied`] if the object is in no cache, so that nobody
-/// knows what is ours.
+/// `invalid` if a document is not JSON; `missing` for [`Comparison::Applied`] if the object is in no cache, because
+/// then our share of it is not known.
 pub fn compare(
     context: &WriteContext<'_>,
     primary: &Object,
@@ -167,8 +168,8 @@ pub fn compare(
     }
 }
 
-/// Returns an error without what the API server says of an object that the component may not see: it quotes what it refuses, of a
-/// patched object also what was there before.
+/// Returns an error without the API server's message if the component may not see the object: the message quotes the
+/// rejected document, and for a patch also the object before it.
 fn discreet(context: &WriteContext<'_>, primary: &Object, request: &Request, error: cluster::Error) -> cluster::Error {
     let Target { gvk, key, .. } = &request.target;
     let quotes = error.code == 422 || matches!(error.reason, Reason::Rejected | Reason::Invalid);
@@ -192,7 +193,7 @@ fn discreet(context: &WriteContext<'_>, primary: &Object, request: &Request, err
     cluster::Error { message, ..error }
 }
 
-/// Says of an API server's refusal what the contract calls it.
+/// Maps an API error to the contract's [`CallError`].
 pub fn refused(error: cluster::Error) -> CallError {
     let reason = match error.reason {
         Reason::Missing | Reason::UnknownKind => CallReason::Missing,
@@ -216,13 +217,13 @@ fn check_target(context: &WriteContext<'_>, target: &Target) -> Result<(), CallE
     }
 }
 
-/// `RO-2`: the source that a write concerns; none in mode `plain`.
+/// Returns the source that a write concerns (`RO-2`); `None` in mode `plain`.
 fn source<'a>(
     context: &WriteContext<'a>,
     request: &Request,
     primary: &Object,
 ) -> Result<Option<&'a Arc<Source>>, CallError> {
-    // What another subresource answers is of another kind, and nothing for the caches.
+    // Other subresources answer with another kind, which does not belong into the caches.
     let other = request.target.subresource.as_deref().is_some_and(|name| name != "status");
     if request.mode == WriteMode::Plain || other {
         return Ok(None);
@@ -235,7 +236,7 @@ fn source<'a>(
     }
     let key = &request.target.key;
     let mut found = sources(context, &request.target.gvk);
-    // Where a kind is watched both ways, another primary is a secondary.
+    // If a kind is watched both as primary and as secondary, any other primary counts as a secondary.
     if found.len() > 1 {
         found.retain(|source| context.filters(source, key, primary));
     }
@@ -245,7 +246,7 @@ fn source<'a>(
             Err(CallError::new(CallReason::Missing, message))
         }
         [source] => Ok(Some(source)),
-        // The primary of the run is a primary, whatever else watches the kind.
+        // The primary of the run belongs to the source of primaries, even if other sources watch the kind.
         [first, ..] if Arc::ptr_eq(first, context.primaries) && key == primary.key() => Ok(Some(first)),
         several => {
             Ok(several.iter().find(|source| source.get(&request.target.key).is_some()).or(several.first()).copied())
@@ -253,7 +254,7 @@ fn source<'a>(
     }
 }
 
-/// The object to compare with: given, or cached.
+/// The cached object, if there is one, and the document to compare with: given, or of the cached object.
 type Actual = (Option<Object>, Value);
 
 fn actual(request: &Request, source: Option<&Arc<Source>>, budget: &mut Budget) -> Result<Option<Actual>, CallError> {

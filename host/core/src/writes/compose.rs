@@ -1,4 +1,4 @@
-//! Whether a write would change anything, and what is sent for it.
+//! Decides whether a write would change anything, and what is sent for it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::object::Object;
 use crate::patch::{self, Operation, Patch};
 use crate::permission::ties;
 
-/// Whether an apply of `document` would change nothing: our share of the object, or of its subresource, equals it.
+/// Returns true if an apply of `document` would change nothing: our share of the object, or of its subresource,
+/// equals it.
 pub fn is_applied(
     actual: &Object,
     document: &Value,
@@ -33,7 +34,7 @@ pub fn is_applied(
     matches!(verdict, Ok(MatchResult::Matches))
 }
 
-/// Returns the part of an object that a subresource is, if it is one of those that are compared.
+/// Returns the part of an object that a subresource stands for; `None` if it is not one that is compared.
 fn part(subresource: Option<&str>) -> Option<Part> {
     match subresource {
         None => Some(Part::Object),
@@ -42,7 +43,7 @@ fn part(subresource: Option<&str>) -> Option<Part> {
     }
 }
 
-/// The same, for another body of the object.
+/// Returns the same as [`is_applied`], with our share of `owned` and the body `actual`.
 fn is_applied_in(
     context: &WriteContext<'_>,
     owned: &Object,
@@ -73,7 +74,7 @@ pub(super) fn matches(
     let led_to = match &request.verb {
         Body::Create(_) => return false,
         Body::Apply(tree) | Body::ForceApply(tree) | Body::Update(tree) | Body::Edit(tree) => Cow::Borrowed(tree),
-        // What can't be carried out here within bounds is left to the API server, which has its own.
+        // A patch that can't be applied here within bounds is left to the API server, which has bounds of its own.
         Body::JsonPatch(patch) => match patch.apply(actual.clone(), &mut context.budget.lock()) {
             Ok(tree) => Cow::Owned(tree),
             Err(_) => return false,
@@ -105,8 +106,8 @@ pub(super) fn matches(
     verdict == MatchResult::Matches
 }
 
-/// Whether the object that a write concerns is the primary of the run, or belongs to it: by uid, or because it is mapped
-/// to it and we have applied it before. Nobody else's fields in it are worth a conflict.
+/// Returns true if the object that a write concerns is the primary of the run, or belongs to it: by uid, or because
+/// it is mapped to it and we have applied it before. On such an object, fields of other managers cause no conflict.
 pub(super) fn is_ours(context: &WriteContext<'_>, target: &Target, primary: &Object) -> bool {
     if target.gvk == context.primaries.spec().gvk && target.key == *primary.key() {
         return true;
@@ -114,7 +115,7 @@ pub(super) fn is_ours(context: &WriteContext<'_>, target: &Target, primary: &Obj
     let seen = sources(context, &target.gvk);
     seen.into_iter().any(|source| {
         source.get(&target.key).is_some_and(|object| {
-            // Several shares of ours are an error elsewhere; here they say that it was applied, too.
+            // Several shares of ours are an error elsewhere; here they, too, mean that it was applied.
             let share = || dependent::share(&object, context.manager, Part::Object);
             let applied = || !matches!(share(), Ok(None));
             ownership::is_for(&object, &primary.header().uid) || (source.relates(&object, primary.key()) && applied())
@@ -122,7 +123,8 @@ pub(super) fn is_ours(context: &WriteContext<'_>, target: &Target, primary: &Obj
     })
 }
 
-/// Returns what is sent; none for an edit that changes nothing. What is `ours` is applied by force.
+/// Returns the write to send; `None` for an edit that changes nothing. An object that is `ours` is applied with
+/// force.
 pub(super) fn compose(
     context: &WriteContext<'_>,
     request: &Request,
@@ -163,7 +165,7 @@ pub(super) fn compose(
     Ok(Some(Write { target: request.target.clone(), verb }))
 }
 
-/// Lets a patch fail unless the object is in the version that the document names.
+/// Adds a test to a patch, so that it fails unless the object has the version that the document names.
 fn pin(patch: &mut Patch, document: &Value) {
     let path = version_path();
     patch.0.retain(|step| step.path() != &path);

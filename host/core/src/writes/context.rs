@@ -1,4 +1,4 @@
-//! What writes need to know of a controller, and what its caches show a component.
+//! Defines the context of a write, and decides which cached objects a component may see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::object::{Gvk, Object, ObjectRef};
 use crate::permission::Permissions;
 use crate::source::{Listener, Source};
 
-/// A controller, as writes need it.
+/// The parts of a controller and a run that a write needs.
 #[derive(Clone, Copy)]
 pub struct WriteContext<'a> {
     /// The API server.
@@ -24,21 +24,21 @@ pub struct WriteContext<'a> {
     pub secondaries: &'a BTreeMap<Arc<str>, Arc<Source>>,
     /// The field manager.
     pub manager: &'a Arc<str>,
-    /// Is told of events that were held back.
+    /// Called with the triggers of events that were held back.
     pub tell: &'a Listener,
-    /// What the run may still spend on documents.
+    /// The run's budget for work on documents.
     pub budget: &'a Mutex<Budget>,
-    /// What the component may do.
+    /// The permissions of the component.
     pub permissions: &'a Permissions,
-    /// The secondaries that the manifest declares for reading; the others are those of dependents.
+    /// The secondaries that the manifest declares for reading; the other secondaries are those of dependents.
     pub declared: &'a BTreeMap<Arc<str>, manifest::Source>,
     /// The controller's finalizer.
     pub finalizer: &'a str,
 }
 
 impl WriteContext<'_> {
-    /// Whether a source answers for all that it holds: that of primaries, and those that the manifest declares. That of a
-    /// dependent is there to write it.
+    /// Returns true if a component may read everything in a source: in that of primaries and in those that the
+    /// manifest declares. The source of a dependent only serves to write it.
     pub fn is_declared(&self, source: &Arc<Source>) -> bool {
         let mut declared = self.declared.keys();
         Arc::ptr_eq(source, self.primaries)
@@ -48,7 +48,7 @@ impl WriteContext<'_> {
             })
     }
 
-    /// Whether the component may see what is in an object.
+    /// Returns true if the component may see the contents of an object.
     pub fn may_see(&self, primary: &Object, gvk: &Gvk, object: &Object) -> bool {
         let key = object.key();
         let namespace = key.namespace.as_deref();
@@ -61,8 +61,8 @@ impl WriteContext<'_> {
             })
     }
 
-    /// Whether the event of a write may cause no run: one of the run's own primary or of a secondary. To another primary it
-    /// is news, which only that one's own run acts on.
+    /// Returns true if the event of a write may be filtered: for the run's own primary and for a secondary. The event
+    /// of another primary has to reach that primary's own run.
     pub(super) fn filters(&self, source: &Arc<Source>, key: &ObjectRef, primary: &Object) -> bool {
         !Arc::ptr_eq(source, self.primaries) || key == primary.key()
     }

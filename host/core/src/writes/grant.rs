@@ -1,4 +1,4 @@
-//! Whether a component may send a write: by its grants, and by what becomes of the object.
+//! Decides whether a component may send a write: by its grants, and by what becomes of the object.
 
 use serde_json::Value;
 
@@ -10,10 +10,11 @@ use crate::manifest::Permission;
 use crate::object::Object;
 use crate::permission::ties::{self, Before, Effect, Manner};
 
-/// Subresources that nobody permits a component.
+/// Subresources that a component may never write.
 const DOORS: [&str; 6] = ["attach", "exec", "log", "portforward", "proxy", "token"];
 
-/// Whether the component may send this, as far as the document says: by its grants, and by what becomes of the object.
+/// Checks that the component may send a write, as far as its document says: by its grants, and by what becomes of the
+/// object.
 pub(super) fn check_permission(
     context: &WriteContext<'_>,
     request: &mut Request,
@@ -22,14 +23,14 @@ pub(super) fn check_permission(
     let Request { target, verb, .. } = &mut *request;
     let Target { gvk, key, subresource } = &*target;
     context.permissions.permit(verb.permission(), gvk, key)?;
-    // These are doors to somewhere else, or hand out what opens some, and nothing of the object.
+    // These subresources open connections or hand out tokens; they are not part of the object.
     if let Some(name) = subresource.as_deref()
         && DOORS.contains(&name)
     {
         let message = format!("{gvk} {key}: components can't write the subresource {name:?}");
         return Err(CallError::new(CallReason::Denied, message));
     }
-    // These end an object, by whatever verb they are written.
+    // These delete an object, or let its deletion complete, whatever the verb.
     if let Some(name @ ("eviction" | "finalize")) = subresource.as_deref() {
         let effect = Effect::Foreign(format!("{name} lets it go"));
         permit_effect(context, target, effect)?;
@@ -41,12 +42,12 @@ pub(super) fn check_permission(
     if is_new { Ok(()) } else { permitted }
 }
 
-/// Returns what a write does to owner references and finalizers, as far as the document says, and takes out of it what only the
-/// API server may say.
+/// Returns the effect of a write on owner references and finalizers, as far as the document says, and removes fields
+/// from the document that only the API server may set.
 fn effect(context: &WriteContext<'_>, target: &Target, verb: &mut Body, primary: &Object) -> Result<Effect, CallError> {
     let Target { gvk, key, subresource } = target;
     let writer = ties::Writer { primary, primary_gvk: &context.primaries.spec().gvk, finalizer: context.finalizer };
-    // Not what the component says that it is like.
+    // The cached object, not the one that the component gives as `actual`.
     let known = || {
         let target = ObjectTarget { gvk: gvk.clone(), key: key.clone() };
         let known = cached(context, primary, &target);
@@ -69,26 +70,26 @@ fn effect(context: &WriteContext<'_>, target: &Target, verb: &mut Body, primary:
         }
         Body::Update(tree) => {
             ties::clean(tree);
-            // What another subresource is given is no object of the kind.
+            // The body of another subresource is not an object of the kind.
             let manner = match subresource.as_deref() {
                 None | Some("status") => Manner::Whole,
                 Some(_) => Manner::Part,
             };
             let known = known();
-            // What was looked at is what is replaced.
+            // Only the version that was checked here may be replaced.
             if manner == Manner::Whole && context.permissions.permit(Permission::Delete, gvk, key).is_err() {
                 only_upon(tree, known.as_ref());
             }
             of_document(tree, known.as_ref(), manner)
         }
-        // Looked at once it is known what is sent.
+        // Checked in `compose`, where the patch is known.
         Body::Edit(_) => Effect::Harmless,
         Body::JsonPatch(patch) => ties::of_patch(patch).map_err(invalid)?,
         Body::MergePatch(patch) => ties::of_merge_patch(patch),
     })
 }
 
-/// Lets a document that says no version replace this one alone.
+/// Sets the known object's version in a document that has none, so that it replaces this version only.
 fn only_upon(document: &mut Value, known: Option<&Value>) {
     let version = known.and_then(|known| known.pointer("/metadata/resourceVersion"));
     let metadata = document.get_mut("metadata").and_then(Value::as_object_mut);
@@ -98,8 +99,8 @@ fn only_upon(document: &mut Value, known: Option<&Value>) {
     }
 }
 
-/// Whether what a write does to owner references and finalizers is permitted: it can come to a deletion, or keep one from
-/// happening.
+/// Checks that the effect of a write on owner references and finalizers is permitted: it can lead to a deletion, or
+/// prevent one.
 pub(super) fn permit_effect(context: &WriteContext<'_>, target: &Target, effect: Effect) -> Result<(), CallError> {
     let what = match effect {
         Effect::Harmless => return Ok(()),

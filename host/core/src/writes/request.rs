@@ -1,4 +1,4 @@
-//! Reads a write that a guest asks for: what is sent, in which mode, and what it is compared by.
+//! Reads a write that a component asks for: decides its target, mode and comparison.
 
 use serde_json::Value;
 
@@ -17,24 +17,25 @@ pub(super) struct Request {
     pub(super) mode: WriteMode,
     pub(super) compare: Option<Comparison>,
     pub(super) options: WriteOptions,
-    /// Whether it is to fail if the object exists.
+    /// True if the write has to fail when the object exists.
     pub(super) only_if_new: bool,
 }
 
-/// What is sent.
+/// The verb of a write, with its document.
 pub(super) enum Body {
     Create(Value),
     Apply(Value),
     ForceApply(Value),
     Update(Value),
     Edit(Value),
-    /// Sent as it was understood, not as it was written: a name that is there twice may mean another to the API server.
+    /// Sent as it was parsed here, not as the component wrote it: the API server may read a duplicate name
+    /// differently.
     JsonPatch(Patch),
     MergePatch(Value),
 }
 
 impl Body {
-    /// Returns the permission that it takes.
+    /// Returns the permission that the write needs.
     pub(super) fn permission(&self) -> Permission {
         match self {
             Self::Create(_) => Permission::Create,
@@ -88,7 +89,7 @@ pub(super) fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request
     Ok(Request { target, verb, mode, compare, options, only_if_new: false })
 }
 
-/// `RO-4`, `RO-6`: mode and comparison, as asked for or as is usual for the verb.
+/// Returns mode and comparison (`RO-4`, `RO-6`), as asked for or as is usual for the verb.
 fn treatment(
     verb: &Body,
     target: &Target,
@@ -111,7 +112,7 @@ fn treatment(
         Body::Update(_) if status => Comparison::StatusOnly,
         Body::Apply(_) | Body::ForceApply(_) => Comparison::Applied,
         Body::Update(_) => Comparison::Generic,
-        // Patches are compared by what they would lead to.
+        // Patches are compared by the object that they would lead to.
         Body::Create(_) | Body::Edit(_) | Body::JsonPatch(_) | Body::MergePatch(_) => Comparison::Equality,
     };
     Ok((mode, compare.map(|by| if by == Comparison::ByVerb { by_verb } else { by })))
