@@ -1,27 +1,27 @@
-//! Decides how long something waits that may be done so often a second, and more often at once after a rest.
+//! Decides how long an action with a rate limit waits: a token bucket with a rate and a burst.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often something may be done.
+/// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// The time after which it may be done once more.
+    /// The time in which one token comes back.
     pub interval: Duration,
-    /// How often it may be done at once after a rest.
+    /// The number of tokens in a full bucket.
     pub burst: u32,
 }
 
-/// What was done lately. It stands for tokens in a bucket, of which one is taken each time and one comes back per interval.
+/// A token bucket: each action takes one token, and one comes back per interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bucket {
-    /// When all tokens are back; none at the beginning.
+    /// When all tokens are back; `None` at the beginning.
     full: Option<Instant>,
 }
 
 impl Rate {
-    /// Returns a rate of so many a second, five times as many at once.
+    /// Returns a rate of `times` a second, with a burst of five times as many.
     pub fn per_second(times: u32) -> Self {
         let times = times.max(1);
         Self { interval: Duration::from_secs(1) / times, burst: times.saturating_mul(5) }
@@ -29,14 +29,14 @@ impl Rate {
 }
 
 impl Bucket {
-    /// Takes a token, which may be one that is to come, and returns the time until it is there.
+    /// Takes a token, which may be a future one, and returns the time until it is there.
     pub fn take(&mut self, rate: Rate, now: Instant) -> Duration {
         let full = self.full.map_or(now, |full| full.max(now)) + rate.interval;
         self.full = Some(full);
         (full - now).saturating_sub(rate.interval.saturating_mul(rate.burst.max(1)))
     }
 
-    /// Takes so many tokens if they are all there.
+    /// Takes this number of tokens if all of them are there, and returns whether they were.
     pub fn take_now(&mut self, tokens: u32, rate: Rate, now: Instant) -> bool {
         let begin = self.full.map_or(now, |full| full.max(now));
         let full = begin + rate.interval.saturating_mul(tokens);
@@ -47,12 +47,12 @@ impl Bucket {
         there
     }
 
-    /// Whether all tokens are there.
+    /// Returns true if all tokens are there.
     pub fn is_full(&self, now: Instant) -> bool {
         self.full.is_none_or(|full| full <= now)
     }
 
-    /// Takes a token if it is there within `longest`, and returns the time until then.
+    /// Takes a token if it is there within `longest`, and returns the time until then; `None` otherwise.
     pub fn take_within(&mut self, rate: Rate, longest: Duration, now: Instant) -> Option<Duration> {
         let mut taken = *self;
         let wait = taken.take(rate, now);

@@ -1,4 +1,5 @@
-//! The shared nouns: what an object is in here (JSON bytes beside a small parsed header), its name, its kind, its version, and a change of it.
+//! Defines the shared nouns: an object (JSON bytes beside a small parsed header), its name, kind and version, and a
+//! change of it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +19,7 @@ use read::{Named, View, cut};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "(Option<String>, String)", into = "(Option<String>, String)")]
 pub struct ObjectRef {
-    /// The namespace; none for a cluster-scoped object.
+    /// The namespace; `None` for a cluster-scoped object.
     pub namespace: Option<Arc<str>>,
     /// The name.
     pub name: Arc<str>,
@@ -36,12 +37,12 @@ pub struct Gvk {
     pub kind: Arc<str>,
 }
 
-/// Whether objects of a kind live in a namespace.
+/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// In a namespace.
+    /// Its objects live in a namespace.
     Namespaced,
-    /// In the cluster as a whole.
+    /// Its objects live in no namespace.
     Cluster,
 }
 
@@ -68,20 +69,20 @@ pub const MARK: &str = "capstan.dev/made-for";
 /// The annotation that pauses a primary (`PA-1`).
 pub const PAUSED: &str = "capstan.dev/paused";
 
-/// What one of our field managers owns of an object: an entry of `metadata.managedFields`.
+/// The fields that a field manager owns of an object: an entry of `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The field manager's name.
     pub manager: Box<str>,
     /// True for `Apply`, false for `Update`.
     pub applied: bool,
-    /// The subresource that was written, such as `status`; none for the object itself.
+    /// The subresource that was written, such as `status`; `None` for the object itself.
     pub subresource: Option<Box<str>>,
     /// The `fieldsV1` document.
     pub fields: Box<str>,
 }
 
-/// What is known of an object without reading its body.
+/// The part of an object that is parsed when it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Name and namespace.
@@ -90,7 +91,7 @@ pub struct Header {
     pub uid: Box<str>,
     /// The `resourceVersion`; zero if it has none yet.
     pub version: Version,
-    /// The `generation`; none for kinds that have none.
+    /// The `generation`; `None` for kinds without one.
     pub generation: Option<i64>,
     /// True once a `deletionTimestamp` is set.
     pub deleting: bool,
@@ -98,7 +99,7 @@ pub struct Header {
     pub finalizers: Box<[Box<str>]>,
     /// The owner references.
     pub owners: Box<[Owner]>,
-    /// What our own field managers own of it.
+    /// The shares of our own field managers, or of all if [`Managers::all`] was asked for.
     pub shares: Box<[Share]>,
     /// The value of the annotation [`PAUSED`]; `None` without it.
     pub paused: Option<Box<str>>,
@@ -114,38 +115,39 @@ struct Inner {
     json: Box<str>,
 }
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is new.
+    /// The object is new.
     Added(Object),
-    /// It has changed.
+    /// The object has changed.
     Updated {
-        /// As it was.
+        /// The object before the change.
         old: Object,
-        /// As it is.
+        /// The object after the change.
         new: Object,
     },
-    /// It is gone.
+    /// The object has been deleted.
     Deleted {
-        /// As it was last seen.
+        /// The object as it was last seen.
         last: Object,
-        /// True if the deletion itself was missed (a list found it gone), so that there may have been later versions.
+        /// True if the deletion itself was missed (a list did not contain the object), so that there may have been
+        /// later versions.
         unknown: bool,
     },
 }
 
-/// The field managers whose shares are kept when managedFields are cut off; none inside = all of them.
+/// The field managers whose shares are kept when managedFields are cut off; `None` inside means all of them.
 #[derive(Clone, Debug)]
 pub struct Managers(Option<Arc<[Box<str>]>>);
 
-/// Why a text is not an object. Retrying does not help.
+/// The error of a text that is not an object. Retrying does not help.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not JSON, or a field of the header has another type.
     #[error("not a Kubernetes object: {0}")]
     Json(#[from] serde_json::Error),
-    /// Too large or too deep for what is to be done with it.
+    /// The object is too large or too deep to be read as a tree.
     #[error("too large an object: {0}")]
     Tree(#[from] budget::Error),
     /// No name.
@@ -183,18 +185,18 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// Fields of metadata that are the API server's.
+/// Fields of metadata that only the API server may set.
 pub const OF_SERVER: [&str; 3] = ["managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
-/// Takes out of metadata what only the API server may say, so that a document that was read can be sent.
+/// Removes the fields that only the API server may set from metadata, so that a document that was read can be sent.
 pub fn clean_metadata(metadata: &mut Map<String, Value>) {
     for field in OF_SERVER {
         metadata.remove(field);
     }
 }
 
-/// Whether a text can stand between two slashes of a path at the API server, as itself: a name, a namespace, a
-/// subresource. What else a component may give would lead to another object than the one that it was permitted.
+/// Returns true if a text can be a segment of a request path as it is: a name, a namespace, a subresource. Any other
+/// text of a component could lead to another object than the one that is permitted.
 pub fn is_path_segment(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:@~!$&'()*+,;=".contains(&b);
     !matches!(text, "" | "." | "..") && text.bytes().all(plain)
@@ -203,7 +205,7 @@ pub fn is_path_segment(text: &str) -> bool {
 // === impl Owner ===
 
 impl Owner {
-    /// Whether the owner is of this kind; versions do not count (`IM-1`).
+    /// Returns true if the owner is of this kind; versions do not count (`IM-1`).
     pub fn is_of(&self, gvk: &Gvk) -> bool {
         let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
         *self.kind == *gvk.kind && *group == *gvk.group
@@ -242,7 +244,7 @@ impl From<Gvk> for (String, String) {
 }
 
 impl Gvk {
-    /// Returns the kind that `apiVersion` and `kind` name.
+    /// Returns the kind that `apiVersion` and `kind` stand for.
     ///
     /// # Errors
     /// [`Error::ApiVersion`] if `api_version` is empty or has more than one slash.
@@ -261,7 +263,7 @@ impl Gvk {
         Ok(Self { group: group.into(), version: version.into(), kind: kind.into() })
     }
 
-    /// Returns group and version as objects state them: `v1`, `apps/v1`.
+    /// Returns group and version as in the field `apiVersion`: `v1`, `apps/v1`.
     pub fn api_version(&self) -> Cow<'_, str> {
         if self.group.is_empty() {
             Cow::Borrowed(&self.version)
@@ -281,7 +283,7 @@ impl fmt::Display for Gvk {
 // === impl Version ===
 
 impl Version {
-    /// Returns the version that a `resourceVersion` states.
+    /// Returns the version that a `resourceVersion` stands for.
     ///
     /// # Errors
     /// [`Error::Version`] for anything but a decimal number.
@@ -316,7 +318,7 @@ impl Managers {
         Self(self.0.as_ref().map(more))
     }
 
-    /// Whether this manager is one of ours.
+    /// Returns true if this manager is in the set.
     pub fn contains(&self, name: &str) -> bool {
         let names = self.0.as_ref();
         names.is_none_or(|names| names.iter().any(|own| &**own == name))
@@ -333,8 +335,8 @@ impl Default for Managers {
 // === impl Object ===
 
 impl Object {
-    /// Reads an object as the API server sends it: cuts managedFields off (but keeps the shares of `managers`), and
-    /// fills in `apiVersion` and `kind`, which items of a list lack, from `gvk`.
+    /// Reads an object as the API server sends it. Cuts managedFields off (but keeps the shares of `managers`), and
+    /// fills in `apiVersion` and `kind`, which are missing in items of a list, from `gvk`.
     ///
     /// # Errors
     /// [`Error`] if the text is not JSON, or has no name.
@@ -363,7 +365,7 @@ impl Object {
         Ok(Self(Arc::new(Inner { header, json: json.into_boxed_str() })))
     }
 
-    /// Returns the name of an object that may be unreadable otherwise; none if not even that can be read.
+    /// Returns the name of an object that may be unreadable otherwise; `None` if the name can't be read either.
     pub fn name_of(json: &str) -> Option<ObjectRef> {
         let Named { metadata } = serde_json::from_str(json).ok()?;
         Some(ObjectRef { namespace: metadata.namespace.map(Into::into), name: metadata.name.into() })
@@ -389,16 +391,16 @@ impl Object {
         self.0.header.version
     }
 
-    /// Returns the whole body as a tree: for comparisons, never to keep.
+    /// Returns the whole body as a tree, for comparisons; trees are never kept.
     ///
     /// # Errors
-    /// [`Error::Tree`] for an object that costs more than the budget has, or is deeper than any tree may be: the API server takes
-    /// custom resources of thousands of levels.
+    /// [`Error::Tree`] for an object that costs more than is left of the budget, or is deeper than a tree may be: the
+    /// API server accepts custom resources with thousands of levels.
     pub fn tree(&self, budget: &mut Budget) -> Result<Value, Error> {
         Ok(budget.read(&self.0.json)?)
     }
 
-    /// Returns labels and annotations, read out of the body each time.
+    /// Returns labels and annotations, which are read from the body at each call.
     pub fn tags(&self) -> Tags<'_> {
         #[derive(Deserialize, Default)]
         struct Body<'a> {
@@ -408,8 +410,9 @@ impl Object {
         serde_json::from_str::<Body<'_>>(&self.0.json).unwrap_or_default().metadata
     }
 
-    /// Whether an owner reference on the object `key` leads to this one, which is of kind `gvk`. From another namespace it
-    /// leads nowhere, and what is owned from nowhere is deleted.
+    /// Returns true if an owner reference on the object `key` leads to this object, which is of kind `gvk`. A
+    /// reference to an owner in another namespace leads nowhere, and Kubernetes deletes objects whose owner does not
+    /// exist.
     pub fn is_owner(&self, gvk: &Gvk, reference: &Value, key: &ObjectRef) -> bool {
         let header = self.header();
         let text = |field| {
@@ -425,14 +428,14 @@ impl Object {
             && *group == *gvk.group
     }
 
-    /// Whether two values are the same object in memory.
+    /// Returns true if both values are the same object in memory.
     pub fn same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 impl Header {
-    /// Returns how many bytes its lists take, about.
+    /// Returns about how many bytes the lists of the header take.
     pub fn size(&self) -> usize {
         let Self { finalizers, owners, shares, .. } = self;
         let finalizers = finalizers.iter().map(|text| 48 + text.len());
@@ -440,7 +443,7 @@ impl Header {
         finalizers.sum::<usize>() + 256 * owners.len() + shares.sum::<usize>()
     }
 
-    /// Whether this finalizer is set.
+    /// Returns true if this finalizer is set.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|f| &**f == finalizer)
     }
@@ -475,14 +478,14 @@ impl std::borrow::Borrow<str> for Text<'_> {
 }
 
 impl Change {
-    /// Returns the object as it is, or was last seen.
+    /// Returns the object as it is, or as it was last seen.
     pub fn object(&self) -> &Object {
         match self {
             Self::Added(object) | Self::Updated { new: object, .. } | Self::Deleted { last: object, .. } => object,
         }
     }
 
-    /// Returns the object that had the name before, if this one has been made since under the same name.
+    /// Returns the old object if it was deleted and another one has been created under the same name.
     pub fn made_again(&self) -> Option<&Object> {
         match self {
             Self::Updated { old, new } => (old.header().uid != new.header().uid).then_some(old),

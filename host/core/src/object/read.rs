@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Error, Header, Managers, ObjectRef, Owner, PAUSED, Share, Text, Version};
 
-/// What is read of an object that is unreadable as a whole.
+/// The part that is read of an object that is unreadable as a whole.
 #[derive(Deserialize)]
 pub(super) struct Named {
     pub(super) metadata: Name,
@@ -145,8 +145,8 @@ fn paused(annotations: &RawValue) -> Option<Box<str>> {
     text.contains(PAUSED).then(read).flatten().map(|value| (&*value.0).into())
 }
 
-/// Returns what stands before and after the member whose value is `value`, a part of `json`; with one of the commas
-/// around it gone, so that the two ends joined are valid again.
+/// Returns the text before and after the member whose value is `value`, which is a part of `json`. One of the commas
+/// around the member is removed, so that both texts joined are valid JSON again.
 pub(super) fn cut<'a>(json: &'a str, value: &str) -> (&'a str, &'a str) {
     let start = value.as_ptr().addr() - json.as_ptr().addr();
     let (before, rest) = json.split_at(start);
