@@ -1,8 +1,8 @@
-//! Decides what becomes of one dependent: what it should be, whether it is that, and the write that makes it so.
+//! Decides about one dependent: its desired state, whether its object matches, and the write that brings it there.
 //!
-//! [`need`] says what to do first (`DR-2`), [`Desired`] is what the component wants, [`compare`] whether the cluster
-//! has it, and [`create`], [`update`], [`adopt`] and [`delete`] are the writes, as plain data. [`ownership`] says whose an
-//! object is; [`managed_fields`] and [`diff`] are the two ways to compare, for everything else that is written too.
+//! [`need`] returns what to do first (`DR-2`). [`Desired`] is the desired state, [`compare`] compares an object with
+//! it, and [`create`], [`update`], [`adopt`] and [`delete`] return the writes, as plain data. [`ownership`] decides
+//! whose an object is. [`managed_fields`] and [`diff`] are the two ways to compare, also for every other write.
 
 use std::sync::Arc;
 
@@ -26,18 +26,18 @@ pub use desired::{Desired, Origin};
 pub(crate) use desired::{Misplaced, place};
 use managed_fields::{Comparison, Part};
 
-/// What a dependent needs, given whether its object exists.
+/// The next step for a dependent, given whether its object exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It is absent: ask for the desired state and create it.
+    /// The object does not exist: ask for the desired state and create it.
     Create,
-    /// It is there: ask for the desired state, compare, and update it if it differs.
+    /// The object exists: ask for the desired state, compare, and update the object if it differs.
     Compare,
     /// Nothing; the desired state is not even asked for.
     Nothing,
 }
 
-/// What is wrong with a dependent. Retrying helps only if the component answers otherwise.
+/// An error of a dependent. Retrying helps only if the component answers differently.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The answer is not JSON.
@@ -45,7 +45,7 @@ pub enum Error {
     NotJson {
         /// The dependent's name.
         dependent: String,
-        /// Where it stops being JSON, or how it is too large.
+        /// The JSON error, or the bound that the answer exceeds.
         source: budget::Error,
     },
     /// A field of the answer is wrong.
@@ -53,14 +53,14 @@ pub enum Error {
     Field {
         /// The dependent's name.
         dependent: String,
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What was found there.
+        /// The value that was found.
         found: String,
-        /// What would be right.
+        /// The values that are allowed.
         right: String,
     },
-    /// An owner reference is needed and not possible (`KD-2`).
+    /// An owner reference is needed but not possible (`KD-2`).
     #[error(
         "dependent {dependent}: {object} can't be owned by {primary}, which is in another namespace or the only one of \
          the two that has one; set `garbageCollected: false`, then it is deleted by the daemon"
@@ -80,7 +80,7 @@ pub enum Error {
         object: ObjectRef,
         /// Our field manager.
         manager: String,
-        /// How many there are.
+        /// The number of shares.
         count: usize,
     },
     /// A share can't be read.
@@ -90,7 +90,7 @@ pub enum Error {
         object: ObjectRef,
         /// Our field manager.
         manager: String,
-        /// What is wrong with them.
+        /// The error of the `fieldsV1` document.
         source: serde_json::Error,
     },
     /// The cached object can't be read.
@@ -98,12 +98,12 @@ pub enum Error {
     Actual {
         /// The object.
         object: ObjectRef,
-        /// What is wrong with it.
+        /// The error of the object.
         source: object::Error,
     },
 }
 
-/// Returns what a dependent needs first (`DR-2`).
+/// Returns the next step for a dependent (`DR-2`).
 pub fn need(manage: &Manage, actual: Option<&Object>) -> Need {
     match actual {
         None if manage.create => Need::Create,
@@ -114,11 +114,11 @@ pub fn need(manage: &Manage, actual: Option<&Object>) -> Need {
 
 // === comparing ===
 
-/// Returns whether an object is as desired, compared as its manifest says. For a dependent that is matched by an export,
-/// which has to be asked instead (`SSA-6`), this is the usual comparison.
+/// Returns whether an object is as desired, compared as the manifest says. A dependent with a matcher export is
+/// compared in the usual way here; for its real verdict the export has to be called instead (`SSA-6`).
 ///
 /// # Errors
-/// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be understood, or costs too much.
+/// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be read, or costs too much.
 pub fn compare(
     actual: &Object,
     desired: &Desired,
@@ -138,11 +138,11 @@ pub fn compare(
     Ok(diff::compare(&actual, desired.tree(), flags, budget))
 }
 
-/// Returns whether what `manager` has applied to an object, or to its status, is still `desired` (SSA rules): if it is,
-/// applying `desired` would change nothing.
+/// Returns whether the fields that `manager` has applied to an object, or to its status, still equal `desired` (SSA
+/// rules). If so, applying `desired` would change nothing.
 ///
 /// # Errors
-/// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be understood, or costs too much.
+/// [`Error::Shares`], [`Error::Fields`] or [`Error::Actual`] for an object that can't be read, or costs too much.
 pub fn compare_applied(
     actual: &Object,
     desired: &Value,
@@ -160,10 +160,10 @@ pub fn compare_applied(
     })
 }
 
-/// Returns what `manager` has applied to an object or its status.
+/// Returns the share that `manager` has applied to an object or its status; `None` if there is none.
 ///
 /// # Errors
-/// [`Error::Shares`] if there are several records of it (`SSA-1`).
+/// [`Error::Shares`] if there are several (`SSA-1`).
 pub fn share<'a>(object: &'a Object, manager: &str, part: Part) -> Result<Option<&'a Share>, Error> {
     let subresource = match part {
         Part::Object => None,
@@ -183,8 +183,8 @@ pub fn share<'a>(object: &'a Object, manager: &str, part: Part) -> Result<Option
 
 // === writing ===
 
-/// Returns the write that creates a dependent (`KD-6`, `KD-7`). It is a conflict if the object exists: what the caches do
-/// not have may be there all the same, and somebody else's.
+/// Returns the write that creates a dependent (`KD-6`, `KD-7`). It is a conflict if the object exists: an object that
+/// is in no cache may still exist and belong to another owner.
 pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> Write {
     let manager = manager.clone();
     let verb = if dependent.applied() {
@@ -195,8 +195,8 @@ pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> W
     sent(desired, dependent, verb)
 }
 
-/// Returns the write that brings a dependent from `actual` to `desired` (`KD-8`). Another object of the same name is a
-/// conflict. Without server-side apply, labels and annotations are added and never removed, and a change since
+/// Returns the write that brings a dependent from `actual` to `desired` (`KD-8`). Another object of the same name is
+/// a conflict. Without server-side apply, labels and annotations are added but never removed, and a change since
 /// `actual` is a conflict, too.
 ///
 /// # Errors
@@ -215,8 +215,8 @@ pub fn update(
     replaced(actual, desired, dependent, manager, budget)
 }
 
-/// Returns the write that takes over an object that is not ours. A change since `actual`, which decided that it may be,
-/// is a conflict.
+/// Returns the write that adopts an object that is not ours. Any change since `actual`, on which the decision to
+/// adopt was based, is a conflict.
 ///
 /// # Errors
 /// [`Error::Actual`] if `actual` can't be read.
@@ -242,7 +242,7 @@ fn forced(desired: &Desired, dependent: &Dependent, manager: &Arc<str>, only: &[
     sent(desired, dependent, verb)
 }
 
-/// Returns the replacement of `actual`, of which it keeps the uid and the version.
+/// Returns the write that replaces `actual`, with its uid and version.
 fn replaced(
     actual: &Object,
     desired: &Desired,
@@ -261,7 +261,8 @@ fn sent(desired: &Desired, dependent: &Dependent, verb: Verb) -> Write {
     Write { target: Target::object(dependent.gvk.clone(), desired.key().clone()), verb }
 }
 
-/// Returns the write that deletes this very object, whatever its version (`KD-9`); another one of its name is a conflict.
+/// Returns the write that deletes exactly this object, whatever its version (`KD-9`). Another object of the same name
+/// is a conflict.
 pub fn delete(gvk: Gvk, object: &Object) -> Write {
     Write {
         target: Target::object(gvk, object.key().clone()),
@@ -269,7 +270,7 @@ pub fn delete(gvk: Gvk, object: &Object) -> Write {
     }
 }
 
-/// Returns the write that deletes this very version of an object; a change since is a conflict.
+/// Returns the write that deletes exactly this version of an object. Any later change is a conflict.
 pub fn delete_as_seen(gvk: Gvk, object: &Object) -> Write {
     Write {
         target: Target::object(gvk, object.key().clone()),
@@ -281,12 +282,12 @@ pub fn delete_as_seen(gvk: Gvk, object: &Object) -> Write {
     }
 }
 
-/// `KD-6`: an apply that names a version conflicts if the object exists.
+/// Returns the body of an apply that is a conflict if the object exists, because it names version 1 (`KD-6`).
 pub(crate) fn with_first_version(desired: &Value) -> String {
     upon(desired, &[("resourceVersion", "1")])
 }
 
-/// Returns the text of a document that holds only for the object that `metadata` describes.
+/// Returns the text of a document with these fields added to its metadata, so that it applies to no other object.
 fn upon(desired: &Value, metadata: &[(&str, &str)]) -> String {
     let mut tree = desired.clone();
     if let Some(Value::Object(all)) = tree.get_mut("metadata") {
@@ -295,8 +296,8 @@ fn upon(desired: &Value, metadata: &[(&str, &str)]) -> String {
     tree.to_string()
 }
 
-/// Returns `desired` with the metadata of `actual`, into which labels, annotations and owner references are merged, and
-/// with its status, which a kind without a subresource for it would lose.
+/// Returns `desired` with the metadata of `actual`, into which labels, annotations and owner references are merged.
+/// It keeps the status of `actual`, which would be lost for a kind without a status subresource.
 fn replacement(mut actual: Value, desired: &Value) -> Value {
     let mut tree = desired.as_object().cloned().unwrap_or_default();
     let mut take = |name| actual.get_mut(name).map(Value::take);

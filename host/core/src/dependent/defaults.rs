@@ -1,67 +1,69 @@
-//! Decides whether a difference is only the API server's way of writing down what was applied (SN rules).
+//! Decides whether a difference is only the API server's way to store what was applied (SN rules).
 //!
-//! Asked about a difference only, so that comparing equal trees costs nothing here. It goes beyond claim templates
-//! (`SN-1`) and environments and quantities of containers (`SN-2`) where a real API server was seen to answer otherwise than
-//! it was asked, and where a difference would therefore be "repaired" for ever (`SSA-5`).
+//! It is asked about differences only, so comparing equal trees costs nothing here. It goes beyond claim templates
+//! (`SN-1`) and environments and quantities of containers (`SN-2`): it also covers fields where a real API server was
+//! seen to answer with another value than the applied one, and where a difference would therefore be "repaired"
+//! forever (`SSA-5`).
 
 use serde_json::Value;
 
 use super::difference::Step;
 
-/// The kind of the object that is compared, as far as it matters here.
+/// The kind of the object that is compared, as far as it is needed here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind<'a> {
     /// The kind: `StatefulSet`.
     pub(super) name: &'a str,
-    /// How the API server keeps objects of this kind.
+    /// The way in which the API server stores objects of this kind.
     pub(super) storage: Storage,
 }
 
-/// How the API server keeps objects of a kind.
+/// The ways in which the API server stores objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
-    /// As a Go struct: null and zero values vanish, quantities are written anew. All built-in kinds.
+    /// As a Go struct: null and zero values are dropped, quantities are written in canonical form. All built-in
+    /// kinds.
     Struct,
     /// As it was sent: custom resources, except for their metadata.
     Verbatim,
 }
 
-/// How much of the object is owned together with the place of a difference.
+/// The part of the object that is owned together with the place of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// The field itself. If it is owned but missing, then a zero value was applied: when somebody else removes a field,
-    /// ownership goes too.
+    /// The field itself. If it is owned but missing, a zero value was applied: when another client removes a field,
+    /// the ownership is removed, too.
     Field,
-    /// The place is inside a value that is owned as a whole, so nothing is known about it.
+    /// A value around the place, which is owned as a whole: nothing is known about the place itself.
     Within,
 }
 
-/// Two values that are not the same. None stands for a missing one.
+/// Two values that are not the same. `None` stands for a missing value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Difference<'a> {
-    /// Where.
+    /// The place.
     pub(super) path: &'a [Step<'a>],
-    /// What is owned there.
+    /// The part that is owned.
     pub(super) extent: Extent,
-    /// What the API server has.
+    /// The value that the API server has.
     pub(super) found: Option<&'a Value>,
-    /// What was asked for.
+    /// The value that is wanted.
     pub(super) wanted: Option<&'a Value>,
 }
 
 impl<'a> Kind<'a> {
-    /// Returns the kind of an object: of the first of these trees that states it.
+    /// Returns the kind of an object, from the first of these trees that has the fields.
     pub(super) fn of(trees: [&'a Value; 2]) -> Self {
         let stated = |field| trees.iter().find_map(|tree| tree.get(field).and_then(Value::as_str)).unwrap_or_default();
         Self { name: stated("kind"), storage: Storage::of(stated("apiVersion")) }
     }
 
-    /// Whether this is `v1 Secret`; judged by the kind alone, to be on the safe side.
+    /// Returns true for `v1 Secret`. It looks at the kind alone, to be on the safe side.
     pub(super) fn is_secret(self) -> bool {
         self.name == "Secret"
     }
 
-    /// How the API server keeps what is at `path`.
+    /// Returns how the API server stores the field at `path`.
     pub(super) fn storage_at(self, path: &[Step<'_>]) -> Storage {
         match path.first() {
             Some(Step::Key("metadata")) => Storage::Struct,
@@ -71,8 +73,8 @@ impl<'a> Kind<'a> {
 }
 
 impl Storage {
-    /// Returns how kinds of this `apiVersion` are kept. Built-in groups have no dot, or end in `.k8s.io`; a CRD of a
-    /// group in `k8s.io` passes for one, which only makes its zero values count as missing.
+    /// Returns how kinds of this `apiVersion` are stored. Built-in groups have no dot, or end in `.k8s.io`; a CRD of
+    /// a group in `k8s.io` counts as built-in, which only means that its zero values count as missing.
     pub(super) fn of(api_version: &str) -> Self {
         match api_version.split_once('/') {
             Some((group, _)) if group.contains('.') && !group.ends_with(".k8s.io") => Self::Verbatim,
@@ -81,7 +83,7 @@ impl Storage {
     }
 }
 
-/// Whether a difference is none.
+/// Returns true if a difference does not count.
 pub(super) fn excused(kind: Kind<'_>, difference: &Difference<'_>) -> bool {
     let Difference { path, extent, found, wanted } = *difference;
     let storage = kind.storage_at(path);
@@ -94,18 +96,19 @@ pub(super) fn excused(kind: Kind<'_>, difference: &Difference<'_>) -> bool {
     }
 }
 
-/// Whether these are two spellings of one quantity.
+/// Returns true if both values are the same quantity, written in two ways.
 pub(super) fn respelled(kind: Kind<'_>, path: &[Step<'_>], found: &Value, wanted: &Value) -> bool {
     kind.storage_at(path) == Storage::Struct && quantity_at(path) && same_quantity(found, wanted) == Some(true)
 }
 
-/// Whether the API server drops a value of a struct. `SN-2`'s empty variable is such a case: `value: ""`.
+/// Returns true if the API server drops this value of a struct, such as the empty variable of `SN-2`: `value: ""`.
 fn vanishes(wanted: &Value, extent: Extent) -> bool {
     match (wanted, extent) {
         (Value::Null, _) => true,
         (Value::String(text), _) => text.is_empty(),
         (Value::Array(items), _) => items.is_empty(),
-        // A pointer to one of these stays, and absent means something else: tolerationSeconds, namespaceSelector.
+        // A Go pointer to such a value is stored, and a missing field has another meaning: tolerationSeconds,
+        // namespaceSelector.
         (Value::Bool(_) | Value::Number(_) | Value::Object(_), Extent::Within) => false,
         (Value::Bool(truth), Extent::Field) => !truth,
         (Value::Number(number), Extent::Field) => number.as_f64() == Some(0.0),
@@ -113,8 +116,8 @@ fn vanishes(wanted: &Value, extent: Extent) -> bool {
     }
 }
 
-/// Whether the map at `path` is merged field by field, so that an empty one asks for nothing. Types generated from Go
-/// write these even if nobody set them.
+/// Returns true if the map at `path` is merged field by field, so that an empty map asks for nothing. Types generated
+/// from Go write such maps even if they were not set.
 fn granular(kind: Kind<'_>, path: &[Step<'_>]) -> bool {
     kind.storage_at(path) == Storage::Struct
         && matches!(
@@ -126,7 +129,7 @@ fn granular(kind: Kind<'_>, path: &[Step<'_>]) -> bool {
         )
 }
 
-/// Whether the API server puts this value where nothing was asked for, inside something that is owned as a whole.
+/// Returns true if the API server adds this value as a default inside a value that is owned as a whole.
 fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
     match *names(path) {
         // SN-1
@@ -144,7 +147,7 @@ fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
     }
 }
 
-/// Whether there is a quantity at `path`.
+/// Returns true if the field at `path` is a quantity.
 fn quantity_at(path: &[Step<'_>]) -> bool {
     match *names(path) {
         [.., "target", "value"] | [.., "resourceFieldRef", "divisor"] => true,
@@ -169,12 +172,12 @@ fn names<'a>(path: &[Step<'a>]) -> Box<[&'a str]> {
     path.iter().filter_map(name).collect()
 }
 
-/// Whether two quantities are equal as numbers (`SN-2`); none if one is no quantity.
+/// Returns whether two quantities are equal as numbers (`SN-2`); `None` if one is not a quantity.
 fn same_quantity(one: &Value, other: &Value) -> Option<bool> {
     Some(quantity(one)? == quantity(other)?)
 }
 
-/// Returns a quantity in units of 10⁻⁹, the finest that Kubernetes keeps; rounded up, as there.
+/// Returns a quantity in units of 10⁻⁹, the finest unit of Kubernetes; rounded up, as in Kubernetes.
 fn quantity(value: &Value) -> Option<i128> {
     match value {
         Value::String(text) => parse_quantity(text),
@@ -231,7 +234,8 @@ fn scale(suffix: &str) -> Option<(i128, i32)> {
     }
 }
 
-/// Whether two scalars are the same: numbers as numbers, because the API server writes `1.0` as `1`.
+/// Returns true if two scalars are the same. Numbers are compared as numbers, because the API server writes `1.0` as
+/// `1`.
 pub(super) fn same_scalar(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(a), Value::Number(b)) => a == b || (a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64())),

@@ -1,5 +1,5 @@
-//! Turns what the component answered into an object that can be sent: complete, named, and tied to its primary
-//! (KD-2, KD-3).
+//! Decides the desired state of a dependent: turns the component's answer into an object that can be sent, complete,
+//! named, and tied to its primary (KD-2, KD-3).
 
 use std::sync::Arc;
 
@@ -15,40 +15,40 @@ use crate::manifest::{Dependent, OnRename};
 use crate::object::{Gvk, Object, ObjectRef, Scope, clean_metadata};
 use crate::text;
 
-/// What an object should be: the answer of the component, checked and completed.
+/// The desired state of an object: the answer of the component, checked and completed.
 #[derive(Clone, PartialEq)]
 pub struct Desired {
     key: ObjectRef,
     tree: Value,
 }
 
-/// Whose desired state it is.
+/// The dependent and the primary that a desired state is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
     /// The dependent's name.
     pub name: &'a str,
     /// The dependent, as the manifest declares it.
     pub dependent: &'a Dependent,
-    /// Whether objects of its kind live in a namespace.
+    /// The scope of its kind.
     pub scope: Scope,
     /// The primary that it belongs to.
     pub primary: &'a Object,
     /// The kind of the primary.
     pub primary_gvk: &'a Gvk,
-    /// What says for whom it is made.
+    /// The mark that names dependent and primary.
     pub mark: &'a Mark,
 }
 
-/// Why an object can't be where it is said to be.
+/// The errors of an object's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Misplaced {
-    /// It lives in a namespace, and the primary has none to inherit.
+    /// The kind is namespaced, none is given, and the primary has none to inherit.
     Nowhere,
-    /// It lives in no namespace.
+    /// The kind is cluster-scoped, but a namespace is given.
     Inside,
 }
 
-/// Returns the namespace that an object lives in, given what is said of that: by default the primary's.
+/// Returns the namespace of an object, of which `said` is what its document says: by default the primary's.
 pub(crate) fn place(scope: Scope, said: Option<&str>, primary: &ObjectRef) -> Result<Option<Arc<str>>, Misplaced> {
     match (scope, said, &primary.namespace) {
         (Scope::Namespaced, Some(said), _) => Ok(Some(said.into())),
@@ -63,15 +63,15 @@ impl Desired {
     /// Reads the component's answer for a dependent, and completes it:
     ///
     /// * `apiVersion` and `kind` as declared, the namespace of the primary if the kind has one;
-    /// * an owner reference if the dependent is created here and garbage collected (`KD-2`), else, if it is created
-    ///   here, the mapping annotations (`KD-3`) and the mark that proves whose it is, which no component can set; with
-    ///   `onRename: delete` the mark in both cases;
-    /// * `stringData` of a Secret becomes `data`, because what is only written can't be compared;
-    /// * nulls vanish, as they would in the API server, except in custom resources, where null can be a value.
+    /// * an owner reference if the dependent is created here and garbage collected (`KD-2`); if it is created here
+    ///   but not garbage collected, the mapping annotations (`KD-3`) and the mark, which proves whose it is and which
+    ///   no component can set; with `onRename: delete` the mark in both cases;
+    /// * `stringData` of a Secret becomes `data`, because a write-only field can't be compared;
+    /// * nulls are removed, as the API server does, except in custom resources, where null can be a value.
     ///
     /// # Errors
-    /// [`Error`] for an answer that is no object, contradicts the manifest, lacks a name, or can't be tied to its
-    /// primary. No text holds anything out of the object but its kind, name and namespace.
+    /// [`Error`] for an answer that is not an object, contradicts the manifest, has no name, or can't be tied to its
+    /// primary. No message holds anything of the object but its kind, name and namespace.
     pub fn parse(answer: &str, origin: &Origin<'_>, budget: &mut Budget) -> Result<Self, Error> {
         let tree =
             budget.read(answer).map_err(|source| Error::NotJson { dependent: origin.name.to_owned(), source })?;
@@ -131,7 +131,7 @@ impl std::fmt::Debug for Desired {
 }
 
 impl Origin<'_> {
-    /// Fills in a field that the manifest knows, or checks that it says the same.
+    /// Fills in a field that the manifest declares, or checks that the answer has the same value.
     fn state(&self, tree: &mut Map<String, Value>, field: &'static str, right: &str) -> Result<(), Error> {
         match tree.get(field) {
             None | Some(Value::Null) => {
@@ -143,7 +143,7 @@ impl Origin<'_> {
         }
     }
 
-    /// Returns name and namespace, the latter the primary's by default.
+    /// Returns name and namespace; the namespace is the primary's by default.
     fn key(&self, metadata: &Map<String, Value>) -> Result<ObjectRef, Error> {
         let name = match metadata.get("name") {
             Some(Value::String(name)) if !name.is_empty() => name,
@@ -172,7 +172,7 @@ impl Origin<'_> {
         Ok(ObjectRef { namespace, name: name.as_str().into() })
     }
 
-    /// Refuses owners other than the primary: with one that does not exist the object would be deleted.
+    /// Refuses owners other than the primary: Kubernetes deletes an object whose owner does not exist.
     fn own_only(&self, metadata: &Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
         let owners = match metadata.get("ownerReferences") {
             None => return Ok(()),
@@ -189,7 +189,7 @@ impl Origin<'_> {
         Ok(())
     }
 
-    /// Adds what leads from the dependent to its primary.
+    /// Adds the owner reference, annotations and mark that lead from the dependent to its primary.
     fn tie(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
         if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
             annotations.remove(MARK);
@@ -207,7 +207,7 @@ impl Origin<'_> {
         }
     }
 
-    /// `KD-2`: an owner reference, unless there is one to the same uid.
+    /// Adds an owner reference, unless there is one with the same uid (`KD-2`).
     fn own(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
         let owner = self.primary.header();
         if owner.key.namespace.is_some() && owner.key.namespace != key.namespace {
@@ -231,7 +231,7 @@ impl Origin<'_> {
         Ok(())
     }
 
-    /// `KD-3`: annotations that name the primary, and the mark.
+    /// Adds the annotations that name the primary, and the mark (`KD-3`).
     fn annotate(&self, metadata: &mut Map<String, Value>, key: &ObjectRef) -> Result<(), Error> {
         let (own, primarys) = (&key.namespace, &self.primary.key().namespace);
         let Dependent { source, mapping, .. } = self.dependent;
@@ -258,7 +258,7 @@ impl Origin<'_> {
         Ok(())
     }
 
-    /// Says for whom it is made.
+    /// Adds the mark.
     fn put_mark(&self, metadata: &mut Map<String, Value>) -> Result<(), Error> {
         let mark = serde_json::to_string(self.mark).unwrap_or_default();
         self.annotations(metadata)?.insert(MARK.to_owned(), json!(mark));
@@ -298,7 +298,7 @@ impl Origin<'_> {
     }
 }
 
-/// Returns what a value is, without saying its contents.
+/// Returns the JSON type of a value for messages, without its contents.
 fn sort(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -310,10 +310,11 @@ fn sort(value: &Value) -> &'static str {
     }
 }
 
-/// Bytes of a wrong value that are told.
+/// Bytes of a wrong value that are shown.
 const TOLD: usize = 256;
 
-/// Returns a string, for fields that are no secret; of other values only what they are.
+/// Returns a value for messages about fields that are not secret: a string, cut if it is long; of other values only
+/// the type.
 fn said(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{:?}", text::said_within(text, TOLD)),

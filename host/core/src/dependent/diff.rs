@@ -1,4 +1,4 @@
-//! Decides whether an object is as wanted where nobody records who owns what: by differences, additions being
+//! Decides whether an object is as wanted when no owned fields are recorded: by differences, where additions are
 //! tolerated (GM rules).
 
 use serde_json::{Map, Value};
@@ -9,16 +9,16 @@ use crate::budget::{Budget, OPERATION};
 use crate::guest::MatchResult;
 use crate::manifest::GenericMatching;
 
-/// Whether the actual value may have more than what is wanted.
+/// Whether the actual value may have more than the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
-    /// It may: more fields in a map, more elements between those of a list.
+    /// It may have more: fields in a map, elements between those of a list.
     Tolerant,
-    /// It may not.
+    /// It may not have more.
     Exact,
 }
 
-/// Returns whether `actual` has all that `desired` says (`GM-1`), as strictly as `flags` demand (`GM-2`).
+/// Returns whether `actual` has all that `desired` has (`GM-1`), as strictly as `flags` demand (`GM-2`).
 ///
 /// ```
 /// # use capstan_core::budget::Budget;
@@ -49,7 +49,7 @@ pub fn compare(actual: &Value, desired: &Value, flags: &GenericMatching, budget:
     })
 }
 
-/// Returns whether the status of `actual` has all that the status of `desired` says (`GM-4`). Differences under the
+/// Returns whether the status of `actual` has all that the status of `desired` has (`GM-4`). Differences under the
 /// JSON pointers `ignore` do not count.
 pub fn compare_status<P: AsRef<str>>(
     actual: &Value,
@@ -63,7 +63,7 @@ pub fn compare_status<P: AsRef<str>>(
     })
 }
 
-/// Returns whether both objects are equal but for what is under the JSON pointers `ignore`.
+/// Returns whether both objects are equal, except under the JSON pointers `ignore`.
 pub fn compare_all<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P], budget: &mut Budget) -> MatchResult {
     Walk::run(actual, desired, ignore, budget, |walk| walk.compare(Some(actual), Some(desired), Manner::Exact))
 }
@@ -75,7 +75,7 @@ struct Walk<'a, 'b> {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Walks, within the part of the budget that one comparison may take.
+    /// Runs a walk within the part of the budget that one comparison may take, and returns its verdict.
     fn run<P: AsRef<str>>(
         actual: &'a Value,
         desired: &'a Value,
@@ -92,7 +92,8 @@ impl<'a> Walk<'a, '_> {
         })
     }
 
-    /// Compares two values. Null is as good as missing, but to want null is to want nothing there.
+    /// Compares two values. A null that was found counts as missing; a wanted null means that the field has to be
+    /// absent.
     fn compare(&mut self, found: Option<&'a Value>, wanted: Option<&'a Value>, manner: Manner) -> Walked {
         match (found.filter(|found| !found.is_null()), wanted) {
             (None, None | Some(Value::Null)) => Ok(()),
@@ -121,15 +122,16 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// Compares two lists. Tolerance means that what is wanted is found in the same order, with anything between
-    /// (`GM-1`), however a patch would express the difference.
+    /// Compares two lists. If tolerant, the wanted elements have to be found in the same order, with any others
+    /// between them (`GM-1`), however a patch would express the difference.
     fn lists(&mut self, found: &'a [Value], wanted: &'a [Value], manner: Manner) -> Walked {
         if manner == Manner::Tolerant {
             if self.embeds(found, wanted)? {
                 return Ok(());
             }
             if self.differences.is_trial() {
-                // What differs where is asked by nobody; to look for it at each level would double the work at each.
+                // A trial does not need the place of a difference; to look for it would double the work at each
+                // level.
                 return Err(Stop::Differs);
             }
         }
@@ -143,7 +145,8 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// Whether each wanted element is found, in this order. Taking the first that fits never spoils a later one.
+    /// Returns true if each wanted element is found, in this order. Taking the first match never prevents a later
+    /// one.
     fn embeds(&mut self, found: &'a [Value], wanted: &'a [Value]) -> Result<bool, Stop> {
         let mut rest = found.iter().enumerate();
         'wanted: for wanted in wanted {
@@ -225,7 +228,7 @@ mod tests {
             (json!({"spec": {}}), json!({"spec": {"a": null}}), None),
             (json!({"spec": {"a": 1}}), json!({"spec": {"a": 1.0}}), None),
             (json!({"spec": {"a": "1"}}), json!({"spec": {"a": 1}}), Some("/spec/a: found \"1\", wanted 1")),
-            // What is not looked at.
+            // These fields are not compared.
             (json!({"status": 1, "kind": "A", "apiVersion": "v1"}), json!({"status": 2, "kind": "B", "apiVersion": "v2"}), None),
             (json!({"metadata": {"uid": "1"}}), json!({"metadata": {"uid": "2", "finalizers": ["x"]}}), None),
         ] {
@@ -363,7 +366,7 @@ mod tests {
         }
     }
 
-    /// Returns a value inside of so many lists.
+    /// Returns a value inside this number of nested lists.
     fn nested(levels: usize, value: Value) -> Value {
         (0..levels).fold(value, |inner, _| json!([inner]))
     }
@@ -378,7 +381,7 @@ mod tests {
             ("deep, the same", nested(120, json!(1)), nested(120, json!(1)), 1_000),
             ("wide", wide(json!([1])), wide(json!([2])), 100_000),
             ("wide, all but the last", wide(json!([1])), json!([[1], [2]]), 100_000),
-            // Each element is tried with all that is wanted: nothing but the budget ends it.
+            // Each element is compared with all that is wanted: only the budget ends this.
             ("square", wide(json!({})), json!([Value::Object(nulls)]), OPERATION),
         ] {
             let object = |list| json!({ "spec": list });

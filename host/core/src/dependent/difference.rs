@@ -1,4 +1,5 @@
-//! Collects what differs between two trees and says it in a few words, never with the contents of a Secret (SSA-7).
+//! Collects the differences between two trees and describes them in a few words, never with the contents of a Secret
+//! (SSA-7).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -8,12 +9,12 @@ use serde_json::Value;
 use crate::budget::{self, Budget, Exceeded};
 use crate::guest::MatchResult;
 
-/// So many differences are told; the rest is counted.
+/// Differences that are listed; further ones are only counted.
 const TOLD: usize = 3;
-/// A longer value is cut, after so many characters.
+/// Characters after which a longer value is cut.
 const VALUE: usize = 60;
 
-/// The same for a path.
+/// Characters after which a longer path is cut.
 const PATH: usize = 300;
 
 /// A step down into a tree.
@@ -25,41 +26,41 @@ pub(super) enum Step<'a> {
     Index(usize),
 }
 
-/// What was found to differ so far, and where the walk stands.
+/// The differences found so far, and the position of the walk.
 pub(super) struct Differences<'a, 'b> {
-    /// What the walk may still cost.
+    /// The budget that the walk has left.
     budget: &'b mut Budget,
-    /// The way from the root to where the walk stands.
+    /// The path from the root to the current position.
     path: Vec<Step<'a>>,
-    /// Under these paths differences do not count.
+    /// The paths under which differences do not count.
     ignored: Ignored,
-    /// What is ignored at each place of the way, the root first.
+    /// For each position on the path its relation to the ignored paths, the root first.
     places: Vec<Place>,
-    /// Whether values may be told.
+    /// Whether values may be shown.
     secrecy: Secrecy,
-    /// The first few, in words.
+    /// The first few differences, in words.
     told: Vec<String>,
-    /// All of them.
+    /// The number of all differences.
     count: usize,
-    /// How many trials are going on; the first difference ends one.
+    /// The number of nested trials; the first difference ends one.
     trials: usize,
-    /// What is ignored costs too much.
+    /// Set if reading the ignored paths costs too much.
     unread: Option<Exceeded>,
 }
 
-/// Why a walk ends before it has seen everything.
+/// The reasons for which a walk ends early.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
-    /// A difference was found, and nobody wants to know of more.
+    /// A difference was found in a trial, which needs only the first one.
     Differs,
-    /// It would cost too much.
+    /// The walk would cost too much.
     Exceeded(Exceeded),
 }
 
-/// How a walk has ended.
+/// The end of a walk: `Ok` if it has seen everything.
 pub(super) type Walked = Result<(), Stop>;
 
-/// What a step of an ignored path takes in memory, about.
+/// About how many bytes a step of an ignored path takes in memory.
 const NODE: usize = 512;
 
 /// Paths under which differences do not count, as a tree of their steps.
@@ -69,14 +70,14 @@ struct Ignored(Vec<Node>);
 #[derive(Default)]
 struct Node {
     below: BTreeMap<String, usize>,
-    /// Whether a path ends here.
+    /// True if a path ends here.
     ends: bool,
 }
 
-/// Where a place stands to what is ignored.
+/// The relation of a position to the ignored paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On the way to something ignored: at this node.
+    /// Above something ignored, at this node.
     Above(usize),
     /// Ignored.
     Ignored,
@@ -84,12 +85,12 @@ enum Place {
     Beside,
 }
 
-/// Whether values may be told.
+/// Whether values may be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Secrecy {
-    /// They may.
+    /// They may be shown.
     Open,
-    /// They may not: the object is a Secret.
+    /// They may not be shown: the object is a Secret.
     Secret,
 }
 
@@ -167,7 +168,7 @@ impl<'a, 'b> Differences<'a, 'b> {
     /// Steps down, which costs a step of the budget.
     ///
     /// # Errors
-    /// If that is spent; then the walk stands where it stood.
+    /// If the budget is spent; then the position stays the same.
     pub(super) fn enter(&mut self, step: Step<'a>) -> Walked {
         self.pay(1)?;
         self.places.push(self.ignored.below(self.here(), step));
@@ -192,17 +193,17 @@ impl<'a, 'b> Differences<'a, 'b> {
     /// Reads a document that is part of what is compared.
     ///
     /// # Errors
-    /// If it is no JSON, or too large.
+    /// If it is not JSON, or too large.
     pub(super) fn read(&mut self, text: &str) -> Result<Value, budget::Error> {
         self.budget.read(text)
     }
 
-    /// Where the walk stands.
+    /// Returns the current position.
     pub(super) fn path(&self) -> &[Step<'a>] {
         &self.path
     }
 
-    /// Notes that two values differ at this place.
+    /// Adds the difference of two values at the current position.
     pub(super) fn values(&mut self, found: Option<&Value>, wanted: Option<&Value>) -> Walked {
         self.tell(|secrecy| match (secrecy, found, wanted) {
             (Secrecy::Secret, Some(_), Some(_)) => "differs".to_owned(),
@@ -215,22 +216,22 @@ impl<'a, 'b> Differences<'a, 'b> {
         })
     }
 
-    /// Notes a difference that is not one of values.
+    /// Adds a difference that is not one of values.
     pub(super) fn note(&mut self, text: &str) -> Walked {
         self.tell(|_| text.to_owned())
     }
 
-    /// Begins a comparison whose differences are not to be kept: the first one ends it.
+    /// Begins a trial: a comparison that ends at its first difference and keeps none.
     pub(super) fn begin_trial(&mut self) {
         self.trials += 1;
     }
 
-    /// Whether a trial is going on.
+    /// Returns true during a trial.
     pub(super) fn is_trial(&self) -> bool {
         self.trials > 0
     }
 
-    /// Ends a trial, and returns whether nothing differed.
+    /// Ends a trial and returns true if nothing differed.
     ///
     /// # Errors
     /// If the budget is spent.
@@ -243,7 +244,8 @@ impl<'a, 'b> Differences<'a, 'b> {
         }
     }
 
-    /// Returns the verdict on a walk: that nothing differs, or what does. What is too large to be compared differs.
+    /// Returns the verdict of a walk: a match, or the differences. Objects that are too large to be compared count as
+    /// different.
     pub(super) fn verdict(self, walked: Walked) -> MatchResult {
         let exceeded = match walked {
             Err(Stop::Exceeded(exceeded)) => Some(exceeded),
@@ -287,7 +289,7 @@ impl<'a, 'b> Differences<'a, 'b> {
         }
         let mut text = Short::new(PATH);
         for step in &self.path {
-            // What does not fit is cut.
+            // The rest of a longer path is cut.
             let _cut = match step {
                 Step::Key(name) => write!(text, "/{}", name.replace('~', "~0").replace('/', "~1")),
                 Step::Index(index) => write!(text, "/{index}"),
@@ -297,7 +299,7 @@ impl<'a, 'b> Differences<'a, 'b> {
     }
 }
 
-/// Returns the names in a JSON pointer; the empty one has none.
+/// Returns the names in a JSON pointer; the empty pointer has none.
 fn segments(pointer: &str) -> impl Iterator<Item = String> {
     let names = pointer.strip_prefix('/').map(|rest| rest.split('/'));
     names.into_iter().flatten().map(|name| name.replace("~1", "/").replace("~0", "~"))
@@ -307,15 +309,15 @@ fn word(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".to_owned(), short)
 }
 
-/// Returns the JSON text of a value, cut if it is long; no more than that is made of it.
+/// Returns the JSON text of a value, cut if it is long; the rest of the text is never made.
 fn short(value: &Value) -> String {
     let mut text = Short::new(VALUE);
-    // An error says that it is cut.
+    // An error only means that the text is cut.
     let _cut = write!(text, "{value}");
     text.finish()
 }
 
-/// A text of so many characters at most.
+/// A text of bounded length, in characters.
 struct Short {
     text: String,
     left: usize,

@@ -1,9 +1,9 @@
-//! Decides whether our share of an object is as we want it, by the fields that the API server has recorded for our field
-//! manager (SSA rules).
+//! Decides whether our share of an object is as we want it, by the fields that the API server has recorded for our
+//! field manager (SSA rules).
 //!
-//! The rule is: prune the object by the recorded fields, and what is left must equal what is wanted. Nothing is pruned
-//! here, though: the recorded fields and both trees are walked together, which finds the same differences and copies
-//! nothing.
+//! The rule is: reduce the object to the recorded fields, and the rest must equal the desired state. No tree is
+//! reduced here, though: the recorded fields and both trees are walked together, which finds the same differences
+//! without a copy.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,34 +22,34 @@ mod beside;
 
 pub use beside::is_our_change;
 
-/// What is compared.
+/// The arguments of [`compare`].
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a, P> {
-    /// The `fieldsV1` document of our share; none if there is no share, which is a difference (`SSA-1`).
+    /// The `fieldsV1` document of our share; `None` if there is no share, which is a difference (`SSA-1`).
     pub fields: Option<&'a str>,
     /// The object as it is.
     pub actual: &'a Value,
     /// The object as it should be.
     pub desired: &'a Value,
-    /// Which part of it.
+    /// The part of the object that is compared.
     pub part: Part,
     /// JSON pointers under which differences do not count.
     pub ignore: &'a [P],
 }
 
-/// Which part of an object a write concerns.
+/// The part of an object that a write concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The object. Its status counts only if our share says that it is no subresource.
+    /// The object. Its status counts only if our share contains it, so that it is not a subresource.
     Object,
     /// Its status alone.
     Status,
 }
 
-/// Returns whether what we applied is still what we want.
+/// Returns whether the fields that we have applied are still as we want them.
 ///
 /// # Errors
-/// If `fields` is no `fieldsV1` document.
+/// If `fields` is not a `fieldsV1` document.
 ///
 /// ```
 /// # use capstan_core::budget::Budget;
@@ -87,13 +87,13 @@ pub fn compare<P: AsRef<str>>(
 /// A set of fields: a level of a `fieldsV1` document.
 #[derive(Debug, Default)]
 struct Set<'a> {
-    /// Whether the value itself is owned, beside some of its parts: the member `.`.
+    /// True if the value itself is owned, beside some of its parts: the member `.`.
     itself: bool,
     /// The parts, sorted by name.
     parts: Vec<(Name<'a>, Set<'a>)>,
 }
 
-/// What a part is called.
+/// The name of a part.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name<'a> {
     /// `f:` a field of a map.
@@ -108,7 +108,7 @@ enum Name<'a> {
     Unknown,
 }
 
-/// The set of what was never applied.
+/// The set of a value that was never applied.
 const NOTHING: &Set<'_> = &Set { itself: false, parts: Vec::new() };
 
 impl<'a> Set<'a> {
@@ -117,7 +117,7 @@ impl<'a> Set<'a> {
         serde_json::from_str(text)
     }
 
-    /// Whether all of the value is owned.
+    /// Returns true if all of the value is owned.
     fn is_whole(&self) -> bool {
         self.parts.is_empty() && !self.itself
     }
@@ -160,7 +160,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Set<'a> {
                         }
                     }
                 }
-                // As the API server writes them; but nothing relies on that.
+                // The API server writes them sorted, but nothing relies on that.
                 set.parts.sort_by(|(one, _), (other, _)| one.cmp(other));
                 Ok(set)
             }
@@ -215,7 +215,7 @@ struct Walk<'a, 'b> {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Compares an object. Of its metadata only what can be owned counts (`SSA-3`).
+    /// Compares an object. Of its metadata, only fields that can be owned count (`SSA-3`).
     fn object(&mut self, set: &'a Set<'a>, found: &'a Value, wanted: &'a Value) -> Walked {
         for (name, owned) in set.fields() {
             self.below(Step::Key(name), |walk| walk.owned(owned, found.get(name), wanted.get(name)))?;
@@ -230,7 +230,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// Compares the status alone. Without a share, no status is as wanted.
+    /// Compares the status alone. Without a share, the status matches only if none is wanted.
     fn status(&mut self, set: Option<&'a Set<'a>>, found: &'a Value, wanted: &'a Value) -> Walked {
         let (found, wanted) = (found.get("status"), wanted.get("status").filter(|status| !status.is_null()));
         self.below(Step::Key("status"), |walk| match (set.and_then(|set| set.field("status")), wanted) {
@@ -240,10 +240,11 @@ impl<'a> Walk<'a, '_> {
         })
     }
 
-    /// Compares a field that is owned, or some of it (`SSA-2`).
+    /// Compares a field that is owned, as a whole or in part (`SSA-2`).
     fn owned(&mut self, set: &'a Set<'a>, found: Option<&'a Value>, wanted: Option<&'a Value>) -> Walked {
         let Some(wanted) = wanted else {
-            // SSA-5: applying gives it up. Even if it is missing already, for the claim on it goes.
+            // SSA-5: an apply gives the field up. This holds even if the field is missing already, because the entry
+            // for it is removed.
             return self.differences.values(found, None);
         };
         if set.is_whole() {
@@ -339,7 +340,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// Compares what is owned as a whole (`SSA-4`).
+    /// Compares a value that is owned as a whole (`SSA-4`).
     fn same(&mut self, found: Option<&'a Value>, wanted: Option<&'a Value>, extent: Extent) -> Walked {
         let (found, wanted) = (self.present(found), self.present(wanted));
         match (found, wanted) {
@@ -378,7 +379,8 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    /// Notes a value that is wanted but not owned: it has never been applied, or somebody took it over.
+    /// Adds the difference of a value that is wanted but not owned: it has never been applied, or another manager has
+    /// taken it over.
     fn unowned(&mut self, found: Option<&Value>, wanted: &Value) -> Walked {
         match found {
             Some(found) if found == wanted => self.differences.note("is as wanted, but not by us"),
@@ -386,7 +388,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Whether a wanted field has to be owned.
+    /// Returns true if a wanted field has to be owned.
     fn counts(&self, name: &str, value: &Value) -> bool {
         match self.differences.path() {
             [Step::Key("metadata")] => is_own_metadata(name) && !value.is_null(),
@@ -394,7 +396,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Returns a value unless it is a null that means nothing.
+    /// Returns a value unless it is a null that counts as missing.
     fn present<'v>(&self, value: Option<&'v Value>) -> Option<&'v Value> {
         let null = value.is_some_and(Value::is_null);
         value.filter(|_| !null || self.kind.storage_at(self.differences.path()) == Storage::Verbatim)
@@ -408,7 +410,8 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Whether a field of the metadata can be owned. The others are never recorded, so they never count (`SSA-3`).
+/// Returns true if a field of the metadata can be owned. The other fields are never recorded, so they never count
+/// (`SSA-3`).
 fn is_own_metadata(name: &str) -> bool {
     !matches!(
         name,
@@ -425,11 +428,12 @@ fn is_own_metadata(name: &str) -> bool {
     )
 }
 
-/// Where the elements of a list are, by the values of their key fields: made once for each choice of these.
+/// The positions of the elements of a list, by the values of their key fields: made once for each choice of key
+/// fields.
 #[derive(Default)]
 struct Places(BTreeMap<Vec<String>, BTreeMap<String, Spot>>);
 
-/// Where an element is.
+/// The position of an element.
 #[derive(Clone, Copy)]
 enum Spot {
     Once(usize),
@@ -437,7 +441,7 @@ enum Spot {
 }
 
 impl Places {
-    /// Returns the one element that has the key fields of `name`; or what is wrong.
+    /// Returns the one element that has the key fields of `name`, with its position; or the text of the difference.
     fn of<'v>(
         &mut self,
         name: &Name<'_>,
@@ -470,14 +474,14 @@ impl Places {
     fn key(values: &[&Value]) -> String {
         let mut key = String::new();
         for value in values {
-            // JSON has no raw line breaks, so nothing else reads the same.
+            // JSON has no raw line breaks, so different values never give the same key.
             let _infallible = writeln!(key, "{value}");
         }
         key
     }
 }
 
-/// Returns where the elements are that have all of these fields.
+/// Returns the positions of the elements that have all of these fields.
 fn spots(list: &[Value], names: &[String]) -> BTreeMap<String, Spot> {
     let mut spots = BTreeMap::new();
     for (index, element) in list.iter().enumerate() {
@@ -495,7 +499,7 @@ struct Members {
     exact: BTreeSet<String>,
     /// All numbers, as bits of a float.
     numbers: BTreeSet<u64>,
-    /// Those that are written as floats.
+    /// The numbers that are written as floats.
     floats: BTreeSet<u64>,
 }
 
@@ -539,7 +543,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the differences, or none.
+    /// Returns the differences, or `None`.
     fn differences(
         fields: Option<&Value>,
         actual: &Value,
@@ -555,7 +559,8 @@ mod tests {
         }
     }
 
-    /// Checks rows of: what it shows, the recorded fields of `spec`, the actual and the wanted `spec`, the differences.
+    /// Checks rows: a name, the recorded fields of `spec`, the actual and the wanted `spec`, the expected
+    /// differences.
     fn check(api_version: &str, rows: &[(&str, Value, Value, Value, Option<&str>)]) {
         for (about, fields, actual, desired, expected) in rows {
             let object = |spec: &Value| json!({"apiVersion": api_version, "kind": "Thing", "metadata": {"name": "a"}, "spec": spec});

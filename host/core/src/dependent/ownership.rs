@@ -1,6 +1,7 @@
-//! Decides whose an object is that a dependent wants to be: this primary's, another's, or nobody's that we know of.
+//! Decides to whom the existing object of a dependent belongs: to this primary, to another owner, or to no known
+//! owner.
 //!
-//! Only a uid proves anything. Names can be had again, mapping annotations can be copied, and our field manager writes
+//! Only a uid proves ownership. Names can be reused, mapping annotations can be copied, and our field manager writes
 //! for other primaries, too.
 
 use std::collections::BTreeSet;
@@ -12,10 +13,11 @@ use crate::object::{Gvk, Object, ObjectRef, Owner};
 /// The annotation that holds the [`Mark`] of an object.
 pub use crate::object::MARK;
 
-/// The longest mark that is heeded, in bytes: names are bounded, so ours are shorter.
+/// The longest mark that is read, in bytes: names are bounded, so our marks are shorter.
 const LONGEST: usize = 4096;
 
-/// Says for whom the daemon made an object that no owner reference ties to its primary.
+/// The mark of an object: the dependent and the primary for which the daemon created it. Objects that no owner
+/// reference ties to their primary have one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The operator.
@@ -36,32 +38,32 @@ pub struct Marked {
     pub api_version: String,
     /// Its kind.
     pub kind: String,
-    /// Its namespace; none for a cluster-scoped one.
+    /// Its namespace; `None` for a cluster-scoped primary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
-    /// Its uid: what counts.
+    /// Its uid, which alone proves ownership.
     pub uid: String,
 }
 
-/// Whose an object is.
+/// The owner of an object, as seen from one primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// This primary's.
+    /// It belongs to this primary.
     Ours,
-    /// Made for this primary, but by another dependent, controller or operator.
+    /// It was made for this primary, but by another dependent, controller or operator.
     Sibling(Mark),
-    /// Made for another primary, which may have gone since.
+    /// It was made for another primary, which may be deleted by now.
     Marked(Mark),
-    /// Something else owns it.
+    /// Another object owns it.
     Owned(Owner),
-    /// Nobody says that it is theirs.
+    /// It has neither a mark nor an owner reference.
     Unclaimed,
 }
 
 impl Mark {
-    /// Returns the mark of what a dependent makes for a primary.
+    /// Returns the mark of the objects that a dependent creates for a primary.
     pub fn new((operator, controller, dependent): (&str, &str, &str), primary: &Object, gvk: &Gvk) -> Self {
         let key = primary.key();
         Self {
@@ -78,7 +80,7 @@ impl Mark {
         }
     }
 
-    /// Whether both are of one maker: the same dependent, controller and operator, for the same primary by uid.
+    /// Returns true if both marks name the same dependent, controller and operator, and the same primary by uid.
     pub fn is_alike(&self, other: &Self) -> bool {
         self.operator == other.operator
             && self.controller == other.controller
@@ -86,7 +88,7 @@ impl Mark {
             && self.primary.uid == other.primary.uid
     }
 
-    /// Returns the mark of an object; none if it has none that can be read.
+    /// Returns the mark of an object; `None` if there is none, or it can't be read.
     pub fn of(object: &Object) -> Option<Self> {
         let tags = object.tags();
         let text = &tags.annotations.get(MARK)?.0;
@@ -98,21 +100,21 @@ impl Mark {
 }
 
 impl Marked {
-    /// Returns kind and key; none if what the mark says is no kind.
+    /// Returns kind and key of the primary; `None` if the mark's `apiVersion` is not valid.
     pub fn place(&self) -> Option<(Gvk, ObjectRef)> {
         let key = ObjectRef { namespace: self.namespace.as_deref().map(Into::into), name: self.name.as_str().into() };
         Some((Gvk::parse(&self.api_version, &self.kind).ok()?, key))
     }
 }
 
-/// Whether a uid proves that an object is a primary's: its owner reference, or its mark.
+/// Returns true if an owner reference or the mark of an object names the primary with this uid.
 pub fn is_for(object: &Object, uid: &str) -> bool {
     let mut owners = object.header().owners.iter();
     owners.any(|owner| &*owner.uid == uid) || Mark::of(object).is_some_and(|mark| mark.primary.uid == uid)
 }
 
-/// Returns whose an object is, for the dependent and the primary that `own` names. Of the other dependents of its
-/// controller, those in `declared` still exist; what one made that has gone since is its successor's.
+/// Returns the owner of an object, as seen from the dependent and the primary that `own` names. `declared` has the
+/// dependents of the controller that still exist; objects of removed dependents count as ours.
 pub fn whose(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Whose {
     let owners = &object.header().owners;
     if owners.iter().any(|owner| *owner.uid == *own.primary.uid) {
@@ -129,15 +131,15 @@ pub fn whose(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Whose {
     owners.first().map_or(Whose::Unclaimed, |owner| Whose::Owned(owner.clone()))
 }
 
-/// Returns those of a primary's objects that the dependent of this mark made under other names than are `meant` now: by the
-/// mark alone, so that what others, components or people made is never among them.
+/// Returns those of a primary's objects that the dependent of this mark created under names other than those `meant`
+/// now. Only the mark counts, so that objects of other dependents, components or users are never among them.
 pub fn formers(related: Vec<Object>, own: &Mark, meant: &BTreeSet<ObjectRef>) -> Vec<Object> {
     let others = related.into_iter().filter(|object| !meant.contains(object.key()));
     others.filter(|object| Mark::of(object).is_some_and(|mark| mark.is_alike(own))).collect()
 }
 
 impl Whose {
-    /// Returns the text of the error that an object is there and can't be written, with what would help.
+    /// Returns the error message for an object that exists and must not be written, with a way to solve it.
     pub fn refusal(&self, kind: &str, object: &Object, dependent: &str) -> String {
         let key = object.key();
         let whose = match self {
@@ -172,7 +174,7 @@ fn maker(mark: &Mark) -> String {
     format!("dependent {dependent} of controller {controller} of operator {operator}")
 }
 
-/// Returns the managers of an object's fields as a list; the object has been read with all of them.
+/// Returns the field managers of an object as a list for messages; the object has been read with all of them.
 fn managers(object: &Object) -> String {
     let shares = object.header().shares.iter();
     let whole = shares.filter(|share| share.subresource.is_none());

@@ -1,5 +1,5 @@
-//! Decides whether the answer to a write differs from what was known before in nothing but what is ours: then no change of somebody
-//! else's hides in it.
+//! Decides whether the answer to a write differs from the object known before only in fields that are ours: then it
+//! contains no change by another client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,12 @@ use crate::budget::{self, Budget, OPERATION};
 use crate::dependent::difference::{Differences, Secrecy, Stop};
 use crate::object::Object;
 
-/// Whether the version of the answer to a write is that of the write itself, as far as can be told from what was `known` before
-/// (`FW-8`): a write that changes nothing is answered with the version of whoever changed the object last (`RO-7`), and so with a
-/// change that is not known. Where nothing was known, a share of ours says that we have made it.
+/// Returns true if the version in the answer to a write is that of the write itself, as far as the object `known`
+/// before shows (`FW-8`). A write that changes nothing is answered with the version of the last change by any client
+/// (`RO-7`), and so maybe with a change that is not known. If no object was known, a share of ours means that we have
+/// created it.
 ///
-/// What would cost much to find out is false.
+/// Returns false if the comparison would cost much.
 pub fn is_our_change(known: Option<&Object>, answer: &Object, manager: &str) -> bool {
     let Some(known) = known else {
         return ours(answer, manager).next().is_some();
@@ -22,29 +23,29 @@ pub fn is_our_change(known: Option<&Object>, answer: &Object, manager: &str) -> 
     known.version() < answer.version() && is_same_beside(known, answer, manager).unwrap_or(false)
 }
 
-/// Returns what a field manager owns of an object, in whatever way it has written it.
+/// Returns the `fieldsV1` documents of a field manager on an object, whatever the operation.
 fn ours<'a>(object: &'a Object, manager: &str) -> impl Iterator<Item = &'a str> {
     let shares = object.header().shares.iter();
     let ours = shares.filter(move |share| *share.manager == *manager);
     ours.map(|share| &*share.fields)
 }
 
-/// None if it can't be told.
+/// Returns true if both objects are equal beside our fields; `None` if that is not known.
 fn is_same_beside(known: &Object, answer: &Object, manager: &str) -> Option<bool> {
     let both = || ours(known, manager).chain(ours(answer, manager));
     let texts = both().chain([known.json(), answer.json()]);
-    // The run does not pay for it: so it is done only if it is small.
+    // The run's budget does not pay for this, so it is done for small objects only.
     if texts.map(budget::weight).sum::<usize>() > budget::FREE {
         return None;
     }
     let budget = &mut Budget::of(OPERATION);
-    // What we own no more is ours only where it is gone; else somebody has taken it.
+    // A field that we own no longer counts as ours only if it is gone; otherwise another manager has taken it.
     let before = rest(known, both(), budget)?;
     let after = rest(answer, ours(answer, manager), budget)?;
     Some(before == after)
 }
 
-/// Returns what is left of an object beside these sets of fields, and beside what differs with each change.
+/// Returns an object without these sets of fields, and without the fields that differ with each change.
 fn rest<'a>(object: &Object, fields: impl Iterator<Item = &'a str>, budget: &mut Budget) -> Option<Value> {
     let mut tree = object.tree(budget).ok()?;
     let metadata = tree.get_mut("metadata").and_then(Value::as_object_mut)?;
@@ -58,11 +59,11 @@ fn rest<'a>(object: &Object, fields: impl Iterator<Item = &'a str>, budget: &mut
     Some(tree)
 }
 
-/// Cuts out of a tree what sets of fields own.
+/// Removes the fields of some sets from a tree.
 struct Cut<'b>(Differences<'static, 'b>);
 
 impl Cut<'_> {
-    /// Cuts what is owned out of a value. Returns whether nothing is left.
+    /// Removes the owned fields from a value. Returns true if nothing is left.
     fn below(&mut self, sets: &[&Set<'_>], value: &mut Value) -> Result<bool, Stop> {
         match value {
             Value::Object(map) => self.fields(sets, map)?,
@@ -154,7 +155,8 @@ mod tests {
     const MEMBER: &str = r#"{"f:set":{"v:\"ours\"":{}}}"#;
     const LIST: &str = r#"{"f:ports":{}}"#;
 
-    /// What is so, what was known, with our share of it, the answer, with our share of that, and whether the change is ours.
+    /// Rows: a name; the object known, with our share of it; the answer, with our share of it; true if the change is
+    /// ours.
     const CHANGES: [(&str, [&str; 2], [&str; 2], bool); 13] = [
         ("our value", [r#"{"data":{"a":"1","b":"x"}}"#, DATA[1]], [r#"{"data":{"a":"2","b":"x"}}"#, DATA[1]], true),
         ("our first", ["{}", DATA[0]], [r#"{"data":{"a":"1"}}"#, DATA[1]], true),
