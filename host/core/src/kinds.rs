@@ -1,4 +1,4 @@
-//! What is known of kinds before any API server is asked: which are Kubernetes' own, and which of those live in a namespace.
+//! Decides without an API server which kinds are built in, and which of those live in a namespace.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::object::{Gvk, Scope};
 
-/// The part of the chart's table that says where kinds live; the rest is read by [`crate::rbac`].
+/// The part of the chart's table with the scope of kinds; the rest is read by [`crate::rbac`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Table {
@@ -20,18 +20,18 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         .expect("the table of the chart is right")
 });
 
-/// Returns how tables and settings name a kind: `Kind.group`, or `Kind` in the core group.
+/// Returns the name of a kind in tables and settings: `Kind.group`, or `Kind` in the core group.
 pub fn kind_name(gvk: &Gvk) -> String {
     if gvk.group.is_empty() { gvk.kind.to_string() } else { format!("{}.{}", gvk.kind, gvk.group) }
 }
 
-/// Whether a kind is one of Kubernetes itself, as far as the group says.
+/// Returns true if a kind is one of Kubernetes itself, judged by its group.
 pub fn is_built_in(gvk: &Gvk) -> bool {
     !gvk.group.contains('.') || gvk.group.ends_with(".k8s.io")
 }
 
-/// Returns where objects of a kind live; none if only an API server can say. A group without a dot has no custom resources, so
-/// all its kinds are known; one that ends in `.k8s.io` may have some.
+/// Returns the scope of a kind; `None` if only an API server can tell. A group without a dot has no custom resources,
+/// so all its kinds are known; one that ends in `.k8s.io` may have some.
 pub fn scope(gvk: &Gvk) -> Option<Scope> {
     if TABLE.cluster_scoped.contains(&kind_name(gvk)) {
         Some(Scope::Cluster)

@@ -1,4 +1,5 @@
-//! Decides what a component may ask for: by the grants of its manifest, where its controller watches, and where the daemon lives.
+//! Decides what a component may read and write: by the grants of its manifest, the namespaces of its controller, and
+//! the namespace of the daemon.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,36 +12,36 @@ use crate::object::{Gvk, ObjectRef};
 pub mod risk;
 pub mod ties;
 
-/// What a component may do for one controller.
+/// The permissions of a component for one controller.
 #[derive(Clone, Debug, Default)]
 pub struct Permissions {
     /// The plugin, for messages.
     plugin: Arc<str>,
     grants: Vec<Grant>,
-    /// Where the controller watches, which bounds a grant that says nothing else.
+    /// The namespaces that the controller watches, which bound a grant without namespaces of its own.
     namespaces: Option<Namespaces>,
-    /// The kinds of these that the controller writes by itself, wherever they live.
+    /// The granted kinds that the controller also writes itself, namespaced or not.
     declared: BTreeSet<Gvk>,
     primary: Option<Gvk>,
     home: Home,
 }
 
-/// Where the daemon lives.
+/// The namespace of the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Home {
-    /// What `own` means in manifests.
+    /// The namespace that `own` means in manifests.
     pub own: Arc<str>,
-    /// The namespace with what the daemon is made of, which is out of reach of components; none if it is in none, or its
-    /// user has opened it.
+    /// The namespace with the daemon's own objects, which is out of reach of components; `None` if the daemon runs in
+    /// no namespace, or its user has opened it.
     pub closed: Option<Arc<str>>,
 }
 
-/// What is open to a component of a kind in a place.
+/// Where a verb on a kind is permitted, seen from one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// It is permitted.
+    /// It is permitted in this namespace.
     Here,
-    /// It is permitted elsewhere.
+    /// It is permitted only in other namespaces.
     Elsewhere,
     /// It is permitted nowhere.
     Nowhere,
@@ -49,11 +50,12 @@ enum Reach {
 // === impl Home ===
 
 impl Home {
-    /// Says why an object is out of reach of components, if it is.
+    /// Returns why an object is out of reach of components; `None` if it is not.
     ///
-    /// The daemon's manifests, components and keys, its pod and its account are in its namespace, and so may be whatever
-    /// makes such objects out of others. So nothing there is written for a component but its own primaries, and of the kinds
-    /// of Kubernetes nothing is even watched. The namespace itself is out of reach, too.
+    /// The daemon's manifests, components and keys, its pod and its account are in its namespace, and another
+    /// controller may create such objects there from custom resources. So components may write nothing there but
+    /// their own primaries, and objects of built-in kinds are not even watched. The namespace itself is out of reach,
+    /// too.
     pub fn bars(&self, gvk: &Gvk, key: &ObjectRef, primary: Option<&Gvk>) -> Option<String> {
         let closed = self.closed.as_deref()?;
         let inside = key.namespace.as_deref() == Some(closed);
@@ -66,7 +68,7 @@ impl Home {
         })
     }
 
-    /// Returns the namespace in which objects of this kind are not even watched.
+    /// Returns the namespace in which objects of this kind are not watched; `None` if there is none.
     pub fn unwatched(&self, gvk: &Gvk) -> Option<&Arc<str>> {
         self.closed.as_ref().filter(|_| is_built_in(gvk))
     }
@@ -75,7 +77,7 @@ impl Home {
 // === impl Permissions ===
 
 impl Permissions {
-    /// Returns what the plugin of a controller may do for it.
+    /// Returns the permissions of a controller's plugin for that controller.
     pub fn new(controller: &manifest::Controller, granted: &Capabilities, home: Home) -> Self {
         let kinds = granted.kubernetes.iter().map(|grant| &grant.gvk);
         Self {
@@ -88,10 +90,10 @@ impl Permissions {
         }
     }
 
-    /// Whether a write is permitted.
+    /// Checks that a write is permitted.
     ///
     /// # Errors
-    /// `denied`, with what would permit it.
+    /// `denied`, with the change of the manifest that would permit it.
     pub fn permit(&self, verb: Permission, gvk: &Gvk, key: &ObjectRef) -> Result<(), CallError> {
         self.in_reach(gvk, key)?;
         match self.reach(verb, gvk, key.namespace.as_deref()) {
@@ -100,7 +102,7 @@ impl Permissions {
         }
     }
 
-    /// Whether an object is one that components may reach at all.
+    /// Checks that an object is one that components may reach at all.
     ///
     /// # Errors
     /// `denied`, if it belongs to the daemon.
@@ -111,17 +113,19 @@ impl Permissions {
         }
     }
 
-    /// Whether objects of a kind may be read anywhere beyond what belongs to the primary.
+    /// Returns true if a grant permits to read objects of a kind beyond those that belong to the primary, in some
+    /// namespace at least.
     pub fn reads(&self, gvk: &Gvk) -> bool {
         self.of(Permission::Get, gvk).next().is_some()
     }
 
-    /// Whether any object of a kind may be read in a namespace; none for a kind that lives in none.
+    /// Returns true if all objects of a kind in a namespace may be read; `None` is the namespace of a cluster-scoped
+    /// kind.
     pub fn may_read(&self, gvk: &Gvk, namespace: Option<&str>) -> bool {
         self.reach(Permission::Get, gvk, namespace) == Reach::Here
     }
 
-    /// Returns the refusal of a read, with what would permit it.
+    /// Returns the error of a denied read, with the change of the manifest that would permit it.
     pub fn unreadable(&self, gvk: &Gvk, namespace: Option<&str>) -> CallError {
         let reach = self.reach(Permission::Get, gvk, namespace);
         self.denied(reach, Permission::Get, gvk, namespace)
@@ -143,8 +147,8 @@ impl Permissions {
         reach
     }
 
-    /// Whether a grant holds in a namespace. For what lives in none it has to say `all`, unless the controller writes that
-    /// kind anyway.
+    /// Returns true if a grant holds in a namespace. For an object without a namespace the grant has to say `all`,
+    /// unless the controller writes that kind anyway.
     fn extends(&self, grant: &Grant, namespace: Option<&str>) -> bool {
         let Some(namespace) = namespace else {
             return grant.namespaces == Some(Namespaces::All) || self.declared.contains(&grant.gvk);
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
     use crate::manifest::parse;
 
-    /// Returns what an operator is permitted whose plugin has these grants, and whose controller these fields.
+    /// Returns the permissions of an operator whose plugin has these grants, and whose controller these fields.
     fn permissions(grants: &str, controller: &str, home: Home) -> Permissions {
         let text = format!(
             "{{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: {{ name: o }}, spec: {{ \
@@ -199,7 +203,7 @@ mod tests {
         Home { own: "home".into(), closed: None }
     }
 
-    /// Reads `Kind namespace/name` or `Kind name`; of the core group, but for a page.
+    /// Reads `Kind namespace/name` or `Kind name`; the group is the core group, except for a page.
     fn target(text: &str) -> (Gvk, ObjectRef) {
         let (kind, key) = text.split_once(' ').unwrap();
         let api_version = match kind {
@@ -246,13 +250,13 @@ mod tests {
             (maps(", namespaces: own"), "namespaces: [a]", "ConfigMap home/x", true),
             (maps(", namespaces: own"), "namespaces: [a]", "ConfigMap a/x", false),
             (format!("{}, {}", maps(""), maps(", namespaces: [c]")), "namespaces: [a]", "ConfigMap c/x", true),
-            // What lives in no namespace.
+            // A kind that lives in no namespace.
             (nodes(""), "namespaces: all", "Node x", false),
             (nodes(", namespaces: [a]"), "namespaces: all", "Node x", false),
             (nodes(", namespaces: all"), "namespaces: [a]", "Node x", true),
             (nodes(""), dependent, "Node x", true),
             (page.to_owned(), "namespaces: [a]", "Page x", true),
-            // A namespace that is left out makes nothing of another kind of it.
+            // A missing namespace does not make the kind a cluster-scoped one.
             (maps(""), "namespaces: all", "ConfigMap x", false),
         ];
         for (grants, controller, text, expected) in table {
@@ -307,14 +311,14 @@ mod tests {
             ("ConfigMap home/x", false),
             ("Secret home/sh.helm.release.v1.capstan.v1", false),
             ("Pod home/x", false),
-            // Of which pods or secrets may be made.
+            // A kind of which a controller may make pods or secrets.
             ("Site home/x", false),
             ("Namespace home", false),
             ("Page home/x", true),
             ("ConfigMap other/x", true),
             ("Site other/x", true),
             ("Namespace other", true),
-            // Not in it, only called like it.
+            // Not in the namespace, but with its name.
             ("ConfigMap other/home", true),
         ] {
             let (gvk, key) = target(text);
@@ -335,7 +339,7 @@ mod tests {
             assert_eq!(closed.unwatched(&gvk).is_some(), unwatched, "{kind}");
             assert_eq!(open().unwatched(&gvk), None);
         }
-        // A primary that is a kind of Kubernetes is out of reach, too.
+        // A primary of a built-in kind is out of reach, too.
         let (gvk, key) = target("ConfigMap home/x");
         assert!(closed.bars(&gvk, &key, Some(&gvk)).is_some());
     }

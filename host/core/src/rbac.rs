@@ -1,8 +1,8 @@
-//! Decides which requests to the API server manifests lead to, as rules of RBAC: all that they permit, and no verb more.
+//! Decides which RBAC rules manifests need: for all requests that they can lead to, and no verb more.
 //!
-//! What a declaration means in verbs is a table, which the Helm chart reads as well; [`rights`] says which declarations count,
-//! and where. Kinds are known here by name alone: their plurals are guessed as kubectl guesses them, unless [`Kinds`] says
-//! otherwise.
+//! A table, which the Helm chart reads as well, maps declarations to verbs; [`rights`] decides which declarations
+//! count, and where. Only the names of kinds are known here: their plurals are guessed as by kubectl, unless
+//! [`Kinds`] has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -13,7 +13,7 @@ use crate::kinds::{self, kind_name};
 use crate::manifest::{Controller, Dependent, Grant, Namespaces, OnRename, Operator, Permission, Workflow};
 use crate::object::{Gvk, Scope};
 
-/// Where a rule holds.
+/// The namespace or cluster in which a rule holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// In the whole cluster.
@@ -22,7 +22,7 @@ pub enum Reach {
     Namespace(Arc<str>),
 }
 
-/// What may be done with one resource.
+/// The verbs that are allowed on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The API group; empty for the core group.
@@ -39,11 +39,11 @@ pub struct Rule {
 pub enum Verb {
     /// Read one object.
     Get,
-    /// Read all.
+    /// Read all objects.
     List,
-    /// Be told of changes.
+    /// Receive changes.
     Watch,
-    /// Make an object; also needed by an apply that finds none.
+    /// Create an object; also needed by an apply if the object does not exist.
     Create,
     /// Replace an object.
     Update,
@@ -53,7 +53,8 @@ pub enum Verb {
     Delete,
 }
 
-/// What discovery would say of kinds, and manifests don't. A kind is named `Kind.group`, or `Kind` in the core group.
+/// Facts about kinds that discovery has and manifests don't. A kind is named `Kind.group`, or `Kind` in the core
+/// group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
     /// Plural names that can't be guessed.
@@ -64,18 +65,18 @@ pub struct Kinds {
     pub subresources: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// The table that declarations are looked up in.
+/// The table that maps declarations to verbs.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Table {
-    /// How the templates of the chart sort verbs.
+    /// The order of verbs in the templates of the chart.
     #[cfg_attr(not(test), expect(dead_code, reason = "verbs sort themselves here"))]
     order: Vec<Verb>,
     watched: Vec<Verb>,
     primary: Primary,
     events: Vec<Verb>,
     dependent: Manners,
-    /// How the templates of the chart know which kinds are not applied (`KD-5`).
+    /// The kinds that are not applied (`KD-5`), for the templates of the chart.
     #[cfg_attr(not(test), expect(dead_code, reason = "a dependent knows itself here"))]
     written: BTreeSet<String>,
     capabilities: Capabilities,
@@ -100,7 +101,7 @@ struct Manners {
     written: Traits,
 }
 
-/// What each word of `manage` needs.
+/// The verbs that each word of `manage` needs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Traits {
@@ -109,7 +110,7 @@ struct Traits {
     delete: Vec<Verb>,
 }
 
-/// What each word of `capabilities.kubernetes` needs.
+/// The verbs that each word of `capabilities.kubernetes` needs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Capabilities {
@@ -127,25 +128,25 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         .expect("the table of the chart is right")
 });
 
-/// The namespace of Events about primaries that live in none (`ER-3`).
+/// The namespace of Events about cluster-scoped primaries (`ER-3`).
 const DEFAULT: &str = "default";
 
-/// Rules, by where they hold; sorted, and none twice.
+/// Rules by their reach, sorted and without duplicates.
 pub type Rules = BTreeMap<Reach, Vec<Rule>>;
 
 /// The service account of an operator: its namespace and name.
 pub type Account = (Arc<str>, Arc<str>);
 
-/// Who needs which rules.
+/// The rules that manifests need, by account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// The daemon. Of an operator with an account it watches what is to be cached, and no more.
+    /// The rules of the daemon. For an operator with its own account, the daemon only watches the kinds to be cached.
     pub daemon: Rules,
-    /// The accounts of operators, in whose names the daemon acts.
+    /// The rules of operators' accounts, in whose names the daemon acts.
     pub accounts: BTreeMap<Account, Rules>,
 }
 
-/// Returns the rules that these operators need in a daemon in the namespace `own`.
+/// Returns the rules that these operators need, if the daemon runs in the namespace `own`.
 pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     let own: Arc<str> = own.into();
     let tally = || Tally { kinds, own: Arc::clone(&own), found: BTreeMap::new() };
@@ -176,7 +177,7 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     Rights { daemon: daemon.rules(), accounts: accounts.map(|(account, tally)| (account, tally.rules())).collect() }
 }
 
-/// Returns all kinds that operators name, as [`kind_name`] names them.
+/// Returns the names of all kinds in the manifests of operators, as by [`kind_name`].
 pub fn kind_names(operators: &[Operator]) -> BTreeSet<String> {
     let controllers = operators.iter().flat_map(|o| o.controllers.values());
     let declared = controllers.flat_map(|controller| {
@@ -193,7 +194,7 @@ pub fn kind_names(operators: &[Operator]) -> BTreeSet<String> {
 /// The verbs on each resource, by its group and name.
 type Resources = BTreeMap<(Arc<str>, String), BTreeSet<Verb>>;
 
-/// What has been found so far.
+/// The verbs that have been found so far.
 struct Tally<'a> {
     kinds: &'a Kinds,
     own: Arc<str>,
@@ -231,7 +232,7 @@ impl Tally<'_> {
         for (name, dependent) in &workflow.dependents {
             let Dependent { gvk, manage, .. } = dependent;
             let source = dependent.source.as_ref().and_then(|source| controller.sources.get(source));
-            // What a dependent's own source watches is where the dependent may be.
+            // The namespaces of a dependent's own source are those where the dependent may be.
             let namespaces = source.and_then(|source| source.namespaces.as_ref()).unwrap_or(&controller.namespaces);
             self.permit(gvk, None, namespaces, &TABLE.watched);
             let needs = if dependent.applied() { &TABLE.dependent.applied } else { &TABLE.dependent.written };
@@ -253,8 +254,8 @@ impl Tally<'_> {
         }
     }
 
-    /// Adds what a grant permits where it holds, which is nowhere for a kind without a namespace unless it says `all`, or the
-    /// controller writes that kind anyway.
+    /// Adds the verbs of a grant where it holds. For a cluster-scoped kind, a grant holds only if it says `all`, or
+    /// if the controller writes that kind anyway.
     fn capability(&mut self, grant: &Grant, controller: &Controller) {
         let Grant { gvk, verbs, .. } = grant;
         let said = grant.namespaces.as_ref();
@@ -301,7 +302,7 @@ impl Tally<'_> {
         }
     }
 
-    /// Adds what another tally watches.
+    /// Adds the verbs for watching from another tally.
     fn watch_with(&mut self, other: Self) {
         for (reach, resources) in other.found {
             let here = self.found.entry(reach).or_default();
@@ -323,7 +324,7 @@ impl Tally<'_> {
         self.kinds.cluster_scoped.contains(&kind_name(gvk)) || kinds::scope(gvk) == Some(Scope::Cluster)
     }
 
-    /// Returns what was found, without what is allowed in the whole cluster already.
+    /// Returns the rules, without verbs in namespaces that are allowed in the whole cluster already.
     fn rules(mut self) -> BTreeMap<Reach, Vec<Rule>> {
         let everywhere = self.found.get(&Reach::Cluster).cloned().unwrap_or_default();
         for (reach, resources) in &mut self.found {
@@ -347,7 +348,7 @@ impl Tally<'_> {
     }
 }
 
-/// Who runs a workflow.
+/// The caller of a workflow.
 #[derive(Clone, Copy)]
 enum Called {
     /// The daemon, with each run.
@@ -356,10 +357,11 @@ enum Called {
     ByName,
 }
 
-/// Returns the dependents that conditions may turn off, by their own or by those of what they depend on (`WF-5`).
+/// Returns the dependents that conditions may turn off: their own, or those of dependents that they depend on
+/// (`WF-5`).
 fn unwanted(workflow: &Workflow) -> BTreeSet<&Arc<str>> {
     let mut found = BTreeSet::new();
-    // So often that it reaches the end of the longest chain.
+    // Repeated as often as the longest possible chain is long.
     for _ in &workflow.dependents {
         for (name, dependent) in &workflow.dependents {
             let conditions = &dependent.conditions;
@@ -410,7 +412,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns what a daemon in `own` needs.
+    /// Returns the rules of a daemon in the namespace `own`.
     fn rules(operators: &[Operator], own: &str, kinds: &Kinds) -> Rules {
         rights(operators, own, kinds).daemon
     }
@@ -443,7 +445,7 @@ mod tests {
         text
     }
 
-    /// The rules without those that every controller of pages has.
+    /// Returns the rules without those that every controller of pages has.
     fn beside(plugin: &str, controller: &str) -> String {
         let rules = rules(&operators(plugin, controller), "home", &Kinds::default());
         let lines = shown(&rules);

@@ -1,4 +1,4 @@
-//! Says which declarations give a component more than they seem to: kinds by which rights are had or given.
+//! Decides which declarations give a component more than they seem to: kinds by which rights are gained or given.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,11 +14,11 @@ pub struct Risk {
     pub field: String,
     /// The kind.
     pub gvk: Gvk,
-    /// What it gives.
+    /// What the declaration gives.
     pub why: &'static str,
 }
 
-/// What is done with a kind.
+/// The access to a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Read,
@@ -35,7 +35,7 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 
 const CERTIFICATES: &str = "certificates.k8s.io";
 
-/// Kinds by group, what of them counts, and why.
+/// Rows: an API group, its kinds, the access that is a risk, and why.
 const KINDS: &[(&str, &[&str], &[Deed], &str)] = &[
     (
         "",
@@ -128,7 +128,7 @@ fn risk(field: &str, gvk: &Gvk, deed: Deed) -> Option<Risk> {
 }
 
 impl fmt::Display for Risk {
-    /// Writes the field, the kind and what it gives.
+    /// Writes the field, the kind and the reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, gvk, why } = self;
         write!(f, "{field}: {gvk} gives more than it seems to: {why}")
@@ -176,7 +176,7 @@ mod tests {
                 format!("workflow: {{ dependents: {{ d: {{ {role} }}, e: {{ {role}, readOnly: true }} }} }}"),
                 vec!["spec.controllers.c: dependent d RoleBinding".to_owned()],
             ),
-            // Another group's kind of the same name.
+            // A kind of another group with the same name.
             ("{ apiVersion: b.dev/v1, kind: Secret, verbs: [apply] }".to_owned(), String::new(), vec![]),
         ] {
             assert_eq!(told(&granted, &controller), expected, "{granted} {controller}");

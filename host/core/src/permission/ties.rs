@@ -1,4 +1,5 @@
-//! Decides whether a write changes who owns an object or what holds back its end, which can delete it or keep it for ever.
+//! Decides whether a write changes the owner references or finalizers of an object, which can delete it or keep it
+//! forever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +14,16 @@ const FINALIZERS: &str = "finalizers";
 
 const ANNOTATIONS: &str = "annotations";
 
-/// Owner references, or finalizers, that a document may have.
+/// The most owner references, or finalizers, that a document may have.
 const MOST: usize = 1_000;
 
-/// Owner references to one uid that are looked at.
+/// The most owner references with one uid that are compared.
 const ALIKE: usize = 16;
 
-/// Whose write it is.
+/// The writer: a run of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
-    /// The primary, which may own what is made for it.
+    /// The primary, which may own the objects that are created for it.
     pub primary: &'a Object,
     /// Its kind.
     pub primary_gvk: &'a Gvk,
@@ -30,40 +31,41 @@ pub struct Writer<'a> {
     pub finalizer: &'a str,
 }
 
-/// What is known of an object before a document of it is written.
+/// The object before a write, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub enum Before<'a> {
-    /// It is like this.
+    /// The object exists with this content.
     Known(&'a Value),
-    /// It is in no cache: it may be there or not.
+    /// The object is in no cache: it may exist or not.
     Unknown,
-    /// There is none, or the write fails.
+    /// The object does not exist, or else the write fails.
     Absent,
 }
 
-/// How a document is written.
+/// The meaning of fields that are missing in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// What it does not say is gone.
+    /// Missing fields are removed.
     Whole,
-    /// What it does not say stays.
+    /// Missing fields stay as they are.
     Part,
 }
 
-/// What a write does to the ties of its object.
+/// The effect of a write on owner references, finalizers and mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing that is not the writer's.
+    /// It changes only the writer's own ties, or none.
     Harmless,
-    /// Nothing, if there is no such object yet; one that is there would get the primary as its owner, and go with it.
+    /// Harmless if the object does not exist yet; an existing object would get the primary as its owner, and be
+    /// deleted with it.
     HarmlessIfNew,
-    /// This, which has to be permitted.
+    /// It changes other ties, as this text says: the grant `delete` is needed.
     Foreign(String),
 }
 
 // === documents ===
 
-/// Returns what writing `after` does to an object of this name.
+/// Returns the effect of writing the document `after` to the object `key`.
 pub fn of_document(after: &Value, before: Before<'_>, manner: Manner, key: &ObjectRef, writer: &Writer<'_>) -> Effect {
     let (wanted, known) = (
         Ties::of(after),
@@ -106,7 +108,7 @@ pub fn of_document(after: &Value, before: Before<'_>, manner: Manner, key: &Obje
             Before::Absent => {}
         }
     }
-    // A reference that is only written in other words is there already.
+    // A reference with the same uid but other fields is there already.
     let adopts = own.iter().any(|owner| !by_uid.contains_key(uid(owner)));
     match before {
         Before::Known(_) if adopts => {
@@ -117,13 +119,13 @@ pub fn of_document(after: &Value, before: Before<'_>, manner: Manner, key: &Obje
     }
 }
 
-/// Whether a document says anything of owners or finalizers, or of for whom the object was made.
+/// Returns true if a document has owner references, finalizers or the mark.
 pub fn is_tied(document: &Value) -> bool {
     let Ties { owners, finalizers, mark } = Ties::of(document);
     !owners.is_empty() || !finalizers.is_empty() || mark.is_some()
 }
 
-/// Takes out of a document what only the API server may say.
+/// Removes fields from a document that only the API server may set.
 pub fn clean(document: &mut Value) {
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
         clean_metadata(metadata);
@@ -136,7 +138,7 @@ impl Writer<'_> {
     }
 }
 
-/// Owner references and finalizers of a document, and the daemon's mark of for whom it was made.
+/// Owner references and finalizers of a document, and the daemon's mark.
 #[derive(Default)]
 struct Ties<'a> {
     owners: Vec<&'a Value>,
@@ -147,7 +149,7 @@ struct Ties<'a> {
 /// Owner references by their uid.
 type ByUid<'a> = BTreeMap<&'a str, Vec<&'a Value>>;
 
-/// Whether an owner reference is there as it is written, or with more fields.
+/// Returns true if `owners` has this owner reference, as it is written or with more fields.
 fn has(owners: &ByUid<'_>, owner: &Value) -> bool {
     let alike = owners.get(uid(owner)).into_iter().flatten();
     alike.take(ALIKE).any(|known| within(owner, known))
@@ -174,7 +176,7 @@ impl<'a> Ties<'a> {
         owners
     }
 
-    /// Says what of others is here and not in `after`.
+    /// Returns the first tie of others that is here and not in `after`, as a text.
     fn lost(&self, after: &Self, writer: &Writer<'_>, key: &ObjectRef) -> Option<String> {
         if self.mark.is_some() && after.mark.is_none() {
             return Some(format!("it would lose the annotation {MARK}"));
@@ -192,7 +194,7 @@ impl<'a> Ties<'a> {
     }
 }
 
-/// Whether all that one owner reference says another one says as well.
+/// Returns true if `known` has all fields of `owner`, with the same values.
 fn within(owner: &Value, known: &Value) -> bool {
     match owner {
         Value::Object(fields) => fields.iter().all(|(name, value)| value.is_null() || known.get(name) == Some(value)),
@@ -211,15 +213,17 @@ fn named(owner: &Value) -> String {
 
 // === patches ===
 
-/// Returns what a JSON patch does. What stands at an index when it arrives is not known here, so that any touch counts.
+/// Returns the effect of a JSON patch. The element at an index when the patch arrives is not known here, so any
+/// change of a tie counts.
 ///
 /// # Errors
-/// A patch of fields that are the API server's, or of all metadata at once.
+/// The text of a refusal, if the patch changes fields that only the API server may set, or the object or its metadata
+/// as a whole.
 pub fn of_patch(patch: &Patch) -> Result<Effect, String> {
     let mut effect = Effect::Harmless;
     for step in &patch.0 {
         let paths = match step {
-            // What is only read stays as it is.
+            // A test changes nothing.
             Operation::Test { .. } => continue,
             Operation::Move { from, path } => vec![path, from],
             Operation::Add { path, .. }
@@ -249,12 +253,12 @@ pub fn of_patch(patch: &Patch) -> Result<Effect, String> {
     Ok(effect)
 }
 
-/// Takes out of a patch what only the API server may say.
+/// Removes operations from a patch whose fields only the API server may set.
 pub fn clean_patch(patch: &mut Patch) {
     patch.0.retain(|step| field(step.path()) != Field::Servers);
 }
 
-/// Returns what a merge patch does, which replaces lists as a whole.
+/// Returns the effect of a merge patch, which replaces lists as a whole.
 pub fn of_merge_patch(patch: &Value) -> Effect {
     let metadata = patch.get("metadata");
     let touched =
@@ -269,7 +273,7 @@ pub fn of_merge_patch(patch: &Value) -> Effect {
     }
 }
 
-/// What a pointer leads to.
+/// The field that a pointer leads to, as far as ties are concerned.
 #[derive(PartialEq, Eq)]
 enum Field {
     /// The object, or its metadata.
@@ -281,12 +285,12 @@ enum Field {
     Another,
 }
 
-/// Whether a step on all annotations sets no mark.
+/// Returns true if an operation on all annotations does not set the mark.
 fn leaves_mark(step: &Operation) -> bool {
     match step {
         Operation::Add { value, .. } | Operation::Replace { value, .. } => value.get(MARK).is_none(),
         Operation::Remove { .. } | Operation::Test { .. } => true,
-        // What comes from elsewhere is not known here.
+        // The value that is moved or copied is not known here.
         Operation::Move { .. } | Operation::Copy { .. } => false,
     }
 }
@@ -330,7 +334,7 @@ mod tests {
         json!({ "metadata": { "ownerReferences": owners, "finalizers": finalizers } })
     }
 
-    /// Returns `ok`, `if new`, or what is foreign.
+    /// Returns `ok`, `if new`, or the text of a foreign effect.
     fn told(after: &Value, before: Before<'_>, manner: Manner, namespace: &str) -> String {
         let (primary, gvk) = (page(), gvk());
         let writer = Writer { primary: &primary, primary_gvk: &gvk, finalizer: "own.dev/f" };
