@@ -1,7 +1,7 @@
 //! Waits for a slot to compute in, and shares the slots between plugins.
 //!
-//! [`Account::run`] wraps a run: it asks for a slot at each poll and gives it back at the end of the poll, so one that
-//! waits for an answer has none. What a poll took is what its plugin has used.
+//! [`Account::run`] wraps a run: it asks for a slot at each poll and gives it back at the end of the poll, so a run
+//! that waits for an answer holds none. The time of a poll is charged to its plugin.
 
 use std::cell::Cell;
 use std::fmt;
@@ -20,18 +20,19 @@ mod state;
 
 use state::{AccountId, Entered, Looked, SeatId, State};
 
-/// A slot that is held for so long is made up for by an extra one. A component never computes for longer at a time.
+/// A slot that is held for longer than this is replaced by an extra one. A component never computes for longer at a
+/// time.
 const LONG: Duration = Duration::from_millis(20);
 
 /// A poll that takes longer is reported.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How many runs may compute at once.
+/// The number of runs that may compute at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
     /// As many as there are cores.
     pub usual: usize,
-    /// As many more, one for each slot that is held for long.
+    /// The most extra slots, one for each slot that is held for long.
     pub extra: usize,
 }
 
@@ -39,16 +40,16 @@ pub struct Slots {
 #[derive(Clone)]
 pub struct Cpu(Arc<Shared>);
 
-/// What a plugin has used. There is one of each name, however many handles of it there are.
+/// A handle to the account of a plugin. There is one account for each name, and any number of handles.
 pub struct Account {
     cpu: Cpu,
     id: AccountId,
 }
 
-/// What a run is about.
+/// The controller and primary of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// The controller; a word for what is done if it is none's.
+    /// The controller; a word for the work if it belongs to no controller.
     pub controller: Arc<str>,
     /// The primary.
     pub key: Option<ObjectRef>,
@@ -61,26 +62,26 @@ pub struct Held {
     pub plugin: Arc<str>,
     /// The run.
     pub job: Job,
-    /// How long it has taken so far.
+    /// The time that it has taken so far.
     pub held: Duration,
 }
 
-/// What a plugin has used.
+/// The time that a plugin has used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
     /// The plugin.
     pub plugin: Arc<str>,
-    /// How long its runs have held slots, all together.
+    /// The time for which its runs have held slots, all together.
     pub time: Duration,
-    /// How long the longest of its polls under way has taken so far.
+    /// The time that the longest of its polls under way has taken so far.
     pub held: Duration,
-    /// Runs that wait for a slot.
+    /// The number of runs that wait for a slot.
     pub waiting: usize,
 }
 
 struct Shared {
     state: Mutex<State<Waker>>,
-    /// Has somebody call [`Cpu::look`] soon.
+    /// Asks for a call of [`Cpu::look`] soon.
     call: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -94,17 +95,17 @@ struct Seat {
 struct Slot<'a>(&'a Seat);
 
 thread_local! {
-    /// What the poll under way on this thread has used elsewhere.
+    /// The time that the poll under way on this thread has used elsewhere.
     static ELSEWHERE: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Counts time to the poll under way that was used on its behalf elsewhere, as in another process. Outside of a run it is
-/// nobody's.
+/// Charges time that was used elsewhere, such as in another process, to the poll under way. Outside of a run it is
+/// ignored.
 pub fn charge(time: Duration) {
     ELSEWHERE.set(ELSEWHERE.get().saturating_add(time));
 }
 
-/// Ends the poll, and asks for the next one at once: what computes for long gives others a turn.
+/// Ends the poll and asks for the next one at once, so that a long computation gives others a turn.
 ///
 /// tokio's own `yield_now` asks only when its thread has nothing else to do, or has polled some sixty others.
 pub async fn rest() {
@@ -122,33 +123,34 @@ pub async fn rest() {
 // === impl Cpu ===
 
 impl Cpu {
-    /// Returns so many slots. `call` is to have somebody call [`Cpu::look`] before long; it must not wait.
+    /// Returns these slots. `call` has to make another task call [`Cpu::look`] soon; it must not wait.
     pub fn new(slots: Slots, call: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared { state: Mutex::new(State::new(slots)), call: Box::new(call) }))
     }
 
-    /// Returns the account of a plugin. `quota` is how many seconds of a slot it may have in each second; none: no bound.
+    /// Returns the account of a plugin. `quota` is the seconds of a slot that it may have in each second; `None`: no
+    /// bound.
     pub fn account(&self, plugin: &Arc<str>, quota: Option<f64>) -> Account {
         let id = self.0.state.lock().account(plugin, quota);
         Account { cpu: self.clone(), id }
     }
 
-    /// Sees to what only the passing of time changes. Returns the polls that have become too long since the last time, and
-    /// when to look again: none says when `call` is called.
+    /// Handles changes that come with time alone. Returns the polls that have become too long since the last look,
+    /// and when to look again; `None`: not before `call` is called.
     pub fn look(&self, now: Instant) -> (Vec<Held>, Option<Instant>) {
         let Looked { wake, late, next } = self.0.state.lock().look(now);
         wake.into_iter().for_each(Waker::wake);
         (late, next)
     }
 
-    /// Returns what each plugin has used.
+    /// Returns the time that each plugin has used.
     pub fn spent(&self) -> Vec<Spent> {
         self.0.state.lock().spent(Instant::now())
     }
 }
 
 impl fmt::Debug for Cpu {
-    /// Writes nothing but the name: what it holds changes all the time.
+    /// Writes only the name: the contents change all the time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Cpu")
     }
@@ -157,7 +159,7 @@ impl fmt::Debug for Cpu {
 // === impl Account ===
 
 impl Account {
-    /// Runs a run of the plugin, which is polled only while it has a slot.
+    /// Drives a run of the plugin to its end. The run is polled only while it has a slot.
     pub async fn run<F: Future>(&self, job: Job, execution: F) -> F::Output {
         let mut execution = pin!(execution);
         let seat = self.seat(job);

@@ -1,4 +1,4 @@
-//! Decides which of the messages that many senders want sent is next, and which are dropped: no sender holds up another.
+//! Decides which message of many senders is sent next, and which are dropped: no sender delays another.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -9,51 +9,51 @@ use tokio::time::Instant;
 
 use crate::bucket::{Bucket, Rate};
 
-/// Messages of one sender that wait.
+/// The most waiting messages of one sender.
 const MESSAGES: usize = 256;
 
-/// Their bytes, all together.
+/// The most bytes of one sender's waiting messages together.
 const BYTES: usize = 256 << 10;
 
-/// What each message takes beside its own bytes.
+/// Bytes that each message takes beside its own size.
 const OVERHEAD: usize = 64;
 
-/// As client-go has it: of one object 25 messages at once, then one in five minutes.
+/// The rate for one object, as in client-go: 25 messages at once, then one in five minutes.
 const PER_OBJECT: Rate = Rate { interval: Duration::from_mins(5), burst: 25 };
 
-/// Of one sender, for whatever objects.
+/// The rate for one sender, for all objects together.
 const PER_SENDER: Rate = Rate { interval: Duration::from_millis(20), burst: 1000 };
 
-/// Objects whose rate is remembered.
+/// The most objects whose rate is remembered for one sender.
 const OBJECTS: usize = 4096;
 
-/// Dropped messages are told at most so often.
+/// The least time between two reports of dropped messages.
 const TOLD: Duration = Duration::from_mins(1);
 
 /// The messages that wait.
 #[derive(Debug)]
 pub struct Outbox<T> {
     senders: BTreeMap<Arc<str>, Sender<T>>,
-    /// Whose turn it was.
+    /// The sender of the last message.
     last: Option<Arc<str>>,
 }
 
 /// A message.
 #[derive(Debug)]
 pub struct Message<T> {
-    /// Equal messages have the same; while one of them waits, others are counted with it.
+    /// The same for equal messages; while one of them waits, further ones are counted with it.
     pub id: String,
     /// The object that it is about.
     pub object: String,
     /// The bytes that it takes.
     pub size: usize,
-    /// How often it was posted.
+    /// The number of times it was posted.
     pub times: u64,
-    /// What is sent.
+    /// The content that is sent.
     pub content: T,
 }
 
-/// What is known of a sender.
+/// The state of a sender.
 #[derive(Debug)]
 struct Sender<T> {
     waiting: BTreeMap<Place, Message<T>>,
@@ -62,20 +62,20 @@ struct Sender<T> {
     bytes: usize,
     rate: Bucket,
     objects: HashMap<String, Bucket>,
-    /// Messages dropped since that was told.
+    /// Messages dropped since the last report.
     dropped: u64,
     told: Option<Instant>,
 }
 
-/// When a message may be sent, and its number.
+/// The time from which on a message may be sent, and its number.
 type Place = (Instant, u64);
 
-/// What became of a message.
+/// The result of posting a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// It waits to be sent, or was counted with one that does.
+    /// The message waits to be sent, or was counted with one that waits.
     Waits,
-    /// It is dropped, or another one for it.
+    /// The message was dropped, or another one in its place.
     Dropped,
 }
 
@@ -108,7 +108,8 @@ impl<T> Outbox<T> {
         self.senders.entry(Arc::clone(sender)).or_default().post(message, now)
     }
 
-    /// Takes in that a message was dropped before it was posted. Returns how many were, if that is to be told now.
+    /// Records that a message was dropped before it was posted. Returns the number dropped since the last report, if
+    /// one is due now.
     pub fn dropped(&mut self, sender: &Arc<str>, now: Instant) -> Option<u64> {
         let sender = self.senders.entry(Arc::clone(sender)).or_default();
         sender.dropped += 1;
@@ -119,8 +120,8 @@ impl<T> Outbox<T> {
         })
     }
 
-    /// Returns the next message and its sender: the senders take turns. Else the time from which on there will be one, if
-    /// there is one at all.
+    /// Returns the next message and its sender; the senders take turns. If none may be sent now, returns the time of
+    /// the next one as `Err`; `None` if none waits.
     pub fn next(&mut self, now: Instant) -> Result<(Arc<str>, Message<T>), Option<Instant>> {
         let ready = |sender: &Sender<T>| sender.earliest().is_some_and(|at| at <= now);
         let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
@@ -159,7 +160,7 @@ impl<T> Sender<T> {
         self.number += 1;
         let mut posted = Posted::Waits;
         while self.waiting.len() >= MESSAGES || self.bytes + message.size + OVERHEAD > BYTES {
-            // What has to wait anyway makes room.
+            // The last message in the order of sending makes room, if it has to wait longer than this one.
             posted = Posted::Dropped;
             let last = self.waiting.last_key_value().map(|(place, _)| *place);
             match last.filter(|last| *last > place) {
@@ -173,10 +174,10 @@ impl<T> Sender<T> {
         posted
     }
 
-    /// Returns how long a message about this object waits; none if that is too long.
+    /// Returns how long a message about this object waits; `None` if that is too long.
     fn wait(&mut self, object: &str, now: Instant) -> Option<Duration> {
         if self.objects.len() >= OBJECTS && !self.objects.contains_key(object) {
-            // Forgets those that have used up least.
+            // Forgets the objects that have used up least of their rate.
             let mut used: Vec<_> = self.objects.values().copied().collect();
             let (_, middle, _) = used.select_nth_unstable(OBJECTS / 2);
             let middle = *middle;

@@ -1,4 +1,4 @@
-//! Waits for memory: one bound for what all plugins hold together, shared between plugins; and one for all caches.
+//! Waits for memory, of which there are two bounded pools: one shared by all plugins, and one for all caches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ mod state;
 
 use state::State;
 
-/// The memory of all plugins. Cheap to clone.
+/// A pool of memory with a bound. Cheap to clone.
 #[derive(Clone)]
 pub struct Room(Arc<Mutex<State<Tell>>>);
 
-/// Tells one who waits; false if he has gone.
+/// Wakes a waiter; returns false if it no longer waits.
 type Tell = Box<dyn FnOnce() -> bool + Send>;
 
-/// What one holder has, such as an instance. It is given back when this is dropped.
+/// The memory of one holder, such as an instance. It is given back on drop.
 #[derive(Debug)]
 pub struct Holding {
     room: Room,
@@ -28,7 +28,7 @@ pub struct Holding {
     bytes: u64,
 }
 
-/// A wait. What comes when nobody waits any more is given back.
+/// A wait for memory. Memory that arrives after the waiter has given up is given back.
 struct Ask {
     room: Room,
     plugin: Arc<str>,
@@ -37,29 +37,29 @@ struct Ask {
     got: oneshot::Receiver<()>,
 }
 
-/// There is no memory for it. Worth another try later, unless it wants more than there is.
+/// There is not enough memory. Worth retrying later, except for [`Error::TooMuch`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It would not fit if there were nobody else.
+    /// The request is larger than the pool.
     #[error("{bytes} bytes are more than the {total} that the daemon has for all plugins (--plugin-memory)")]
     TooMuch {
-        /// What was wanted.
+        /// The bytes asked for.
         bytes: u64,
-        /// What there is.
+        /// The bytes of the pool.
         total: u64,
     },
-    /// Others had it.
+    /// Others hold the memory.
     #[error(
         "the {total} bytes that the daemon has for plugins (--plugin-memory) are used up: {bytes} more were waited for in vain, {most} bytes of it has {holder}"
     )]
     UsedUp {
-        /// What was wanted.
+        /// The bytes asked for.
         bytes: u64,
-        /// What there is.
+        /// The bytes of the pool.
         total: u64,
-        /// Who has most of it.
+        /// The holder of most of it.
         holder: Arc<str>,
-        /// How much he has.
+        /// The bytes that this holder has.
         most: u64,
     },
 }
@@ -67,19 +67,19 @@ pub enum Error {
 // === impl Room ===
 
 impl Room {
-    /// Returns room for so many bytes.
+    /// Returns a pool of `total` bytes.
     pub fn new(total: u64) -> Self {
         Self(Arc::new(Mutex::new(State::new(total))))
     }
 
-    /// Returns what an instance of a plugin holds: nothing yet.
+    /// Returns an empty holding for a plugin.
     pub fn holding(&self, plugin: &Arc<str>) -> Holding {
         Holding { room: self.clone(), plugin: Arc::clone(plugin), bytes: 0 }
     }
 }
 
 impl Default for Room {
-    /// Returns room without a bound.
+    /// Returns a pool without a bound.
     fn default() -> Self {
         Self::new(u64::MAX)
     }
@@ -94,10 +94,10 @@ impl fmt::Debug for Room {
 // === impl Holding ===
 
 impl Holding {
-    /// Holds so many bytes more, and waits for them no longer than until `deadline`.
+    /// Takes `bytes` more, and waits for them until `deadline` at the longest.
     ///
     /// # Errors
-    /// [`Error`], at once if it could never be.
+    /// [`Error::TooMuch`] at once, [`Error::UsedUp`] at the deadline.
     pub async fn grow(&mut self, bytes: u64, deadline: Instant) -> Result<(), Error> {
         let mut ask = {
             let mut state = self.room.0.lock();
@@ -115,7 +115,7 @@ impl Holding {
             let Self { room, plugin, .. } = &*self;
             Ask { room: room.clone(), plugin: Arc::clone(plugin), bytes, number, got }
         };
-        // Whether it came in time or at the last moment.
+        // The memory may have come in time, or just after the deadline.
         let in_time = timeout_at(deadline, &mut ask.got).await;
         if matches!(in_time, Ok(Ok(()))) || ask.has_got() {
             ask.bytes = 0;
@@ -125,7 +125,8 @@ impl Holding {
         Err(self.used_up(bytes))
     }
 
-    /// Holds so many bytes more if they are to be had at once, as others of the plugin do not wait already.
+    /// Takes `bytes` more if they are available at once and no other holder of the plugin waits. Returns true if they
+    /// were taken.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let had = self.room.0.lock().take(&self.plugin, bytes);
         if had {
@@ -134,13 +135,13 @@ impl Holding {
         had
     }
 
-    /// Holds so many bytes more, whether they are to be had or not.
+    /// Takes `bytes` more, even beyond the bound.
     pub fn grow_anyway(&mut self, bytes: u64) {
         self.room.0.lock().hand_out(&self.plugin, bytes);
         self.bytes += bytes;
     }
 
-    /// Gives so many bytes back.
+    /// Gives `bytes` back.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         if bytes > 0 {
@@ -173,7 +174,7 @@ impl Drop for Holding {
 // === impl Ask ===
 
 impl Ask {
-    /// Ends the wait, and says whether something has come.
+    /// Ends the wait and returns true if the memory has come.
     fn has_got(&mut self) -> bool {
         self.got.close();
         self.got.try_recv().is_ok()

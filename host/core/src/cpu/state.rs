@@ -1,9 +1,9 @@
-//! Decides who computes next: the plugin that has used least, however many runs it has.
+//! Decides which plugin computes next: the one that has used least time, however many runs it has.
 //!
 //! Everything is a function of state, input and `now`. A run has a seat; it needs a slot for as long as it is polled,
-//! and for no longer. Plugins are ordered by the time that they have held slots; one that comes back from doing nothing
-//! starts one slice before whoever was let in last, so that a short run is over before the others' next slices, but saves up
-//! no more. Within a plugin the first come are the first served.
+//! and for no longer. Plugins are ordered by the time that they have held slots; one that comes back from being idle
+//! starts one slice before the plugin that was let in last, so that a short run is over before the others' next
+//! slices, but saves up no more. Within a plugin, runs are served in the order of their requests.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use tokio::time::Instant;
 
 use super::{Held, Job, LATE, LONG, Slots, Spent};
 
-/// What a plugin with a quota may have saved up.
+/// The time for which a plugin with a quota may save up.
 const BURST: Duration = Duration::from_secs(1);
 
-/// What a plugin may compute at once before others that have used as much, when it comes back from doing nothing: a slice.
+/// One slice: the time that a plugin that comes back from being idle may compute before others that have used as
+/// much.
 const CREDIT: Duration = Duration::from_millis(10);
 
 /// While runs wait, how often to look whether a slot is held for too long.
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// While nobody waits, how often to look at what is polled.
+/// While no run waits, how often to look at the polls under way.
 const PATROL: Duration = Duration::from_millis(250);
 
 /// All plugins and runs. `W` wakes a run.
@@ -31,13 +32,13 @@ pub(super) struct State<W> {
     slots: Slots,
     accounts: BTreeMap<AccountId, Account>,
     seats: HashMap<SeatId, Seat<W>>,
-    /// Slots that are given away.
+    /// The number of slots that are given away.
     taken: usize,
-    /// What the account that was let in last had used by then.
+    /// The time that the account which was let in last had used by then.
     level: Duration,
-    /// The number of the last thing that got one.
+    /// The last number that was given to an account, seat or turn.
     number: u64,
-    /// When somebody looks; none: not before it is called.
+    /// The time of the next planned look; `None`: not before it is asked for.
     look: Option<Instant>,
 }
 
@@ -49,24 +50,24 @@ pub(super) struct AccountId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SeatId(u64);
 
-/// What a plugin has used.
+/// The account of a plugin.
 #[derive(Debug)]
 struct Account {
     name: Arc<str>,
-    /// Handles and seats. With the last one it goes.
+    /// The number of handles and seats. The account is removed with the last one.
     users: usize,
-    /// Where it stands: what it has used, or was lifted to when it came back.
+    /// Its place in the order: the time that it has used, or that it was raised to when it came back from being idle.
     used: Duration,
-    /// What it has used since it is here.
+    /// The time that it has used since it was created.
     total: Duration,
-    /// Seconds of a slot that it may have in a second; none: as many as there are.
+    /// The seconds of a slot that it may have in a second; `None`: no bound.
     quota: Option<f64>,
-    /// Up to when what it has used is paid for, at the rate of its quota. Beyond now: it has to wait until then.
+    /// The time at which its quota has paid for all that it has used. If that is in the future, it waits until then.
     paid: Option<Instant>,
     waiting: VecDeque<SeatId>,
     /// The seats that have a slot, and since when.
     holding: Vec<(SeatId, Instant)>,
-    /// When it was let in last, as a number.
+    /// The number of its last turn.
     turn: u64,
 }
 
@@ -80,38 +81,38 @@ struct Seat<W> {
 
 #[derive(Debug)]
 enum Phase<W> {
-    /// It waits for something else than a slot.
+    /// It does not need a slot.
     Away,
     /// It waits for a slot.
     Waiting(W),
-    /// It has one, and uses it as soon as it is polled.
+    /// It has a slot, and uses it as soon as it is polled.
     Granted,
     /// It is polled.
     Polled {
         since: Instant,
-        /// It has been reported.
+        /// True if it has been reported as too long.
         told: bool,
     },
 }
 
-/// Whether a run may be polled, and who has to be told of what changed.
+/// The answer to a run that wants to be polled, and the consequences for others.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entered<W> {
     pub(super) may: bool,
-    /// Those that have got a slot.
+    /// The wakers of runs that have got a slot.
     pub(super) wake: Vec<W>,
-    /// Somebody has to look earlier than planned.
+    /// True if a look is needed earlier than planned.
     pub(super) look: bool,
 }
 
-/// What a look has found.
+/// The findings of a look.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Looked<W> {
-    /// Those that have got a slot.
+    /// The wakers of runs that have got a slot.
     pub(super) wake: Vec<W>,
     /// Polls that have become too long since the last look.
     pub(super) late: Vec<Held>,
-    /// When to look again; none: not before somebody asks for it.
+    /// When to look again; `None`: not before it is asked for.
     pub(super) next: Option<Instant>,
 }
 
@@ -130,7 +131,7 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// Returns the account of this name, which is new if nobody has it. Its quota is the one that is given last.
+    /// Returns the account of this name, and creates it if there is none. The last given quota counts.
     pub(super) fn account(&mut self, name: &Arc<str>, quota: Option<f64>) -> AccountId {
         let known = self.accounts.iter_mut().find(|(_, account)| account.name == *name);
         if let Some((id, account)) = known {
@@ -157,14 +158,14 @@ impl<W: Clone> State<W> {
         id
     }
 
-    /// One handle more.
+    /// Adds a handle or seat.
     pub(super) fn share(&mut self, id: AccountId) {
         if let Some(account) = self.accounts.get_mut(&id) {
             account.users += 1;
         }
     }
 
-    /// One handle or seat less.
+    /// Removes a handle or seat; the account is removed with the last one.
     pub(super) fn release(&mut self, id: AccountId) {
         if let Some(account) = self.accounts.get_mut(&id) {
             account.users -= 1;
@@ -183,7 +184,7 @@ impl<W: Clone> State<W> {
         id
     }
 
-    /// A run is over, or given up, wherever it stands.
+    /// Ends a run, or gives it up, in any phase. Returns the wakers of runs that have got a slot.
     pub(super) fn stand_up(&mut self, id: SeatId, now: Instant) -> Vec<W> {
         let wake = self.leave(id, now);
         if let Some(seat) = self.seats.remove(&id) {
@@ -195,7 +196,7 @@ impl<W: Clone> State<W> {
         wake
     }
 
-    /// A run wants to be polled. If it has to wait, it is woken by `waker` once it has a slot.
+    /// Asks for a slot for the poll of a run. If the run has to wait, it is woken by `waker` once it has a slot.
     pub(super) fn enter(&mut self, id: SeatId, waker: &W, now: Instant) -> Entered<W> {
         let Some(seat) = self.seats.get_mut(&id) else {
             return Entered { may: true, wake: Vec::new(), look: false };
@@ -222,13 +223,13 @@ impl<W: Clone> State<W> {
         if look {
             self.look = Some(by);
         }
-        // Itself, if it has just been let in, is not to be woken.
+        // A run that has just got its slot here need not be woken.
         let others = granted.into_iter().filter(|(seat, _)| *seat != id);
         let wake = others.map(|(_, waker)| waker).collect();
         Entered { may, wake, look }
     }
 
-    /// Lets a run use the slot that it has been given, if it has been given one.
+    /// Starts the poll of a run if it has been given a slot. Returns true if it has.
     fn begin(&mut self, id: SeatId, now: Instant) -> bool {
         let seat = self.seats.get_mut(&id);
         let Some(seat) = seat.filter(|seat| matches!(seat.phase, Phase::Granted)) else {
@@ -241,7 +242,7 @@ impl<W: Clone> State<W> {
         true
     }
 
-    /// The poll of a run is over; its slot goes to the next.
+    /// Ends the poll of a run; its slot goes to the next. Returns the wakers of runs that have got a slot.
     pub(super) fn leave(&mut self, id: SeatId, now: Instant) -> Vec<W> {
         let Some(seat) = self.seats.get_mut(&id) else {
             return Vec::new();
@@ -260,7 +261,7 @@ impl<W: Clone> State<W> {
         self.grant(now).into_iter().map(|(_, waker)| waker).collect()
     }
 
-    /// A run has used so much elsewhere.
+    /// Charges time to the plugin of a run that it has used elsewhere.
     pub(super) fn charge(&mut self, id: SeatId, spent: Duration, now: Instant) {
         let account = self.seats.get(&id).map(|seat| seat.account);
         if let Some(account) = account.and_then(|id| self.accounts.get_mut(&id)) {
@@ -268,7 +269,7 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// Looks at what has changed by the passing of time alone.
+    /// Handles changes that come with time alone.
     pub(super) fn look(&mut self, now: Instant) -> Looked<W> {
         let wake = self.grant(now).into_iter().map(|(_, waker)| waker).collect();
         let mut late = Vec::new();
@@ -293,7 +294,7 @@ impl<W: Clone> State<W> {
         Looked { wake, late, next: self.look }
     }
 
-    /// Returns what each account has used, in the order in which they came.
+    /// Returns the time that each account has used, in the order of their creation.
     pub(super) fn spent(&self, now: Instant) -> Vec<Spent> {
         let of = |account: &Account| {
             let held = account.holding.iter().map(|(_, since)| now.saturating_duration_since(*since));
@@ -317,7 +318,7 @@ impl<W: Clone> State<W> {
         }
     }
 
-    /// Gives away the slots that there are, and returns those who have got one.
+    /// Gives away free slots, and returns the runs that have got one, with their wakers.
     fn grant(&mut self, now: Instant) -> Vec<(SeatId, W)> {
         let mut granted = Vec::new();
         while let Some(id) = self.next(now) {
@@ -342,7 +343,7 @@ impl<W: Clone> State<W> {
         granted
     }
 
-    /// Returns the account that is next, if there is a slot for it.
+    /// Returns the next account, if there is a slot for it.
     fn next(&self, now: Instant) -> Option<AccountId> {
         let Slots { usual, extra } = self.slots;
         let waiting = || self.accounts.iter().filter(|(_, account)| account.ready(now));
@@ -350,7 +351,8 @@ impl<W: Clone> State<W> {
         if self.taken < usual {
             return waiting().min_by_key(first).map(|(id, _)| *id);
         }
-        // Each poll that takes long has somebody else's slot: that one gets another, unless he has one already.
+        // Each poll that takes long blocks a slot that others could use. An extra slot replaces it, but only for a
+        // plugin that holds none.
         if self.taken >= usual + extra || self.taken >= usual + self.long(now) {
             return None;
         }
@@ -358,7 +360,7 @@ impl<W: Clone> State<W> {
         without.min_by_key(first).map(|(id, _)| *id)
     }
 
-    /// Returns how many slots have been held for long.
+    /// Returns the number of slots that have been held for long.
     fn long(&self, now: Instant) -> usize {
         let holding = self.accounts.values().flat_map(|account| &account.holding);
         holding.filter(|(_, since)| now.saturating_duration_since(*since) >= LONG).count()
@@ -373,18 +375,18 @@ impl<W: Clone> State<W> {
 // === impl Account ===
 
 impl Account {
-    /// Whether it waits, and its quota lets it.
+    /// Returns true if a run of the account waits and the quota allows it.
     fn ready(&self, now: Instant) -> bool {
         !self.waiting.is_empty() && self.paid.is_none_or(|paid| paid <= now)
     }
 
-    /// Returns what it has used, with what is not over.
+    /// Returns the time that it has used, with that of polls under way.
     fn standing(&self, now: Instant) -> Duration {
         let held = self.holding.iter().map(|(_, since)| now.saturating_duration_since(*since));
         self.used + held.sum::<Duration>()
     }
 
-    /// A poll begins: from now on the time counts.
+    /// Records that a poll begins: its time counts from now on.
     fn began(&mut self, seat: SeatId, now: Instant) {
         for (_, since) in self.holding.iter_mut().filter(|(id, _)| *id == seat) {
             *since = now;

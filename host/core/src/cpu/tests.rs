@@ -42,7 +42,7 @@ async fn an_execution_that_waits_for_an_answer_holds_no_slot() {
     }
 }
 
-// Threads beside the one that computes: they find out who waits.
+// Several threads: while one computes, the others poll the runs that have to wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn one_execution_beside_hundreds_that_spin_gets_every_other_turn() {
     let cpu = quiet(Slots { usual: 1, extra: 0 });
@@ -108,7 +108,7 @@ async fn time_that_was_used_elsewhere_counts_and_is_paid_for_by_the_quota() {
     let cpu = quiet(ONE);
     let account = cpu.account(&"a".into(), Some(0.5));
     let used = || cpu.spent()[0].time;
-    // What is told outside of a run is nobody's.
+    // Time charged outside of a run is ignored.
     charge(Duration::from_hours(1));
     let begun = Instant::now();
     account
@@ -119,7 +119,8 @@ async fn time_that_was_used_elsewhere_counts_and_is_paid_for_by_the_quota() {
         })
         .now_or_never();
     assert_eq!(used(), Duration::from_secs(3));
-    // A second was saved up: the rest takes twice as long. Somebody looks now and then, as the daemon does.
+    // One second was saved up, so the rest takes twice as long. The test calls `look` now and then, as the daemon
+    // does.
     let next = account.run(job(), async {});
     tokio::pin!(next);
     while timeout(Duration::from_millis(100), &mut next).await.is_err() {

@@ -1,16 +1,18 @@
-//! Decides who may have memory: each plugin up to its share of it, and more as long as enough is left for those below theirs.
+//! Decides which plugin gets memory: each up to its share, and more while enough is left for plugins below their
+//! share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// All that is given away, and who waits. `W` tells one who waits that he has it; it says whether anybody heard.
+/// The memory that is given away, and the waiters. `W` wakes a waiter that has got memory, and returns false if it no
+/// longer waits.
 #[derive(Debug)]
 pub(super) struct State<W> {
     total: u64,
-    /// What all hold together.
+    /// The bytes that all hold together.
     given: u64,
     plugins: BTreeMap<Arc<str>, Plugin<W>>,
-    /// How many have waited so far.
+    /// The number of waits so far.
     number: u64,
 }
 
@@ -37,7 +39,8 @@ impl<W: FnOnce() -> bool> State<W> {
         self.total
     }
 
-    /// Gives so much at once, if it may be given and nobody of the same plugin came before.
+    /// Gives `bytes` at once, if the plugin may have them and no earlier request of it waits. Returns true if they
+    /// were given.
     pub(super) fn take(&mut self, name: &Arc<str>, bytes: u64) -> bool {
         self.plugin(name);
         let first = self.plugins.get(name).is_none_or(|plugin| plugin.waiting.is_empty());
@@ -48,7 +51,7 @@ impl<W: FnOnce() -> bool> State<W> {
         may
     }
 
-    /// Waits for so much, and returns the number of the wait.
+    /// Adds a wait for `bytes`, and returns its number.
     pub(super) fn wait(&mut self, name: &Arc<str>, bytes: u64, tell: W) -> u64 {
         self.number += 1;
         let number = self.number;
@@ -56,14 +59,14 @@ impl<W: FnOnce() -> bool> State<W> {
         number
     }
 
-    /// Waits no longer: those behind come forward.
+    /// Removes a wait, so that later ones may be served.
     pub(super) fn leave(&mut self, name: &Arc<str>, number: u64) {
         self.plugin(name).waiting.retain(|waiting| waiting.number != number);
         self.serve();
         self.tidy();
     }
 
-    /// Takes so much back, and gives it to those who wait.
+    /// Takes `bytes` back, and gives them to waiters.
     pub(super) fn give_back(&mut self, name: &Arc<str>, bytes: u64) {
         let plugin = self.plugin(name);
         let back = bytes.min(plugin.held);
@@ -77,13 +80,13 @@ impl<W: FnOnce() -> bool> State<W> {
         self.plugins.retain(|_, plugin| plugin.held > 0 || !plugin.waiting.is_empty());
     }
 
-    /// Returns who has most, and how much.
+    /// Returns the plugin that holds most, and its bytes.
     pub(super) fn most(&self) -> Option<(Arc<str>, u64)> {
         let most = self.plugins.iter().max_by_key(|(_, plugin)| plugin.held);
         most.map(|(name, plugin)| (Arc::clone(name), plugin.held))
     }
 
-    /// Gives to those who wait what may be given, first to those who have least.
+    /// Serves waiters while memory may be given, those first whose plugin holds least.
     fn serve(&mut self) {
         while let Some((name, bytes)) = self.next() {
             let waiting = self.plugins.get_mut(&name).and_then(|plugin| plugin.waiting.pop_front());
@@ -102,9 +105,9 @@ impl<W: FnOnce() -> bool> State<W> {
         Some((Arc::clone(name), bytes))
     }
 
-    /// Whether a plugin may have so much more. Beyond its share it may only have what leaves a quarter of all free, so that however
-    /// much it wants, others have what they need to do anything at all; within its share what leaves half of that; and the rest is
-    /// for the first wish of those who have nothing.
+    /// Returns true if a plugin may have `bytes` more. Beyond its share, a quarter of the pool has to stay free, so
+    /// that other plugins can still work, however much one wants. Within its share, an eighth has to stay free. The
+    /// rest is for the first request of plugins that hold nothing.
     fn may(&self, name: &Arc<str>, bytes: u64) -> bool {
         let Self { total, given, .. } = *self;
         let held = self.plugins.get(name).map_or(0, |plugin| plugin.held);
@@ -117,7 +120,7 @@ impl<W: FnOnce() -> bool> State<W> {
         })
     }
 
-    /// Gives so much, whether there is any or not.
+    /// Gives `bytes`, even beyond the bound.
     pub(super) fn hand_out(&mut self, name: &Arc<str>, bytes: u64) {
         self.given += bytes;
         self.plugin(name).held += bytes;
@@ -214,7 +217,7 @@ mod tests {
                 if take && state.take(&plugin, bytes) {
                     held[who] += bytes;
                 } else if take {
-                    // All that wait want one byte here.
+                    // Every waiter wants one byte here.
                     state.wait(&plugin, 1, waker(&told, names[who]));
                 } else {
                     let back = bytes.min(held[who]);

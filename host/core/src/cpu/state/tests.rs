@@ -12,7 +12,7 @@ struct Scene {
     now: Instant,
     seats: BTreeMap<String, SeatId>,
     accounts: BTreeMap<char, AccountId>,
-    /// Those that have been woken, and not been polled since.
+    /// The runs that have been woken, and not been polled since.
     woken: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Scene {
         *self.seats.entry(name.to_owned()).or_insert_with(|| state.sit(account, job))
     }
 
-    /// Says whether each may be polled.
+    /// Returns for each run whether it may be polled.
     fn enter(&mut self, names: &str) -> Vec<bool> {
         let enter = |name: &str| {
             let seat = self.seat(name);
@@ -71,7 +71,8 @@ impl Scene {
         self.now += Duration::from_millis(millis);
     }
 
-    /// Polls whoever is woken for 10 ms and lets it ask again at once, so often. Returns who was polled.
+    /// Polls the next woken run for 10 ms and lets it ask again at once, `times` times. Returns the runs that were
+    /// polled.
     fn spin(&mut self, times: usize) -> String {
         let mut polled = Vec::new();
         for _ in 0..times {
@@ -236,7 +237,7 @@ fn one_that_is_given_up_leaves_its_slot_or_its_place() {
 fn beyond_its_quota_a_plugin_waits_though_slots_are_free() {
     let mut scene = Scene::new(ONE).with_quota('a', 0.5);
     assert_eq!(scene.enter("a1"), [true]);
-    // A second is saved up, half of which pays for a second of a slot.
+    // One second is saved up, half of which pays for a second of a slot.
     scene.pass(1000);
     scene.leave("a1");
     assert_eq!(scene.enter("a1"), [false]);
@@ -265,7 +266,7 @@ fn an_account_goes_with_its_last_user() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever happens, slots are not handed out twice, and nobody waits beside a free one.
+    /// Whatever happens, no slot is given out twice, and no run waits while a slot is free.
     #[test]
     fn slots_are_neither_doubled_nor_left_unused(script in prop::collection::vec((0..4_u8, 0..12_u8, 0..30_u64), 1..200)) {
         let slots = Slots { usual: 2, extra: 2 };
