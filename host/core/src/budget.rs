@@ -1,32 +1,36 @@
-//! Bounds what work on documents may cost: whoever reads, walks, compares or changes one takes a [`Budget`] and pays for it.
+//! Bounds the cost of work on documents: code that reads, walks, compares or changes a document takes a [`Budget`]
+//! and pays from it.
 //!
-//! What it costs depends on the documents alone, never on the clock, so a busy machine does not change a verdict. A tree is made
-//! in one place, [`Budget::read`], and is never deeper than [`LEVELS`] nor heavier than [`WEIGHT`]: so cloning, dropping, printing
-//! and comparing one, which recurse, are safe and cost no more than it paid when it was read.
+//! The cost depends on the documents alone, never on the clock, so a busy machine does not change a verdict. Trees
+//! are made in one place, [`Budget::read`], and are never deeper than [`LEVELS`] nor heavier than [`WEIGHT`]. So
+//! cloning, dropping, printing and comparing a tree, which recurse, are safe and cost no more than was paid when it
+//! was read.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The most levels of a document, which is what `serde_json` reads. Whatever makes one keeps to it.
+/// The most levels of a document: the limit of `serde_json`. All code that makes documents keeps to it.
 pub const LEVELS: usize = 127;
 
 /// The most memory that one document may take as a tree, in bytes, as [`weight`] estimates it.
 pub const WEIGHT: usize = 64 << 20;
 
-/// Steps that one run may take: some hundred milliseconds. An object of 1.5 MiB, the largest there is, has 750,000 nodes at most.
+/// Steps that one run may take: some hundred milliseconds. An object of 1.5 MiB, the largest possible, has at most
+/// 750,000 nodes.
 pub const RUN: u64 = 20_000_000;
 
 /// Steps that one operation on documents may take, such as one comparison.
 pub const OPERATION: u64 = 5_000_000;
 
-/// The memory that what a run makes may take before somebody has to lend it, in bytes: most runs need no more.
+/// The memory in bytes that the documents of a run may take before more has to be borrowed from a [`Lender`]. Most
+/// runs need no more.
 pub const FREE: usize = 1 << 20;
 
-/// Bytes of text that count as one step, for what goes through a text from its beginning to its end.
+/// Bytes of text that count as one step, for code that goes through a text from its beginning to its end.
 const BYTES: u64 = 16;
 
-/// What work on documents may still cost. A step is about a node that is looked at.
+/// The remaining budget for work on documents. A step is about the visit of one node.
 ///
 /// ```
 /// # use capstan_core::budget::{Budget, Exceeded};
@@ -38,49 +42,50 @@ const BYTES: u64 = 16;
 pub struct Budget {
     left: u64,
     limit: u64,
-    /// Bytes of all that was made so far. What is dropped in between counts: a run does not know how long others hold it.
+    /// Bytes of all documents made so far. Dropped documents count, too: a run does not know how long others hold
+    /// them.
     held: usize,
     lender: Option<Box<dyn Lender>>,
-    /// The last thing that it did not allow.
+    /// The last refusal.
     refused: Option<Exceeded>,
 }
 
-/// Who has memory to lend, until the budget ends. Never waits.
+/// A source of more memory, lent until the budget is dropped. Never waits.
 pub trait Lender: Send {
-    /// Lends so many bytes more; false if they are not to be had.
+    /// Lends `bytes` more; returns false if they are not available.
     fn lend(&mut self, bytes: usize) -> bool;
 }
 
 /// Work on documents would cost more than it may. Trying again does not help until the documents are smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Exceeded {
-    /// So many steps were allowed.
+    /// The steps that were allowed.
     #[error("it takes more than {0} steps")]
     Steps(u64),
-    /// So many levels are allowed.
+    /// The levels that are allowed.
     #[error("it is more than {0} levels deep")]
     Levels(usize),
-    /// A document of so many bytes of memory is allowed.
+    /// The bytes of memory that a document may take.
     #[error("it takes more than {0} bytes of memory")]
     Weight(usize),
-    /// There is no memory for so many bytes more, as others have it.
+    /// The bytes that could not be borrowed, because others have the memory.
     #[error("there is no memory for {0} bytes more (--plugin-memory)")]
     Memory(usize),
 }
 
-/// Why a text is not taken as a document.
+/// The errors of reading a text as a document.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// It costs too much.
+    /// The document costs too much.
     #[error(transparent)]
     Exceeded(#[from] Exceeded),
 }
 
 impl Budget {
-    /// Returns a budget of so many steps.
+    /// Returns a budget of `steps` steps.
     pub fn of(steps: u64) -> Self {
         Self { left: steps, limit: steps, held: 0, lender: None, refused: None }
     }
@@ -90,15 +95,15 @@ impl Budget {
         Self::of(RUN)
     }
 
-    /// Returns the budget of a run that has to borrow what it makes beyond [`FREE`].
+    /// Returns the budget of a run that has to borrow memory beyond [`FREE`].
     pub fn borrowing(lender: Box<dyn Lender>) -> Self {
         Self { lender: Some(lender), ..Self::of_run() }
     }
 
-    /// Accounts for so many bytes that are kept, at most as long as the budget.
+    /// Accounts for `bytes` of memory that are kept until the budget is dropped, at the longest.
     ///
     /// # Errors
-    /// [`Exceeded::Memory`] if nobody lends them.
+    /// [`Exceeded::Memory`] if the lender does not lend them.
     pub fn hold(&mut self, bytes: usize) -> Result<(), Exceeded> {
         let before = self.held.max(FREE);
         let held = self.held.saturating_add(bytes);
@@ -114,10 +119,10 @@ impl Budget {
         Ok(())
     }
 
-    /// Pays for so many steps.
+    /// Pays for `steps` steps.
     ///
     /// # Errors
-    /// [`Exceeded::Steps`] if there are not so many left; then none is.
+    /// [`Exceeded::Steps`] if fewer are left; then the rest is spent, too.
     #[inline]
     pub fn step(&mut self, steps: u64) -> Result<(), Exceeded> {
         if let Some(left) = self.left.checked_sub(steps) {
@@ -136,7 +141,7 @@ impl Budget {
         self.step(1 + u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES)
     }
 
-    /// Does one thing within a part of the budget, so that it leaves something for others.
+    /// Runs `act` with at most `steps` of the budget, so that some is left for others.
     pub fn within<T>(&mut self, steps: u64, act: impl FnOnce(&mut Self) -> T) -> T {
         let Self { left, limit, .. } = *self;
         if steps <= left {
@@ -149,17 +154,17 @@ impl Budget {
         done
     }
 
-    /// Returns the last thing that it did not allow, for those who are not told otherwise.
+    /// Returns the last refusal, for callers that do not see the error itself.
     pub fn refused(&self) -> Option<Exceeded> {
         self.refused
     }
 
-    /// Returns how many steps are left.
+    /// Returns the number of steps left.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Reads a document. This is the only place where one is made of a text.
+    /// Reads a document. This is the only place where a text becomes a tree.
     ///
     /// # Errors
     /// [`Error`]; a document that is too deep is [`Error::Exceeded`].
@@ -192,8 +197,8 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// Estimates how many bytes of memory a JSON text takes as a tree, without making it. A map takes some 640 bytes however little is
-/// in it, a list 128, an element 32.
+/// Estimates how many bytes of memory a JSON text takes as a tree, without making the tree. A map takes some 640
+/// bytes even if it is small, a list 128, an element 32.
 ///
 /// ```
 /// # use capstan_core::budget::weight;

@@ -1,6 +1,7 @@
-//! Decides what a JSON patch or a merge patch makes of a document, and which patch leads from one document to another, within bounds.
+//! Decides, within bounds, the result of a JSON patch or merge patch, and the patch that leads from one document to
+//! another.
 //!
-//! The API server bounds what a patch may copy, and so does this: a patch of a kilobyte may ask for gigabytes.
+//! Like the API server, it bounds how much a patch may copy: a patch of a kilobyte may ask for gigabytes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,13 +11,14 @@ use serde_json::{Map, Value};
 
 use crate::budget::{self, Budget, Exceeded, LEVELS, WEIGHT};
 
-/// Operations of a patch that is carried out here. The API server takes ten times as many.
+/// The most operations of a patch that is applied here. The API server accepts ten times as many.
 pub const OPERATIONS: usize = 1000;
 
-/// Bytes of memory that the copies of one patch may take.
+/// The most bytes of memory that the copies of one patch may take.
 const COPIES: usize = WEIGHT / 4;
 
-/// From this length on, a difference of a map or list is not told field by field if that is longer than its value.
+/// A map or list is replaced as a whole if its differences, field by field, take more bytes than this and than its
+/// new value.
 const LONG: usize = 64 << 10;
 
 /// A JSON patch (RFC 6902).
@@ -33,48 +35,48 @@ const LONG: usize = 64 << 10;
 #[serde(transparent)]
 pub struct Patch(pub Vec<Operation>);
 
-/// A step of a patch.
+/// An operation of a patch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum Operation {
     /// Sets a field, or inserts an element.
     Add {
-        /// Where.
+        /// The place.
         path: Path,
-        /// What.
+        /// The value.
         value: Value,
     },
-    /// Removes what is there.
+    /// Removes the value at a place.
     Remove {
-        /// Where.
+        /// The place.
         path: Path,
     },
-    /// Puts something in the place of what is there.
+    /// Replaces the value at a place.
     Replace {
-        /// Where.
+        /// The place.
         path: Path,
-        /// What.
+        /// The value.
         value: Value,
     },
-    /// Removes something and adds it elsewhere.
+    /// Removes a value and adds it elsewhere.
     Move {
-        /// Where it is.
+        /// The place of the value.
         from: Path,
-        /// Where it goes.
+        /// The new place.
         path: Path,
     },
-    /// Adds something a second time.
+    /// Adds a copy of a value elsewhere.
     Copy {
-        /// Where it is.
+        /// The place of the value.
         from: Path,
-        /// Where it goes.
+        /// The new place.
         path: Path,
     },
-    /// Fails unless something is there.
+    /// Fails unless this value is at the place.
     Test {
-        /// Where.
+        /// The place.
         path: Path,
-        /// What.
+        /// The value.
         value: Value,
     },
 }
@@ -84,7 +86,7 @@ pub enum Operation {
 #[serde(try_from = "String", into = "String")]
 pub struct Path(Vec<String>);
 
-/// Why a patch can't be carried out. Not worth retrying.
+/// The errors of patches. Not worth retrying.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is not a JSON patch.
@@ -93,7 +95,7 @@ pub enum Error {
     /// A text is not a pointer.
     #[error("{0:?} is not a JSON pointer such as \"/spec/replicas\"")]
     Pointer(String),
-    /// There is nothing at this place, or nothing that could take what is to be put there.
+    /// There is no value at this place, or no map or list that could take the new value.
     #[error("there is no {0}")]
     Missing(Path),
     /// A test has failed.
@@ -121,7 +123,7 @@ impl Path {
         Self(steps.into_iter().map(Into::into).collect())
     }
 
-    /// Returns the steps to it.
+    /// Returns the steps.
     pub fn steps(&self) -> &[String] {
         &self.0
     }
@@ -134,7 +136,7 @@ impl Path {
         })
     }
 
-    /// Returns the map or list that the last step leads out of, and that step.
+    /// Returns the map or list that contains the place, and the last step.
     fn parent<'v, 's>(&'s self, document: &'v mut Value) -> Result<(&'v mut Value, &'s str), Error> {
         let missing = || Error::Missing(self.clone());
         let (last, way) = self.0.split_last().ok_or_else(missing)?;
@@ -169,7 +171,7 @@ impl From<Path> for String {
 }
 
 impl fmt::Display for Path {
-    /// Writes it as a JSON pointer.
+    /// Writes the path as a JSON pointer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
     }
@@ -180,7 +182,7 @@ fn unescape(step: &str) -> Option<String> {
     rest.all(|rest| rest.starts_with(['0', '1'])).then(|| step.replace("~1", "/").replace("~0", "~"))
 }
 
-/// Whether a patch has few enough steps.
+/// Checks that a patch has at most [`OPERATIONS`] steps.
 fn few(steps: usize) -> Result<(), Exceeded> {
     if steps > OPERATIONS {
         let most = u64::try_from(OPERATIONS).unwrap_or(u64::MAX);
@@ -195,7 +197,7 @@ fn index(step: &str) -> Option<usize> {
 }
 
 impl Operation {
-    /// Returns the place that it changes or tests.
+    /// Returns the place that the operation changes or tests.
     pub fn path(&self) -> &Path {
         match self {
             Self::Add { path, .. }
@@ -221,21 +223,21 @@ impl Patch {
         Ok(serde_json::from_value(steps)?)
     }
 
-    /// Returns it as JSON.
+    /// Returns the patch as JSON.
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether it fails unless something is there.
+    /// Returns true if the patch contains a test.
     pub fn tests(&self) -> bool {
         let mut steps = self.0.iter();
         steps.any(|step| matches!(step, Operation::Test { .. }))
     }
 
-    /// Returns what it makes of a document.
+    /// Returns the document with the patch applied.
     ///
     /// # Errors
-    /// [`Error`]: then nothing is left of the document.
+    /// [`Error`]; the document is dropped then.
     pub fn apply(&self, mut document: Value, budget: &mut Budget) -> Result<Value, Error> {
         few(self.0.len())?;
         let mut copied = 0;
@@ -321,11 +323,11 @@ fn replace(document: &mut Value, path: &Path, value: Value) -> Result<(), Error>
     Ok(())
 }
 
-/// How large a value is.
+/// The size of a value.
 #[derive(Clone, Copy)]
 struct Size {
     levels: usize,
-    /// Bytes of memory, as [`budget::weight`] has them.
+    /// Bytes of memory, as [`budget::weight`] estimates them.
     weight: usize,
 }
 
@@ -346,7 +348,7 @@ impl Size {
         }
     }
 
-    /// Returns the size of a list or map: its own weight, and for each part its size and that of its name.
+    /// Returns the size of a list or map: its own weight, and for each part the size of the part and of its name.
     fn around<'v>(
         mut parts: impl Iterator<Item = (usize, &'v Value)>,
         weight: usize,
@@ -358,7 +360,7 @@ impl Size {
         })
     }
 
-    /// Makes sure that a document with the value at this place is not too deep.
+    /// Checks that a document with a value of this size at this place is not too deep.
     fn fits(self, path: &Path) -> Result<(), Exceeded> {
         if path.0.len() + self.levels > LEVELS {
             return Err(Exceeded::Levels(LEVELS));
@@ -373,7 +375,7 @@ impl Size {
 
 // === merge patches ===
 
-/// Returns what a merge patch (RFC 7386) makes of a document.
+/// Applies a merge patch (RFC 7386) to a document.
 ///
 /// # Errors
 /// [`Exceeded`] if it costs too much.
@@ -402,8 +404,9 @@ pub fn merge(document: &mut Value, patch: &Value, budget: &mut Budget) -> Result
 
 // === differences ===
 
-/// Returns the patch that leads from one document to another; empty if they are equal. It is about as long as `after` at most:
-/// where a difference told field by field would be longer than what is wanted, that is put there as a whole.
+/// Returns the patch that leads from one document to another; empty if they are equal. It is at most about as long as
+/// `after`: where the differences field by field would be longer than the wanted value, that value is put there as a
+/// whole.
 ///
 /// # Errors
 /// [`Exceeded`] if it costs too much.
@@ -416,16 +419,17 @@ pub fn diff(before: &Value, after: &Value, budget: &mut Budget) -> Result<Patch,
 /// A walk through both documents at once.
 struct Walk<'b> {
     way: Vec<String>,
-    /// Bytes of the way, as a pointer.
+    /// Bytes of the current path, as a pointer.
     way_bytes: usize,
     found: Vec<Operation>,
-    /// Bytes of what was found, as JSON.
+    /// Bytes of the operations found so far, as JSON.
     bytes: usize,
     budget: &'b mut Budget,
 }
 
 impl Walk<'_> {
-    /// Notes how two values differ, and returns about how many bytes the second has as JSON.
+    /// Adds the operations that lead from one value to the other. Returns about how many bytes the second has as
+    /// JSON.
     fn compare(&mut self, before: &Value, after: &Value) -> Result<usize, Exceeded> {
         self.budget.step(1)?;
         let (found, bytes) = (self.found.len(), self.bytes);
@@ -440,7 +444,7 @@ impl Walk<'_> {
                 let common = before.len().min(list.len());
                 let there = list.iter().enumerate();
                 let there = there.map(|(index, value)| (index, before.get(index), Some(value)));
-                // From the end, so that the places before stay.
+                // From the end, so that the indexes before stay the same.
                 let gone = (common..before.len()).rev();
                 let gone = gone.map(|index| (index, Some(&Value::Null), None));
                 let parts = there.chain(gone);
@@ -462,8 +466,8 @@ impl Walk<'_> {
         Ok(size)
     }
 
-    /// Notes how the parts of a map or list differ, until that is longer than `whole`, all of it. `from` is how long what was found
-    /// before is.
+    /// Adds the operations for the parts of a map or list, until they are longer than `whole`, the new map or list.
+    /// `from` is the length of the operations found before.
     fn parts<'v>(
         &mut self,
         parts: impl Iterator<Item = (String, Option<&'v Value>, Option<&'v Value>)>,
@@ -489,9 +493,10 @@ impl Walk<'_> {
         Ok(size)
     }
 
-    /// Whether what was found since then is longer than the whole, which has so many bytes.
+    /// Returns true if the operations found since `from` are longer than the whole value, which has `size` bytes.
     fn is_long(&self, from: usize, size: usize) -> bool {
-        // Of the metadata as a whole, most is the API server's.
+        // The document and its metadata are never replaced as a whole: most of the metadata belongs to the API
+        // server.
         let apart = self.way.is_empty() || self.way == ["metadata"];
         self.bytes - from > LONG.max(size) && !apart
     }
@@ -599,7 +604,7 @@ mod tests {
     #[test]
     fn a_patch_that_would_grow_without_bound_is_refused_while_it_is_small() {
         let copy = |from: &str, path: String| json!({"op": "copy", "from": from, "path": path});
-        // Each step copies a chain onto its own end, or a map into itself.
+        // Each operation copies a chain onto its own end, or a map into itself.
         let deep: Vec<_> = (0..30).map(|n| copy("/c", format!("/c{}", "/c".repeat(1 << n.min(12))))).collect();
         let wide: Vec<_> = (0..40).map(|n| copy("/c", format!("/c/{n}"))).collect();
         let list: Vec<_> = (0..40).map(|_| copy("/l", "/l/-".to_owned())).collect();
