@@ -1,49 +1,49 @@
-//! Decides whether the API server does its work, from what is heard of it: when to ask, when it is down, when it is back.
+//! Decides from its answers whether the API server works: when to send a probe, when it is down, when it is back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// With nothing heard for so long, the API server is asked for a sign of life.
+/// The silence after which the API server is sent a probe.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// How often it is asked while it gives none.
+/// The time between two probes while there is no answer.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What fails or goes unanswered for longer than this is told.
+/// The time after which failures and missing answers are reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes that fail are told for so long after the last: who waits for them tries again sooner.
+/// The time for which failing writes are reported after the last of them: a key whose writes fail is retried sooner.
 const MEMORY: Duration = Duration::from_secs(30);
 
-/// What is known of the API server.
+/// The state of the API server, as far as it is known.
 #[derive(Debug)]
 pub struct Health {
-    /// The last sign of life: an answer, or something on a watch.
+    /// The time of the last sign of life: an answer, or an event of a watch.
     heard: Instant,
-    /// When it was asked for one.
+    /// The time of the last probe.
     asked: Instant,
-    /// Whether it gave none when asked.
+    /// True if a probe had no answer and there was no sign of life since.
     down: bool,
-    /// What went wrong last; none if nothing did since the last sign of life.
+    /// The last failure; `None` if there was none since the last sign of life.
     why: Option<String>,
     writes: Writes,
 }
 
-/// What is known of writes.
+/// The state of writes.
 #[derive(Debug, Default)]
 struct Writes {
-    /// Those under way, by number: when they began.
+    /// When the writes under way began, by their number.
     waiting: BTreeMap<u64, Instant>,
     number: u64,
-    /// When one was answered last.
+    /// When a write was answered last.
     answered: Option<Instant>,
-    /// Those that failed since.
+    /// The failures since the last answer.
     failures: Option<Failures>,
 }
 
-/// Failures without an answer between them.
+/// Failed writes without an answered one between them.
 #[derive(Debug)]
 struct Failures {
     first: Instant,
@@ -51,34 +51,34 @@ struct Failures {
     why: String,
 }
 
-/// Whether the API server was down until now.
+/// The result of a sign of life: was the API server down until now?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// It was not.
+    /// It was not down.
     Usual,
-    /// It was.
+    /// It was down, and is back.
     Back,
 }
 
 impl Health {
-    /// Returns what is known at the start: nothing bad.
+    /// Returns the state at the start: the API server works.
     pub fn new(now: Instant) -> Self {
         Self { heard: now, asked: now, down: false, why: None, writes: Writes::default() }
     }
 
-    /// Takes in a sign of life.
+    /// Records a sign of life.
     pub fn heard(&mut self, now: Instant) -> Sign {
         self.heard = now;
         self.why = None;
         if std::mem::take(&mut self.down) { Sign::Back } else { Sign::Usual }
     }
 
-    /// Takes in that a request failed because the API server was away, too busy, or failed itself.
+    /// Records that a request failed because the API server could not be reached, was too busy, or failed itself.
     pub fn failed(&mut self, why: &str) {
         self.why = Some(why.to_owned());
     }
 
-    /// Takes in that a write begins, and returns its number.
+    /// Records that a write begins, and returns its number.
     pub fn begin_write(&mut self, now: Instant) -> u64 {
         let Writes { waiting, number, .. } = &mut self.writes;
         *number += 1;
@@ -86,7 +86,7 @@ impl Health {
         *number
     }
 
-    /// Takes in that a write is over: answered, failed for this reason, or given up by who wanted it (none).
+    /// Records that a write is over: answered, failed for this reason, or cancelled by its caller (`None`).
     pub fn end_write(&mut self, number: u64, ended: Option<Result<(), &str>>, now: Instant) {
         let writes = &mut self.writes;
         writes.waiting.remove(&number);
@@ -103,18 +103,18 @@ impl Health {
         }
     }
 
-    /// Returns when to ask for a sign of life, unless one comes before.
+    /// Returns when to send the next probe, unless a sign of life comes before.
     pub fn asks_at(&self) -> Instant {
         (self.heard + QUIET).max(self.asked + AGAIN)
     }
 
-    /// Takes in that it is asked.
+    /// Records that a probe is sent.
     pub fn asking(&mut self, now: Instant) {
         self.asked = now;
     }
 
-    /// Takes in that it did not answer when asked. Says whether that is news: not if it is down already, or has given another
-    /// sign since.
+    /// Records that a probe had no answer. Returns true if the API server is down from now on; false if it was down
+    /// already, or has given another sign of life since.
     pub fn silent(&mut self, why: &str) -> bool {
         if self.heard > self.asked {
             return false;
@@ -123,7 +123,7 @@ impl Health {
         !std::mem::replace(&mut self.down, true)
     }
 
-    /// Says what is wrong for so long that somebody should know.
+    /// Returns the trouble that lasts for so long that it has to be reported; `None` if there is none.
     pub fn trouble(&self, now: Instant) -> Option<String> {
         let quiet = now.saturating_duration_since(self.heard);
         if quiet > PATIENCE {

@@ -1,52 +1,52 @@
-//! Decides whether a controller starts, given what is known of what it watches.
+//! Decides whether a controller starts, given how much is known of the kinds that it watches.
 
 use std::sync::Arc;
 
 use crate::manifest::OnStartError;
 
-/// Something that a controller watches.
+/// A kind, or part of it, that a controller watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// What it is, for messages: a kind, or the scope of an informer.
+    /// Its name for messages: a kind, or the scope of an informer.
     pub what: Arc<str>,
-    /// Whether it is needed.
+    /// When it is needed.
     pub needed: Needed,
-    /// What is known of it.
+    /// How much of it is known.
     pub fill: Fill,
 }
 
-/// Whether something that is watched is needed.
+/// When something that is watched is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needed {
     /// In any case.
     Always,
-    /// By dependents alone that have an activation condition.
+    /// Only by dependents that have an activation condition.
     IfActive,
 }
 
-/// What is known of something that is watched.
+/// How much is known of something that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// All of it.
+    /// All of it is known.
     Filled,
-    /// Not all of it yet, and nothing has failed.
+    /// Not all of it is known yet, and nothing has failed.
     UnderWay,
-    /// It can't be listed now.
+    /// It can't be listed now, for this reason.
     Lacking(Arc<str>),
 }
 
-/// Whether a controller starts.
+/// The decision about a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
+    /// The controller starts.
     Start,
-    /// It waits for this.
+    /// The controller waits for this.
     Wait(String),
-    /// It does not, for this reason.
+    /// The controller does not start, for this reason.
     Fail(String),
 }
 
-/// Decides from what is watched, and whether the time to wait for it is up.
+/// Decides whether a controller starts, given what it watches and whether the time to wait for that is up.
 pub fn decide(policy: OnStartError, watched: &[Watched], time_is_up: bool) -> Verdict {
     let open = |watched: &&Watched| match (&watched.fill, watched.needed) {
         (Fill::Filled, _) | (Fill::Lacking(_), Needed::IfActive) => false,
@@ -64,7 +64,7 @@ pub fn decide(policy: OnStartError, watched: &[Watched], time_is_up: bool) -> Ve
 }
 
 impl Watched {
-    /// Returns what is wrong with it, for messages.
+    /// Returns the reason to wait or fail, for messages.
     fn why(&self) -> String {
         let Self { what, fill, .. } = self;
         match fill {

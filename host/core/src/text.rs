@@ -1,7 +1,8 @@
-//! What others have said, made fit for the log, a page or a status: one line, bounded, with nothing in it that can't be seen.
+//! Decides how texts of others are shown in the log, on a page or in a status: as one bounded line without invisible
+//! characters.
 //!
-//! Others are components, the API server, manifests, and whoever names an object. Their texts pass [`said`] where they enter, so
-//! that whoever hands them on need not think of it. What has passed once passes again unchanged.
+//! Others are components, the API server, manifests, and users who name objects. Their texts pass [`said`] where they
+//! enter, so that code which passes them on need not do it. A text that has passed once passes again unchanged.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -12,7 +13,7 @@ pub const LONGEST: usize = 1 << 10;
 /// The most lines of a [`block`].
 pub const LINES: usize = 100;
 
-/// Room for the mark that says how much was left out.
+/// Bytes for the note that says how much was left out.
 const MARK: usize = 48;
 
 /// Returns a text of others as one line of at most [`LONGEST`] bytes.
@@ -24,7 +25,7 @@ pub fn said(text: &str) -> Cow<'_, str> {
     said_within(text, LONGEST)
 }
 
-/// Does the same to a text that is kept, without a copy where nothing is to be done.
+/// Returns the same as [`said`] for an owned text, without a copy if the text stays as it is.
 pub fn kept(text: String) -> String {
     match said(&text) {
         Cow::Borrowed(_) => text,
@@ -32,15 +33,16 @@ pub fn kept(text: String) -> String {
     }
 }
 
-/// Returns a text as one line of at most `limit` bytes: what could pass for another line, colour it, turn it around or hide in it
-/// is escaped; what is too long is cut between characters and says how much was left out.
+/// Returns a text as one line of at most `limit` bytes. Line breaks, control characters (except tab), bidirectional
+/// and invisible characters are escaped. A longer text is cut between characters and ends with a note of how much was
+/// left out.
 pub fn said_within(text: &str, limit: usize) -> Cow<'_, str> {
     let begin = floor(text, limit);
     if begin == text.len() && text.chars().all(is_plain) {
         return Cow::Borrowed(text);
     }
     let mut line = String::with_capacity(begin);
-    // Where to cut, should the whole not fit: in the line, and in the text.
+    // Where to cut if the text does not fit: in the line, and in the text.
     let (mut fits, mut taken) = (0, 0);
     for (at, c) in text.char_indices() {
         push(&mut line, c);
@@ -57,13 +59,13 @@ pub fn said_within(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// Returns a text as one line, however long.
+/// Returns a text as one line, without a limit.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     said_within(text, usize::MAX)
 }
 
-/// Returns a text of several lines, such as an error with the part of a file that it is about: each line as [`said`] has it, and at
-/// most [`LINES`] of them.
+/// Returns a text of several lines, such as an error with an excerpt of a file: each line as by [`said`], and at most
+/// [`LINES`] of them.
 pub fn block(text: &str) -> String {
     let mut lines = text.lines();
     let mut block: Vec<_> = lines.by_ref().take(LINES).map(said).collect();
@@ -74,13 +76,13 @@ pub fn block(text: &str) -> String {
     block.join("\n")
 }
 
-/// Returns a text of several lines, all of them as [`one_line`] has them: for a terminal.
+/// Returns a text of several lines for a terminal, each as by [`one_line`].
 pub fn lines(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(one_line).collect();
     lines.join("\n")
 }
 
-/// Hands on what is written to it as [`said_within`] would have it, without keeping it.
+/// A writer that passes texts on as [`said_within`] returns them, without a buffer.
 #[derive(Debug)]
 pub struct Line<W> {
     out: W,
@@ -89,15 +91,15 @@ pub struct Line<W> {
 }
 
 impl<W: Write> Line<W> {
-    /// Writes at most `limit` bytes to `out`.
+    /// Returns a writer of at most `limit` bytes to `out`.
     pub fn new(out: W, limit: usize) -> Self {
         Self { out, left: limit, omitted: 0 }
     }
 
-    /// Says how much was left out, if anything was.
+    /// Writes how much was left out, if anything was.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If `out` can't be written.
     pub fn finish(mut self) -> fmt::Result {
         match self.omitted {
             0 => Ok(()),
@@ -121,7 +123,7 @@ impl<W: Write> Write for Line<W> {
     }
 }
 
-/// Says how many bytes were left out.
+/// The note of how many bytes were left out.
 struct Omitted(usize);
 
 impl fmt::Display for Omitted {
@@ -138,7 +140,7 @@ fn push(line: &mut String, c: char) {
     }
 }
 
-/// Returns the last place up to `limit` at which a text can be cut.
+/// Returns the last position up to `limit` at which a text can be cut.
 fn floor(text: &str, limit: usize) -> usize {
     let mut at = limit.min(text.len());
     while !text.is_char_boundary(at) {
@@ -147,11 +149,11 @@ fn floor(text: &str, limit: usize) -> usize {
     at
 }
 
-/// Says whether a character shows what it is, and changes nothing around it.
+/// Returns true if a character is visible and does not change the text around it.
 pub fn is_plain(c: char) -> bool {
     match c {
         '\t' | ' '..='\u{7e}' => true,
-        // Soft hyphen, and what joins, turns around, or takes no room.
+        // Soft hyphen, and characters that join others, change the direction, or have no width.
         '\u{ad}'
         | '\u{34f}'
         | '\u{61c}'
@@ -168,7 +170,7 @@ pub fn is_plain(c: char) -> bool {
         | '\u{fff0}'..='\u{fffb}'
         | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}'
-        // Tags, which spell out ASCII that nobody sees.
+        // Tags, which encode invisible ASCII.
         | '\u{e0000}'..='\u{e0fff}' => false,
         c => !c.is_control(),
     }

@@ -1,4 +1,5 @@
-//! How values cross between processes: what serde can't do by itself, and bounds on lists, of which a few bytes may make a long one.
+//! Decides how values cross between processes: types that serde can't encode by itself, and bounds on lists, because
+//! a few bytes may stand for a long list.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +7,16 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Elements that a list of the other side may have.
+/// The most elements that a list of the other process may have.
 const FEW: usize = 1 << 16;
 
-/// A text that is shared in memory.
+/// Serde functions for an `Arc<str>`.
 pub mod shared {
     use std::sync::Arc;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes it as a text.
+    /// Writes the text.
     pub fn serialize<S: Serializer>(text: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(text)
     }
@@ -26,12 +27,12 @@ pub mod shared {
     }
 }
 
-/// Reads a list of no more elements than anybody means.
+/// Reads a list of bounded length.
 pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     from.deserialize_seq(List(PhantomData))
 }
 
-/// The same with pairs, of which the last counts where several have the same name.
+/// Reads a map of bounded length; of several pairs with the same name, the last one counts.
 pub fn few_pairs<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     from.deserialize_map(Pairs)
 }
