@@ -30,7 +30,7 @@ const LATE: Duration = Duration::from_secs(1);
 /// The number of runs that may compute at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
-    /// As many as there are cores.
+    /// The usual number: as many as there are cores.
     pub usual: usize,
     /// The most extra slots, one for each slot that is held for long.
     pub extra: usize,
@@ -85,7 +85,7 @@ struct Shared {
     call: Box<dyn Fn() + Send + Sync>,
 }
 
-/// The place of one run.
+/// The seat of one run, given up on drop.
 struct Seat {
     cpu: Cpu,
     id: SeatId,

@@ -146,10 +146,10 @@ pub enum PrimaryUpdate {
     ObjectAndStatus(String),
 }
 
-/// The answer of `cleanup`: may the primary be deleted (DC rules)?
+/// The answer of `cleanup`: whether the primary may be deleted (DC rules).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeleteControl {
-    /// Yes.
+    /// Yes: the finalizer is removed.
     RemoveFinalizer,
     /// Not yet; `cleanup` is called again at the next event, or after this time.
     KeepFinalizer(Option<Duration>),

@@ -63,7 +63,7 @@ pub struct Owner {
     pub uid: Box<str>,
 }
 
-/// The annotation that says for whom the daemon made an object that no owner reference ties to its primary.
+/// The annotation that names the dependent and the primary for which the daemon created an object.
 pub const MARK: &str = "capstan.dev/made-for";
 
 /// The annotation that pauses a primary (`PA-1`).

@@ -214,7 +214,7 @@ mod tests {
         Message { id: id.to_owned(), object: object.to_owned(), size, times: 1, content: "" }
     }
 
-    /// Returns what is sent now: sender, id and how often.
+    /// Returns the messages that are sent now: sender, id and times.
     fn sent(outbox: &mut Outbox<&'static str>, now: Instant) -> Vec<String> {
         let mut sent = Vec::new();
         while let Ok((sender, message)) = outbox.next(now) {

@@ -20,10 +20,10 @@ const BURST: Duration = Duration::from_secs(1);
 /// much.
 const CREDIT: Duration = Duration::from_millis(10);
 
-/// While runs wait, how often to look whether a slot is held for too long.
+/// The time between two looks for slots that are held for long, while runs wait.
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// While no run waits, how often to look at the polls under way.
+/// The time between two looks at the polls under way, while no run waits.
 const PATROL: Duration = Duration::from_millis(250);
 
 /// All plugins and runs. `W` wakes a run.

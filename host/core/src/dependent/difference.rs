@@ -182,7 +182,7 @@ impl<'a, 'b> Differences<'a, 'b> {
         self.places.pop();
     }
 
-    /// Pays for work that is no step down.
+    /// Pays for work other than a step down.
     ///
     /// # Errors
     /// If the budget is spent.
@@ -190,7 +190,7 @@ impl<'a, 'b> Differences<'a, 'b> {
         Ok(self.budget.step(u64::try_from(steps).unwrap_or(u64::MAX))?)
     }
 
-    /// Reads a document that is part of what is compared.
+    /// Reads a document that is part of the comparison.
     ///
     /// # Errors
     /// If it is not JSON, or too large.

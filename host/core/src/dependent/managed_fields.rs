@@ -533,7 +533,7 @@ fn bits(value: &Value) -> Option<(u64, bool)> {
     let Value::Number(number) = value else {
         return None;
     };
-    // The two zeros are one number.
+    // 0.0 and -0.0 are the same number.
     Some(((number.as_f64()? + 0.0).to_bits(), number.is_f64()))
 }
 

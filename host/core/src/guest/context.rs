@@ -39,7 +39,7 @@ pub trait Context: Send + Sync + 'static {
     fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
     /// Compares two documents without writing.
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError>;
-    /// Runs a workflow or a dependent by hand.
+    /// Runs a workflow or a dependent explicitly.
     fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>>;
     /// Returns the result that the managed workflow (`None`), or a standalone one, has had in this run; `None` if it
     /// has not run.
@@ -225,7 +225,7 @@ pub struct CompareQuestion {
     pub ignore: Vec<String>,
 }
 
-/// A workflow or dependent to run by hand.
+/// A workflow or dependent to run explicitly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkflowCall {
     /// Reconcile the managed workflow (`None`) or a standalone one.

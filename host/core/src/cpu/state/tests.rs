@@ -1,4 +1,4 @@
-//! Time passes by hand here: each test says which run is polled for how long.
+//! Tests with a manual clock: each test says which run is polled for how long.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const ONE: Slots = Slots { usual: 1, extra: 0 };
 
-/// Executions by the letter of their plugin and a number.
+/// A state whose runs are named by the letter of their plugin and a number.
 struct Scene {
     state: State<String>,
     now: Instant,
@@ -123,7 +123,7 @@ fn one_that_comes_back_is_next_but_has_saved_nothing_up() {
     scene.enter("a1");
     assert_eq!(scene.spin(2), "a2 a1");
     scene.enter("b1");
-    // The slot is a2's already; after that it is b's turn, and not for a minute.
+    // The slot is a2's already; after that b gets its turn, but not a minute of turns.
     assert_eq!(scene.spin(5), "a2 b1 a1 b1 a2");
 }
 
@@ -155,7 +155,7 @@ fn a_long_poll_has_somebody_elses_slot_made_up_for() {
     assert_eq!(scene.woken(), "");
     scene.pass(1);
     scene.look();
-    // Not a2: a plugin takes no more slots by holding them for long.
+    // Not a2: a plugin gets no more slots by holding them for long.
     assert_eq!(scene.woken(), "b1");
     scene.enter("b1");
     scene.pass(1000);
