@@ -2,10 +2,10 @@
 //!
 //! In reading order: [`text`] makes what others say fit to be shown, [`budget`] bounds what work on documents costs, [`object`] has the
 //! shared nouns, and [`kinds`] what is known of kinds. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
-//! operator declares. [`cache`] keeps the objects of one informer, [`filter`] says which changes matter and [`mapper`] to
+//! operator declares. [`cache`] keeps the objects of one informer, [`source::filter`] says which changes matter and [`source::mapper`] to
 //! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
-//! [`operations`] about what a component asks to be written. [`reconciler`] is one run, top to bottom. [`rollout`]
+//! [`writes`] about what a component asks to be written. [`reconciler`] is one run, top to bottom. [`rollout`]
 //! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
 //! ask for, and [`permission`] what a component may make of them. [`bucket`] and [`outbox`] keep plugins from each other's
 //! share of requests and Events; [`health`] is about the API server. [`wire`] is for what crosses between processes.
