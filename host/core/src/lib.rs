@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`text`] makes what others say fit to be shown, [`budget`] bounds what work on documents costs, [`object`] has the
 //! shared nouns, and [`kinds`] what is known of kinds. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
-//! operator declares. [`cache`] keeps the objects of one informer, [`source::filter`] says which changes matter and [`source::mapper`] to
+//! operator declares, read by [`yaml`]. [`cache`] keeps the objects of one informer, [`source::filter`] says which changes matter and [`source::mapper`] to
 //! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
 //! [`writes`] about what a component asks to be written. [`reconciler`] is one run, top to bottom. [`rollout`]
@@ -42,3 +42,4 @@ pub mod text;
 pub mod wire;
 pub mod workflow;
 pub mod writes;
+pub mod yaml;

@@ -10,31 +10,23 @@ use std::time::Duration;
 
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
+pub use crate::yaml::{Errors, Problem};
 
 mod check;
 mod expression;
 mod names;
 mod order;
 mod parse;
-mod problem;
 mod raw;
-mod read;
-mod schema;
-mod selector;
 mod settings;
-mod stack;
-mod together;
-mod tree;
+mod unique;
 mod units;
 
 pub use expression::{compile, variables};
-pub use names::{is_key, is_tag};
 pub use order::{Cycle, order};
 pub use parse::parse;
-pub use problem::{Broken, Errors, Problem};
-pub use schema::schema;
-pub use selector::Selector;
-pub use together::{Origin, check_together};
+pub use raw::schema;
+pub use unique::{Origin, check_together};
 pub use units::{duration, size};
 
 /// One operator: a document of kind `Operator`.

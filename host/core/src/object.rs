@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::budget::{self, Budget};
 
+pub mod labels;
 mod read;
 
 use read::{Named, View, cut};

@@ -18,9 +18,7 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("reconciler/mask.rs", "goes through a text that is paid for, and makes no tree"),
             ("dependent/ownership.rs", "reads a mark of some KiB at most, and makes no tree"),
             // Texts of the manifest, which is bounded as a whole.
-            ("manifest/tree.rs", "a manifest"),
-            ("manifest/raw.rs", "a manifest"),
-            ("manifest/read.rs", "a manifest"),
+            ("yaml/tree.rs", "a manifest"),
             ("kinds.rs", "the daemon's own table"),
             ("rbac.rs", "the daemon's own table"),
         ],

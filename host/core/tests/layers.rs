@@ -10,7 +10,7 @@ mod circles;
 
 /// The modules, row by row. One that does not exist yet may stand here; one that exists must.
 const ROWS: &[&[&str]] = &[
-    &["budget", "bucket", "health", "text", "wire"],
+    &["budget", "bucket", "health", "text", "wire", "yaml"],
     &["object", "patch", "cel"],
     &["cluster", "room", "kinds"],
     &["guest", "cpu"],

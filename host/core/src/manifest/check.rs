@@ -10,16 +10,15 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::object::Gvk;
+use crate::object::labels::Selector;
+use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
 use super::names::{ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved};
-use super::problem::{Fault, Mark, Place, similar};
 use super::raw::{self, Maybe, MaybeLeaf, Named};
-use super::read::{Leaf, Located, OrWord, Scalar, Slot};
-use super::tree::Quoted;
 use super::units::{Bytes, Factor, LONGEST, Objects, Requests, Time, Times, Workers};
 use super::{
     Capabilities, Controller, Grant, Instances, Isolation, Limits, Mapper, MappingKeys, Namespaces, OnStartError,
-    OnSwap, Operator, Origin, Permission, Plugin, RateLimit, Retry, Selector, ServiceAccount, Source, Warm, Workflow,
+    OnSwap, Operator, Origin, Permission, Plugin, RateLimit, Retry, ServiceAccount, Source, Warm, Workflow,
 };
 
 mod dependent;

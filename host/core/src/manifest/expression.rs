@@ -4,9 +4,7 @@ use ::cel::Program;
 use ::cel::common::ast::{EntryExpr, Expr, IdedExpr};
 
 use crate::cel;
-
-use super::problem::{Broken, either, similar};
-use super::stack::with_room;
+use crate::yaml::{Broken, either, similar, with_room};
 
 /// The most characters of an expression, and levels of its tree: a list in a list has two, `a + b + c` three. Evaluating
 /// one recurses once for each level, on the stack of a task.

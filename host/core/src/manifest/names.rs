@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use schemars::{Schema, json_schema};
 
-use super::read::Form;
+use crate::object::labels::{is_domain, is_key, is_label};
+use crate::yaml::Form;
 
 /// The name of a thing in a manifest, or of a namespace: a DNS label.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,31 +37,6 @@ pub(super) struct Pointer(pub(super) Arc<str>);
 pub(super) struct FilePath(pub(super) PathBuf);
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
-
-/// Whether `text` is a DNS label (RFC 1123).
-fn is_label(text: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    (1..=63).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-') && !text.ends_with('-')
-}
-
-/// Whether `text` is one DNS label or several with dots between them.
-fn is_domain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_label)
-}
-
-/// Whether `text` may be the value of a label, or the last part of its key, which must not be empty.
-pub fn is_tag(text: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    text.len() <= 63 && text.bytes().all(allowed) && ends(bytes.first()) && ends(bytes.last())
-}
-
-/// Whether `text` may be the key of a label or annotation.
-pub fn is_key(text: &str) -> bool {
-    let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
-    domain.is_none_or(is_domain) && is_tag(name) && !name.is_empty()
-}
 
 /// What the names of field managers begin with that belong to others: tools, parts of Kubernetes, and controllers that many
 /// clusters have. `manager` is what operators are called that were made with kubebuilder.

@@ -7,10 +7,8 @@ use serde::Deserialize;
 
 use super::Operator;
 use super::check::Check;
-use super::problem::{Errors, Fault, Place, Problem};
 use super::raw::Document;
-use super::read::{Reader, Slot};
-use super::tree::{self, Tree, Value};
+use crate::yaml::{self, Errors, Fault, Place, Problem, Reader, Slot, Tree, Value};
 
 /// Returns the operators that the YAML documents of a file declare. `file` is named in errors, and its folder is where
 /// components are looked for.
@@ -34,7 +32,7 @@ use super::tree::{self, Tree, Value};
 /// ```
 pub fn parse(text: &str, file: &Path) -> Result<Vec<Operator>, Errors> {
     let problem = |place: &Place, fault: Fault| Problem::new(file, text, place, fault);
-    let trees = tree::documents(text).map_err(|syntax| {
+    let trees = yaml::documents(text).map_err(|syntax| {
         let place = Place { path: String::new(), mark: syntax.mark };
         Errors::new(vec![problem(&place, Fault::new(0, format!("not YAML: {}", syntax.message)))])
     })?;

@@ -4,12 +4,13 @@
 //! the checked types.
 
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::names::{ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer};
-use super::read::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 use super::units::{Bytes, Factor, Objects, Requests, Time, Times, Workers};
+use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 
 /// A field that may be left out.
 pub(super) type Maybe<T> = Option<Slot<T>>;
@@ -35,6 +36,14 @@ macro_rules! words {
 }
 
 words!(All = "all", Own = "own", Nothing = "none", Unlimited = "unlimited", Fresh = "fresh", Warmed = "warm");
+
+/// Returns the JSON schema (draft 2020-12) of one document. It says less than [`parse`](super::parse()) checks: neither
+/// names that refer to each other, nor what is within CEL and selectors.
+pub fn schema() -> Value {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>();
+    schema.insert("title".to_owned(), "Capstan operator".into());
+    schema.to_value()
+}
 
 /// One operator: components, and the controllers that they serve.
 #[derive(Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::{Schema, json_schema};
 use serde_json::Number;
 
-use super::read::Form;
+use crate::yaml::Form;
 
 /// A stretch of time: `500ms`, `5s`, `1h30m`.
 pub(super) struct Time(pub(super) Duration);

@@ -18,7 +18,8 @@ use crate::guest::{
     CallError, CallReason, CompareQuestion, Context, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query,
     RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
-use crate::manifest::{Limits, Permission, Selector};
+use crate::manifest::{Limits, Permission};
+use crate::object::labels::Selector;
 use crate::object::{Object, ObjectRef};
 use crate::source::{Doubt, Source, Within};
 use crate::writes;

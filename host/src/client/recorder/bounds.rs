@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capstan_core::guest::Event;
-use capstan_core::manifest::{is_key, is_tag};
+use capstan_core::object::labels::{is_key, is_tag};
 
 /// The longest message and key.
 const MESSAGE: usize = 1024;

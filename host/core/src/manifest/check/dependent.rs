@@ -6,13 +6,11 @@ use std::sync::Arc;
 use crate::kinds;
 use crate::object::Gvk;
 use crate::object::Scope::{Cluster, Namespaced};
+use crate::yaml::{Broken, Fault, Leaf, Located, Quoted, Scalar, Slot};
 
 use super::super::names::{Export, Name, Pointer};
 use super::super::order::order;
-use super::super::problem::{Broken, Fault};
 use super::super::raw::{self, Maybe, Named};
-use super::super::read::{Leaf, Located, Scalar, Slot};
-use super::super::tree::Quoted;
 use super::super::{
     Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, ReadyKind, Source, compile,
 };

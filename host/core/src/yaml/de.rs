@@ -1,4 +1,4 @@
-//! Reads the serde types of a manifest from a tree, and goes on after an error: a field that cannot be read is noted and left out.
+//! Reads serde types from a tree, and goes on after an error: a field that cannot be read is noted and left out.
 //!
 //! serde stops at the first error. Here a field is a [`Slot`], which takes the error in, once it is noted with its place.
 
@@ -14,11 +14,11 @@ use serde::de::{
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::Number;
 
-use super::problem::{Fault, either, similar};
+use super::diagnostic::{Fault, either, similar};
 use super::tree::{Node, Quoted, Value};
 
 /// A field of which the place is known.
-pub(super) enum Slot<T> {
+pub(crate) enum Slot<T> {
     /// It is there.
     Read(Located<T>),
     /// It is not there, or null.
@@ -28,16 +28,16 @@ pub(super) enum Slot<T> {
 }
 
 /// A value, and the number of its node.
-pub(super) struct Located<T> {
-    pub(super) value: T,
-    pub(super) place: usize,
+pub(crate) struct Located<T> {
+    pub(crate) value: T,
+    pub(crate) place: usize,
 }
 
 /// A mapping with names of the author's choice, in the order of the text.
-pub(super) struct Entries<K, T>(pub(super) Vec<(Slot<K>, Slot<T>)>);
+pub(crate) struct Entries<K, T>(pub(crate) Vec<(Slot<K>, Slot<T>)>);
 
 /// A value, or a word in its place: `retry: none`.
-pub(super) enum OrWord<W, T> {
+pub(crate) enum OrWord<W, T> {
     /// The word.
     Word(PhantomData<W>),
     /// The value.
@@ -45,13 +45,13 @@ pub(super) enum OrWord<W, T> {
 }
 
 /// A word that may stand in place of a value.
-pub(super) trait Word {
+pub(crate) trait Word {
     /// The word.
     const WORD: &'static str;
 }
 
 /// A scalar with a form of its own.
-pub(super) trait Form: Sized {
+pub(crate) trait Form: Sized {
     /// What it is, for a message about something else in its place.
     const WHAT: &'static str;
 
@@ -76,14 +76,14 @@ pub(super) trait Form: Sized {
 }
 
 /// A [`Form`] as serde reads it.
-pub(super) struct Scalar<F>(pub(super) F);
+pub(crate) struct Scalar<F>(pub(crate) F);
 
 /// A field with a [`Form`].
-pub(super) type Leaf<F> = Slot<Scalar<F>>;
+pub(crate) type Leaf<F> = Slot<Scalar<F>>;
 
 /// Reads from one node.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     node: &'a Node,
     faults: &'a RefCell<Vec<Fault>>,
     words: [Option<&'static str>; 2],
@@ -91,7 +91,7 @@ pub(super) struct Reader<'a> {
 
 /// Why serde cannot go on. Only [`Reported`](Self::Reported) leaves a node.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// It is noted already.
     Reported,
     /// Something else was expected.
@@ -106,7 +106,7 @@ const SLOT: &str = "$slot";
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(node: &'a Node, faults: &'a RefCell<Vec<Fault>>) -> Self {
+    pub(crate) fn new(node: &'a Node, faults: &'a RefCell<Vec<Fault>>) -> Self {
         Self { node, faults, words: [None; 2] }
     }
 
@@ -435,7 +435,7 @@ impl de::Error for Failure {
 
 impl<T> Slot<T> {
     /// Returns what is there.
-    pub(super) fn read(&self) -> Option<&Located<T>> {
+    pub(crate) fn read(&self) -> Option<&Located<T>> {
         match self {
             Self::Read(located) => Some(located),
             Self::Missing | Self::Wrong => None,

@@ -1,4 +1,4 @@
-//! A stack for readers that call themselves for each level of their input, so that no manifest can end the daemon.
+//! A stack for readers that call themselves for each level of their input, so that no text can end the daemon.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use std::thread;
 const SIZE: usize = 64 << 20;
 
 /// Returns what `read` returns; none if it panics, or the system has no thread to give.
-pub(super) fn with_room<T: Send>(read: impl FnOnce() -> T + Send) -> Option<T> {
+pub(crate) fn with_room<T: Send>(read: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("manifest".to_owned()).stack_size(SIZE);
         thread.spawn_scoped(scope, read).ok()?.join().ok()

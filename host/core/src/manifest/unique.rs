@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::problem::{Errors, Mark, Problem};
 use super::{Controller, Operator};
+use crate::yaml::{Errors, Mark, Problem};
 
 /// Where an operator is written, for messages.
 #[derive(Clone, Debug, Default)]

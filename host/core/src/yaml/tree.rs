@@ -7,27 +7,27 @@ use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_yaml::{Location, MessageFormatter, Options, Spanned, UserMessageFormatter};
 
-use super::problem::{Mark, Place};
+use super::diagnostic::{Mark, Place};
 use super::stack::with_room;
 
 /// A document.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// Its outermost node.
-    pub(super) root: Node,
+    pub(crate) root: Node,
     /// Where its nodes are, by their number.
-    pub(super) places: Vec<Place>,
+    pub(crate) places: Vec<Place>,
 }
 
 /// A node of a document.
-pub(super) struct Node {
+pub(crate) struct Node {
     /// Its number in [`Tree::places`].
-    pub(super) place: usize,
+    pub(crate) place: usize,
     /// What is there.
-    pub(super) value: Value,
+    pub(crate) value: Value,
 }
 
 /// What is at a node. A mapping's keys are nodes with text.
-pub(super) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool),
     Number(Number),
@@ -37,18 +37,18 @@ pub(super) enum Value {
 }
 
 /// Why a text is not YAML.
-pub(super) struct Syntax {
+pub(crate) struct Syntax {
     /// Where reading ended.
-    pub(super) mark: Mark,
+    pub(crate) mark: Mark,
     /// The reader's words.
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
 /// Returns the documents of a file, without the empty ones.
 ///
 /// # Errors
 /// [`Syntax`] if the text is no YAML, repeats a key, or is beyond the reader's bounds.
-pub(super) fn documents(text: &str) -> Result<Vec<Tree>, Syntax> {
+pub(crate) fn documents(text: &str) -> Result<Vec<Tree>, Syntax> {
     let gave_up = || Syntax { mark: mark(Location::UNKNOWN), message: "the reader gave up".to_owned() };
     with_room(|| read(text)).unwrap_or_else(|| Err(gave_up()))
 }
@@ -113,7 +113,7 @@ fn node(places: &mut Vec<Place>, path: &str, key: Option<Mark>, yaml: Spanned<Ya
 }
 
 /// Returns the path of a field: `spec.plugins`, or `labels["a.b"]` where a dot would mislead.
-pub(super) fn join(path: &str, key: &str) -> String {
+pub(crate) fn join(path: &str, key: &str) -> String {
     if !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
         return format!("{path}[{key:?}]");
     }
@@ -129,7 +129,7 @@ fn mark(location: Location) -> Mark {
 
 impl Tree {
     /// Returns the node of a field of the outermost mapping.
-    pub(super) fn field(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn field(&self, name: &str) -> Option<&Node> {
         let Value::Map(entries) = &self.root.value else {
             return None;
         };
@@ -141,7 +141,7 @@ impl Tree {
 
 impl Node {
     /// Returns the text of a node, if it is one.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => None,
@@ -169,7 +169,7 @@ impl fmt::Display for Node {
 }
 
 /// A text as messages quote it: on one line, and not all of it if it is long.
-pub(super) struct Quoted<'a>(pub(super) &'a str);
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

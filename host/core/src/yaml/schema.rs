@@ -1,21 +1,10 @@
-//! The JSON schema of a manifest, for editors, made from the types that read one.
+//! How what is read stands in a JSON schema, so that one is made from the types that read.
 
 use std::borrow::Cow;
 
-use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::Value;
 
-use super::raw::Document;
-use super::read::{Entries, Form, OrWord, Scalar, Slot, Word};
-
-/// Returns the JSON schema (draft 2020-12) of one document. It says less than [`parse`](super::parse()) checks: neither
-/// names that refer to each other, nor what is within CEL and selectors.
-pub fn schema() -> Value {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>();
-    schema.insert("title".to_owned(), "Capstan operator".into());
-    schema.to_value()
-}
+use super::de::{Entries, Form, OrWord, Scalar, Slot, Word};
 
 impl<T: JsonSchema> JsonSchema for Slot<T> {
     fn inline_schema() -> bool {

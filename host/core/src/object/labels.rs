@@ -1,9 +1,8 @@
-//! Label selectors in the syntax of kubectl: `app=web`, `tier in (a, b)`, `!canary`, with commas between.
+//! What may be a label, and label selectors in the syntax of kubectl: `app=web`, `tier in (a, b)`, `!canary`, with commas between.
 
 use std::collections::BTreeSet;
 
-use super::names::{is_key, is_tag};
-use super::problem::Broken;
+use crate::yaml::Broken;
 
 /// Requirements that labels must meet, all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +23,31 @@ enum Requirement {
 /// Bytes of a selector.
 const LONGEST: usize = 16 << 10;
 
+/// Whether `text` is a DNS label (RFC 1123).
+pub(crate) fn is_label(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=63).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// Whether `text` is one DNS label or several with dots between them.
+pub(crate) fn is_domain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// Whether `text` may be the value of a label, or the last part of its key, which must not be empty.
+pub fn is_tag(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let ends = |b: Option<&u8>| b.is_none_or(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    text.len() <= 63 && text.bytes().all(allowed) && ends(bytes.first()) && ends(bytes.last())
+}
+
+/// Whether `text` may be the key of a label or annotation.
+pub fn is_key(text: &str) -> bool {
+    let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
+    domain.is_none_or(is_domain) && is_tag(name) && !name.is_empty()
+}
+
 impl Selector {
     /// Reads a selector. The empty text selects everything.
     ///
@@ -31,7 +55,7 @@ impl Selector {
     /// [`Broken`], which says what is missing or wrong, and at which character.
     ///
     /// ```
-    /// # use capstan_core::manifest::Selector;
+    /// # use capstan_core::object::labels::Selector;
     /// let selector = Selector::parse("app=web,!canary").unwrap();
     /// assert!(selector.matches(|key| (key == "app").then_some("web")));
     /// assert_eq!(Selector::parse("app in web").unwrap_err().to_string(), "expected `(` before the values, at character 8");

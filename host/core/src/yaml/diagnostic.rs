@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, with the place in the text, as it is shown to its author.
+//! What is wrong with a text, with the place in it, as it is shown to its author.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub struct Errors {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, as it was named to [`parse`](super::parse()).
+    /// The file, as it was named to the reader.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -30,35 +30,35 @@ pub struct Problem {
 
 /// A stretch of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     /// The line, from 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     /// The first column, from 1.
-    pub(super) column: usize,
+    pub(crate) column: usize,
     /// So many characters.
-    pub(super) width: usize,
+    pub(crate) width: usize,
 }
 
 /// Where a field is.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The field's path.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// Where in the text.
-    pub(super) mark: Mark,
+    pub(crate) mark: Mark,
 }
 
 /// Something wrong at a node, before it is put into words with its place.
 #[derive(Clone, Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     /// The node's number.
-    pub(super) place: usize,
+    pub(crate) place: usize,
     /// What was found, and what would be right.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// What else helps.
-    pub(super) help: Option<String>,
+    pub(crate) help: Option<String>,
     /// The character of the node's text at which it breaks, and that text.
-    pub(super) inside: Option<(usize, String)>,
+    pub(crate) inside: Option<(usize, String)>,
 }
 
 /// Why a text is not of its form, and the character at which that shows.
@@ -72,7 +72,7 @@ pub struct Broken {
 }
 
 /// Returns the one of `allowed` that `text` may have been meant to be.
-pub(super) fn similar<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn similar<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let wanted = plain(text);
     let near = |candidate: &&'a str| (strsim::damerau_levenshtein(&wanted, &plain(candidate)), *candidate);
@@ -81,7 +81,7 @@ pub(super) fn similar<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
 }
 
 /// Returns a list for a sentence: "`a`, `b` or `c`".
-pub(super) fn either(words: &[&str]) -> String {
+pub(crate) fn either(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.as_slice() {
         [] => String::new(),
@@ -93,7 +93,7 @@ pub(super) fn either(words: &[&str]) -> String {
 // === impl Errors ===
 
 impl Errors {
-    pub(super) fn new(mut problems: Vec<Problem>) -> Self {
+    pub(crate) fn new(mut problems: Vec<Problem>) -> Self {
         problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
         Self { problems }
     }
@@ -120,14 +120,14 @@ impl fmt::Display for Errors {
 // === impl Fault ===
 
 impl Fault {
-    pub(super) fn new(place: usize, message: impl Into<String>) -> Self {
+    pub(crate) fn new(place: usize, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), help: None, inside: None }
     }
 }
 
 impl Place {
     /// Returns the start of a file.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { path: String::new(), mark: Mark { line: 1, column: 1, width: 1 } }
     }
 }
@@ -136,7 +136,7 @@ impl Place {
 
 impl Problem {
     /// Puts a fault into words. `text` is the whole file.
-    pub(super) fn new(file: &Path, text: &str, place: &Place, fault: Fault) -> Self {
+    pub(crate) fn new(file: &Path, text: &str, place: &Place, fault: Fault) -> Self {
         let Fault { message, help, inside, .. } = fault;
         let source = text.lines().nth(place.mark.line.saturating_sub(1)).unwrap_or_default();
         let mark = inside.map_or(place.mark, |(offset, inner)| narrowed(source, place.mark, offset, &inner));

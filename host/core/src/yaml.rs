@@ -1,0 +1,15 @@
+//! Reads YAML into serde types, with all that is wrong in it at its place in the text; knows no operator.
+//!
+//! `tree.rs` reads the text, `de.rs` takes types out of the tree, and `diagnostic.rs` words what is wrong for its author.
+
+mod de;
+mod diagnostic;
+mod schema;
+mod stack;
+mod tree;
+
+pub(crate) use de::{Entries, Form, Leaf, Located, OrWord, Reader, Scalar, Slot, Word};
+pub use diagnostic::{Broken, Errors, Problem};
+pub(crate) use diagnostic::{Fault, Mark, Place, either, similar};
+pub(crate) use stack::with_room;
+pub(crate) use tree::{Quoted, Tree, Value, documents};
