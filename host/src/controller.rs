@@ -10,7 +10,6 @@ use std::sync::Arc;
 use capstan_core::dispatcher;
 use capstan_core::manifest::OnStartError;
 use capstan_core::object::ObjectRef;
-use capstan_core::reconciler::flow;
 use capstan_core::rollout::Step;
 use capstan_core::source::Within;
 use tokio::sync::watch;
@@ -28,7 +27,6 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-pub use assemble::check;
 use assemble::warn_of_unused;
 pub use declared::{Declared, Environment};
 use handle::Phase;
@@ -192,7 +190,7 @@ impl Task<'_> {
             .as_ref()
             .filter(|now| now.step(&wanted) == Step::InPlace)
             .map(|now| handle.successor(now, &wanted, environment));
-        let Some(Ok(controller)) = successor else {
+        let Some(controller) = successor else {
             return false;
         };
         let follows = handle.put(&mut in_force, &wanted, controller, environment);
@@ -225,11 +223,7 @@ impl Task<'_> {
         if let Some(why) = rest.why() {
             tracing::warn!(%why, "the controller starts without something that it watches");
         }
-        if let Err(error) = self.enter(prepared) {
-            tracing::error!(%error, "the controller can't run");
-            self.joined = Joined::default();
-            self.handle.set(Phase::Failed(error.to_string()));
-        }
+        self.enter(prepared);
         Held { rights, rest }
     }
 
@@ -240,7 +234,7 @@ impl Task<'_> {
         self.handle.queue.event_for_all(Instant::now());
     }
 
-    fn enter(&mut self, prepared: Prepared) -> Result<(), flow::Error> {
+    fn enter(&mut self, prepared: Prepared) {
         let Self { handle, environment, .. } = self;
         let Prepared { declared, plan, finalizer, .. } = prepared;
         let before = handle.in_force.read().clone();
@@ -260,7 +254,7 @@ impl Task<'_> {
         let stays = |key: &ObjectRef| primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err();
         handle.queue.retain(stays);
         handle.verdicts.retain(stays);
-        let controller = handle.assemble(&declared, environment, sources, before.as_ref())?;
+        let controller = handle.assemble(&declared, environment, sources, before.as_ref());
         warn_of_unused(&controller);
         let mut in_force = handle.in_force.write();
         let follows = handle.put(&mut in_force, &declared, controller, environment);
@@ -269,6 +263,5 @@ impl Task<'_> {
         handle.after_swap(follows);
         handle.queue.start(Instant::now());
         tracing::info!(primaries = handle.queue.len(), "controller started");
-        Ok(())
     }
 }

@@ -4,26 +4,26 @@
 //! is checked again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cel::Expression;
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
+pub use crate::workflow::condition::ReadyKind;
+use crate::workflow::graph::Graph;
 pub use crate::yaml::{Errors, Problem};
 
 mod check;
-mod expression;
 mod names;
-mod order;
 mod parse;
 mod raw;
 mod settings;
 mod unique;
 mod units;
 
-pub use expression::{compile, variables};
-pub use order::{Cycle, order};
 pub use parse::parse;
 pub use raw::schema;
 pub use unique::{Origin, check_together};
@@ -311,10 +311,12 @@ pub struct MappingKeys {
 }
 
 /// Dependents and their order (WF rules).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Workflow {
     /// The dependents, by name.
     pub dependents: BTreeMap<Arc<str>, Dependent>,
+    /// The order in which they stand.
+    pub graph: Arc<Graph>,
     /// Whether the reconciler calls it itself (`WF-10`).
     pub explicit: bool,
     /// Whether failures are left to the reconciler instead of failing the run (`WF-9`).
@@ -368,9 +370,9 @@ pub enum OnRename {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called {
     /// Its name.
-    pub name: Arc<str>,
+    pub name: Expression,
     /// Its namespace; none = that of the primary, if its kind lives in one.
-    pub namespace: Option<Arc<str>>,
+    pub namespace: Option<Expression>,
 }
 
 /// What the daemon may do with a dependent.
@@ -428,28 +430,9 @@ pub enum Condition {
     /// The dependent's object does not exist (`WF-11`).
     Gone,
     /// A CEL expression over `primary` and `dependent` (null if it does not exist).
-    Cel(Arc<str>),
+    Cel(Expression),
     /// This export of the component.
     Export(Arc<str>),
-}
-
-/// Kinds whose readiness is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadyKind {
-    /// `apps/v1 Deployment`.
-    Deployment,
-    /// `apps/v1 StatefulSet`.
-    StatefulSet,
-    /// `apps/v1 DaemonSet`.
-    DaemonSet,
-    /// `apps/v1 ReplicaSet`.
-    ReplicaSet,
-    /// `v1 Pod`: condition `Ready`.
-    Pod,
-    /// `batch/v1 Job`: condition `Complete`.
-    Job,
-    /// Any kind with a condition `Ready` that is `True`.
-    Condition,
 }
 
 // === impl ===
@@ -550,6 +533,24 @@ impl Permission {
             Self::Patch => "patch",
             Self::Delete => "delete",
         }
+    }
+}
+
+impl Workflow {
+    /// Whether it runs by itself, before the reconciler (`WF-10`).
+    pub(crate) fn is_managed(&self) -> bool {
+        !self.explicit && !self.dependents.is_empty()
+    }
+}
+
+#[expect(clippy::missing_fields_in_debug, reason = "the dependents say what the graph does")]
+impl fmt::Debug for Workflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workflow")
+            .field("dependents", &self.dependents)
+            .field("explicit", &self.explicit)
+            .field("errors_to_reconciler", &self.errors_to_reconciler)
+            .finish()
     }
 }
 

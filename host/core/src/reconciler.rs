@@ -23,7 +23,6 @@ mod answers;
 mod controller;
 pub mod decision;
 pub mod finalizer;
-pub mod flow;
 mod managed;
 pub mod mask;
 pub mod memos;
@@ -137,7 +136,7 @@ async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> En
 /// Runs the managed workflow, calls the guest's `reconcile`, and carries out the writes that it asks for.
 async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl, Failed> {
     let controller = &run.controller;
-    if controller.workflow.is_managed() {
+    if controller.spec.workflow.is_managed() {
         managed::managed(run, session, Mode::Reconcile)
             .await
             .map_err(|failed| Failed::of_workflow(failed, run.sort()))?;

@@ -14,8 +14,6 @@ pub mod condition;
 pub mod graph;
 pub mod walk;
 
-mod expression;
-
 use graph::Graph;
 use walk::Walk;
 
@@ -134,33 +132,11 @@ mod tests {
     use futures::channel::oneshot;
 
     use super::*;
-    use crate::manifest::{Conditions, Dependent, Manage, MappingKeys, Matching, OnRename, Workflow};
-    use crate::object::Gvk;
 
-    /// Returns a workflow of dependents with what they depend on, separated by blanks.
-    pub(super) fn workflow(declared: &[(&str, &str)]) -> Workflow {
-        let dependent = |depends_on: &str| Dependent {
-            gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
-            depends_on: depends_on.split_whitespace().map(Into::into).collect(),
-            manage: Manage::default(),
-            garbage_collected: true,
-            create_only: false,
-            adopt: false,
-            server_side_apply: None,
-            matching: Matching::Usual,
-            source: None,
-            called: None,
-            on_rename: OnRename::Keep,
-            mapping: MappingKeys::default(),
-            conditions: Conditions::default(),
-            config: serde_json::Value::Null,
-        };
-        let dependents = declared.iter().map(|(name, depends_on)| ((*name).into(), dependent(depends_on))).collect();
-        Workflow { dependents, ..Workflow::default() }
-    }
-
-    pub(super) fn graph(declared: &[(&str, &str)]) -> Graph {
-        Graph::new(&workflow(declared)).unwrap()
+    /// Returns the graph of dependents with what they depend on, separated by blanks.
+    pub(super) fn graph(declared: &[(&str, &str)]) -> Result<Graph, graph::Cycle> {
+        let depends_on = |text: &str| text.split_whitespace().map(Into::into).collect();
+        Graph::new(&declared.iter().map(|(name, names)| ((*name).into(), depends_on(names))).collect())
     }
 
     pub(super) fn ready(ready: bool) -> Outcome {
@@ -170,7 +146,7 @@ mod tests {
     #[tokio::test]
     async fn steps_that_may_begin_run_at_the_same_time_and_others_wait() {
         // WF-3, WF-4
-        let graph = graph(&[("a", ""), ("b", ""), ("c", "a b"), ("d", "b")]);
+        let graph = graph(&[("a", ""), ("b", ""), ("c", "a b"), ("d", "b")]).unwrap();
         let begun = RefCell::new(Vec::new());
         let (finish_a, a_finished) = oneshot::channel::<()>();
         let (finish_a, a_finished) = (RefCell::new(Some(finish_a)), RefCell::new(Some(a_finished)));
@@ -196,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn a_clean_up_begins_with_what_nothing_depends_on() {
         // WF-6
-        let graph = graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b")]);
+        let graph = graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b")]).unwrap();
         let begun = RefCell::new(Vec::new());
         let (result, _) = run(&graph, Mode::Cleanup, |step| {
             begun.borrow_mut().push((step.name.to_string(), step.task));
@@ -210,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_workflow_of_nothing_is_complete() {
-        let (result, _) = run(&graph(&[]), Mode::Reconcile, |_| async { ready(true) }).await;
+        let (result, _) = run(&graph(&[]).unwrap(), Mode::Reconcile, |_| async { ready(true) }).await;
         assert_eq!(result, WorkflowResult { nodes: Vec::new(), complete: true });
     }
 }

@@ -28,7 +28,6 @@ use capstan_core::manifest::{self, Mapper as Mapping};
 use capstan_core::object::{Change, Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
-use capstan_core::reconciler::flow::Flow;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute};
 use capstan_core::source::filter::Filter;
@@ -375,8 +374,6 @@ impl Bench {
             limits: operator.plugins["p"].limits.clone(),
             primaries: source(spec.primary.clone(), Role::Primary, &pages),
             secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
-            workflow: Flow::new(&spec.workflow).unwrap(),
-            standalone: BTreeMap::new(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
             permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),

@@ -11,8 +11,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_core::guest::Operation;
-use capstan_core::manifest::{Conditions, Dependent, Manage, MappingKeys, Matching, OnRename, Workflow};
-use capstan_core::object::Gvk;
 use capstan_core::workflow::graph::Graph;
 use capstan_core::workflow::walk::Walk;
 use capstan_core::workflow::{Mode, Outcome, Step, Task};
@@ -66,24 +64,9 @@ fn plan() -> impl Strategy<Value = Plan> {
 
 impl Plan {
     fn graph(&self) -> Graph {
-        let dependent = |depends_on: &BTreeSet<String>| Dependent {
-            gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
-            depends_on: depends_on.iter().map(|name| name.as_str().into()).collect(),
-            manage: Manage::default(),
-            garbage_collected: true,
-            create_only: false,
-            adopt: false,
-            server_side_apply: None,
-            matching: Matching::Usual,
-            source: None,
-            called: None,
-            on_rename: OnRename::Keep,
-            mapping: MappingKeys::default(),
-            conditions: Conditions::default(),
-            config: serde_json::Value::Null,
-        };
-        let dependents = self.parents.iter().map(|(name, on)| (name.as_str().into(), dependent(on))).collect();
-        Graph::new(&Workflow { dependents, ..Workflow::default() }).unwrap()
+        let parents = |names: &BTreeSet<String>| names.iter().map(|name| name.as_str().into()).collect();
+        let depends_on = self.parents.iter().map(|(name, names)| (name.as_str().into(), parents(names)));
+        Graph::new(&depends_on.collect()).unwrap()
     }
 
     fn ancestors(&self, name: &str) -> BTreeSet<String> {

@@ -1,12 +1,10 @@
 //! Assembles what the runs of a controller need.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capstan_core::manifest;
 use capstan_core::permission::Permissions;
 use capstan_core::queue::Queue;
-use capstan_core::reconciler::flow::{self, Flow};
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{self, Controller};
 use capstan_core::source::Listener;
@@ -18,33 +16,12 @@ use super::sources::Sources;
 use crate::client::recorder::Origin;
 use crate::client::{Access, Identity};
 
-/// Checks the workflows of a controller once more.
-///
-/// # Errors
-/// If one of them is not valid, for instance because it has a cycle.
-pub fn check(spec: &manifest::Controller) -> Result<(), flow::Error> {
-    Flows::new(spec).map(drop)
-}
-
 /// The state that stays from one version of a controller to the next.
 pub(super) struct Kept {
     pub(super) tell: Listener,
     pub(super) queue: Queue,
     pub(super) verdicts: Arc<Verdicts>,
     pub(super) edition: u64,
-}
-
-/// The workflows of a controller.
-struct Flows {
-    managed: Flow,
-    standalone: BTreeMap<Arc<str>, Flow>,
-}
-
-impl Flows {
-    fn new(spec: &manifest::Controller) -> Result<Self, flow::Error> {
-        let standalone = spec.standalone.iter().map(|(name, workflow)| Ok((Arc::clone(name), Flow::new(workflow)?)));
-        Ok(Self { managed: Flow::new(&spec.workflow)?, standalone: standalone.collect::<Result<_, flow::Error>>()? })
-    }
 }
 
 /// Warns of primaries that carry a finalizer which versions before the daemon's start used.
@@ -63,12 +40,7 @@ pub(super) fn warn_of_unused(controller: &Controller) {
 ///
 /// # Errors
 /// Those of [`check`].
-pub(super) fn assemble(
-    declared: &Declared,
-    environment: &Environment,
-    sources: Sources,
-    kept: Kept,
-) -> Result<Controller, flow::Error> {
+pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: Sources, kept: Kept) -> Controller {
     let Kept { tell, queue, verdicts, edition } = kept;
     let Sources { primaries, secondaries, finalizer } = sources;
     let Declared { operator, spec, plugin, guest, .. } = declared;
@@ -78,14 +50,11 @@ pub(super) fn assemble(
     let who = Identity::of(spec.service_account.as_ref(), &environment.home.own);
     let api = Access::new(Arc::clone(&environment.api), who.clone());
     let cluster = environment.meters.api_of(unit, per_second, api, counters.throttled);
-    let flows = Flows::new(spec)?;
-    Ok(Controller {
+    Controller {
         operator: Arc::clone(operator),
         limits: plugin.limits.clone(),
         primaries,
         secondaries,
-        workflow: flows.managed,
-        standalone: flows.standalone,
         finalizer,
         guest: Arc::clone(guest),
         permissions: Permissions::new(spec, &plugin.capabilities, environment.home.clone()),
@@ -97,7 +66,7 @@ pub(super) fn assemble(
         settings: settings(spec, environment),
         events: events(declared, environment, who, counters.dropped),
         spec: spec.clone(),
-    })
+    }
 }
 
 /// Returns the function that publishes the Kubernetes Events of a controller.

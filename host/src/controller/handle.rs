@@ -11,7 +11,6 @@ use capstan_core::object::ObjectRef;
 use capstan_core::queue::Queue;
 use capstan_core::reconciler::Controller;
 use capstan_core::reconciler::decision::Finalizers;
-use capstan_core::reconciler::flow;
 use capstan_core::reconciler::triggers::enqueue;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::rollout::Step;
@@ -124,7 +123,7 @@ impl Handle {
         });
         let next = settled.map(|now| self.successor(now, &declared, environment));
         match next {
-            Some(Ok(controller)) => {
+            Some(controller) => {
                 let follows = self.put(&mut in_force, &declared, controller, environment);
                 // Its task has nothing to do, so it is not notified.
                 self.wanted.send_if_modified(|wanted| {
@@ -134,7 +133,7 @@ impl Handle {
                 drop(in_force);
                 self.after_swap(follows);
             }
-            Some(Err(_)) | None => drop(self.wanted.send_replace(declared)),
+            None => drop(self.wanted.send_replace(declared)),
         }
     }
 
@@ -272,12 +271,7 @@ impl Handle {
     }
 
     /// Returns the controller that takes the place of `before` and watches the same.
-    pub(super) fn successor(
-        &self,
-        before: &InForce,
-        declared: &Declared,
-        environment: &Environment,
-    ) -> Result<Controller, flow::Error> {
+    pub(super) fn successor(&self, before: &InForce, declared: &Declared, environment: &Environment) -> Controller {
         let sources = Sources::of(&before.controller);
         self.assemble(declared, environment, sources, Some(before))
     }
@@ -289,7 +283,7 @@ impl Handle {
         environment: &Environment,
         sources: Sources,
         before: Option<&InForce>,
-    ) -> Result<Controller, flow::Error> {
+    ) -> Controller {
         let kept = Kept {
             tell: self.listener(),
             queue: self.queue.clone(),

@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::supply::{Component, Content, Drain, Loader, Refusal, Unit};
-use crate::controller;
 
 /// The plugins of an operator as they are wanted.
 pub(super) type Attempts = BTreeMap<Unit, Attempt>;
@@ -125,10 +124,6 @@ async fn load_one(rollout: &Rollout, change: &Change) -> Result<Arc<dyn Componen
     let Change { unit, attempt, .. } = change;
     let plugin = rollout.loader.load(&rollout.operator, &unit.plugin, &attempt.component).await?;
     change.check(&*plugin)?;
-    for (name, spec) in &attempt.controllers {
-        let checked = controller::check(spec);
-        checked.map_err(|error| Refusal::new("check", &format!("controller {name}: {error}")))?;
-    }
     Ok(plugin)
 }
 

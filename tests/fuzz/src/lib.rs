@@ -18,6 +18,7 @@ use arbitrary::{Result, Unstructured};
 #[cfg(feature = "components")]
 use capstan::plugin::bounds;
 use capstan_core::budget::{Budget, OPERATION, WEIGHT, weight};
+use capstan_core::cel::Expression;
 use capstan_core::dependent::diff;
 use capstan_core::dependent::managed_fields::{self, Comparison, Part};
 use capstan_core::guest::MatchResult;
@@ -26,7 +27,7 @@ use capstan_core::object::{Gvk, Managers, Object};
 use capstan_core::patch::{self, Patch};
 use capstan_core::reconciler::mask::Mask;
 use capstan_core::source::index::Pointer;
-use capstan_core::workflow::condition::Expression;
+use capstan_core::workflow::condition;
 use serde_json::{Value, json};
 
 mod bounded;
@@ -143,12 +144,13 @@ pub fn cel(data: &[u8]) {
         let (primary, dependent) = documents.two()?;
         let primary = json!({ "metadata": { "name": "p" }, "spec": primary });
         within_bounds(|| {
-            let Ok(expression) = Expression::parse(&expression) else {
+            let Ok(expression) = Expression::parse(&expression, &condition::VARIABLES) else {
                 return;
             };
             // Any answer will do.
-            drop(expression.met(&primary, Some(&dependent), &mut Budget::of(STEPS)));
-            drop(expression.text(&primary, None, &mut Budget::of(STEPS)));
+            drop(condition::met(&expression, &primary, Some(&dependent), &mut Budget::of(STEPS)));
+            let variables = [("primary", &primary), ("dependent", &Value::Null)];
+            drop(expression.text(&variables, &mut Budget::of(STEPS)));
         });
         Ok(())
     });

@@ -47,7 +47,7 @@ const TYPES: [(&str, &str); 11] = [
 ];
 
 /// Whether an expression may call this: a function, or an operator as the parser names it.
-pub fn is_function(name: &str) -> bool {
+pub(super) fn is_function(name: &str) -> bool {
     const OPERATORS: [&str; 19] = [
         "_&&_",
         "_||_",
@@ -73,7 +73,7 @@ pub fn is_function(name: &str) -> bool {
 }
 
 /// Whether this is the name of a type.
-pub fn is_type(name: &str) -> bool {
+pub(super) fn is_type(name: &str) -> bool {
     type_named(name).is_some()
 }
 

@@ -564,17 +564,17 @@ impl<'a> Check<'a> {
         let names = get(&raw.sources).map(names).unwrap_or_default();
         let mut scope = dependent::Scope::new(primary, names, sources);
         let workflow = located(&raw.workflow).map(|Located { value, place }| Workflow {
-            dependents: self.dependents(&value.dependents, *place, &mut scope),
             explicit: get(&value.invocation) == Some(&raw::Invocation::Explicit),
             errors_to_reconciler: get(&value.errors) == Some(&raw::ErrorsTo::Reconciler),
+            ..self.workflow(&value.dependents, *place, &mut scope)
         });
         let mut standalone = BTreeMap::new();
         for (name, _, workflow) in get(&raw.standalone).map(|named| self.each(named)).unwrap_or_default() {
             let Located { value, place } = workflow;
             let workflow = Workflow {
-                dependents: self.dependents(&value.dependents, *place, &mut scope),
                 explicit: true,
                 errors_to_reconciler: get(&value.errors) == Some(&raw::ErrorsTo::Reconciler),
+                ..self.workflow(&value.dependents, *place, &mut scope)
             };
             standalone.insert(Arc::clone(name), workflow);
         }

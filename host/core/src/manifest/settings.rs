@@ -99,8 +99,8 @@ fn dependent(dependent: &Dependent) -> Value {
         "serverSideApply": dependent.applied(),
         "match": matching(&dependent.matching),
         "source": dependent.source.as_deref(),
-        "name": called.map(|called| json!({ "cel": &*called.name })),
-        "namespace": called.and_then(|called| called.namespace.as_deref()).map(|text| json!({ "cel": text })),
+        "name": called.map(|called| json!({ "cel": called.name.as_str() })),
+        "namespace": called.and_then(|called| called.namespace.as_ref()).map(|text| json!({ "cel": text.as_str() })),
         "onRename": match dependent.on_rename {
             OnRename::Keep => "keep",
             OnRename::Delete => "delete",
@@ -129,7 +129,7 @@ fn matching(matching: &Matching) -> Value {
 fn condition(condition: &Condition) -> Value {
     match condition {
         Condition::Gone => json!("gone"),
-        Condition::Cel(text) => json!({ "cel": &**text }),
+        Condition::Cel(text) => json!({ "cel": text.as_str() }),
         Condition::Export(name) => json!({ "export": &**name }),
         Condition::Ready(kind) => json!({ "ready": match kind {
             ReadyKind::Deployment => "deployment",

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::decision::Finalizers;
-use super::flow::Flow;
 use super::outcome::Manner;
 use super::verdicts::Verdicts;
 use crate::budget::Budget;
@@ -32,10 +31,6 @@ pub struct Controller {
     pub primaries: Arc<Source>,
     /// The secondaries, by the name of the source or of the dependent; a shared source is under both.
     pub secondaries: BTreeMap<Arc<str>, Arc<Source>>,
-    /// The managed workflow.
-    pub workflow: Flow,
-    /// Workflows that run when called by name.
-    pub standalone: BTreeMap<Arc<str>, Flow>,
     /// The finalizer, from the manifest or derived from the kind's full name (`LC-3`).
     pub finalizer: Arc<str>,
     /// The plugin.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::flow::Flow;
 use super::node::Visitor;
 use super::run::Run;
 use crate::guest::{CallError, CallReason, NodeFailure, NodeResult, Place, Session, WorkflowCall, WorkflowResult};
@@ -11,6 +10,7 @@ use crate::manifest::{self, Dependent};
 use crate::object::{Object, ObjectRef};
 use crate::queue;
 use crate::workflow::Mode;
+use crate::workflow::graph::Graph;
 
 /// The dependents of a managed workflow that failed (`WF-9`).
 #[derive(Debug)]
@@ -39,11 +39,11 @@ impl Failed {
 /// # Errors
 /// [`Failed`] if a node failed, unless the manifest leaves failures to the reconciler (`WF-9`).
 pub(crate) async fn managed(run: &Run, session: &dyn Session, mode: Mode) -> Result<WorkflowResult, Failed> {
-    let flow = &run.controller.workflow;
-    let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
+    let workflow = &run.controller.spec.workflow;
+    let result = Visitor { run, session, nodes: &workflow.dependents, mode }.walk(&workflow.graph).await;
     let dependents = failures(&result);
     run.keep_result(None, result.clone());
-    if dependents.is_empty() || flow.errors_to_reconciler {
+    if dependents.is_empty() || workflow.errors_to_reconciler {
         return Ok(result);
     }
     Err(Failed { dependents })
@@ -67,34 +67,34 @@ pub(crate) async fn by_hand(run: &Run, call: WorkflowCall) -> Result<WorkflowRes
             return one(run, &*session, &name, Mode::Cleanup).await;
         }
     };
-    let flow = match &name {
-        None if !controller.workflow.explicit => {
+    let manifest::Controller { workflow, standalone, .. } = &controller.spec;
+    let workflow = match &name {
+        None if !workflow.explicit => {
             let message = "the managed workflow runs by itself; `invocation: explicit` in the manifest leaves it to the component";
             return Err(CallError::new(CallReason::Misplaced, message));
         }
-        None => &controller.workflow,
+        None => workflow,
         Some(name) => {
-            let found = controller.standalone.get(&**name);
-            found.ok_or_else(|| unknown("standalone workflow", name, controller.standalone.keys()))?
+            let found = standalone.get(&**name);
+            found.ok_or_else(|| unknown("standalone workflow", name, standalone.keys()))?
         }
     };
-    let result = Visitor { run, session: &*session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
+    let visitor = Visitor { run, session: &*session, nodes: &workflow.dependents, mode };
+    let result = visitor.walk(&workflow.graph).await;
     run.keep_result(name, result.clone());
-    answer(result, flow.errors_to_reconciler)
+    answer(result, workflow.errors_to_reconciler)
 }
 
 /// Runs one standalone dependent, without the dependents that it depends on.
 async fn one(run: &Run, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
-    let flows = run.controller.standalone.values();
-    let Some((name, node)) = flows.clone().find_map(|flow| flow.nodes.get_key_value(name)) else {
-        return Err(unknown("standalone dependent", name, flows.flat_map(|flow| flow.nodes.keys())));
+    let dependents = run.controller.spec.standalone.values().flat_map(|workflow| &workflow.dependents);
+    let Some((name, spec)) = dependents.clone().find(|(other, _)| ***other == *name) else {
+        return Err(unknown("standalone dependent", name, dependents.map(|(name, _)| name)));
     };
-    // A dependent that is removed by name is deleted here, even if the garbage collector would delete it later.
-    let garbage_collected = node.spec.garbage_collected && mode == Mode::Reconcile;
-    let alone = Dependent { depends_on: BTreeSet::new(), garbage_collected, ..node.spec.clone() };
-    let declared = manifest::Workflow { dependents: BTreeMap::from([(Arc::clone(name), alone)]), ..Default::default() };
-    let flow = Flow::new(&declared).map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;
-    let result = Visitor { run, session, nodes: &flow.nodes, mode }.walk(&flow.graph).await;
+    // What is to be removed by name is, whoever would collect it otherwise.
+    let garbage_collected = spec.garbage_collected && mode == Mode::Reconcile;
+    let nodes = BTreeMap::from([(Arc::clone(name), Dependent { garbage_collected, ..spec.clone() })]);
+    let result = Visitor { run, session, nodes: &nodes, mode }.walk(&Graph::alone(Arc::clone(name))).await;
     answer(result, false)
 }
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::flow::{Called, Node};
 use super::run::Run;
 use super::verdicts;
+use crate::cel::Expression;
 use crate::cluster;
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{ConditionRole, MatchQuestion, MatchResult, Operation, WorkflowResult};
-use crate::manifest::{Dependent, Matching, Permission};
+use crate::manifest::{Called, Condition, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::source::{Source, Within};
-use crate::workflow::condition::{self, Check, Expression};
+use crate::workflow::condition;
 use crate::workflow::graph::Graph;
 use crate::workflow::{self, Activation, Outcome, Step, Task};
 
@@ -36,75 +36,93 @@ impl Visitor<'_> {
     async fn visit(&self, step: Step) -> Outcome {
         let mut told = Told::new();
         let done = match self.nodes.get_key_value(&*step.name) {
-            Some((name, node)) => self.carry_out(step.task, name, node, &mut told).await,
+            Some((name, spec)) => self.carry_out(step.task, name, spec, &mut told).await,
             None => Err(format!("no dependent is called {:?}", step.name).into()),
         };
         done.unwrap_or_else(|stopped| Outcome::Failed { failure: stopped.into(), conditions: told })
     }
 
-    async fn carry_out(&self, task: Task, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<Outcome, Stopped> {
-        let Node { spec, .. } = node;
+    async fn carry_out(
+        &self,
+        task: Task,
+        name: &Arc<str>,
+        spec: &Dependent,
+        told: &mut Told,
+    ) -> Result<Outcome, Stopped> {
         match task {
-            Task::Reconcile => self.reconcile_node(name, node, told).await,
-            Task::Delete(Activation::Met) => self.delete_node(name, node, spec.manage.delete, told).await,
+            Task::Reconcile => self.reconcile_node(name, spec, told).await,
+            Task::Delete(Activation::Met) => self.delete_node(name, spec, spec.manage.delete, told).await,
             Task::Delete(Activation::Unasked) | Task::Cleanup => {
-                if !self.met(ConditionRole::Activation, name, node, told).await? {
+                if !self.met(ConditionRole::Activation, name, spec, told).await? {
                     return Ok(Outcome::Deleted { done: Vec::new(), conditions: std::mem::take(told), gone: true });
                 }
                 let ours = if task == Task::Cleanup { spec.deletable() } else { spec.manage.delete };
-                self.delete_node(name, node, ours, told).await
+                self.delete_node(name, spec, ours, told).await
             }
         }
     }
 
     /// Visits a node to reconcile it (`WF-4`): activation, precondition, the object, readiness.
-    async fn reconcile_node(&self, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<Outcome, Stopped> {
-        if !self.met(ConditionRole::Activation, name, node, told).await? {
+    async fn reconcile_node(&self, name: &Arc<str>, spec: &Dependent, told: &mut Told) -> Result<Outcome, Stopped> {
+        if !self.met(ConditionRole::Activation, name, spec, told).await? {
             return Ok(Outcome::Inactive { conditions: std::mem::take(told) });
         }
-        if !self.met(ConditionRole::ReconcilePrecondition, name, node, told).await? {
+        if !self.met(ConditionRole::ReconcilePrecondition, name, spec, told).await? {
             return Ok(Outcome::Unwanted { conditions: std::mem::take(told) });
         }
-        let done = self.reconcile(name, node).await?;
-        let ready = self.met(ConditionRole::ReadyPostcondition, name, node, told).await?;
+        let done = self.reconcile(name, spec).await?;
+        let ready = self.met(ConditionRole::ReadyPostcondition, name, spec, told).await?;
         Ok(Outcome::Reconciled { done, conditions: std::mem::take(told), ready })
     }
 
     /// Visits a node to delete it (`WF-5`, `WF-6`): deletes the object if `ours`, then asks if it is gone.
-    async fn delete_node(&self, name: &Arc<str>, node: &Node, ours: bool, told: &mut Told) -> Result<Outcome, Stopped> {
+    async fn delete_node(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        ours: bool,
+        told: &mut Told,
+    ) -> Result<Outcome, Stopped> {
         let mut done = Vec::new();
         if ours {
-            done = self.delete(name, node).await?;
-            if self.lets_formers_go(&node.spec) {
-                let formers = self.let_formers_go(name, node).await?;
+            done = self.delete(name, spec).await?;
+            if self.lets_formers_go(spec) {
+                let formers = self.let_formers_go(name, spec).await?;
                 done.extend(formers);
             }
         }
-        let gone = self.met(ConditionRole::DeletePostcondition, name, node, told).await?;
+        let gone = self.met(ConditionRole::DeletePostcondition, name, spec, told).await?;
         Ok(Outcome::Deleted { done, conditions: std::mem::take(told), gone })
     }
 
     /// Returns true if a condition is met; a missing one is. Adds the result of the condition to `told`.
-    async fn met(&self, role: ConditionRole, name: &Arc<str>, node: &Node, told: &mut Told) -> Result<bool, Stopped> {
-        let Some((_, check)) = node.checks.iter().find(|(of, _)| *of == role) else {
+    async fn met(
+        &self,
+        role: ConditionRole,
+        name: &Arc<str>,
+        spec: &Dependent,
+        told: &mut Told,
+    ) -> Result<bool, Stopped> {
+        let Some(declared) = spec.conditions.of(role) else {
             return Ok(true);
         };
-        let result = match check {
-            Check::Export(export) => {
+        let result = match declared {
+            Condition::Export(export) => {
                 let asked = self.session.is_met(export, name, self.run.primary.json()).await;
                 asked.map_err(|failure| format!("condition {export}: {failure}"))?
             }
-            Check::Cel(expression) => {
+            Condition::Cel(expression) => {
                 let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-                let dependent = if expression.reads_dependent() { self.actual_tree(name, node).await? } else { None };
-                expression.met(&primary, dependent.as_ref(), &mut self.run.budget.lock()).map_err(|e| e.to_string())?
+                let dependent = if expression.reads("dependent") { self.actual_tree(name, spec).await? } else { None };
+                let budget = &mut self.run.budget.lock();
+                condition::met(expression, &primary, dependent.as_ref(), budget).map_err(|e| e.to_string())?
             }
-            Check::Ready(kind) => condition::ready(*kind, self.actual_tree(name, node).await?.as_ref()),
-            Check::Gone => {
-                let mut left = self.actual_tree(name, node).await?;
+            Condition::Ready(kind) => condition::ready(*kind, self.actual_tree(name, spec).await?.as_ref()),
+            Condition::Gone => {
+                let mut left = self.actual_tree(name, spec).await?;
                 let formers =
-                    role == ConditionRole::DeletePostcondition && left.is_none() && self.lets_formers_go(&node.spec);
-                if formers && let Some(former) = self.formers(name, node).await?.first() {
+                    role == ConditionRole::DeletePostcondition && left.is_none() && self.lets_formers_go(spec);
+                if formers && let Some(former) = self.formers(name, spec).await?.first() {
                     let tree = former.tree(&mut self.run.budget.lock());
                     left = Some(tree.map_err(|e| e.to_string())?);
                 }
@@ -141,8 +159,7 @@ impl Visitor<'_> {
     }
 
     /// Creates or updates the object, or finds that it is as desired (`DR-2`). Returns the operation on each object.
-    async fn reconcile(&self, name: &Arc<str>, node: &Node) -> Result<Vec<(String, Operation)>, Stopped> {
-        let Node { spec, .. } = node;
+    async fn reconcile(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<(String, Operation)>, Stopped> {
         let source = self.source(name)?;
         let primary = self.run.primary.key();
         if !spec.manage.create && !spec.manage.update {
@@ -152,10 +169,10 @@ impl Visitor<'_> {
         let answer = self.desired(name).await?;
         let hash = self.run.controller.hash(&answer);
         if let Some(key) = self.remembered(name, source, hash) {
-            self.is_called_so(node, &key)?;
+            self.is_called_so(spec, &key)?;
             return Ok(vec![(key.to_string(), Operation::Unchanged)]);
         }
-        let desired = self.complete(name, node, &answer)?;
+        let desired = self.complete(name, spec, &answer)?;
         let within = Within::Object(desired.key());
         source.known(within)?;
         if !source.watches(desired.key()) {
@@ -260,14 +277,14 @@ impl Visitor<'_> {
     }
 
     /// Deletes the object, if it exists, is ours and is not already being deleted (`KD-9`).
-    async fn delete(&self, name: &Arc<str>, node: &Node) -> Result<Vec<(String, Operation)>, Stopped> {
-        let Some(actual) = self.actual(name, node).await? else {
+    async fn delete(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<(String, Operation)>, Stopped> {
+        let Some(actual) = self.actual(name, spec).await? else {
             return Ok(Vec::new());
         };
         let key = actual.key().clone();
         if !actual.header().deleting {
             let source = self.source(name)?;
-            let write = dependent::delete(node.spec.gvk.clone(), &actual);
+            let write = dependent::delete(spec.gvk.clone(), &actual);
             let deleting = self.run.controller.cluster.write(write);
             if let Some(left) = self.run.asked(deleting).await? {
                 source.put(left);
@@ -279,25 +296,25 @@ impl Visitor<'_> {
 
     /// Returns the dependent's object from the caches. `None` if there is no object of its name, or if that object
     /// belongs to another owner. Does not ask for the desired state if no object exists that could be it.
-    async fn actual(&self, name: &Arc<str>, node: &Node) -> Result<Option<Object>, Stopped> {
+    async fn actual(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<Object>, Stopped> {
         let source = self.source(name)?;
         let mut related = source.related(self.run.primary.key());
         if related.is_empty() && source.is_complete() {
             return Ok(None);
         }
-        let key = if let Some(called) = &node.called {
-            self.named(called, &node.spec)?
+        let key = if let Some(called) = &spec.called {
+            self.named(called, spec)?
         } else {
             let answer = self.desired(name).await?;
-            self.complete(name, node, &answer)?.key().clone()
+            self.complete(name, spec, &answer)?.key().clone()
         };
         source.known(Within::Object(&key))?;
-        related.retain(|object| *object.key() == key && self.belongs(name, &node.spec, object));
+        related.retain(|object| *object.key() == key && self.belongs(name, spec, object));
         Ok(related.pop())
     }
 
-    async fn actual_tree(&self, name: &Arc<str>, node: &Node) -> Result<Option<Value>, Stopped> {
-        let actual = self.actual(name, node).await?;
+    async fn actual_tree(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<Value>, Stopped> {
+        let actual = self.actual(name, spec).await?;
         actual.map(|object| object.tree(&mut self.run.budget.lock())).transpose().map_err(|e| e.to_string().into())
     }
 
@@ -306,7 +323,7 @@ impl Visitor<'_> {
     fn named(&self, called: &Called, spec: &Dependent) -> Result<ObjectRef, Stopped> {
         let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
         let text = |expression: &Expression| {
-            let text = expression.text(&primary, None, &mut self.run.budget.lock());
+            let text = expression.text(&[("primary", &primary)], &mut self.run.budget.lock());
             text.map_err(|e| e.to_string())
         };
         let said = called.namespace.as_ref().map(text).transpose()?;
@@ -324,11 +341,11 @@ impl Visitor<'_> {
 
     /// Fails if the manifest gives an object another name than `desired` did: it would be made under one name and
     /// looked for under another, so it would never be ready and never be deleted.
-    fn is_called_so(&self, node: &Node, answered: &ObjectRef) -> Result<(), Stopped> {
-        let Some(called) = &node.called else {
+    fn is_called_so(&self, spec: &Dependent, answered: &ObjectRef) -> Result<(), Stopped> {
+        let Some(called) = &spec.called else {
             return Ok(());
         };
-        let named = self.named(called, &node.spec)?;
+        let named = self.named(called, spec)?;
         if named == *answered {
             return Ok(());
         }
@@ -354,8 +371,7 @@ impl Visitor<'_> {
     }
 
     /// Completes an answer of `desired` to the document that is sent.
-    fn complete(&self, name: &Arc<str>, node: &Node, answer: &str) -> Result<Desired, Stopped> {
-        let spec = &node.spec;
+    fn complete(&self, name: &Arc<str>, spec: &Dependent, answer: &str) -> Result<Desired, Stopped> {
         let (scope, primary, primary_gvk) = (self.scope(spec), &self.run.primary, &self.run.controller.spec.primary);
         let origin = Origin { name, dependent: spec, scope, primary, primary_gvk, mark: &self.mark(name) };
         let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock()).map_err(|e| e.to_string())?;
@@ -371,7 +387,7 @@ impl Visitor<'_> {
                 format!("{key}: it would get finalizers, which takes `delete`: {}", denied.message)
             })?;
         }
-        self.is_called_so(node, desired.key())?;
+        self.is_called_so(spec, desired.key())?;
         self.run.keep_key(name, desired.key());
         Ok(desired)
     }

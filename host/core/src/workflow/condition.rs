@@ -1,66 +1,48 @@
 //! Decides whether a condition is met that needs no component: readiness as kubectl judges it, absence, and CEL
 //! expressions (WF-1, WF-11).
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
 use crate::budget::Budget;
+use crate::cel::{Expression, Failure};
 use crate::guest::ConditionResult;
-use crate::manifest::{Condition, ReadyKind};
 
-pub use super::expression::{Error, Expression};
+/// What a CEL condition can speak about.
+pub const VARIABLES: [&str; 2] = ["primary", "dependent"];
 
-/// A condition, ready to be judged.
-#[derive(Clone, Debug)]
-pub enum Check {
-    /// The dependent is ready.
-    Ready(ReadyKind),
-    /// The dependent's object does not exist.
-    Gone,
-    /// An expression.
-    Cel(Expression),
-    /// This export of the component has to be asked.
-    Export(Arc<str>),
+/// Kinds whose readiness is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyKind {
+    /// `apps/v1 Deployment`.
+    Deployment,
+    /// `apps/v1 StatefulSet`.
+    StatefulSet,
+    /// `apps/v1 DaemonSet`.
+    DaemonSet,
+    /// `apps/v1 ReplicaSet`.
+    ReplicaSet,
+    /// `v1 Pod`: condition `Ready`.
+    Pod,
+    /// `batch/v1 Job`: condition `Complete`.
+    Job,
+    /// Any kind with a condition `Ready` that is `True`.
+    Condition,
 }
 
-// === impl Check ===
-
-impl Check {
-    /// Prepares a declared condition.
-    ///
-    /// # Errors
-    /// Those of [`Expression::parse`].
-    pub fn new(condition: &Condition) -> Result<Self, Error> {
-        Ok(match condition {
-            Condition::Ready(kind) => Self::Ready(*kind),
-            Condition::Gone => Self::Gone,
-            Condition::Cel(text) => Self::Cel(Expression::parse(text)?),
-            Condition::Export(name) => Self::Export(name.clone()),
-        })
-    }
-
-    /// Judges the condition by the primary and the dependent's object, if that exists; none if the component has to be
-    /// asked.
-    ///
-    /// # Errors
-    /// Those of [`Expression::met`].
-    pub fn judge(
-        &self,
-        primary: &Value,
-        dependent: Option<&Value>,
-        budget: &mut Budget,
-    ) -> Result<Option<ConditionResult>, Error> {
-        match self {
-            Self::Ready(kind) => Ok(Some(ready(*kind, dependent))),
-            Self::Gone => Ok(Some(gone(dependent))),
-            Self::Cel(expression) => expression.met(primary, dependent, budget).map(Some),
-            Self::Export(_) => Ok(None),
-        }
-    }
+/// Judges an expression over the [`VARIABLES`], which the budget pays for; `dependent` is null in it if the object does not exist.
+///
+/// # Errors
+/// Those of [`Expression::met`].
+pub fn met(
+    expression: &Expression,
+    primary: &Value,
+    dependent: Option<&Value>,
+    budget: &mut Budget,
+) -> Result<ConditionResult, Failure> {
+    let variables = [("primary", primary), ("dependent", dependent.unwrap_or(&Value::Null))];
+    let met = expression.met(&variables, budget)?;
+    Ok(met.map_or_else(|why| ConditionResult::unmet(&why), |()| ConditionResult::met()))
 }
-
-// === readiness ===
 
 /// Returns whether an object is ready, as `kubectl rollout status` and `kubectl wait` judge, with the reason if not.
 pub fn ready(kind: ReadyKind, object: Option<&Value>) -> ConditionResult {
@@ -372,23 +354,13 @@ mod tests {
     }
 
     #[test]
-    #[rustfmt::skip]
-    fn a_declared_condition_is_judged_or_left_to_the_component() {
-        let (primary, dependent) = (json!({"spec": {"exposed": true}}), json!({}));
-        for (condition, expected) in [
-            (Condition::Ready(ReadyKind::Pod), Some(ConditionResult::unmet("it has no condition Ready"))),
-            (Condition::Gone, Some(ConditionResult::unmet("it exists"))),
-            (Condition::Cel("primary.spec.exposed".into()), Some(ConditionResult::met())),
-            (Condition::Export("own".into()), None),
-        ] {
-            assert_eq!(
-                Check::new(&condition)
-                    .unwrap()
-                    .judge(&primary, Some(&dependent), &mut Budget::of_run()),
-                Ok(expected),
-                "{condition:?}"
-            );
+    fn a_dependent_that_does_not_exist_is_null_to_an_expression() {
+        let expression = Expression::parse("primary.spec.exposed && dependent == null", &VARIABLES).unwrap();
+        let primary = json!({"spec": {"exposed": true}});
+        for (dependent, expected) in
+            [(None, ConditionResult::met()), (Some(&json!({})), ConditionResult::unmet("it is false"))]
+        {
+            assert_eq!(met(&expression, &primary, dependent, &mut Budget::of_run()), Ok(expected));
         }
-        assert!(Check::new(&Condition::Cel("(".into())).is_err());
     }
 }

@@ -1,9 +1,8 @@
 //! Decides whether declared dependents form a graph without cycles, and in which order they stand (WF-1).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
-
-use crate::manifest::Workflow;
 
 /// The dependents of a workflow in an order in which each comes after what it depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,48 +22,43 @@ pub struct Node {
     pub children: Vec<usize>,
 }
 
-/// Why dependents form no graph.
+/// Names that depend on each other in a circle (`WF-1`): each on the next, the last on the first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// A name in `dependsOn` that no dependent has (`WF-1`).
-    #[error("dependent {dependent} depends on {unknown:?}, which is none of {}", known.join(", "))]
-    Unknown {
-        /// Who depends.
-        dependent: Arc<str>,
-        /// On what.
-        unknown: Arc<str>,
-        /// The names that there are.
-        known: Vec<Arc<str>>,
-    },
-    /// Dependents that depend on each other.
-    #[error("dependents wait for each other: {}", path.join(" -> "))]
-    Cycle {
-        /// Each depends on the next; the first is also the last.
-        path: Vec<Arc<str>>,
-    },
+pub struct Cycle(pub Vec<Arc<str>>);
+
+impl fmt::Display for Cycle {
+    /// Writes `a → b → a`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for name in &self.0 {
+            write!(f, "{name} → ")?;
+        }
+        f.write_str(self.0.first().map_or("", |first| first))
+    }
 }
 
 impl Graph {
-    /// Returns the graph of a workflow.
+    /// Returns the graph of dependents, given what each depends on. Names that are depended on but are no key are passed over.
     ///
     /// # Errors
-    /// [`Error`] for an unknown name or a cycle.
-    pub fn new(workflow: &Workflow) -> Result<Self, Error> {
-        let mut waiting: BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>> = BTreeMap::new();
-        for (dependent, declared) in &workflow.dependents {
-            if let Some(unknown) = declared.depends_on.iter().find(|name| !workflow.dependents.contains_key(*name)) {
-                let known = workflow.dependents.keys().cloned().collect();
-                return Err(Error::Unknown { dependent: dependent.clone(), unknown: unknown.clone(), known });
-            }
-            waiting.insert(dependent, &declared.depends_on);
-        }
+    /// [`Cycle`], the first that is met.
+    ///
+    /// ```
+    /// # use std::collections::{BTreeMap, BTreeSet};
+    /// # use capstan_core::workflow::graph::Graph;
+    /// let depends_on = BTreeMap::from([("a".into(), BTreeSet::from(["b".into()])), ("b".into(), BTreeSet::new())]);
+    /// let graph = Graph::new(&depends_on).unwrap();
+    /// assert_eq!(graph.nodes().iter().map(|node| &*node.name).collect::<Vec<_>>(), ["b", "a"]);
+    /// ```
+    pub fn new(depends_on: &BTreeMap<Arc<str>, BTreeSet<Arc<str>>>) -> Result<Self, Cycle> {
+        let mut waiting: BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>> = depends_on.iter().collect();
         let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
         let mut nodes: Vec<Node> = Vec::with_capacity(waiting.len());
         while !waiting.is_empty() {
-            let free = |(_, parents): &(_, &&BTreeSet<Arc<str>>)| parents.iter().all(|p| positions.contains_key(&**p));
+            let free = |(_, parents): &(_, &&BTreeSet<Arc<str>>)| !parents.iter().any(|p| waiting.contains_key(p));
             let Some((name, parents)) = waiting.iter().find(free).map(|(name, parents)| (*name, *parents)) else {
-                return Err(Error::Cycle { path: cycle(&waiting) });
+                return Err(cycle(&waiting));
             };
+            waiting.remove(name);
             let parents: Vec<usize> = parents.iter().filter_map(|parent| positions.get(&**parent).copied()).collect();
             let position = nodes.len();
             for parent in &parents {
@@ -74,9 +68,13 @@ impl Graph {
             }
             nodes.push(Node { name: name.clone(), parents, children: Vec::new() });
             positions.insert(name, position);
-            waiting.remove(name);
         }
         Ok(Self { nodes })
+    }
+
+    /// Returns the graph of one dependent alone.
+    pub fn alone(name: Arc<str>) -> Self {
+        Self { nodes: vec![Node { name, parents: Vec::new(), children: Vec::new() }] }
     }
 
     /// Returns the nodes, each after what it depends on. Backwards it is the order of a clean-up.
@@ -85,48 +83,44 @@ impl Graph {
     }
 }
 
-/// Returns a cycle among dependents that all wait for another of them.
-fn cycle(waiting: &BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>>) -> Vec<Arc<str>> {
-    let mut path: Vec<Arc<str>> = Vec::new();
-    let mut next = waiting.keys().next().map(|name| (*name).clone());
-    while let Some(name) = next {
-        if let Some(start) = path.iter().position(|seen| *seen == name) {
+/// Follows what is depended on from name to name until one comes again. Each name in `waiting` depends on another one there.
+fn cycle(waiting: &BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>>) -> Cycle {
+    let mut path: Vec<&Arc<str>> = waiting.keys().take(1).copied().collect();
+    let waits_for = |name: &&Arc<str>| waiting.get(*name)?.iter().find(|parent| waiting.contains_key(parent));
+    while let Some(next) = path.last().and_then(waits_for) {
+        if let Some(start) = path.iter().position(|name| *name == next) {
             path.drain(..start);
-            path.push(name);
             break;
         }
-        let parents = waiting.get(&name).copied();
-        next = parents.into_iter().flatten().find(|parent| waiting.contains_key(*parent)).cloned();
-        path.push(name);
+        path.push(next);
     }
-    path
+    let smallest = path.iter().enumerate().min_by_key(|(_, name)| **name).map_or(0, |(at, _)| at);
+    path.rotate_left(smallest);
+    Cycle(path.into_iter().cloned().collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::workflow::tests::{graph, workflow};
+    use crate::workflow::tests::graph;
+
+    type DependsOn = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
     #[test]
-    #[rustfmt::skip]
     fn a_dependent_stands_after_what_it_depends_on_and_else_by_name() {
         // WF-1
         for (declared, order) in [
             (&[("c", ""), ("a", ""), ("b", "")][..], "a b c"),
             (&[("a", "c"), ("b", ""), ("c", "")], "b c a"),
+            (&[("a", "b c"), ("b", "d"), ("c", "d"), ("d", "")], "d b c a"),
             (&[("a", "z"), ("b", "a"), ("c", "a"), ("d", "b c"), ("z", "")], "z a b c d"),
+            (&[("a", "unknown")], "a"),
             (&[], ""),
         ] {
-            let graph = graph(declared);
-            assert_eq!(
-                graph
-                    .nodes()
-                    .iter()
-                    .map(|node| &*node.name)
-                    .collect::<Vec<_>>()
-                    .join(" "),
-                order
-            );
+            let graph = graph(declared).unwrap();
+            assert_eq!(graph.nodes().iter().map(|node| &*node.name).collect::<Vec<_>>().join(" "), order);
         }
     }
 
@@ -138,24 +132,51 @@ mod tests {
             children: children.to_vec(),
         };
         let nodes = [node("a", &[], &[1, 2]), node("b", &[0], &[3]), node("c", &[0], &[3]), node("d", &[1, 2], &[])];
-        assert_eq!(graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b c")]).nodes(), nodes);
+        assert_eq!(graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b c")]).unwrap().nodes(), nodes);
+        assert_eq!(graph(&[("a", "")]), Ok(Graph::alone("a".into())));
     }
 
     #[test]
-    #[rustfmt::skip]
-    fn what_is_no_graph_is_refused_with_names() {
+    fn a_circle_is_told_by_its_path() {
         // WF-1
         for (declared, text) in [
-            (&[("a", "x"), ("b", "")][..], "dependent a depends on \"x\", which is none of a, b"),
-            (&[("a", "a")], "dependents wait for each other: a -> a"),
-            (&[("a", "b"), ("b", "c"), ("c", "b"), ("d", "")], "dependents wait for each other: b -> c -> b"),
-            (&[("a", "c"), ("b", "a"), ("c", "b")], "dependents wait for each other: a -> c -> b -> a"),
-            (&[("a", "d z"), ("d", "e"), ("e", "d"), ("z", "")], "dependents wait for each other: d -> e -> d"),
+            (&[("a", "a")][..], "a → a"),
+            (&[("a", "b"), ("b", "a")], "a → b → a"),
+            (&[("a", "b"), ("b", "c"), ("c", "b"), ("d", "")], "b → c → b"),
+            (&[("a", "c"), ("b", "a"), ("c", "b")], "a → c → b → a"),
+            (&[("a", "c"), ("b", "d"), ("c", "d"), ("d", "b")], "b → d → b"),
+            (&[("a", "d z"), ("d", "e"), ("e", "d"), ("z", "")], "d → e → d"),
+            (&[("z", "a"), ("a", "y"), ("y", "z"), ("x", "y")], "a → y → z → a"),
         ] {
-            assert_eq!(
-                Graph::new(&workflow(declared)).unwrap_err().to_string(),
-                text
-            );
+            assert_eq!(graph(declared).unwrap_err().to_string(), text);
+        }
+    }
+
+    fn declared() -> impl Strategy<Value = DependsOn> {
+        let name = || "[a-f]".prop_map(Arc::from);
+        proptest::collection::btree_map(name(), proptest::collection::btree_set(name(), 0..3), 0..7)
+    }
+
+    proptest! {
+        #[test]
+        fn an_order_is_right_or_the_circle_is_there(declared in declared()) {
+            match Graph::new(&declared) {
+                Ok(graph) => {
+                    let names: Vec<_> = graph.nodes().iter().map(|node| &node.name).collect();
+                    let place = |name: &Arc<str>| names.iter().position(|other| *other == name);
+                    prop_assert_eq!(names.iter().copied().collect::<BTreeSet<_>>(), declared.keys().collect());
+                    prop_assert_eq!(names.len(), declared.len());
+                    for (name, parents) in &declared {
+                        prop_assert!(parents.iter().all(|parent| place(parent) < place(name)));
+                    }
+                }
+                Err(Cycle(circle)) => {
+                    prop_assert!(!circle.is_empty());
+                    for (name, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+                        prop_assert!(declared[name].contains(next));
+                    }
+                }
+            }
         }
     }
 }

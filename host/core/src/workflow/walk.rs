@@ -208,7 +208,11 @@ fn answers(state: State, task: Task) -> bool {
 mod tests {
     use super::*;
     use crate::guest::{ConditionResult, ConditionRole, Operation};
-    use crate::workflow::tests::{graph, ready};
+    use crate::workflow::tests::ready;
+
+    fn graph(declared: &[(&str, &str)]) -> Graph {
+        crate::workflow::tests::graph(declared).unwrap()
+    }
 
     const DIAMOND: &[(&str, &str)] = &[("a", ""), ("b", "a"), ("c", "a"), ("d", "b c")];
 

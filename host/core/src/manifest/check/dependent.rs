@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cel::Expression;
 use crate::kinds;
 use crate::object::Gvk;
 use crate::object::Scope::{Cluster, Namespaced};
+use crate::workflow::condition;
+use crate::workflow::graph::Graph;
 use crate::yaml::{Broken, Fault, Leaf, Located, Quoted, Scalar, Slot};
 
 use super::super::names::{Export, Name, Pointer};
-use super::super::order::order;
 use super::super::raw::{self, Maybe, Named};
 use super::super::{
-    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, ReadyKind, Source, compile,
+    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, ReadyKind, Source, Workflow,
 };
 use super::{Check, flag, get, located, mapping_keys, names, object};
 
@@ -46,27 +48,27 @@ impl Check<'_> {
         self.faults.push(Fault { inside, ..Fault::new(place, message) });
     }
 
-    /// Returns the dependents of one workflow.
-    pub(super) fn dependents(
+    /// Returns a workflow of these dependents.
+    pub(super) fn workflow(
         &mut self,
         field: &Slot<Named<raw::Dependent>>,
         around: usize,
         scope: &mut Scope<'_>,
-    ) -> BTreeMap<Arc<str>, Dependent> {
+    ) -> Workflow {
         let Some(Located { value: named, .. }) = self.need(field, around, "dependents") else {
-            return BTreeMap::new();
+            return Workflow::default();
         };
         let siblings = names(named);
         let mut dependents = BTreeMap::new();
-        let mut graph = BTreeMap::new();
+        let mut declared = BTreeMap::new();
         for (name, place, raw) in self.each(named) {
             self.unique(name, place, raw, scope);
             let depends_on = self.depends_on(name, &raw.value.depends_on, &siblings);
-            graph.insert(Arc::clone(name), depends_on.clone());
+            declared.insert(Arc::clone(name), depends_on.clone());
             let dependent = self.dependent(raw, depends_on, scope);
             dependents.extend(dependent.map(|dependent| (Arc::clone(name), dependent)));
         }
-        if let Err(cycle) = order(&graph) {
+        let graph = Graph::new(&declared).unwrap_or_else(|cycle| {
             let first =
                 |entry: &&(Leaf<Name>, _)| entry.0.read().is_some_and(|name| Some(&name.value.0.0) == cycle.0.first());
             let place = named.0.iter().find(first).and_then(|(name, _)| name.read()).map_or(around, |name| name.place);
@@ -74,8 +76,9 @@ impl Check<'_> {
                 place,
                 format!("found dependents that wait for each other: {cycle}; take one of these out of `dependsOn`"),
             );
-        }
-        dependents
+            Graph::default()
+        });
+        Workflow { dependents, graph: Arc::new(graph), ..Workflow::default() }
     }
 
     /// Finds names that are taken. A source may have the name of the one dependent that uses it.
@@ -296,19 +299,17 @@ impl Check<'_> {
         Some(Arc::clone(name))
     }
 
-    fn cel(&mut self, field: &Slot<String>, around: usize, variables: &[&str]) -> Option<Arc<str>> {
+    fn cel(&mut self, field: &Slot<String>, around: usize, variables: &[&'static str]) -> Option<Expression> {
         let Located { value, place } = self.need(field, around, "cel")?;
-        if let Err(broken) = compile(value, variables) {
-            self.broken(*place, value, &broken);
-        }
-        Some(value.as_str().into())
+        let parsed = Expression::parse(value, variables);
+        parsed.map_err(|broken| self.broken(*place, value, &broken)).ok()
     }
 
     fn condition(&mut self, field: &Maybe<raw::Condition>, gvk: Option<&Gvk>) -> Option<Condition> {
         let Located { value, place } = located(field)?;
         match value {
             raw::Condition::Gone => Some(Condition::Gone),
-            raw::Condition::Cel(cel) => self.cel(cel, *place, &["primary", "dependent"]).map(Condition::Cel),
+            raw::Condition::Cel(cel) => self.cel(cel, *place, &condition::VARIABLES).map(Condition::Cel),
             raw::Condition::Export(export) => {
                 self.need(export, *place, "export").map(|export| Condition::Export(Arc::clone(&export.value.0.0)))
             }

@@ -8,7 +8,6 @@ use crate::dependent::{self, ownership};
 use crate::guest::{Operation, WorkflowResult};
 use crate::manifest::{Dependent, OnRename};
 use crate::object::{Object, ObjectRef};
-use crate::reconciler::flow::Node;
 use crate::source::Source;
 use crate::workflow::Mode;
 
@@ -25,14 +24,14 @@ impl Visitor<'_> {
     /// Deletes the former objects of the nodes that are settled, and adds the deletions and failures to the result.
     pub(super) async fn settle_names(&self, settled: &[Arc<str>], result: &mut WorkflowResult) {
         for name in settled {
-            let Some(node) = self.nodes.get(name) else {
+            let Some(spec) = self.nodes.get(name) else {
                 continue;
             };
             let shown = result.nodes.iter_mut().find(|shown| shown.name == **name);
-            let Some(shown) = shown.filter(|_| node.spec.on_rename == OnRename::Delete) else {
+            let Some(shown) = shown.filter(|_| spec.on_rename == OnRename::Delete) else {
                 continue;
             };
-            match self.let_formers_go(name, node).await {
+            match self.let_formers_go(name, spec).await {
                 Ok(done) => shown.done.extend(done),
                 Err(stopped) => {
                     shown.failed = Some(stopped.into());
@@ -47,17 +46,17 @@ impl Visitor<'_> {
     pub(super) async fn let_formers_go(
         &self,
         name: &Arc<str>,
-        node: &Node,
+        spec: &Dependent,
     ) -> Result<Vec<(String, Operation)>, Stopped> {
         let source = self.source(name)?;
         let mut done = Vec::new();
-        for former in self.formers(name, node).await? {
+        for former in self.formers(name, spec).await? {
             let object = former.key();
             done.push((object.to_string(), Operation::Deleted));
             if former.header().deleting {
                 continue;
             }
-            let write = dependent::delete_as_seen(node.spec.gvk.clone(), &former);
+            let write = dependent::delete_as_seen(spec.gvk.clone(), &former);
             let deleting = self.run.controller.cluster.write(write);
             if let Some(left) = self.run.asked(deleting).await? {
                 source.put(left);
@@ -69,20 +68,20 @@ impl Visitor<'_> {
     }
 
     /// Returns the objects that a node made under names that neither it nor another dependent has now.
-    pub(super) async fn formers(&self, name: &Arc<str>, node: &Node) -> Result<Vec<Object>, Stopped> {
+    pub(super) async fn formers(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<Object>, Stopped> {
         let mut related = self.source(name)?.related(self.run.primary.key());
-        let own = match &node.called {
-            Some(called) => Some(self.named(called, &node.spec)?),
+        let own = match &spec.called {
+            Some(called) => Some(self.named(called, spec)?),
             None => self.run.known_key(name),
         };
         let mut meant: BTreeSet<ObjectRef> = own.into_iter().collect();
         let mut unknown = Vec::new();
-        for (other, node) in self.others(name, &node.spec) {
+        for (other, spec) in self.others(name, spec) {
             match self.run.known_key(other) {
                 Some(key) => {
                     meant.insert(key);
                 }
-                None => unknown.push((other, node)),
+                None => unknown.push((other, spec)),
             }
         }
         related.retain(|object| !meant.contains(object.key()));
@@ -98,8 +97,8 @@ impl Visitor<'_> {
             owners.any(|owner| owner.uid == *uid)
         };
         if formers.iter().any(owned) {
-            for (other, node) in unknown {
-                match self.meant(other, node).await {
+            for (other, spec) in unknown {
+                match self.meant(other, spec).await {
                     Ok(key) => formers.retain(|object| Some(object.key()) != key.as_ref()),
                     Err(problem) => {
                         tracing::debug!(dependent = %name, %other, %problem, "what another dependent means is not known: former objects stay");
@@ -130,27 +129,25 @@ impl Visitor<'_> {
     }
 
     /// Returns the other dependents of the controller whose objects are of the same kind.
-    fn others(&self, name: &Arc<str>, spec: &Dependent) -> impl Iterator<Item = (&Arc<str>, &Node)> {
-        let controller = &self.run.controller;
-        let flows = std::iter::once(&controller.workflow).chain(controller.standalone.values());
-        let nodes = flows.flat_map(|flow| &flow.nodes);
+    fn others(&self, name: &Arc<str>, spec: &Dependent) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
         let kind = |spec: &Dependent| (Arc::clone(&spec.gvk.group), Arc::clone(&spec.gvk.kind));
         let (name, own) = (Arc::clone(name), kind(spec));
-        nodes.filter(move |(other, node)| **other != name && kind(&node.spec) == own)
+        let all = self.run.controller.spec.dependents();
+        all.filter(move |(other, spec)| **other != name && kind(spec) == own)
     }
 
     /// Returns the key of a dependent's object, and asks for its desired state if necessary; `None` if the dependent
     /// never writes an object.
-    async fn meant(&self, name: &Arc<str>, node: &Node) -> Result<Option<ObjectRef>, Stopped> {
-        let manage = &node.spec.manage;
-        if let Some(called) = &node.called {
-            return self.named(called, &node.spec).map(Some);
+    async fn meant(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<ObjectRef>, Stopped> {
+        let manage = spec.manage;
+        if let Some(called) = &spec.called {
+            return self.named(called, spec).map(Some);
         }
         if !manage.create && !manage.update {
             return Ok(None);
         }
         let answer = self.desired(name).await?;
-        let desired = self.complete(name, node, &answer)?;
+        let desired = self.complete(name, spec, &answer)?;
         Ok(Some(desired.key().clone()))
     }
 }

@@ -7,7 +7,6 @@ use crate::cluster;
 use crate::guest::{CallReason, ConditionResult, ConditionRole, NodeFailure, Session};
 use crate::manifest::Dependent;
 use crate::object::Object;
-use crate::reconciler::flow::Node;
 use crate::reconciler::run::Run;
 use crate::source;
 use crate::text;
@@ -18,7 +17,7 @@ use crate::writes;
 pub(in crate::reconciler) struct Visitor<'a> {
     pub(in crate::reconciler) run: &'a Run,
     pub(in crate::reconciler) session: &'a dyn Session,
-    pub(in crate::reconciler) nodes: &'a BTreeMap<Arc<str>, Node>,
+    pub(in crate::reconciler) nodes: &'a BTreeMap<Arc<str>, Dependent>,
     pub(in crate::reconciler) mode: Mode,
 }
 
