@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::cel::Expression;
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
+use crate::object::pointer::Pointer;
 pub use crate::workflow::condition::ReadyKind;
 use crate::workflow::graph::Graph;
 pub use crate::yaml::{Errors, Problem};
@@ -218,7 +219,7 @@ pub struct Controller {
     /// What it does if that is not so by then.
     pub on_start_error: OnStartError,
     /// Indexes over primaries, by name: JSON pointers to a string or a list of strings (IX rules).
-    pub indexes: BTreeMap<Arc<str>, Arc<str>>,
+    pub indexes: BTreeMap<Arc<str>, Pointer>,
     /// Watched secondaries that are not dependents, by name.
     pub sources: BTreeMap<Arc<str>, Source>,
     /// The managed workflow.
@@ -283,7 +284,7 @@ pub struct Source {
     /// How the primaries are found (IM rules).
     pub mapper: Mapper,
     /// Indexes, by name: JSON pointers to a string or a list of strings (IX rules).
-    pub indexes: BTreeMap<Arc<str>, Arc<str>>,
+    pub indexes: BTreeMap<Arc<str>, Pointer>,
 }
 
 /// How the primaries of a secondary are found (`IM-1`, `IM-2`).

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::budget::{self, Budget};
 
 pub mod labels;
+pub mod pointer;
 mod read;
 
 use read::{Named, View, cut};

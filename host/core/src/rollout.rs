@@ -11,6 +11,7 @@ use crate::manifest::{
     Source,
 };
 use crate::object::Gvk;
+use crate::object::pointer::Pointer;
 
 /// A file of manifests as it was found.
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ struct Watched<'a> {
     generation_aware: bool,
     /// Whether it uses a finalizer, and its name if the manifest has one.
     finalizer: (bool, Option<&'a str>),
-    indexes: &'a BTreeMap<Arc<str>, Arc<str>>,
+    indexes: &'a BTreeMap<Arc<str>, Pointer>,
     sources: &'a BTreeMap<Arc<str>, Source>,
     dependents: BTreeMap<&'a str, Dependent<'a>>,
 }

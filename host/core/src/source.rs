@@ -12,6 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::cache::Cache;
+use crate::object::pointer::Pointer;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 
 pub mod echo;
@@ -25,7 +26,7 @@ mod write;
 
 use echo::{Released, Verdict};
 use filter::Filter;
-use index::{Lookup, Pointer};
+use index::Lookup;
 pub use known::{Doubt, Within};
 use mapper::Mapper;
 use state::{Facts, Move, State, is_in, watcher};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capstan_core::manifest::{self, Dependent, Namespaces};
+use capstan_core::object::pointer::Pointer;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::permission::Home;
 use capstan_core::source::filter::{Filter, PrimaryFilter, UserFilter};
-use capstan_core::source::index::Pointer;
 use capstan_core::source::mapper::Mapper;
 use capstan_core::source::{Role, Source, Spec};
 use capstan_core::startup::Needed;
@@ -130,7 +130,7 @@ impl Planner<'_> {
             role: Role::Primary,
             // No user filter is given, and nothing else is refused.
             filter: Filter::primary(Some(built_in), UserFilter::default()).unwrap_or_default(),
-            indexes: pointers(&spec.indexes),
+            indexes: spec.indexes.clone(),
         };
         let labels = spec.label_selector.as_ref();
         self.plan(&Watch { gvk: &spec.primary, namespaces: &spec.namespaces, labels, needed: Needed::Always }, source)
@@ -176,7 +176,7 @@ impl Planner<'_> {
         name: &Arc<str>,
         gvk: &Gvk,
         mapper: manifest::Mapper,
-        indexes: &BTreeMap<Arc<str>, Arc<str>>,
+        indexes: &BTreeMap<Arc<str>, Pointer>,
     ) -> Spec {
         let primary = &self.spec.primary;
         let scope = self.kinds.get(primary).map_or(ObjectScope::Namespaced, |kind| kind.scope);
@@ -185,7 +185,7 @@ impl Planner<'_> {
             gvk: gvk.clone(),
             role: Role::Secondary(Mapper::new(primary.clone(), scope, mapper)),
             filter: Filter::default(),
-            indexes: pointers(indexes),
+            indexes: indexes.clone(),
         }
     }
 
@@ -229,9 +229,4 @@ fn mapping(dependent: &Dependent) -> manifest::Mapper {
     } else {
         manifest::Mapper::Annotations(dependent.mapping.clone())
     }
-}
-
-fn pointers(indexes: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Pointer> {
-    let parsed = indexes.iter().filter_map(|(name, text)| Some((Arc::clone(name), Pointer::parse(text).ok()?)));
-    parsed.collect()
 }

@@ -23,10 +23,10 @@ use capstan_core::dependent::diff;
 use capstan_core::dependent::managed_fields::{self, Comparison, Part};
 use capstan_core::guest::MatchResult;
 use capstan_core::manifest::{self, GenericMatching};
+use capstan_core::object::pointer::Pointer;
 use capstan_core::object::{Gvk, Managers, Object};
 use capstan_core::patch::{self, Patch};
 use capstan_core::reconciler::mask::Mask;
-use capstan_core::source::index::Pointer;
 use capstan_core::workflow::condition;
 use serde_json::{Value, json};
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::object::Gvk;
 use crate::object::labels::Selector;
+use crate::object::pointer::Pointer;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
 use super::names::{ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved};
@@ -514,12 +515,12 @@ impl<'a> Check<'a> {
         Some(RateLimit { max_reconciliations, within: time(&raw.within, Duration::from_secs(10)) })
     }
 
-    fn indexes(&mut self, field: &Maybe<Named<raw::Index>>) -> BTreeMap<Arc<str>, Arc<str>> {
+    fn indexes(&mut self, field: &Maybe<Named<raw::Index>>) -> BTreeMap<Arc<str>, Pointer> {
         let mut indexes = BTreeMap::new();
         for (name, _, index) in get(field).map(|named| self.each(named)).unwrap_or_default() {
             let raw::Index::Pointer(pointer) = &index.value;
             let pointer = self.need(pointer, index.place, "pointer");
-            indexes.extend(pointer.map(|pointer| (Arc::clone(name), Arc::clone(&pointer.value.0.0))));
+            indexes.extend(pointer.map(|pointer| (Arc::clone(name), pointer.value.0.clone())));
         }
         indexes
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use schemars::{Schema, json_schema};
 
 use crate::object::labels::{is_domain, is_key, is_label};
+use crate::object::pointer::Pointer;
 use crate::yaml::Form;
 
 /// The name of a thing in a manifest, or of a namespace: a DNS label.
@@ -29,9 +30,6 @@ pub(super) struct Export(pub(super) Arc<str>);
 
 /// The key of a label or annotation: `name`, `domain/name`.
 pub(super) struct Key(pub(super) Arc<str>);
-
-/// A JSON pointer (RFC 6901): empty, or `/spec/config`.
-pub(super) struct Pointer(pub(super) Arc<str>);
 
 /// A file.
 pub(super) struct FilePath(pub(super) PathBuf);
@@ -196,14 +194,7 @@ impl Form for Pointer {
     const WHAT: &'static str = "a JSON pointer such as `/spec/replicas`";
 
     fn text(text: &str) -> Result<Self, String> {
-        if !text.is_empty() && !text.starts_with('/') {
-            let guess = text.trim_start_matches("$.").replace('.', "/");
-            return Err(format!("a JSON pointer begins with `/`: `/{guess}`?"));
-        }
-        if text.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
-            return Err("in a JSON pointer `~` is written `~0`, and `/` within a name `~1`".to_owned());
-        }
-        Ok(Self(text.into()))
+        Self::parse(text)
     }
 
     fn schema() -> Schema {

@@ -8,8 +8,9 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::names::{ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name, Pointer};
+use super::names::{ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name};
 use super::units::{Bytes, Factor, Objects, Requests, Time, Times, Workers};
+use crate::object::pointer::Pointer;
 use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 
 /// A field that may be left out.

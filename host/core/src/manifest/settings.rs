@@ -11,6 +11,7 @@ use super::{
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
+use crate::object::pointer::Pointer;
 
 impl Controller {
     /// Returns the controller's entry of the manifest as JSON, with its name and with all defaults (`context.settings`).
@@ -165,8 +166,8 @@ fn kind(gvk: &Gvk) -> Value {
     json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind })
 }
 
-fn indexes(indexes: &std::collections::BTreeMap<Arc<str>, Arc<str>>) -> Value {
-    each(indexes, |pointer| json!({ "pointer": &**pointer }))
+fn indexes(indexes: &std::collections::BTreeMap<Arc<str>, Pointer>) -> Value {
+    each(indexes, |pointer| json!({ "pointer": &**pointer.text() }))
 }
 
 fn each<T>(entries: &std::collections::BTreeMap<Arc<str>, T>, one: impl Fn(&T) -> Value) -> Value {

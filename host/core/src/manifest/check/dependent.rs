@@ -11,7 +11,7 @@ use crate::workflow::condition;
 use crate::workflow::graph::Graph;
 use crate::yaml::{Broken, Fault, Leaf, Located, Quoted, Scalar, Slot};
 
-use super::super::names::{Export, Name, Pointer};
+use super::super::names::{Export, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::{
     Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, ReadyKind, Source, Workflow,
@@ -277,11 +277,7 @@ impl Check<'_> {
             self.fault(equality.place, "found `equality: true` together with `ignore`; expected one of them");
         }
         GenericMatching {
-            ignore: ignore
-                .iter()
-                .map(|pointer| &pointer.value)
-                .map(|Scalar(Pointer(pointer))| Arc::clone(pointer))
-                .collect(),
+            ignore: ignore.iter().map(|pointer| Arc::clone(pointer.value.0.text())).collect(),
             strict_metadata: flag(&raw.strict_metadata, false),
             equality: flag(&raw.equality, false),
         }
