@@ -11,5 +11,6 @@ mod tree;
 pub(crate) use de::{Entries, Form, Leaf, Located, OrWord, Reader, Scalar, Slot, Word};
 pub use diagnostic::{Broken, Errors, Problem};
 pub(crate) use diagnostic::{Fault, Mark, Place, either, similar};
+pub(crate) use schema::words;
 pub(crate) use stack::with_room;
 pub(crate) use tree::{Quoted, Tree, Value, documents};

@@ -16,19 +16,14 @@ use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slo
 
 use super::names::{ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved};
 use super::raw::{self, Maybe, MaybeLeaf, Named};
-use super::units::{Bytes, Factor, LONGEST, Objects, Requests, Time, Times, Workers};
+use super::units::{Factor, LONGEST, Time, Times, Workers};
 use super::{
-    Capabilities, Controller, Grant, Instances, Isolation, Limits, Mapper, MappingKeys, Namespaces, OnStartError,
-    OnSwap, Operator, Origin, Permission, Plugin, RateLimit, Retry, ServiceAccount, Source, Warm, Workflow,
+    Controller, Mapper, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, Source,
+    Workflow,
 };
 
 mod dependent;
-
-/// The most bytes of log lines or memos that the daemon keeps for a component.
-const MOST_KEPT: u64 = 64 << 20;
-
-/// The longest time that a call may take.
-const LONGEST_CALL: Duration = Duration::from_hours(1);
+mod plugin;
 
 /// What is known while a document is checked.
 pub(super) struct Check<'a> {
@@ -46,10 +41,6 @@ fn get<T>(field: &Maybe<T>) -> Option<&T> {
 
 fn located<T>(field: &Maybe<T>) -> Option<&Located<T>> {
     field.as_ref().and_then(Slot::read)
-}
-
-fn bytes(field: &MaybeLeaf<Bytes>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Bytes(n))| usize::try_from(*n).unwrap_or(usize::MAX))
 }
 
 fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
@@ -72,20 +63,8 @@ fn max_interval(raw: &raw::Controller) -> Option<Duration> {
     }
 }
 
-fn on_start_error(raw: &raw::Controller) -> OnStartError {
-    match get(&raw.on_start_error) {
-        Some(raw::OnStartError::Wait) => OnStartError::Wait,
-        Some(raw::OnStartError::GoOn) | None => OnStartError::GoOn,
-        Some(raw::OnStartError::Fail) => OnStartError::Fail,
-    }
-}
-
 fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {
     get(field).map_or(default, |Scalar(Workers(n))| usize::try_from(*n).unwrap_or(default))
-}
-
-fn times(field: &MaybeLeaf<Times>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Times(n))| usize::try_from(*n).unwrap_or(default))
 }
 
 fn flag(field: &Maybe<bool>, default: bool) -> bool {
@@ -251,147 +230,11 @@ impl<'a> Check<'a> {
         }
     }
 
-    // --- plugins ---
-
-    fn plugin(&mut self, plugin: &Located<raw::Plugin>) -> Option<Plugin> {
-        let Located { value: plugin, place } = plugin;
-        let component = self.need(&plugin.component, *place, "component").and_then(|component| {
-            let raw::Component::Path(path) = &component.value;
-            self.need(path, component.place, "path")
-        });
-        let limits = self.limits(&plugin.limits);
-        let capabilities = self.capabilities(&plugin.capabilities);
-        let folder = self.file.parent().unwrap_or(Path::new(""));
-        let component = folder.join(&component?.value.0.0);
-        let instances = self.instances(&plugin.instances, limits.memory);
-        let isolation = match get(&plugin.isolation) {
-            Some(raw::Isolation::Process) => Isolation::Process,
-            Some(raw::Isolation::Shared) | None => Isolation::Shared,
-        };
-        let on_swap = match get(&plugin.on_swap) {
-            Some(raw::OnSwap::Nothing) => OnSwap::Nothing,
-            Some(raw::OnSwap::ReconcileAll) | None => OnSwap::ReconcileAll,
-        };
-        Some(Plugin { component, limits, capabilities, config: object(&plugin.config), instances, isolation, on_swap })
-    }
-
-    fn instances(&mut self, field: &Maybe<raw::Instances>, limit: u64) -> Instances {
-        let warm = match get(field) {
-            None | Some(OrWord::Word(_)) => return Instances::Fresh,
-            Some(OrWord::Value(OrWord::Word(_))) => None,
-            Some(OrWord::Value(OrWord::Value(raw::Bounded::Warm(warm)))) => warm.read(),
-        };
-        let usual = Warm::within(limit);
-        let Some(warm) = warm.map(|warm| &warm.value) else {
-            return Instances::Warm(usual);
-        };
-        if let Some(Located { value: Scalar(Bytes(memory)), place }) = located(&warm.memory)
-            && *memory > limit
-        {
-            self.fault(
-                *place,
-                format!("found {memory} bytes; an instance never has more than `limits.memory`, which is {limit}"),
-            );
-        }
-        Instances::Warm(Warm {
-            runs: times(&warm.runs, usual.runs),
-            memory: get(&warm.memory).map_or(usual.memory, |Scalar(Bytes(n))| *n),
-            idle: time(&warm.idle, usual.idle),
-        })
-    }
-
-    /// Tells of limits that are beyond what a component may have.
-    fn check_limits(&mut self, limits: &raw::Limits) {
-        if let Some(Located { value: Scalar(Bytes(memory)), place }) = located(&limits.memory)
-            && !(1 << 16..=1 << 32).contains(memory)
-        {
-            self.fault(*place, format!("found {memory} bytes; a component's memory is from `64Ki` to `4Gi`"));
-        }
-        if let Some(Located { value: Scalar(Time(cpu)), place }) = located(&limits.cpu)
-            && cpu.is_zero()
-        {
-            let message = "found no time at all; runs need some, such as `500ms` in each second";
-            self.fault(*place, message.to_owned());
-        }
-        let memo = get(&limits.memo);
-        let none = None;
-        let of = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>| memo.map_or(&none, field);
-        for field in [&limits.log, of(|memo| &memo.run), of(|memo| &memo.primary), of(|memo| &memo.plugin)] {
-            if let Some(Located { value: Scalar(Bytes(size)), place }) = located(field)
-                && *size > MOST_KEPT
-            {
-                let found = format!("found {size} bytes; the daemon keeps at most `64Mi` of these");
-                self.fault(*place, found);
-            }
-        }
-        if let Some(Located { value: Scalar(Time(timeout)), place }) = located(&limits.timeout)
-            && *timeout > LONGEST_CALL
-        {
-            self.fault(*place, format!("found {timeout:?}; a call ends within an hour, `1h`"));
-        }
-    }
-
-    fn limits(&mut self, limits: &Maybe<raw::Limits>) -> Limits {
-        let defaults = Limits::default();
-        let Some(limits) = get(limits) else {
-            return defaults;
-        };
-        self.check_limits(limits);
-        let memo = get(&limits.memo);
-        let of_memo = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>, default| {
-            memo.map_or(default, |memo| bytes(field(memo), default))
-        };
-        Limits {
-            memory: get(&limits.memory).map_or(defaults.memory, |Scalar(Bytes(n))| *n),
-            timeout: time(&limits.timeout, defaults.timeout),
-            concurrency: workers(&limits.concurrency, defaults.concurrency),
-            memo_run: of_memo(|memo| &memo.run, defaults.memo_run),
-            memo_primary: of_memo(|memo| &memo.primary, defaults.memo_primary),
-            memo_plugin: of_memo(|memo| &memo.plugin, defaults.memo_plugin),
-            cpu: get(&limits.cpu).map(|Scalar(Time(cpu))| *cpu),
-            requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Requests(n))| *n),
-            requests_per_second: get(&limits.requests_per_second)
-                .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),
-            page: get(&limits.page).map_or(defaults.page, |Scalar(Objects(n))| *n),
-            log: bytes(&limits.log, defaults.log),
-        }
-    }
-
-    fn capabilities(&mut self, capabilities: &Maybe<raw::Capabilities>) -> Capabilities {
-        let mut kubernetes = Vec::<Grant>::new();
-        let grants = get(capabilities).and_then(|capabilities| located(&capabilities.kubernetes));
-        for grant in grants.map(|grants| self.items(&grants.value, grants.place)).unwrap_or_default() {
-            let Located { value: grant, place } = grant;
-            let gvk = self.gvk(&grant.api_version, &grant.kind, *place);
-            let verbs = self.need(&grant.verbs, *place, "verbs").map(|verbs| {
-                if verbs.value.is_empty() {
-                    self.fault(verbs.place, "found an empty list; expected at least one verb");
-                }
-                self.set(&verbs.value, verbs.place, |verb| permission(*verb))
-            });
-            let namespaces = self.namespaces(&grant.namespaces);
-            let Some((gvk, verbs)) = gvk.zip(verbs) else {
-                continue;
-            };
-            let mut before = kubernetes.iter();
-            if before.any(|grant| grant.gvk == gvk && grant.namespaces == namespaces) {
-                self.fault(
-                    *place,
-                    format!("found {gvk} a second time; expected one entry with all its verbs, or other `namespaces`"),
-                );
-            }
-            kubernetes.push(Grant { gvk, verbs, namespaces });
-        }
-        Capabilities { kubernetes }
-    }
-
     fn gvk(&mut self, api_version: &Leaf<ApiVersion>, kind: &Leaf<KindName>, around: usize) -> Option<Gvk> {
         let api_version = self.need(api_version, around, "apiVersion");
         let kind = self.need(kind, around, "kind");
         Gvk::parse(&api_version?.value.0.0, &kind?.value.0.0).ok()
     }
-
-    // --- controllers ---
 
     fn controller(
         &mut self,
@@ -432,7 +275,7 @@ impl<'a> Check<'a> {
             min_reschedule: min_reschedule(raw),
             concurrency: workers(&raw.concurrency, 8),
             cache_sync_timeout: time(&raw.cache_sync_timeout, Duration::from_mins(2)),
-            on_start_error: on_start_error(raw),
+            on_start_error: get(&raw.on_start_error).copied().unwrap_or_default(),
             indexes,
             sources,
             workflow,
@@ -600,16 +443,5 @@ fn mapping_keys(raw: &raw::MappingKeys) -> MappingKeys {
         namespace: key(&raw.namespace, defaults.namespace),
         kind: key(&raw.kind, defaults.kind),
         across_namespaces: flag(&raw.across_namespaces, false),
-    }
-}
-
-fn permission(verb: raw::Verb) -> Permission {
-    match verb {
-        raw::Verb::Get => Permission::Get,
-        raw::Verb::Create => Permission::Create,
-        raw::Verb::Apply => Permission::Apply,
-        raw::Verb::Update => Permission::Update,
-        raw::Verb::Patch => Permission::Patch,
-        raw::Verb::Delete => Permission::Delete,
     }
 }

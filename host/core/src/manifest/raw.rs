@@ -8,10 +8,17 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::names::{ApiVersion, Export, FieldManager, FilePath, Finalizer, Key, KindName, Name};
+use super::names::{ApiVersion, FieldManager, FilePath, Finalizer, Key, KindName, Name};
 use super::units::{Bytes, Factor, Objects, Requests, Time, Times, Workers};
+use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
+
+mod dependent;
+
+pub(super) use dependent::{
+    Condition, Dependent, ErrorsTo, Generic, Invocation, Match, ObjectName, Standalone, Trait, Workflow,
+};
 
 /// A field that may be left out.
 pub(super) type Maybe<T> = Option<Slot<T>>;
@@ -166,24 +173,6 @@ pub(super) struct Warm {
     pub(super) idle: MaybeLeaf<Time>,
 }
 
-/// In which process instances are.
-#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-pub(super) enum Isolation {
-    Shared,
-    Process,
-}
-
-/// What follows a swap.
-#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-pub(super) enum OnSwap {
-    ReconcileAll,
-    Nothing,
-}
-
 /// Where a component is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -262,23 +251,10 @@ pub(super) struct Grant {
     /// `operations`, with `patch` for `edit`, `json-patch` and `merge-patch`, and `delete` for `remove` and for what leads to
     /// a deletion, such as another's owner reference or finalizer (`RO-1`).
     #[schemars(extend("minItems" = 1))]
-    pub(super) verbs: Slot<Vec<Slot<Verb>>>,
+    pub(super) verbs: Slot<Vec<Slot<Permission>>>,
     /// Where; without it, where the controller watches its primaries. A kind that lives in no namespace needs `all`, unless it is
     /// that of the primary or of a dependent.
     pub(super) namespaces: Maybe<Namespaces>,
-}
-
-/// What can be permitted.
-#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-pub(super) enum Verb {
-    Get,
-    Create,
-    Apply,
-    Update,
-    Patch,
-    Delete,
 }
 
 /// A controller: one kind of primaries, reconciled by one plugin.
@@ -343,18 +319,6 @@ pub(super) struct Controller {
     /// Workflows that run when the plugin calls them by name (`WF-2`).
     #[schemars(extend("default" = {}))]
     pub(super) standalone: Maybe<Named<Standalone>>,
-}
-
-/// What a controller does if something that it watches can't be listed in time.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum OnStartError {
-    /// It waits on, and runs nothing.
-    Wait,
-    /// It starts with what is there, and keeps trying the rest. What rests on that fails by name.
-    GoOn,
-    /// It fails, and stays so until its manifest changes. Others go on.
-    Fail,
 }
 
 /// Finalizers of versions before.
@@ -473,187 +437,4 @@ pub(super) struct MappingKeys {
 pub(super) enum Index {
     /// A JSON pointer to a text, or a list of texts (`IX-1`).
     Pointer(Leaf<Pointer>),
-}
-
-/// The managed workflow.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Workflow {
-    /// Who starts it: the daemon, or with `explicit` the plugin (`WF-10`).
-    #[schemars(extend("default" = "automatic"))]
-    pub(super) invocation: Maybe<Invocation>,
-    /// What failures of dependents do: `fail` the run, or leave them to the `reconciler` (`WF-9`).
-    #[schemars(extend("default" = "fail"))]
-    pub(super) errors: Maybe<ErrorsTo>,
-    /// The dependents, by name, unique in the controller (`WF-1`, `DR-6`).
-    pub(super) dependents: Slot<Named<Dependent>>,
-}
-
-/// Who starts a workflow.
-#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-pub(super) enum Invocation {
-    Automatic,
-    Explicit,
-}
-
-/// What failures of dependents do.
-#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-pub(super) enum ErrorsTo {
-    Fail,
-    Reconciler,
-}
-
-/// A workflow that runs when it is called by name.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Standalone {
-    /// What failures of dependents do: `fail` the call, or leave them to the `reconciler` (`WF-9`).
-    #[schemars(extend("default" = "fail"))]
-    pub(super) errors: Maybe<ErrorsTo>,
-    /// The dependents, by name, unique in the controller (`WF-1`, `DR-6`).
-    pub(super) dependents: Slot<Named<Dependent>>,
-}
-
-/// A Kubernetes object that the plugin wants.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Dependent {
-    /// Group and version of the kind.
-    pub(super) api_version: Leaf<ApiVersion>,
-    /// The kind.
-    pub(super) kind: Leaf<KindName>,
-    /// The dependents of this workflow that must be ready before (`WF-1`).
-    #[schemars(extend("default" = []))]
-    pub(super) depends_on: Maybe<Names>,
-    /// What the daemon may do with it (`DR-1`).
-    #[schemars(extend("default" = ["create", "update", "delete"]))]
-    pub(super) manage: Maybe<Vec<Slot<Trait>>>,
-    /// The same as `manage: []` (`DR-1`).
-    #[schemars(extend("default" = false))]
-    pub(super) read_only: Maybe<bool>,
-    /// Its end is left to owner references (`KD-2`).
-    #[schemars(extend("default" = true))]
-    pub(super) garbage_collected: Maybe<bool>,
-    /// Fail if the object exists already, without asking whose it is (`KD-6`).
-    #[schemars(extend("default" = false))]
-    pub(super) create_only: Maybe<bool>,
-    /// Take over an object that exists already and is no other primary's; without it, such an object is an error.
-    #[schemars(extend("default" = false))]
-    pub(super) adopt: Maybe<bool>,
-    /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
-    pub(super) server_side_apply: Maybe<bool>,
-    /// How it is compared with what is desired (`SSA-6`).
-    #[serde(rename = "match")]
-    #[schemars(extend("default" = "usual"))]
-    pub(super) matching: Maybe<Match>,
-    /// The source of this controller that watches it; without it, one of its own, of the same name (`KD-10`).
-    pub(super) source: MaybeLeaf<Name>,
-    /// Its name, so that the plugin need not be asked for the desired object first (`KD-4`).
-    pub(super) name: Maybe<ObjectName>,
-    /// Its namespace, if that is not the primary's; only with `name` (`KD-4`).
-    pub(super) namespace: Maybe<ObjectName>,
-    /// What becomes of its object once `desired` answers another name: it stays as long as the primary, or goes once the new one is
-    /// ready. Only what bears the mark of this dependent goes.
-    #[schemars(extend("default" = "keep"))]
-    pub(super) on_rename: Maybe<OnRename>,
-    /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
-    pub(super) mapping: Maybe<MappingKeys>,
-    /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary (`WF-4`).
-    pub(super) activation: Maybe<Condition>,
-    /// Whether it should exist (`WF-4`).
-    pub(super) reconcile_precondition: Maybe<Condition>,
-    /// Whether what depends on it may go on (`WF-4`).
-    pub(super) ready_postcondition: Maybe<Condition>,
-    /// Whether what it depends on may be deleted (`WF-5`).
-    pub(super) delete_postcondition: Maybe<Condition>,
-    /// Settings of its own, which the plugin reads through `context` (`DR-7`).
-    #[schemars(extend("default" = {}))]
-    pub(super) config: Maybe<Map<String, Value>>,
-}
-
-/// What becomes of an object under a former name.
-#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-pub(super) enum OnRename {
-    Keep,
-    Delete,
-}
-
-/// What the daemon may do with a dependent.
-#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-pub(super) enum Trait {
-    Create,
-    Update,
-    Delete,
-}
-
-/// How a dependent is compared with what is desired.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Match {
-    /// By what the daemon owns of it with server-side apply, else by differences (`SSA-1`, `GM-1`).
-    Usual,
-    /// By differences (`GM-1`).
-    Generic(Slot<Generic>),
-    /// By the component (`SSA-6`).
-    Export(Leaf<Export>),
-}
-
-/// The comparison by differences.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Generic {
-    /// JSON pointers under which differences do not count; not together with `equality` (`GM-2`).
-    #[schemars(extend("default" = []))]
-    pub(super) ignore: Maybe<Vec<Leaf<Pointer>>>,
-    /// Any difference of labels and annotations counts (`GM-2`).
-    #[schemars(extend("default" = false))]
-    pub(super) strict_metadata: Maybe<bool>,
-    /// Any difference counts, additions too (`GM-2`).
-    #[schemars(extend("default" = false))]
-    pub(super) equality: Maybe<bool>,
-}
-
-/// How the name or the namespace of an object is known.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum ObjectName {
-    /// A CEL expression over `primary` (`KD-4`).
-    Cel(Slot<String>),
-}
-
-/// A condition: exactly one of these.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Condition {
-    /// The object says that it is ready, as `kubectl rollout status` or `kubectl wait` judges; with `condition` by a condition
-    /// `Ready` in its status (`WF-11`).
-    Ready(Slot<Ready>),
-    /// The object does not exist (`WF-11`).
-    Gone,
-    /// A CEL expression over `primary` and `dependent`, which is null if it does not exist (`WF-1`).
-    Cel(Slot<String>),
-    /// The component decides (`WF-1`).
-    Export(Leaf<Export>),
-}
-
-/// Kinds whose readiness is known.
-#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-#[schemars(inline)]
-pub(super) enum Ready {
-    Deployment,
-    StatefulSet,
-    DaemonSet,
-    ReplicaSet,
-    Pod,
-    Job,
-    Condition,
 }

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, OnRename, OnStartError, ReadyKind,
-    Source, Workflow,
-};
+use super::{Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, Source, Workflow};
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -47,11 +44,7 @@ impl Controller {
             "maxReconciliationInterval": self.max_interval.map_or("none".to_owned(), written),
             "concurrency": self.concurrency,
             "cacheSyncTimeout": written(self.cache_sync_timeout),
-            "onStartError": match self.on_start_error {
-                OnStartError::Wait => "wait",
-                OnStartError::GoOn => "goOn",
-                OnStartError::Fail => "fail",
-            },
+            "onStartError": self.on_start_error,
             "indexes": indexes(&self.indexes),
             "sources": each(&self.sources, source),
             "workflow": workflow(&self.workflow),
@@ -102,10 +95,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "source": dependent.source.as_deref(),
         "name": called.map(|called| json!({ "cel": called.name.as_str() })),
         "namespace": called.and_then(|called| called.namespace.as_ref()).map(|text| json!({ "cel": text.as_str() })),
-        "onRename": match dependent.on_rename {
-            OnRename::Keep => "keep",
-            OnRename::Delete => "delete",
-        },
+        "onRename": dependent.on_rename,
         "mapping": mapping(&dependent.mapping),
         "config": dependent.config,
         "activation": condition(ConditionRole::Activation),
@@ -132,15 +122,7 @@ fn condition(condition: &Condition) -> Value {
         Condition::Gone => json!("gone"),
         Condition::Cel(text) => json!({ "cel": text.as_str() }),
         Condition::Export(name) => json!({ "export": &**name }),
-        Condition::Ready(kind) => json!({ "ready": match kind {
-            ReadyKind::Deployment => "deployment",
-            ReadyKind::StatefulSet => "statefulSet",
-            ReadyKind::DaemonSet => "daemonSet",
-            ReadyKind::ReplicaSet => "replicaSet",
-            ReadyKind::Pod => "pod",
-            ReadyKind::Job => "job",
-            ReadyKind::Condition => "condition",
-        } }),
+        Condition::Ready(kind) => json!({ "ready": kind }),
     }
 }
 

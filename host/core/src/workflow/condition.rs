@@ -1,17 +1,22 @@
 //! Decides whether a condition is met that needs no component: readiness as kubectl judges it, absence, and CEL
 //! expressions (WF-1, WF-11).
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::Budget;
 use crate::cel::{Expression, Failure};
 use crate::guest::ConditionResult;
+use crate::yaml;
 
 /// What a CEL condition can speak about.
 pub const VARIABLES: [&str; 2] = ["primary", "dependent"];
 
 /// Kinds whose readiness is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline, transform = yaml::words)]
 pub enum ReadyKind {
     /// `apps/v1 Deployment`.
     Deployment,

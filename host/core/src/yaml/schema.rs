@@ -6,6 +6,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::de::{Entries, Form, OrWord, Scalar, Slot, Word};
 
+/// Lists the words of an enum alone, without what each of them means.
+pub(crate) fn words(schema: &mut Schema) {
+    let forms = schema.remove("oneOf").unwrap_or_default();
+    let words = forms.as_array().into_iter().flatten().filter_map(|form| form.get("const"));
+    schema.insert("enum".to_owned(), words.cloned().collect());
+    schema.insert("type".to_owned(), "string".into());
+}
+
 impl<T: JsonSchema> JsonSchema for Slot<T> {
     fn inline_schema() -> bool {
         T::inline_schema()

@@ -148,10 +148,7 @@ impl Check<'_> {
             matching,
             source,
             called,
-            on_rename: match get(&raw.on_rename) {
-                Some(raw::OnRename::Delete) => OnRename::Delete,
-                Some(raw::OnRename::Keep) | None => OnRename::Keep,
-            },
+            on_rename: get(&raw.on_rename).copied().unwrap_or_default(),
             mapping: get(&raw.mapping).map(mapping_keys).unwrap_or_default(),
             conditions,
             config: object(&raw.config),
@@ -192,7 +189,7 @@ impl Check<'_> {
                 self.fault(adopt.place, "found `adopt` together with `createOnly`; expected one of them");
             }
         }
-        let lets_go = |field: &&Located<_>| field.value == raw::OnRename::Delete;
+        let lets_go = |field: &&Located<_>| field.value == OnRename::Delete;
         if let Some(on_rename) = located(&raw.on_rename).filter(lets_go)
             && !(manage.create && manage.delete)
         {
@@ -311,29 +308,29 @@ impl Check<'_> {
             }
             raw::Condition::Ready(ready) => {
                 let ready = self.need(ready, *place, "ready")?;
-                let (kind, expected) = ready_kind(ready.value);
-                let right = |gvk: &Gvk| expected.is_none_or(|(group, kind)| (&*gvk.group, &*gvk.kind) == (group, kind));
-                if let (Some(gvk), Some((_, kind))) = (gvk.filter(|gvk| !right(gvk)), expected) {
+                if let Some((gvk, (group, kind))) = gvk.zip(judged(ready.value))
+                    && (&*gvk.group, &*gvk.kind) != (group, kind)
+                {
                     self.fault(
                         ready.place,
                         format!("found the readiness of a {kind} for {gvk}; `condition` suits other kinds"),
                     );
                 }
-                Some(Condition::Ready(kind))
+                Some(Condition::Ready(ready.value))
             }
         }
     }
 }
 
-/// Returns how a kind is judged, and the group and name of that kind.
-fn ready_kind(ready: raw::Ready) -> (ReadyKind, Option<(&'static str, &'static str)>) {
+/// Returns the group and name of the one kind that is judged so.
+fn judged(ready: ReadyKind) -> Option<(&'static str, &'static str)> {
     match ready {
-        raw::Ready::Deployment => (ReadyKind::Deployment, Some(("apps", "Deployment"))),
-        raw::Ready::StatefulSet => (ReadyKind::StatefulSet, Some(("apps", "StatefulSet"))),
-        raw::Ready::DaemonSet => (ReadyKind::DaemonSet, Some(("apps", "DaemonSet"))),
-        raw::Ready::ReplicaSet => (ReadyKind::ReplicaSet, Some(("apps", "ReplicaSet"))),
-        raw::Ready::Pod => (ReadyKind::Pod, Some(("", "Pod"))),
-        raw::Ready::Job => (ReadyKind::Job, Some(("batch", "Job"))),
-        raw::Ready::Condition => (ReadyKind::Condition, None),
+        ReadyKind::Deployment => Some(("apps", "Deployment")),
+        ReadyKind::StatefulSet => Some(("apps", "StatefulSet")),
+        ReadyKind::DaemonSet => Some(("apps", "DaemonSet")),
+        ReadyKind::ReplicaSet => Some(("apps", "ReplicaSet")),
+        ReadyKind::Pod => Some(("", "Pod")),
+        ReadyKind::Job => Some(("batch", "Job")),
+        ReadyKind::Condition => None,
     }
 }

@@ -1,0 +1,159 @@
+//! The plugins of an operator: their limits, instances and capabilities.
+#![expect(clippy::ref_option, reason = "a field that may be left out is looked at where it is")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::super::raw::{self, Maybe, MaybeLeaf};
+use super::super::units::{Bytes, Objects, Requests, Time, Times};
+use super::super::{Capabilities, Grant, Instances, Limits, Plugin, Warm};
+use super::{Check, get, located, object, time, workers};
+use crate::yaml::{Located, OrWord, Scalar};
+
+/// The most bytes of log lines or memos that the daemon keeps for a component.
+const MOST_KEPT: u64 = 64 << 20;
+
+/// The longest time that a call may take.
+const LONGEST_CALL: Duration = Duration::from_hours(1);
+
+fn bytes(field: &MaybeLeaf<Bytes>, default: usize) -> usize {
+    get(field).map_or(default, |Scalar(Bytes(n))| usize::try_from(*n).unwrap_or(usize::MAX))
+}
+
+fn times(field: &MaybeLeaf<Times>, default: usize) -> usize {
+    get(field).map_or(default, |Scalar(Times(n))| usize::try_from(*n).unwrap_or(default))
+}
+
+impl Check<'_> {
+    pub(super) fn plugin(&mut self, plugin: &Located<raw::Plugin>) -> Option<Plugin> {
+        let Located { value: plugin, place } = plugin;
+        let component = self.need(&plugin.component, *place, "component").and_then(|component| {
+            let raw::Component::Path(path) = &component.value;
+            self.need(path, component.place, "path")
+        });
+        let limits = self.limits(&plugin.limits);
+        let capabilities = self.capabilities(&plugin.capabilities);
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        let component = folder.join(&component?.value.0.0);
+        let instances = self.instances(&plugin.instances, limits.memory);
+        Some(Plugin {
+            component,
+            limits,
+            capabilities,
+            config: object(&plugin.config),
+            instances,
+            isolation: get(&plugin.isolation).copied().unwrap_or_default(),
+            on_swap: get(&plugin.on_swap).copied().unwrap_or_default(),
+        })
+    }
+
+    fn instances(&mut self, field: &Maybe<raw::Instances>, limit: u64) -> Instances {
+        let warm = match get(field) {
+            None | Some(OrWord::Word(_)) => return Instances::Fresh,
+            Some(OrWord::Value(OrWord::Word(_))) => None,
+            Some(OrWord::Value(OrWord::Value(raw::Bounded::Warm(warm)))) => warm.read(),
+        };
+        let usual = Warm::within(limit);
+        let Some(warm) = warm.map(|warm| &warm.value) else {
+            return Instances::Warm(usual);
+        };
+        if let Some(Located { value: Scalar(Bytes(memory)), place }) = located(&warm.memory)
+            && *memory > limit
+        {
+            self.fault(
+                *place,
+                format!("found {memory} bytes; an instance never has more than `limits.memory`, which is {limit}"),
+            );
+        }
+        Instances::Warm(Warm {
+            runs: times(&warm.runs, usual.runs),
+            memory: get(&warm.memory).map_or(usual.memory, |Scalar(Bytes(n))| *n),
+            idle: time(&warm.idle, usual.idle),
+        })
+    }
+
+    /// Tells of limits that are beyond what a component may have.
+    fn check_limits(&mut self, limits: &raw::Limits) {
+        if let Some(Located { value: Scalar(Bytes(memory)), place }) = located(&limits.memory)
+            && !(1 << 16..=1 << 32).contains(memory)
+        {
+            self.fault(*place, format!("found {memory} bytes; a component's memory is from `64Ki` to `4Gi`"));
+        }
+        if let Some(Located { value: Scalar(Time(cpu)), place }) = located(&limits.cpu)
+            && cpu.is_zero()
+        {
+            let message = "found no time at all; runs need some, such as `500ms` in each second";
+            self.fault(*place, message.to_owned());
+        }
+        let memo = get(&limits.memo);
+        let none = None;
+        let of = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>| memo.map_or(&none, field);
+        for field in [&limits.log, of(|memo| &memo.run), of(|memo| &memo.primary), of(|memo| &memo.plugin)] {
+            if let Some(Located { value: Scalar(Bytes(size)), place }) = located(field)
+                && *size > MOST_KEPT
+            {
+                let found = format!("found {size} bytes; the daemon keeps at most `64Mi` of these");
+                self.fault(*place, found);
+            }
+        }
+        if let Some(Located { value: Scalar(Time(timeout)), place }) = located(&limits.timeout)
+            && *timeout > LONGEST_CALL
+        {
+            self.fault(*place, format!("found {timeout:?}; a call ends within an hour, `1h`"));
+        }
+    }
+
+    fn limits(&mut self, limits: &Maybe<raw::Limits>) -> Limits {
+        let defaults = Limits::default();
+        let Some(limits) = get(limits) else {
+            return defaults;
+        };
+        self.check_limits(limits);
+        let memo = get(&limits.memo);
+        let of_memo = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>, default| {
+            memo.map_or(default, |memo| bytes(field(memo), default))
+        };
+        Limits {
+            memory: get(&limits.memory).map_or(defaults.memory, |Scalar(Bytes(n))| *n),
+            timeout: time(&limits.timeout, defaults.timeout),
+            concurrency: workers(&limits.concurrency, defaults.concurrency),
+            memo_run: of_memo(|memo| &memo.run, defaults.memo_run),
+            memo_primary: of_memo(|memo| &memo.primary, defaults.memo_primary),
+            memo_plugin: of_memo(|memo| &memo.plugin, defaults.memo_plugin),
+            cpu: get(&limits.cpu).map(|Scalar(Time(cpu))| *cpu),
+            requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Requests(n))| *n),
+            requests_per_second: get(&limits.requests_per_second)
+                .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),
+            page: get(&limits.page).map_or(defaults.page, |Scalar(Objects(n))| *n),
+            log: bytes(&limits.log, defaults.log),
+        }
+    }
+
+    fn capabilities(&mut self, capabilities: &Maybe<raw::Capabilities>) -> Capabilities {
+        let mut kubernetes = Vec::<Grant>::new();
+        let grants = get(capabilities).and_then(|capabilities| located(&capabilities.kubernetes));
+        for grant in grants.map(|grants| self.items(&grants.value, grants.place)).unwrap_or_default() {
+            let Located { value: grant, place } = grant;
+            let gvk = self.gvk(&grant.api_version, &grant.kind, *place);
+            let verbs = self.need(&grant.verbs, *place, "verbs").map(|verbs| {
+                if verbs.value.is_empty() {
+                    self.fault(verbs.place, "found an empty list; expected at least one verb");
+                }
+                self.set(&verbs.value, verbs.place, |verb| *verb)
+            });
+            let namespaces = self.namespaces(&grant.namespaces);
+            let Some((gvk, verbs)) = gvk.zip(verbs) else {
+                continue;
+            };
+            let mut before = kubernetes.iter();
+            if before.any(|grant| grant.gvk == gvk && grant.namespaces == namespaces) {
+                self.fault(
+                    *place,
+                    format!("found {gvk} a second time; expected one entry with all its verbs, or other `namespaces`"),
+                );
+            }
+            kubernetes.push(Grant { gvk, verbs, namespaces });
+        }
+        Capabilities { kubernetes }
+    }
+}

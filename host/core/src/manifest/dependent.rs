@@ -1,0 +1,194 @@
+//! What a manifest declares of workflows and their dependents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::MappingKeys;
+use crate::cel::Expression;
+use crate::guest::ConditionRole;
+use crate::object::Gvk;
+use crate::workflow::condition::ReadyKind;
+use crate::workflow::graph::Graph;
+use crate::yaml;
+
+/// Dependents and their order (WF rules).
+#[derive(Clone, Default, PartialEq)]
+pub struct Workflow {
+    /// The dependents, by name.
+    pub dependents: BTreeMap<Arc<str>, Dependent>,
+    /// The order in which they stand.
+    pub graph: Arc<Graph>,
+    /// Whether the reconciler calls it itself (`WF-10`).
+    pub explicit: bool,
+    /// Whether failures are left to the reconciler instead of failing the run (`WF-9`).
+    pub errors_to_reconciler: bool,
+}
+
+/// A Kubernetes object that the plugin wants (DR and KD rules).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dependent {
+    /// Its kind.
+    pub gvk: Gvk,
+    /// The dependents that must be ready before.
+    pub depends_on: BTreeSet<Arc<str>>,
+    /// What the daemon may do with it (`DR-1`); all three by default.
+    pub manage: Manage,
+    /// Whether deleting it is left to owner references; default true.
+    pub garbage_collected: bool,
+    /// Fail if the object exists already, without asking whose it is (`KD-6`); default false.
+    pub create_only: bool,
+    /// Take over an object that exists already and is no other primary's; default false.
+    pub adopt: bool,
+    /// Whether it is written and compared by server-side apply; none = it is, unless it is a `ConfigMap` or `Secret` (`KD-5`).
+    pub server_side_apply: Option<bool>,
+    /// How it is compared.
+    pub matching: Matching,
+    /// Where the source that holds it is declared; none = a source of its own, with the dependent's name (`KD-10`).
+    pub source: Option<Arc<str>>,
+    /// How it is called, so that `desired` need not be asked for it (`KD-4`).
+    pub called: Option<Called>,
+    /// What becomes of its object under another name.
+    pub on_rename: OnRename,
+    /// The annotations that map it to its primary when it is not garbage collected (`KD-3`).
+    pub mapping: MappingKeys,
+    /// The conditions, by role.
+    pub conditions: Conditions,
+    /// What `context.settings` says of it (`DR-7`), a JSON object.
+    pub config: serde_json::Value,
+}
+
+/// What becomes of a dependent's object once `desired` answers another name or namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline, transform = yaml::words)]
+pub enum OnRename {
+    /// It stays as long as the primary.
+    #[default]
+    Keep,
+    /// It is deleted once the new one is ready, and all that depends on it.
+    Delete,
+}
+
+/// How a dependent is called, as CEL expressions over `primary`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Its name.
+    pub name: Expression,
+    /// Its namespace; none = that of the primary, if its kind lives in one.
+    pub namespace: Option<Expression>,
+}
+
+/// What the daemon may do with a dependent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manage {
+    /// Create it when it is absent.
+    pub create: bool,
+    /// Update it when it differs.
+    pub update: bool,
+    /// Delete it when it should not be.
+    pub delete: bool,
+}
+
+/// How a dependent is compared with its desired state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Matching {
+    /// By managed fields with server-side apply, else by differences (`SSA-1`, `GM-1`).
+    #[default]
+    Usual,
+    /// By differences (GM rules).
+    Generic(GenericMatching),
+    /// By this export of the component (`SSA-6`).
+    Export(Arc<str>),
+}
+
+/// The flags of the comparison by differences (`GM-2`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GenericMatching {
+    /// JSON pointers under which differences are tolerated.
+    pub ignore: Vec<Arc<str>>,
+    /// Any difference of labels or annotations counts.
+    pub strict_metadata: bool,
+    /// Any difference at all counts.
+    pub equality: bool,
+}
+
+/// The conditions of a dependent (`WF-1`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// Whether it takes part.
+    pub activation: Option<Condition>,
+    /// Whether it should exist.
+    pub reconcile_precondition: Option<Condition>,
+    /// Whether what depends on it may go on.
+    pub ready_postcondition: Option<Condition>,
+    /// Whether what it depends on may go.
+    pub delete_postcondition: Option<Condition>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The dependent says in its status that it is ready, as `kubectl rollout status` or `kubectl wait` would judge.
+    Ready(ReadyKind),
+    /// The dependent's object does not exist (`WF-11`).
+    Gone,
+    /// A CEL expression over `primary` and `dependent` (null if it does not exist).
+    Cel(Expression),
+    /// This export of the component.
+    Export(Arc<str>),
+}
+
+// === impl ===
+
+impl Default for Manage {
+    fn default() -> Self {
+        Self { create: true, update: true, delete: true }
+    }
+}
+
+impl Workflow {
+    /// Whether it runs by itself, before the reconciler (`WF-10`).
+    pub(crate) fn is_managed(&self) -> bool {
+        !self.explicit && !self.dependents.is_empty()
+    }
+}
+
+#[expect(clippy::missing_fields_in_debug, reason = "the dependents say what the graph does")]
+impl fmt::Debug for Workflow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workflow")
+            .field("dependents", &self.dependents)
+            .field("explicit", &self.explicit)
+            .field("errors_to_reconciler", &self.errors_to_reconciler)
+            .finish()
+    }
+}
+
+impl Conditions {
+    /// Returns the condition of a role.
+    pub fn of(&self, role: ConditionRole) -> Option<&Condition> {
+        match role {
+            ConditionRole::Activation => self.activation.as_ref(),
+            ConditionRole::ReconcilePrecondition => self.reconcile_precondition.as_ref(),
+            ConditionRole::ReadyPostcondition => self.ready_postcondition.as_ref(),
+            ConditionRole::DeletePostcondition => self.delete_postcondition.as_ref(),
+        }
+    }
+}
+
+impl Dependent {
+    /// Whether the daemon deletes it itself on cleanup, so that a finalizer is needed (`DR-5`).
+    pub fn deletable(&self) -> bool {
+        self.manage.delete && !self.garbage_collected
+    }
+
+    /// Whether it is written and compared by server-side apply (`KD-5`).
+    pub fn applied(&self) -> bool {
+        let legacy = self.gvk.group.is_empty() && matches!(&*self.gvk.kind, "ConfigMap" | "Secret");
+        self.server_side_apply.unwrap_or(!legacy)
+    }
+}

@@ -1,0 +1,171 @@
+//! The fields of workflows and their dependents.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::super::names::{ApiVersion, Export, KindName, Name};
+use super::super::{OnRename, ReadyKind};
+use super::{MappingKeys, Maybe, MaybeLeaf, Named, Names};
+use crate::object::pointer::Pointer;
+use crate::yaml::{Leaf, Slot};
+
+/// The managed workflow.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::manifest) struct Workflow {
+    /// Who starts it: the daemon, or with `explicit` the plugin (`WF-10`).
+    #[schemars(extend("default" = "automatic"))]
+    pub(in crate::manifest) invocation: Maybe<Invocation>,
+    /// What failures of dependents do: `fail` the run, or leave them to the `reconciler` (`WF-9`).
+    #[schemars(extend("default" = "fail"))]
+    pub(in crate::manifest) errors: Maybe<ErrorsTo>,
+    /// The dependents, by name, unique in the controller (`WF-1`, `DR-6`).
+    pub(in crate::manifest) dependents: Slot<Named<Dependent>>,
+}
+
+/// Who starts a workflow.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::manifest) enum Invocation {
+    Automatic,
+    Explicit,
+}
+
+/// What failures of dependents do.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::manifest) enum ErrorsTo {
+    Fail,
+    Reconciler,
+}
+
+/// A workflow that runs when it is called by name.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::manifest) struct Standalone {
+    /// What failures of dependents do: `fail` the call, or leave them to the `reconciler` (`WF-9`).
+    #[schemars(extend("default" = "fail"))]
+    pub(in crate::manifest) errors: Maybe<ErrorsTo>,
+    /// The dependents, by name, unique in the controller (`WF-1`, `DR-6`).
+    pub(in crate::manifest) dependents: Slot<Named<Dependent>>,
+}
+
+/// A Kubernetes object that the plugin wants.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::manifest) struct Dependent {
+    /// Group and version of the kind.
+    pub(in crate::manifest) api_version: Leaf<ApiVersion>,
+    /// The kind.
+    pub(in crate::manifest) kind: Leaf<KindName>,
+    /// The dependents of this workflow that must be ready before (`WF-1`).
+    #[schemars(extend("default" = []))]
+    pub(in crate::manifest) depends_on: Maybe<Names>,
+    /// What the daemon may do with it (`DR-1`).
+    #[schemars(extend("default" = ["create", "update", "delete"]))]
+    pub(in crate::manifest) manage: Maybe<Vec<Slot<Trait>>>,
+    /// The same as `manage: []` (`DR-1`).
+    #[schemars(extend("default" = false))]
+    pub(in crate::manifest) read_only: Maybe<bool>,
+    /// Its end is left to owner references (`KD-2`).
+    #[schemars(extend("default" = true))]
+    pub(in crate::manifest) garbage_collected: Maybe<bool>,
+    /// Fail if the object exists already, without asking whose it is (`KD-6`).
+    #[schemars(extend("default" = false))]
+    pub(in crate::manifest) create_only: Maybe<bool>,
+    /// Take over an object that exists already and is no other primary's; without it, such an object is an error.
+    #[schemars(extend("default" = false))]
+    pub(in crate::manifest) adopt: Maybe<bool>,
+    /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
+    pub(in crate::manifest) server_side_apply: Maybe<bool>,
+    /// How it is compared with what is desired (`SSA-6`).
+    #[serde(rename = "match")]
+    #[schemars(extend("default" = "usual"))]
+    pub(in crate::manifest) matching: Maybe<Match>,
+    /// The source of this controller that watches it; without it, one of its own, of the same name (`KD-10`).
+    pub(in crate::manifest) source: MaybeLeaf<Name>,
+    /// Its name, so that the plugin need not be asked for the desired object first (`KD-4`).
+    pub(in crate::manifest) name: Maybe<ObjectName>,
+    /// Its namespace, if that is not the primary's; only with `name` (`KD-4`).
+    pub(in crate::manifest) namespace: Maybe<ObjectName>,
+    /// What becomes of its object once `desired` answers another name: it stays as long as the primary, or goes once the new one is
+    /// ready. Only what bears the mark of this dependent goes.
+    #[schemars(extend("default" = "keep"))]
+    pub(in crate::manifest) on_rename: Maybe<OnRename>,
+    /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
+    pub(in crate::manifest) mapping: Maybe<MappingKeys>,
+    /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary (`WF-4`).
+    pub(in crate::manifest) activation: Maybe<Condition>,
+    /// Whether it should exist (`WF-4`).
+    pub(in crate::manifest) reconcile_precondition: Maybe<Condition>,
+    /// Whether what depends on it may go on (`WF-4`).
+    pub(in crate::manifest) ready_postcondition: Maybe<Condition>,
+    /// Whether what it depends on may be deleted (`WF-5`).
+    pub(in crate::manifest) delete_postcondition: Maybe<Condition>,
+    /// Settings of its own, which the plugin reads through `context` (`DR-7`).
+    #[schemars(extend("default" = {}))]
+    pub(in crate::manifest) config: Maybe<Map<String, Value>>,
+}
+
+/// What the daemon may do with a dependent.
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::manifest) enum Trait {
+    Create,
+    Update,
+    Delete,
+}
+
+/// How a dependent is compared with what is desired.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::manifest) enum Match {
+    /// By what the daemon owns of it with server-side apply, else by differences (`SSA-1`, `GM-1`).
+    Usual,
+    /// By differences (`GM-1`).
+    Generic(Slot<Generic>),
+    /// By the component (`SSA-6`).
+    Export(Leaf<Export>),
+}
+
+/// The comparison by differences.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::manifest) struct Generic {
+    /// JSON pointers under which differences do not count; not together with `equality` (`GM-2`).
+    #[schemars(extend("default" = []))]
+    pub(in crate::manifest) ignore: Maybe<Vec<Leaf<Pointer>>>,
+    /// Any difference of labels and annotations counts (`GM-2`).
+    #[schemars(extend("default" = false))]
+    pub(in crate::manifest) strict_metadata: Maybe<bool>,
+    /// Any difference counts, additions too (`GM-2`).
+    #[schemars(extend("default" = false))]
+    pub(in crate::manifest) equality: Maybe<bool>,
+}
+
+/// How the name or the namespace of an object is known.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::manifest) enum ObjectName {
+    /// A CEL expression over `primary` (`KD-4`).
+    Cel(Slot<String>),
+}
+
+/// A condition: exactly one of these.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::manifest) enum Condition {
+    /// The object says that it is ready, as `kubectl rollout status` or `kubectl wait` judges; with `condition` by a condition
+    /// `Ready` in its status (`WF-11`).
+    Ready(Slot<ReadyKind>),
+    /// The object does not exist (`WF-11`).
+    Gone,
+    /// A CEL expression over `primary` and `dependent`, which is null if it does not exist (`WF-1`).
+    Cel(Slot<String>),
+    /// The component decides (`WF-1`).
+    Export(Leaf<Export>),
+}
