@@ -44,6 +44,22 @@ fn no_files_import_each_other_in_a_circle() {
 }
 
 #[test]
+fn no_module_holds_more_than_a_fifth_of_the_lines() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut sizes = BTreeMap::<String, usize>::new();
+    for file in files(&src).into_iter().filter(|file| !file.ends_with("tests.rs")) {
+        let text = fs::read_to_string(&file).expect("a source file");
+        let code = text.split("\n#[cfg(test)]").next().unwrap_or(&text);
+        let module = file.strip_prefix(&src).expect("a file below src").iter().next().expect("a name");
+        let module = module.to_string_lossy().trim_end_matches(".rs").to_owned();
+        *sizes.entry(module).or_default() += code.lines().filter(|line| !line.trim().is_empty()).count();
+    }
+    let all: usize = sizes.values().sum();
+    sizes.retain(|_, size| *size > all / 5);
+    assert!(sizes.is_empty(), "of {all} lines: {sizes:?}");
+}
+
+#[test]
 fn a_circle_is_found_however_it_is_written() {
     let texts = [
         ("a", "use crate::{b::{self, C}, d};"),
