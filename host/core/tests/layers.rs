@@ -16,7 +16,7 @@ const ROWS: &[&[&str]] = &[
     &["guest", "cpu"],
     &["workflow"],
     &["manifest"],
-    &["cache", "filter", "mapper", "queue", "dependent", "rollout", "rbac", "permission", "outbox", "startup"],
+    &["cache", "queue", "dependent", "rollout", "rbac", "permission", "outbox", "startup"],
     &["source", "dispatcher"],
     &["writes"],
     &["reconciler"],
@@ -77,11 +77,7 @@ fn what_breaks_the_rows_is_found_with_file_and_line() {
     let table: [(&str, &str, &[&str]); 10] = [
         ("queue.rs", "use crate::object::Gvk;\nuse crate::manifest::Retry;\nuse crate::queue::Event;", &[]),
         ("object.rs", "\nuse crate::queue::Queue;", &["object.rs:2: object (row 2) uses queue (row 7)"]),
-        (
-            "source/index.rs",
-            "fn f(_: &crate::source::filter::F) {}",
-            &["source/index.rs:1: cache (row 7) uses filter (row 7)"],
-        ),
+        ("cache/index.rs", "fn f(_: &crate::queue::F) {}", &["cache/index.rs:1: cache (row 7) uses queue (row 7)"]),
         ("queue.rs", "use super::source;", &["queue.rs:1: queue (row 7) uses source (row 8)"]),
         ("queue/state.rs", "use super::super::source::S;", &["queue/state.rs:1: queue (row 7) uses source (row 8)"]),
         ("queue.rs", "//! See [`crate::source`].\n/// And [`crate::reconciler`].", &[]),

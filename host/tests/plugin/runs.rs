@@ -180,6 +180,7 @@ fn controller(workflow: Workflow) -> Controller {
         namespaces: Namespaces::All,
         label_selector: None,
         generation_aware: true,
+        paused: false,
         finalizer: Some("sample.capstan.dev/finalizer".into()),
         former_finalizers: BTreeSet::default(),
         cache_sync_timeout: Duration::from_mins(2),

@@ -18,15 +18,15 @@ pub struct Pointer {
 // === impl Pointer ===
 
 impl Pointer {
-    /// Parses a pointer.
+    /// Parses a pointer; the empty one leads to the whole document.
     ///
     /// # Errors
-    /// [`Error::Pointer`] for any other text, and for the empty pointer, which names no field.
+    /// A sentence that says what would be right.
     ///
     /// ```
     /// # use capstan_core::object::pointer::Pointer;
     /// assert!(Pointer::parse("/metadata/labels/app.dev~1tier").is_ok());
-    /// assert!(Pointer::parse("spec.config").is_err());
+    /// assert_eq!(Pointer::parse("spec.config").unwrap_err(), "a JSON pointer begins with `/`: `/spec/config`?");
     /// ```
     pub fn parse(text: &str) -> Result<Self, String> {
         if !text.is_empty() && !text.starts_with('/') {
