@@ -89,7 +89,7 @@ pub enum Isolation {
 /// How long a warm instance is used; one that failed is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Warm {
-    /// It is replaced after so many runs; default 1000.
+    /// Runs after which it is replaced; default 1000.
     pub runs: usize,
     /// It is replaced after a run that leaves it with more bytes of linear memory; default three quarters of the
     /// limit.
@@ -165,7 +165,7 @@ pub struct Grant {
     pub gvk: Gvk,
     /// The verbs.
     pub verbs: BTreeSet<Permission>,
-    /// Where; none = where the controller watches. [`Namespaces::All`] is the whole cluster, with what lives in no namespace.
+    /// Where; `None`: where the controller watches. [`Namespaces::All`] is the whole cluster, with what lives in no namespace.
     pub namespaces: Option<Namespaces>,
 }
 
@@ -205,7 +205,7 @@ pub struct Controller {
     pub generation_aware: bool,
     /// Whether nothing is done for its primaries until the manifest says otherwise (`PA-2`); default false.
     pub paused: bool,
-    /// The finalizer that is used if something needs cleanup; none = one made of group and plural (`LC-3`).
+    /// The finalizer that is used if something needs cleanup; `None`: one made of group and plural (`LC-3`).
     pub finalizer: Option<Arc<str>>,
     /// Finalizers that versions before this one have put on primaries, and that each loses at its next run.
     pub former_finalizers: BTreeSet<Arc<str>>,
@@ -213,19 +213,19 @@ pub struct Controller {
     pub field_manager: Arc<str>,
     /// Whether the primary is patched by server-side apply; default true.
     pub server_side_apply: bool,
-    /// How failures are retried; none = not at all.
+    /// How failures are retried; `None`: not at all.
     pub retry: Option<Retry>,
-    /// At most so many runs per window and primary (`RL-1`); none = no limit; default 100 within 3 s.
+    /// At most so many runs per window and primary (`RL-1`); `None`: no limit; default 100 within 3 s.
     pub rate_limit: Option<RateLimit>,
     /// A run that asks to run again does so after this time at the earliest; default 100 ms.
     pub min_reschedule: Duration,
-    /// A primary is reconciled at least this often (`IV-1`); none = never without an event; default 10 h.
+    /// A primary is reconciled at least this often (`IV-1`); `None`: never without an event; default 10 h.
     pub max_interval: Option<Duration>,
     /// Runs at once; default 8.
     pub concurrency: usize,
     /// How long it waits at its start until all that it watches is known; default 2 min.
     pub cache_sync_timeout: Duration,
-    /// What it does if that is not so by then.
+    /// What it does if something is not known by then.
     pub on_start_error: OnStartError,
     /// Indexes over primaries, by name: JSON pointers to a string or a list of strings (IX rules).
     pub indexes: BTreeMap<Arc<str>, Pointer>,
@@ -235,7 +235,7 @@ pub struct Controller {
     pub workflow: Workflow,
     /// Workflows that run when called by name.
     pub standalone: BTreeMap<Arc<str>, Workflow>,
-    /// The service account of its operator; none = the daemon's.
+    /// The service account of its operator; `None`: the daemon's.
     pub service_account: Option<ServiceAccount>,
 }
 
@@ -244,7 +244,7 @@ pub struct Controller {
 pub struct ServiceAccount {
     /// Its name.
     pub name: Arc<str>,
-    /// Its namespace; none = the daemon's own.
+    /// Its namespace; `None`: the daemon's own.
     pub namespace: Option<Arc<str>>,
 }
 
@@ -266,9 +266,9 @@ pub struct Retry {
     pub initial_interval: Duration,
     /// The factor between delays; default 1.5.
     pub multiplier: f64,
-    /// Retries after the first run; none = for ever; default 5.
+    /// Retries after the first run; `None`: without end; default 5.
     pub max_attempts: Option<u32>,
-    /// The longest delay; none = no bound; default initial × multiplier⁵.
+    /// The longest delay; `None`: no bound; default initial × multiplier⁵.
     pub max_interval: Option<Duration>,
 }
 
@@ -286,7 +286,7 @@ pub struct RateLimit {
 pub struct Source {
     /// The kind.
     pub gvk: Gvk,
-    /// Where; none = where the primaries are.
+    /// Where; `None`: where the primaries are.
     pub namespaces: Option<Namespaces>,
     /// Only those with these labels.
     pub label_selector: Option<Arc<str>>,
@@ -312,7 +312,7 @@ pub enum Mapper {
 pub struct MappingKeys {
     /// Holds the name; default `capstan.dev/primary-name`.
     pub name: Arc<str>,
-    /// Holds the namespace; none = the secondary's own; default `capstan.dev/primary-namespace`.
+    /// Holds the namespace; `None`: the secondary's own; default `capstan.dev/primary-namespace`.
     pub namespace: Option<Arc<str>>,
     /// Holds the kind as `group/version/Kind`; not looked at if absent; default `capstan.dev/primary-type`.
     pub kind: Option<Arc<str>>,
@@ -365,7 +365,7 @@ impl Default for Limits {
 }
 
 impl Warm {
-    /// Returns what is usual for instances that may have so many bytes of memory.
+    /// Returns the defaults for instances whose memory has this limit.
     pub fn within(limit: u64) -> Self {
         Self { runs: 1000, memory: limit / 4 * 3, idle: Duration::from_mins(5) }
     }

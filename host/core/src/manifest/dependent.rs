@@ -43,11 +43,11 @@ pub struct Dependent {
     pub create_only: bool,
     /// Take over an object that exists already and is no other primary's; default false.
     pub adopt: bool,
-    /// Whether it is written and compared by server-side apply; none = it is, unless it is a `ConfigMap` or `Secret` (`KD-5`).
+    /// Whether it is written and compared by server-side apply; `None`: it is, unless it is a `ConfigMap` or `Secret` (`KD-5`).
     pub server_side_apply: Option<bool>,
     /// How it is compared.
     pub matching: Matching,
-    /// Where the source that holds it is declared; none = a source of its own, with the dependent's name (`KD-10`).
+    /// Where the source that holds it is declared; `None`: a source of its own, with the dependent's name (`KD-10`).
     pub source: Option<Arc<str>>,
     /// How it is called, so that `desired` need not be asked for it (`KD-4`).
     pub called: Option<Called>,
@@ -78,7 +78,7 @@ pub enum OnRename {
 pub struct Called {
     /// Its name.
     pub name: Expression,
-    /// Its namespace; none = that of the primary, if its kind lives in one.
+    /// Its namespace; `None`: that of the primary, if its kind lives in one.
     pub namespace: Option<Expression>,
 }
 

@@ -1,4 +1,4 @@
-//! Turns a file into operators: all documents are read, and all that is wrong in any of them is told at once.
+//! Turns a file into operators: all documents are read, and all that is wrong in any of them is reported at once.
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A controller's settings as a component is told them: the manifest's names, defaults filled in, durations as written there.
+//! A controller's settings as a component reads them: the manifest's names, defaults filled in, durations as written there.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,7 +18,7 @@ pub struct Walk<'g> {
 #[derive(Clone, Debug)]
 struct Place {
     state: State,
-    /// What became of it so far; none before its first visit.
+    /// What became of it so far; `None` before its first visit.
     result: Option<NodeResult>,
 }
 

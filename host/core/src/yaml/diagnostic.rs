@@ -24,7 +24,7 @@ pub struct Problem {
     pub message: String,
     /// What else helps: the fields that exist.
     pub help: Option<String>,
-    /// The line of the text with a caret below; none if the text is not at hand.
+    /// The line of the text with a caret below; `None` if the text is not at hand.
     pub snippet: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 /// 2 MB that a task has. Pages that are not touched cost nothing.
 const SIZE: usize = 64 << 20;
 
-/// Returns what `read` returns; none if it panics, or the system has no thread to give.
+/// Returns what `read` returns; `None` if it panics, or the system has no thread to give.
 pub(crate) fn with_room<T: Send>(read: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("manifest".to_owned()).stack_size(SIZE);
