@@ -19,17 +19,13 @@ use crate::client::{ApiServer, Kind};
 use crate::metrics::InformerMetrics;
 use crate::pause::Pause;
 use list_watch::{End, Item, ListWatch};
+use state::{Held, LONGEST_PAUSE};
 
 pub mod list_watch;
 pub mod pool;
+mod state;
 
 pub use list_watch::Scope;
-
-/// A watch that ends sooner than this has not worked.
-const TOO_SOON: Duration = Duration::from_secs(1);
-
-/// The longest pause after a failure (`IE-3`); one that lasted for longer than this did work before.
-const LONGEST_PAUSE: Duration = Duration::from_secs(32);
 
 /// Once the API server is back, all informers ask it again within this time.
 const RETURN: Duration = Duration::from_secs(1);
@@ -199,33 +195,19 @@ impl Informer {
                     continue;
                 }
             };
-            let lasted = started.elapsed() > LONGEST_PAUSE;
-            let synced = self.writer.cache().is_synced() && !self.listing;
-            match ended {
-                Ok(end) => {
-                    // What ends at once, again and again, must not spin.
-                    if started.elapsed() < TOO_SOON {
-                        self.list_watch.rest(pause.briefly()).await;
-                    } else {
-                        pause.reset();
-                    }
-                    let version = self.writer.cache().version();
-                    // What has been left out is looked for again: there may be room for it by now.
-                    let complete = self.writer.cache().is_complete();
-                    from = (synced && complete && matches!(end, End::Closed)).then_some(version);
-                }
-                Err(error) => {
-                    if lasted {
-                        pause.reset();
-                    }
-                    let again_in = pause.after(&error);
-                    tracing::warn!(kind = %self.shared.scope.gvk, %error, ?again_in, "watching failed");
-                    self.shared.metrics.failures.inc();
-                    self.shared.set(State::Failing(error.message));
-                    self.list_watch.rest(again_in).await;
-                    from = synced.then(|| self.writer.cache().version());
-                }
+            let cache = self.writer.cache();
+            let synced = cache.is_synced() && !self.listing;
+            let held = Held { synced, complete: cache.is_complete(), version: cache.version() };
+            let next = state::next(&ended, started.elapsed(), held, &mut pause);
+            if let Err(error) = ended {
+                tracing::warn!(kind = %self.shared.scope.gvk, %error, again_in = ?next.pause, "watching failed");
+                self.shared.metrics.failures.inc();
+                self.shared.set(State::Failing(error.message));
             }
+            if !next.pause.is_zero() {
+                self.list_watch.rest(next.pause).await;
+            }
+            from = next.from;
         }
     }
 
