@@ -31,7 +31,7 @@ use assemble::warn_of_unused;
 pub use declared::{Declared, Environment};
 use handle::Phase;
 pub use handle::{Described, Handle};
-use rights::{Lost, Rights, granted, lost};
+use rights::{Lost, Rights, lost};
 use run::execute;
 use sources::{Joined, Sources};
 use start::{Come, Entry, Prepared, Rest, prepare};
@@ -141,11 +141,10 @@ impl Task<'_> {
                     }
                     *held = self.take_over(next);
                 }
-                come = rest.come(&environment.api) => match come {
-                    Come::Kind => self.anew = true,
+                come = rest.come(rights, &environment.api) => match come {
+                    Come::Anew => self.anew = true,
                     Come::Cache => self.known_now(rest),
                 },
-                () = granted(rights) => self.anew = true,
                 lost = lost(rights) => return Break::Rights(lost),
             }
         }

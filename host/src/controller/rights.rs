@@ -10,13 +10,11 @@ use std::time::Duration;
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::startup::{Fill, Needed, Watched};
 use futures::future::BoxFuture;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::declared::LONGEST_PAUSE;
 use super::plan::Plan;
 use crate::client::{ApiServer, Identity, Kind};
-use crate::pause::{Chance, Pause};
+use crate::pause::Chance;
 
 /// From one time that the API server is asked to the next, at most.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -31,8 +29,6 @@ pub(super) struct Rights {
     /// What it was started without.
     denied: Vec<Read>,
     ask: Ask,
-    /// Is told when the API server is back.
-    returns: watch::Receiver<()>,
     chance: Chance,
 }
 
@@ -54,8 +50,8 @@ pub(super) struct Lost {
 /// Asks the API server whether a read is permitted.
 type Ask = Box<dyn Fn(Read) -> BoxFuture<'static, Result<bool, Error>> + Send + Sync>;
 
-/// Whether all of them are permitted; the first that is not, and what is missing.
-type Answer = Result<Option<(Arc<str>, String)>, Error>;
+/// The first read that is not permitted; `None` if all are.
+type Answer = Result<Option<Lost>, Error>;
 
 impl Rights {
     /// Returns what a plan reads in the name of an account; none if the daemon reads for itself.
@@ -84,7 +80,6 @@ impl Rights {
             reads,
             denied: Vec::new(),
             ask: Box::new(ask),
-            returns: api.pulse().returns(),
             chance: api.chance().clone(),
         })
     }
@@ -93,19 +88,24 @@ impl Rights {
     pub(super) async fn seen(&self) -> (Vec<(Read, Watched)>, Option<Error>) {
         let (mut seen, mut away) = (Vec::new(), None);
         for (read, needed) in &self.reads {
-            let fill = match (self.ask)(read.clone()).await {
-                Ok(true) => Fill::Filled,
-                Ok(false) => Fill::Lacking(format!("{} may not list {read}", self.user).into()),
-                // That is an answer, too: nobody may ask in its name.
-                Err(error) if error.reason == Reason::Forbidden => Fill::Lacking(error.message.into()),
-                Err(error) => {
-                    away = Some(error);
-                    Fill::UnderWay
-                }
-            };
+            let fill = self.ask(read).await.unwrap_or_else(|error| {
+                away = Some(error);
+                Fill::UnderWay
+            });
             seen.push((read.clone(), Watched { what: read.name(), needed: *needed, fill }));
         }
         (seen, away)
+    }
+
+    /// Asks about a read.
+    async fn ask(&self, read: &Read) -> Result<Fill, Error> {
+        match (self.ask)(read.clone()).await {
+            Ok(true) => Ok(Fill::Filled),
+            Ok(false) => Ok(Fill::Lacking(format!("{} may not list {read}", self.user).into())),
+            // That is an answer, too: nobody may ask in its name.
+            Err(error) if error.reason == Reason::Forbidden => Ok(Fill::Lacking(error.message.into())),
+            Err(error) => Err(error),
+        }
     }
 
     /// Goes on without these reads.
@@ -114,23 +114,19 @@ impl Rights {
         self.denied = denied;
     }
 
-    /// Waits until something may be read that it goes on without; for ever, if there is nothing.
-    pub(super) async fn granted(&self) {
-        let mut pause = Pause::up_to(LONGEST_PAUSE, &self.chance);
-        let mut returns = self.returns.clone();
-        while !self.denied.is_empty() {
-            tokio::select! {
-                biased;
-                () = sleep(pause.longer()) => {}
-                Ok(()) = returns.changed() => {}
-            }
-            for read in &self.denied {
-                if let Ok(true) = (self.ask)(read.clone()).await {
-                    return;
-                }
+    /// Whether it goes on without some reads.
+    pub(super) fn lacks_any(&self) -> bool {
+        !self.denied.is_empty()
+    }
+
+    /// Asks whether something may be read that it goes on without.
+    pub(super) async fn granted(&self) -> bool {
+        for read in &self.denied {
+            if let Ok(Fill::Filled) = self.ask(read).await {
+                return true;
             }
         }
-        std::future::pending::<()>().await;
+        false
     }
 
     /// Waits until something may not be read any more, or could not be asked about for too long. Returns what.
@@ -150,19 +146,11 @@ impl Rights {
 
     async fn look(&self) -> Answer {
         for (read, _) in &self.reads {
-            if !(self.ask)(read.clone()).await? {
-                return Ok(Some((read.name(), format!("{} may not list {read}", self.user))));
+            if let Fill::Lacking(why) = self.ask(read).await? {
+                return Ok(Some(Lost { name: Some(read.name()), why: why.to_string() }));
             }
         }
         Ok(None)
-    }
-}
-
-/// Waits until something may be read that a controller goes on without; for ever, if there is nothing.
-pub(super) async fn granted(rights: Option<&Rights>) {
-    match rights {
-        Some(rights) => Box::pin(rights.granted()).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -189,9 +177,7 @@ enum Verdict {
 fn verdict(answer: Answer, age: Duration) -> Verdict {
     match answer {
         Ok(None) => Verdict::Granted,
-        Ok(Some((name, why))) => Verdict::Lost(Lost { name: Some(name), why }),
-        // That is an answer, too: nobody may ask in its name any more.
-        Err(error) if error.reason == Reason::Forbidden => Verdict::Lost(Lost { name: None, why: error.message }),
+        Ok(Some(lost)) => Verdict::Lost(lost),
         Err(_) if age < KEPT => Verdict::Kept,
         Err(error) => {
             let seconds = age.as_secs();
@@ -254,7 +240,6 @@ mod tests {
             reads: vec![(read(Some("a")), Needed::Always)],
             denied: Vec::new(),
             ask: Box::new(ask),
-            returns: watch::channel(()).1,
             chance: Chance::default(),
         }
     }
@@ -262,14 +247,13 @@ mod tests {
     #[test]
     fn what_may_not_be_read_stops_and_silence_counts_as_the_last_answer_for_five_minutes() {
         let minutes = Duration::from_mins;
-        let lost =
-            |name: Option<&str>, why: &str| Verdict::Lost(Lost { name: name.map(Arc::from), why: why.to_owned() });
+        let lost = |name: Option<&str>, why: &str| Lost { name: name.map(Arc::from), why: why.to_owned() };
+        let silent = "what the operator may read could not be asked for 300 s: away";
         let table = [
             (Ok(None), minutes(60), Verdict::Granted),
-            (Ok(Some(("it".into(), "no".to_owned()))), minutes(0), lost(Some("it"), "no")),
+            (Ok(Some(lost(Some("it"), "no"))), minutes(0), Verdict::Lost(lost(Some("it"), "no"))),
             (Err(away()), minutes(4), Verdict::Kept),
-            (Err(Error::new(Reason::Forbidden, 403, "never")), minutes(0), lost(None, "never")),
-            (Err(away()), minutes(5), lost(None, "what the operator may read could not be asked for 300 s: away")),
+            (Err(away()), minutes(5), Verdict::Lost(lost(None, silent))),
         ];
         for (answer, age, expected) in table {
             assert_eq!(verdict(answer, age), expected);
@@ -292,7 +276,12 @@ mod tests {
         let (seen, _) = waiting.seen().await;
         assert_eq!(seen[0].1.fill, Fill::Lacking(missing.into()));
         waiting.without(seen.into_iter().map(|(read, _)| read).collect());
-        waiting.granted().await;
+        let asked = [waiting.granted().await, waiting.granted().await, waiting.granted().await];
+        assert_eq!(asked, [false, false, true]);
+        let forbidden = Error::new(Reason::Forbidden, 403, "never");
+        let (seen, error) = rights([Err(forbidden.clone())]).seen().await;
+        assert_eq!((&seen[0].1.fill, error), (&Fill::Lacking("never".into()), None));
+        assert_eq!(rights([Err(forbidden)]).lost().await.why, "never");
 
         let begun = Instant::now();
         let lost = rights([Ok(true), Err(away()), Ok(true), Ok(false)]).lost().await;

@@ -2,7 +2,9 @@
 //! and for what it was started without.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::manifest::{self, OnStartError};
@@ -10,7 +12,8 @@ use capstan_core::object::Gvk;
 use capstan_core::startup::{Fill, Needed, Verdict, Watched, decide};
 use futures::FutureExt;
 use futures::future::select_all;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use super::declared::{Declared, Environment, Kinds, LONGEST_PAUSE, finalizer_name};
 use super::handle::{Handle, Phase};
@@ -58,8 +61,8 @@ pub(super) struct Rest {
 
 /// Something that a controller was started without is there.
 pub(super) enum Come {
-    /// A kind is served.
-    Kind,
+    /// A kind is served, or something may be read.
+    Anew,
     /// A cache is filled.
     Cache,
 }
@@ -71,6 +74,14 @@ struct Patience<'a> {
     until: Instant,
     /// What it is without already.
     without: &'a BTreeSet<Arc<str>>,
+}
+
+/// Questions that are put to the API server until the answers are enough.
+struct Questions {
+    pause: Pause,
+    /// Is told when the API server is back.
+    returns: watch::Receiver<()>,
+    until: Option<Instant>,
 }
 
 /// Waits for what a controller watches.
@@ -101,13 +112,13 @@ pub(super) async fn prepare(
     let mut plan = Plan::new(&declared, (&kinds, &missing), &finalizer, &environment.home);
     let who = Identity::of(spec.service_account.as_ref(), &environment.home.own);
     let mut rights = Rights::of(&who, &plan, &environment.api);
-    let mut denied = BTreeMap::new();
-    if let Some(rights) = &mut rights {
-        denied = match patience.rights(rights, &mut plan, &environment.api, &wait).await {
-            Ok(denied) => denied,
+    let denied = match &mut rights {
+        Some(rights) => match patience.rights(rights, &environment.api, &wait).await {
+            Ok(seen) => leave_out(rights, &mut plan, seen),
             Err(why) => return handle.failed(why).await,
-        };
-    }
+        },
+        None => BTreeMap::new(),
+    };
     handle.set(entry.filling());
     let keep = plan.scopes().map(|(scope, kind, needed)| {
         let subscription = environment.pool.keep(scope, kind);
@@ -161,8 +172,7 @@ impl Patience<'_> {
     /// Asks for all kinds until it is decided that they are enough. Returns those that are served, and why others are not.
     async fn kinds(&self, api: &ApiServer, wait: impl Fn(String)) -> Result<(Kinds, BTreeMap<Gvk, String>), String> {
         let wanted = kinds_of(self.spec);
-        let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
-        let mut returns = api.pulse().returns();
+        let mut questions = Questions::new(api, Some(self.until));
         loop {
             let (mut kinds, mut missing) = (Kinds::new(), BTreeMap::<Gvk, Error>::new());
             for gvk in wanted.keys() {
@@ -171,87 +181,56 @@ impl Patience<'_> {
                     Err(error) => drop(missing.insert(gvk.clone(), error)),
                 }
             }
-            let seen: Vec<_> = wanted
-                .iter()
-                .map(|(gvk, needed)| Watched {
-                    what: gvk.to_string().into(),
-                    needed: *needed,
-                    fill: missing.get(gvk).map_or(Fill::Filled, asked),
-                })
-                .collect();
-            // Without the primaries' kind there is nothing to start with.
-            let policy = match self.policy {
-                OnStartError::GoOn if missing.contains_key(&self.spec.primary) => OnStartError::Wait,
-                OnStartError::Wait | OnStartError::GoOn | OnStartError::Fail => self.policy,
-            };
-            match self.decide(policy, seen) {
-                Verdict::Start => {
-                    let missing = missing.into_iter();
-                    let missing = missing.map(|(gvk, error)| (gvk, error.message));
+            let seen = wanted.iter().map(|(gvk, needed)| Watched {
+                what: gvk.to_string().into(),
+                needed: *needed,
+                fill: missing.get(gvk).map_or(Fill::Filled, lacking),
+            });
+            match (self.decide(seen.collect(), kinds.contains_key(&self.spec.primary)), missing.values().last()) {
+                (Verdict::Fail(why), _) => return Err(why),
+                (Verdict::Wait(_), Some(error)) => {
+                    let after = questions.pause.after(error);
+                    if error.reason == Reason::UnknownKind {
+                        tracing::warn!(%error, again_in = ?after, "waiting for a kind");
+                    } else {
+                        tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");
+                    }
+                    wait(error.message.clone());
+                    questions.rest(after).await;
+                }
+                (Verdict::Start | Verdict::Wait(_), _) => {
+                    let missing = missing.into_iter().map(|(gvk, error)| (gvk, error.message));
                     return Ok((kinds, missing.collect()));
                 }
-                Verdict::Fail(why) => return Err(why),
-                Verdict::Wait(_) => {}
-            }
-            let Some(error) = missing.into_values().last() else {
-                continue;
-            };
-            let after = pause.after(&error);
-            if error.reason == Reason::UnknownKind {
-                tracing::warn!(%error, again_in = ?after, "waiting for a kind");
-            } else {
-                tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");
-            }
-            wait(error.message);
-            tokio::select! {
-                biased;
-                Ok(()) = returns.changed() => {}
-                () = sleep(after) => {}
-                () = self.over() => {}
             }
         }
     }
 
-    /// Asks for the rights of the operator's account until it is decided that they are enough, and leaves the rest out of the plan.
-    /// Returns the names of what is left out, and whether it is needed.
+    /// Asks for the rights of the operator's account until it is decided that they are enough. Returns what is known of them.
     async fn rights(
         &self,
-        rights: &mut Rights,
-        plan: &mut Plan,
+        rights: &Rights,
         api: &ApiServer,
         wait: impl Fn(String),
-    ) -> Result<BTreeMap<Arc<str>, Needed>, String> {
-        let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
-        let mut returns = api.pulse().returns();
+    ) -> Result<Vec<(Read, Watched)>, String> {
+        let mut questions = Questions::new(api, Some(self.until));
         loop {
             let (seen, away) = rights.seen().await;
+            let all = seen.iter().map(|(_, watched)| watched.clone()).collect();
             let of_primaries =
-                |(read, watched): &&(Read, Watched)| read.kind.gvk == self.spec.primary && watched.fill == Fill::Filled;
-            let all: Vec<_> = seen.iter().map(|(_, watched)| watched.clone()).collect();
-            // Without any primaries there is nothing to start with.
-            let verdict = match self.policy {
-                OnStartError::GoOn if seen.iter().find(of_primaries).is_none() => {
-                    decide(OnStartError::Wait, &all, false)
-                }
-                OnStartError::Wait | OnStartError::GoOn | OnStartError::Fail => self.decide(self.policy, all),
-            };
-            let why = match verdict {
-                Verdict::Start => return Ok(leave_out(rights, plan, seen)),
+                |(read, watched): &(Read, Watched)| read.kind.gvk == self.spec.primary && watched.fill == Fill::Filled;
+            let why = match self.decide(all, seen.iter().any(of_primaries)) {
+                Verdict::Start => return Ok(seen),
                 Verdict::Fail(why) => return Err(why),
                 Verdict::Wait(why) => why,
             };
             let (why, after) = match away {
-                Some(error) => (error.message.clone(), pause.after(&error)),
-                None => (why, pause.longer()),
+                Some(error) => (error.message.clone(), questions.pause.after(&error)),
+                None => (why, questions.pause.longer()),
             };
             tracing::warn!(%why, again_in = ?after, "waiting for a right");
             wait(why);
-            tokio::select! {
-                biased;
-                Ok(()) = returns.changed() => {}
-                () = sleep(after) => {}
-                () = self.over() => {}
-            }
+            questions.rest(after).await;
         }
     }
 
@@ -263,7 +242,7 @@ impl Patience<'_> {
                 needed: *needed,
                 fill: fill(subscription),
             });
-            match self.decide(self.policy, seen.collect()) {
+            match self.decide(seen.collect(), true) {
                 Verdict::Start => return Ok(()),
                 Verdict::Fail(why) => return Err(why),
                 Verdict::Wait(_) => {}
@@ -272,27 +251,40 @@ impl Patience<'_> {
             tokio::select! {
                 biased;
                 _ = select_all(changed) => {}
-                () = self.over() => {}
+                () = sleep_until(self.until), if Instant::now() < self.until => {}
             }
         }
     }
 
-    fn decide(&self, policy: OnStartError, mut seen: Vec<Watched>) -> Verdict {
+    /// Decides from what is known, and from whether any primaries can be had: without them there is nothing to start with.
+    fn decide(&self, mut seen: Vec<Watched>, primaries: bool) -> Verdict {
+        if self.policy == OnStartError::GoOn && !primaries {
+            return decide(OnStartError::Wait, &seen, false);
+        }
         // What is there at work without it may become another without it.
         for watched in &mut seen {
             if self.without.contains(&watched.what) {
                 watched.needed = Needed::IfActive;
             }
         }
-        decide(policy, &seen, Instant::now() >= self.until)
+        decide(self.policy, &seen, Instant::now() >= self.until)
+    }
+}
+
+impl Questions {
+    fn new(api: &ApiServer, until: Option<Instant>) -> Self {
+        Self { pause: Pause::up_to(LONGEST_PAUSE, api.chance()), returns: api.pulse().returns(), until }
     }
 
-    /// Waits until the time is up; for ever, if it is.
-    async fn over(&self) {
-        if Instant::now() >= self.until {
-            std::future::pending::<()>().await;
+    /// Waits for so long, or until the API server is back or the time is up.
+    async fn rest(&mut self, after: Duration) {
+        let next = Instant::now() + after;
+        let until = self.until.filter(|until| *until > Instant::now());
+        tokio::select! {
+            biased;
+            Ok(()) = self.returns.changed() => {}
+            () = sleep_until(until.map_or(next, |until| until.min(next))) => {}
         }
-        sleep_until(self.until).await;
     }
 }
 
@@ -309,12 +301,12 @@ impl Rest {
         (!names.is_empty()).then(|| format!("runs without {}", names.join(", ")))
     }
 
-    /// Waits until something of it is there; for ever, if there is nothing.
-    pub(super) async fn come(&mut self, api: &ApiServer) -> Come {
+    /// Waits until something of it is there, or may be read; for ever, if there is nothing.
+    pub(super) async fn come(&mut self, rights: Option<&Rights>, api: &ApiServer) -> Come {
         let Self { kinds, unfilled, .. } = self;
         tokio::select! {
             biased;
-            () = served(kinds, api) => Come::Kind,
+            () = can_be_had(kinds, rights, api) => Come::Anew,
             scope = filled(unfilled) => {
                 self.names.remove(&scope);
                 Come::Cache
@@ -323,26 +315,27 @@ impl Rest {
     }
 }
 
-/// Waits until one of these kinds is served.
-async fn served(kinds: &BTreeSet<Gvk>, api: &ApiServer) {
-    let mut pause = Pause::up_to(LONGEST_PAUSE, api.chance());
-    let mut returns = api.pulse().returns();
-    while !kinds.is_empty() {
-        let mut after = pause.longer();
+/// Waits until one of these kinds is served, or something may be read that a controller goes on without; for ever, if there is nothing.
+async fn can_be_had(kinds: &BTreeSet<Gvk>, rights: Option<&Rights>, api: &ApiServer) {
+    let denied = rights.filter(|rights| rights.lacks_any());
+    let mut questions = Questions::new(api, None);
+    while !kinds.is_empty() || denied.is_some() {
+        let mut after = questions.pause.longer();
         for gvk in kinds {
             match api.resolve(gvk).await {
                 Ok(_) => return,
-                Err(error) if error.is_outage() => after = pause.after(&error),
+                Err(error) if error.is_outage() => after = questions.pause.after(&error),
                 Err(_) => {}
             }
         }
-        tokio::select! {
-            biased;
-            Ok(()) = returns.changed() => {}
-            () = sleep(after) => {}
+        if let Some(rights) = denied
+            && rights.granted().await
+        {
+            return;
         }
+        questions.rest(after).await;
     }
-    std::future::pending::<()>().await;
+    pending().await
 }
 
 /// Waits until one of these caches is filled, and leaves it. Returns its name.
@@ -353,7 +346,7 @@ async fn filled(places: &mut Vec<Subscription>) -> Arc<str> {
             return places.swap_remove(at).name();
         }
         if places.is_empty() {
-            return std::future::pending().await;
+            return pending().await;
         }
         let changed = places.iter_mut().map(|place| place.state.changed().boxed());
         drop(select_all(changed).await);
@@ -392,7 +385,7 @@ fn kinds_of(spec: &manifest::Controller) -> BTreeMap<Gvk, Needed> {
 }
 
 /// Says what an error means for a kind: only an answer says that it is not served.
-fn asked(error: &Error) -> Fill {
+fn lacking(error: &Error) -> Fill {
     if error.reason == Reason::UnknownKind { Fill::Lacking(error.message.as_str().into()) } else { Fill::UnderWay }
 }
 
