@@ -9,6 +9,7 @@ use std::sync::Arc;
 use capstan_core::manifest::Operator;
 use capstan_core::permission::risk;
 use capstan_core::rollout::Wanted;
+use capstan_core::rollout::plan::{self, Attempt, Attempts, Next};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -23,7 +24,7 @@ pub mod status;
 pub mod supply;
 
 use crate::controller::{self, Declared, Environment, Handle};
-use load::{Attempt, Attempts, Change, Loaded, Loading, Outcome, Rollout, load};
+use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
 use supply::{Again, Component, Drain, Refusal, Supply, Unit};
 
@@ -196,25 +197,32 @@ impl Supervisor {
     fn rollouts(&mut self, again: Again) -> Vec<Rollout> {
         let mut rollouts = Vec::new();
         for operator in &self.operators {
-            let attempts = self.attempts(operator);
-            if self.tried.get(&operator.name) == Some(&attempts) && again == Again::OnceChanged {
-                continue;
-            }
-            if let Some(loading) = self.loading.get_mut(&operator.name) {
-                loading.again = true;
-                loading.end_unless_wanted(&attempts);
-                continue;
+            let in_force = |unit: &Unit| self.in_force.get(unit).map(|version| &version.attempt);
+            let attempts = plan::attempts(operator, |component| self.supply.content(component), in_force);
+            let tried = self.tried.get(&operator.name).filter(|_| again == Again::OnceChanged);
+            let loading = self.loading.get_mut(&operator.name);
+            match (plan::next(&attempts, tried, loading.as_ref().map(|loading| &loading.attempts)), loading) {
+                (Next::Wait { superseded }, Some(loading)) => {
+                    loading.again = true;
+                    if superseded {
+                        loading.superseded.cancel();
+                    }
+                    continue;
+                }
+                (Next::Nothing | Next::Wait { .. }, _) => continue,
+                (Next::Load, _) => {}
             }
             self.tried.insert(Arc::clone(&operator.name), attempts.clone());
-            let changed: Vec<_> =
+            let changes: Vec<_> =
                 attempts.into_iter().filter_map(|(unit, attempt)| self.change(unit, attempt)).collect();
-            if !changed.is_empty() {
-                let loading = Loading::of(&changed);
-                let superseded = loading.superseded.clone();
+            if !changes.is_empty() {
+                let attempts = changes.iter().map(|change| (change.unit.clone(), change.attempt.clone()));
+                let superseded = CancellationToken::new();
+                let loading = Loading { again: false, attempts: attempts.collect(), superseded: superseded.clone() };
                 self.loading.insert(Arc::clone(&operator.name), loading);
                 rollouts.push(Rollout {
                     operator: operator.clone(),
-                    changes: changed,
+                    changes,
                     loader: self.supply.loader(again),
                     drain: self.environment.drain,
                     superseded,
@@ -224,19 +232,6 @@ impl Supervisor {
         }
         self.end_loading_of_gone();
         rollouts
-    }
-
-    /// Returns the plugins of an operator as they are to be.
-    fn attempts(&self, operator: &Operator) -> Attempts {
-        let plugins = operator.plugins.iter().map(|(name, plugin)| {
-            let unit = Unit { operator: Arc::clone(&operator.name), plugin: Arc::clone(name) };
-            let in_force = self.in_force.get(&unit);
-            let content = self.supply.content(&plugin.component);
-            let attempt = Attempt::of(operator, name, plugin, content);
-            let attempt = attempt.or_as(in_force.map(|version| &version.attempt));
-            (unit, attempt)
-        });
-        plugins.collect()
     }
 
     /// Returns what a plugin is to become; none if it is that already.
@@ -343,13 +338,9 @@ impl Supervisor {
     }
 
     fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Arc<dyn Component>) {
-        let before = self.in_force.get_mut(&unit);
-        let same = before
-            .as_ref()
-            .is_some_and(|now| now.plugin.digest() == plugin.digest() && now.attempt.plugin == attempt.plugin);
-        if let Some(now) = before
-            && same
-            && now.attempt.controllers == attempt.controllers
+        if let Some(now) = self.in_force.get_mut(&unit)
+            && now.plugin.digest() == plugin.digest()
+            && now.attempt.is_declared_as(&attempt)
         {
             // Only the file is another, with the same in it.
             now.attempt.component = attempt.component;
@@ -418,14 +409,10 @@ impl Supervisor {
 
     /// Stops the controllers of an operator that no manifest declares any more.
     fn stop_unwanted_of(&mut self, operator: &Arc<str>) {
-        let wanted = self.wanted();
-        let unwanted: Vec<_> = self
-            .controllers
-            .iter()
-            .filter(|(name, running)| running.operator == *operator && !wanted.contains(*name))
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        for name in unwanted {
+        let wanted = |name: &Arc<str>| self.operators.iter().any(|o| o.controllers.contains_key(name));
+        let running = self.controllers.iter().filter(|(_, running)| running.operator == *operator);
+        let unwanted = running.map(|(name, _)| name).filter(|name| !wanted(name));
+        for name in unwanted.cloned().collect::<Vec<_>>() {
             self.stop_controller(&name);
         }
     }
@@ -444,37 +431,14 @@ impl Supervisor {
 
     /// Ends what no manifest wants any more.
     fn retire(&mut self) {
-        let declared = |unit: &Unit| {
-            let mut operators = self.operators.iter();
-            operators.any(|o| o.name == unit.operator && o.plugins.contains_key(&unit.plugin))
-        };
-        let provided = |name: &Arc<str>| {
-            let mut versions = self.in_force.iter();
-            versions.any(|(unit, version)| declared(unit) && version.attempt.controllers.contains_key(name))
-        };
-        let wanted = self.wanted();
-        // A plugin whose controllers are to get another one goes on until that is in force.
-        let needed = |version: &Version| {
-            let mut names = version.attempt.controllers.keys();
-            names.any(|name| wanted.contains(name) && !provided(name))
-        };
-        let gone: Vec<Unit> = self
-            .in_force
-            .iter()
-            .filter(|(unit, version)| !declared(unit) && !needed(version))
-            .map(|(unit, _)| unit.clone())
-            .collect();
-        for unit in gone {
+        let in_force = self.in_force.iter().map(|(unit, version)| (unit, &version.attempt));
+        for unit in plan::retired(&self.operators, in_force) {
             self.in_force.remove(&unit);
         }
-        let known: BTreeSet<Unit> = self.in_force.keys().cloned().collect();
-        let units = self.operators.iter().flat_map(|operator| {
-            operator
-                .plugins
-                .keys()
-                .map(|plugin| Unit { operator: Arc::clone(&operator.name), plugin: Arc::clone(plugin) })
+        let units = self.operators.iter().flat_map(|Operator { name, plugins, .. }| {
+            plugins.keys().map(|plugin| Unit { operator: Arc::clone(name), plugin: Arc::clone(plugin) })
         });
-        self.status.keep(&known.into_iter().chain(units).collect());
+        self.status.keep(&self.in_force.keys().cloned().chain(units).collect());
         self.tried.retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
         let versions = self.in_force.values();
         let kept: BTreeSet<_> = versions.flat_map(|version| version.attempt.controllers.keys().cloned()).collect();
@@ -482,12 +446,6 @@ impl Supervisor {
         for name in running.into_iter().filter(|name| !kept.contains(name)) {
             self.stop_controller(&name);
         }
-    }
-
-    /// Returns the controllers that manifests declare.
-    fn wanted(&self) -> BTreeSet<Arc<str>> {
-        let controllers = self.operators.iter().flat_map(|o| o.controllers.keys());
-        controllers.cloned().collect()
     }
 
     fn runs_any(&self, attempt: &Attempt) -> bool {

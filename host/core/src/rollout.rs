@@ -13,6 +13,8 @@ use crate::manifest::{
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
 
+pub mod plan;
+
 /// A file of manifests as it was found.
 #[derive(Clone, Debug)]
 pub struct File {

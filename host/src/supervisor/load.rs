@@ -1,14 +1,14 @@
 //! Loads the changed plugins of an operator, all at once, beside what runs; ends when something newer is wanted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cpu::{Account, Job};
-use capstan_core::manifest::{self, Operator, Permission};
+use capstan_core::manifest::{Operator, Permission};
 use capstan_core::rollout;
+use capstan_core::rollout::plan::{Attempt, Attempts};
 use futures::future::join_all;
 use tokio::runtime::Handle as Runtime;
 use tokio::task::JoinError;
@@ -16,26 +16,15 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::supply::{Component, Content, Drain, Loader, Refusal, Unit};
-
-/// The plugins of an operator as they are wanted.
-pub(super) type Attempts = BTreeMap<Unit, Attempt>;
-
-/// The version of a plugin, with its controllers, that is to become the running one.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Attempt {
-    pub(super) plugin: manifest::Plugin,
-    /// The controllers that use it.
-    pub(super) controllers: BTreeMap<Arc<str>, manifest::Controller>,
-    pub(super) component: Content,
-}
+use super::supply::{Component, Drain, Loader, Refusal, Unit};
+use crate::controller;
 
 /// The components of an operator that are being loaded.
 pub(super) struct Loading {
     /// True if the operator has to be looked at again afterwards.
     pub(super) again: bool,
-    /// The path and the content of each component.
-    pub(super) components: BTreeMap<Unit, (PathBuf, Content)>,
+    /// What is to be in force.
+    pub(super) attempts: Attempts,
     /// Ends the loading when it is cancelled.
     pub(super) superseded: CancellationToken,
 }
@@ -127,28 +116,6 @@ async fn load_one(rollout: &Rollout, change: &Change) -> Result<Arc<dyn Componen
     Ok(plugin)
 }
 
-impl Loading {
-    pub(super) fn of(changes: &[Change]) -> Self {
-        let components = changes.iter().map(|change| {
-            let Attempt { plugin, component, .. } = &change.attempt;
-            let component = (plugin.component.clone(), component.clone());
-            (change.unit.clone(), component)
-        });
-        Self { again: false, components: components.collect(), superseded: CancellationToken::new() }
-    }
-
-    /// Ends the loading if one of its components is not wanted any more: compiling it may take long.
-    pub(super) fn end_unless_wanted(&self, now: &Attempts) {
-        let wanted = |unit: &Unit, (path, content): &(PathBuf, Content)| {
-            now.get(unit).is_some_and(|attempt| attempt.plugin.component == *path && attempt.component == *content)
-        };
-        let mut components = self.components.iter();
-        if !components.all(|(unit, component)| wanted(unit, component)) {
-            self.superseded.cancel();
-        }
-    }
-}
-
 impl Change {
     /// Refuses a new version all of whose new writes would be refused.
     fn check(&self, plugin: &dyn Component) -> Result<(), Refusal> {
@@ -168,28 +135,5 @@ impl Change {
             self.unit.plugin
         );
         Err(Refusal::new("check", &message))
-    }
-}
-
-impl Attempt {
-    pub(super) fn of(operator: &Operator, name: &Arc<str>, plugin: &manifest::Plugin, component: Content) -> Self {
-        let controllers = operator.controllers.iter();
-        Self {
-            plugin: plugin.clone(),
-            controllers: controllers
-                .filter(|(_, controller)| controller.plugin == *name)
-                .map(|(name, controller)| (Arc::clone(name), controller.clone()))
-                .collect(),
-            component,
-        }
-    }
-
-    /// Returns the running version instead, if the only difference is a component file that is being written.
-    pub(super) fn or_as(self, in_force: Option<&Self>) -> Self {
-        let same = |other: &&Self| self.plugin == other.plugin && self.controllers == other.controllers;
-        match in_force.filter(same) {
-            Some(other) if self.component == Content::Half => other.clone(),
-            Some(_) | None => self,
-        }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{Operator, Permission};
 use capstan_core::rollout::File;
+pub use capstan_core::rollout::plan::{Content, Unit};
 use capstan_core::text;
 use futures::future::BoxFuture;
 
@@ -76,17 +77,6 @@ pub trait Component: Guest + fmt::Debug {
 /// Waits until no run uses a version, without keeping it in memory.
 pub type Drain = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// The state of a component's file, without reading it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// There is no such file.
-    Missing,
-    /// It is being written.
-    Half,
-    /// It is whole; the text differs from that of any other content.
-    Whole(Arc<str>),
-}
-
 /// When a version that was refused before is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
@@ -94,15 +84,6 @@ pub enum Again {
     OnceChanged,
     /// In any case, changed or not.
     InAnyCase,
-}
-
-/// A plugin of an operator: what is loaded and replaced as one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Unit {
-    /// The operator.
-    pub operator: Arc<str>,
-    /// The plugin's name in its manifest.
-    pub plugin: Arc<str>,
 }
 
 /// A version that can't be used.
@@ -123,13 +104,6 @@ impl Refusal {
     /// end in the same way.
     pub(super) fn again_in(&self) -> Option<Duration> {
         (self.step == "prepare").then_some(AGAIN)
-    }
-}
-
-impl fmt::Display for Unit {
-    /// Writes `operator/plugin`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.operator, self.plugin)
     }
 }
 

@@ -1,0 +1,221 @@
+//! Decides which plugins are loaded, wait or end, given what is wanted, in force, tried and being loaded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::manifest::{Controller, Operator, Plugin};
+
+/// A plugin of an operator: what is loaded and replaced as one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unit {
+    /// The operator.
+    pub operator: Arc<str>,
+    /// The plugin's name in its manifest.
+    pub plugin: Arc<str>,
+}
+
+/// What a component is, short of reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// It is not there.
+    Missing,
+    /// Somebody is writing it.
+    Half,
+    /// Whole: what tells it from others.
+    Whole(Arc<str>),
+}
+
+/// What is to be in force of a plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// What the manifest says of it.
+    pub plugin: Plugin,
+    /// The controllers that use it.
+    pub controllers: BTreeMap<Arc<str>, Controller>,
+    /// Its component.
+    pub component: Content,
+}
+
+/// The plugins of an operator as they are to be.
+pub type Attempts = BTreeMap<Unit, Attempt>;
+
+/// What follows for an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: this was tried.
+    Nothing,
+    /// It is looked at again once what is being loaded of it has been.
+    Wait {
+        /// That ends now: a component in it is not wanted any more, and compiling it may take long.
+        superseded: bool,
+    },
+    /// What differs from what is in force is loaded.
+    Load,
+}
+
+/// Returns the plugins of an operator as they are to be, given what their components are and what is in force.
+pub fn attempts<'a>(
+    operator: &Operator,
+    content: impl Fn(&Path) -> Content,
+    in_force: impl Fn(&Unit) -> Option<&'a Attempt>,
+) -> Attempts {
+    let attempts = operator.plugins.iter().map(|(name, plugin)| {
+        let unit = Unit { operator: Arc::clone(&operator.name), plugin: Arc::clone(name) };
+        let controllers = operator.controllers.iter().filter(|(_, controller)| controller.plugin == *name);
+        let attempt = Attempt {
+            plugin: plugin.clone(),
+            controllers: controllers.map(|(name, controller)| (Arc::clone(name), controller.clone())).collect(),
+            component: content(&plugin.component),
+        };
+        // Where all that differs is a file that is being written, what is in force stays.
+        let stays = in_force(&unit).filter(|now| attempt.component == Content::Half && attempt.is_declared_as(now));
+        let attempt = stays.cloned().unwrap_or(attempt);
+        (unit, attempt)
+    });
+    attempts.collect()
+}
+
+/// Decides what follows for an operator, where this was tried last and that is being loaded.
+pub fn next(wanted: &Attempts, tried: Option<&Attempts>, loading: Option<&Attempts>) -> Next {
+    let same_component = |(unit, loading): (&Unit, &Attempt)| {
+        let component = |attempt: &Attempt| (attempt.plugin.component.clone(), attempt.component.clone());
+        wanted.get(unit).is_some_and(|wanted| component(wanted) == component(loading))
+    };
+    match loading {
+        _ if tried == Some(wanted) => Next::Nothing,
+        Some(loading) => Next::Wait { superseded: !loading.iter().all(same_component) },
+        None => Next::Load,
+    }
+}
+
+/// Returns what ends of what is in force: plugins that no manifest declares any more. One whose controllers are to get another plugin
+/// goes on until that is in force.
+pub fn retired<'a>(operators: &[Operator], in_force: impl Iterator<Item = (&'a Unit, &'a Attempt)>) -> Vec<Unit> {
+    let declared = |(unit, _): &(&Unit, &Attempt)| {
+        operators.iter().any(|o| o.name == unit.operator && o.plugins.contains_key(&unit.plugin))
+    };
+    let (stay, others): (Vec<_>, Vec<_>) = in_force.partition(declared);
+    let provided: BTreeSet<_> = stay.iter().flat_map(|(_, attempt)| attempt.controllers.keys()).collect();
+    let waits = |name: &Arc<str>| {
+        let mut operators = operators.iter();
+        !provided.contains(name) && operators.any(|operator| operator.controllers.contains_key(name))
+    };
+    let gone = others.into_iter().filter(|(_, attempt)| !attempt.controllers.keys().any(waits));
+    gone.map(|(unit, _)| unit.clone()).collect()
+}
+
+impl Attempt {
+    /// Whether manifests say the same of both.
+    pub fn is_declared_as(&self, other: &Self) -> bool {
+        self.plugin == other.plugin && self.controllers == other.controllers
+    }
+}
+
+impl fmt::Display for Unit {
+    /// Writes `operator/plugin`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.operator, self.plugin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest;
+
+    /// Returns an operator with these plugins, and controllers of the same name with how many of their runs go on at once.
+    fn operator(name: &str, plugins: &[(&str, u32)]) -> Operator {
+        let lines = |line: &dyn Fn(&str, u32) -> String| {
+            plugins.iter().map(|(name, number)| line(name, *number)).collect::<Vec<_>>().join(", ")
+        };
+        let plugin = |name: &str, _| format!("{name}: {{ component: {{ path: {name}.wasm }} }}");
+        let controller = |name: &str, number| {
+            format!(
+                "{name}: {{ plugin: {name}, concurrency: {number}, primary: {{ apiVersion: v1, kind: ConfigMap }} }}"
+            )
+        };
+        let text = format!(
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  plugins: {{ {} }}\n  controllers: {{ {} }}\n",
+            lines(&plugin),
+            lines(&controller)
+        );
+        manifest::parse(&text, Path::new("/m/a")).unwrap().remove(0)
+    }
+
+    fn whole(version: &str) -> Content {
+        Content::Whole(version.into())
+    }
+
+    /// Returns the attempts of one operator, whose components are all like this.
+    fn wanted(plugins: &[(&str, u32)], content: &Content) -> Attempts {
+        attempts(&operator("one", plugins), |_| content.clone(), |_| None)
+    }
+
+    #[test]
+    fn a_component_that_is_being_written_is_as_before_unless_the_manifest_differs() {
+        let now = wanted(&[("p", 1)], &whole("1"));
+        for (concurrency, content, expected) in [
+            (1, Content::Half, whole("1")),
+            (1, Content::Missing, Content::Missing),
+            (1, whole("2"), whole("2")),
+            (2, Content::Half, Content::Half),
+        ] {
+            let after = operator("one", &[("p", concurrency)]);
+            let after = attempts(&after, |_| content.clone(), |unit| now.get(unit));
+            let found = after.into_values().map(|attempt| attempt.component).collect::<Vec<_>>();
+            assert_eq!(found, [expected], "{concurrency} {content:?}");
+        }
+    }
+
+    #[test]
+    fn an_operator_is_loaded_once_for_each_change_and_what_is_being_loaded_ends_if_its_component_is_old() {
+        let first = wanted(&[("p", 1)], &whole("1"));
+        let slower = wanted(&[("p", 2)], &whole("1"));
+        let newer = wanted(&[("p", 1)], &whole("2"));
+        let renamed = wanted(&[("q", 1)], &whole("1"));
+        let two = wanted(&[("p", 1), ("q", 1)], &whole("1"));
+        let wait = |superseded| Next::Wait { superseded };
+        for (row, (after, tried, loading, expected)) in [
+            (&first, None, None, Next::Load),
+            (&first, Some(&first), None, Next::Nothing),
+            (&first, Some(&first), Some(&first), Next::Nothing),
+            (&newer, Some(&first), None, Next::Load),
+            (&slower, Some(&first), None, Next::Load),
+            (&slower, Some(&first), Some(&first), wait(false)),
+            (&two, Some(&first), Some(&first), wait(false)),
+            (&newer, Some(&first), Some(&first), wait(true)),
+            (&renamed, Some(&first), Some(&first), wait(true)),
+            (&first, Some(&two), Some(&two), wait(true)),
+            // Whatever was tried.
+            (&first, None, Some(&first), wait(false)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(next(after, tried, loading), expected, "row {row}");
+        }
+    }
+
+    #[test]
+    fn a_plugin_that_is_not_declared_any_more_ends_once_its_controllers_have_another() {
+        let of = |operator: &Operator| attempts(operator, |_| whole("1"), |_| None);
+        let [one, two] = ["one", "two"].map(|name| operator(name, &[("p", 1)]));
+        let (gone, other) = (operator("one", &[("q", 1)]), operator("two", &[("r", 1)]));
+        let both: Attempts = of(&one).into_iter().chain(of(&two)).collect();
+        for (operators, in_force, expected) in [
+            (vec![one.clone()], of(&one), ""),
+            (vec![], of(&one), "one/p"),
+            (vec![gone.clone()], of(&one), "one/p"),
+            // Its controller goes to another operator, whose plugin is not in force yet, or is.
+            (vec![gone.clone(), two.clone()], of(&one), ""),
+            (vec![gone, two], both.clone(), "one/p"),
+            (vec![other], both, "one/p two/p"),
+        ] {
+            let found = retired(&operators, in_force.iter());
+            let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(found.join(" "), expected, "{operators:?}");
+        }
+    }
+}
