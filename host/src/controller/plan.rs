@@ -12,7 +12,7 @@ use capstan_core::source::mapper::Mapper;
 use capstan_core::source::{Role, Source, Spec};
 use capstan_core::startup::Needed;
 
-use super::declared::{Declared, Kinds};
+use super::declared::Kinds;
 use crate::client::Kind;
 use crate::informer::Scope;
 
@@ -62,16 +62,15 @@ struct Planner<'a> {
 
 impl Plan {
     /// Plans the sources of a controller, given the kinds that are served and why others are not; `finalizer` is the one that it
-    /// uses if something needs cleanup.
+    /// uses, if something needs cleanup.
     pub(super) fn new(
-        declared: &Declared,
+        spec: &manifest::Controller,
+        finalizer: Option<Arc<str>>,
         (kinds, missing): (&Kinds, &BTreeMap<Gvk, String>),
-        finalizer: &Arc<str>,
         home: &Home,
     ) -> Self {
-        let planner = Planner { spec: &declared.spec, kinds, missing, home };
-        let used = declared.needs_finalizer().then(|| Arc::clone(finalizer));
-        let primaries = planner.primaries(used);
+        let planner = Planner { spec, kinds, missing, home };
+        let primaries = planner.primaries(finalizer);
         let mut secondaries = planner.declared();
         let (own, shared) = planner.dependents();
         secondaries.extend(own);
@@ -204,21 +203,19 @@ impl Planner<'_> {
 impl Watch<'_> {
     fn scopes(&self, kind: &Kind, home: &Home) -> Vec<(Scope, Kind)> {
         let closed = home.unwatched(self.gvk);
+        let namespaces: Vec<_> = match self.namespaces {
+            _ if kind.scope == ObjectScope::Cluster => vec![None],
+            Namespaces::All => vec![None],
+            Namespaces::Own => vec![Some(&home.own)],
+            Namespaces::Listed(names) => names.iter().map(Some).collect(),
+        };
         let scope = |namespace: Option<&Arc<str>>| {
+            let except = closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced).cloned();
             let (gvk, labels) = (self.gvk.clone(), self.labels.cloned());
-            let except = closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced);
-            (Scope { gvk, namespace: namespace.cloned(), except: except.cloned(), labels }, kind.clone())
+            (Scope { gvk, namespace: namespace.cloned(), except, labels }, kind.clone())
         };
-        let listed = |names: &mut dyn Iterator<Item = &Arc<str>>| {
-            let open = names.filter(|name| Some(*name) != closed);
-            open.map(|name| scope(Some(name))).collect()
-        };
-        match self.namespaces {
-            _ if kind.scope == ObjectScope::Cluster => vec![scope(None)],
-            Namespaces::All => vec![scope(None)],
-            Namespaces::Own => listed(&mut [&home.own].into_iter()),
-            Namespaces::Listed(names) => listed(&mut names.iter()),
-        }
+        let open = namespaces.into_iter().filter(|namespace| namespace.is_none() || *namespace != closed);
+        open.map(scope).collect()
     }
 }
 
@@ -228,5 +225,119 @@ fn mapping(dependent: &Dependent) -> manifest::Mapper {
         manifest::Mapper::OwnerReference
     } else {
         manifest::Mapper::Annotations(dependent.mapping.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Returns the kinds that are served, and why one is not.
+    fn kinds() -> (Kinds, BTreeMap<Gvk, String>) {
+        let served = [
+            ("sample.dev/v1", "Page", "pages", ObjectScope::Namespaced),
+            ("v1", "ConfigMap", "configmaps", ObjectScope::Namespaced),
+            ("v1", "Secret", "secrets", ObjectScope::Namespaced),
+            ("v1", "Namespace", "namespaces", ObjectScope::Cluster),
+        ];
+        let served = served.map(|(version, kind, plural, scope)| {
+            let gvk = Gvk::parse(version, kind).unwrap();
+            (gvk.clone(), Kind { gvk, plural: plural.into(), scope })
+        });
+        (served.into(), [(Gvk::parse("sample.dev/v1", "Theme").unwrap(), "not served".to_owned())].into())
+    }
+
+    fn plan(fields: &str, home: &Home) -> Plan {
+        let text = format!(
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, {fields} }}\n"
+        );
+        let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
+        let (kinds, missing) = kinds();
+        Plan::new(&operator.controllers["pages"], None, (&kinds, &missing), home)
+    }
+
+    /// Writes each source with what it watches.
+    fn told(plan: &Plan) -> Vec<String> {
+        let one = |planned: &Planned| {
+            let Planned { spec, scopes, needed, lacking, denied } = planned;
+            let scopes = scopes.iter().map(|(scope, _)| format!("{scope} "));
+            let needed = if *needed == Needed::IfActive { "if active " } else { "" };
+            let lacking = lacking.iter().chain(denied.iter().map(|(_, why)| why)).map(|why| format!("({why})"));
+            format!("{}: {}{needed}{}", spec.name, scopes.collect::<String>(), lacking.collect::<String>())
+        };
+        let sources = [&plan.primaries].into_iter().chain(plan.secondaries.values()).map(one);
+        let shared = plan.shared.iter().map(|(name, holder)| format!("{name} -> {holder}"));
+        sources.map(|line| line.trim_end().to_owned()).chain(shared).collect()
+    }
+
+    const CM: &str = "apiVersion: v1, kind: ConfigMap";
+
+    fn informer(kind: &str, more: &str) -> String {
+        format!("sources: {{ s: {{ informer: {{ {kind}, mapper: ownerReference{more} }} }} }}")
+    }
+
+    #[test]
+    fn each_source_watches_the_namespaces_that_its_manifest_says_but_for_the_daemons_own() {
+        // IN-2
+        let open = &Home { own: "home".into(), closed: None };
+        let closed = &Home { closed: Some("home".into()), ..open.clone() };
+        let (all, in_a) = ("primaries: sample.dev/v1 Page", "primaries: sample.dev/v1 Page in a");
+        let (namespace, theme) = ("apiVersion: v1, kind: Namespace", "apiVersion: sample.dev/v1, kind: Theme");
+        for (namespaces, more, home, expected) in [
+            ("all", String::new(), open, vec![all]),
+            ("all", String::new(), closed, vec![all]),
+            ("[a]", "labelSelector: x=y".to_owned(), open, vec!["primaries: sample.dev/v1 Page in a where x=y"]),
+            (
+                "own",
+                informer(CM, ", labelSelector: x=y"),
+                open,
+                vec!["primaries: sample.dev/v1 Page in home", "s: v1 ConfigMap in home where x=y"],
+            ),
+            // The daemon's own namespace is closed for built-in kinds.
+            (
+                "[a, home]",
+                informer(CM, ""),
+                closed,
+                vec!["primaries: sample.dev/v1 Page in a sample.dev/v1 Page in home", "s: v1 ConfigMap in a"],
+            ),
+            ("[a]", informer(CM, ", namespaces: all"), closed, vec![in_a, "s: v1 ConfigMap outside of home"]),
+            ("[a]", informer(namespace, ""), closed, vec![in_a, "s: v1 Namespace"]),
+            ("[a]", informer(theme, ""), open, vec![in_a, "s: (not served)"]),
+        ] {
+            let fields = format!("namespaces: {namespaces}, {more}");
+            assert_eq!(told(&plan(&fields, home)), expected, "{fields} {home:?}");
+        }
+    }
+
+    #[test]
+    fn dependents_of_a_kind_that_are_mapped_in_the_same_way_share_a_source() {
+        // KD-10
+        let home = Home { own: "home".into(), closed: None };
+        let active = "activation: { export: wanted }";
+        for (dependents, more, expected) in [
+            (
+                format!("m: {{ {CM}, {active} }}, n: {{ {CM} }}, o: {{ {CM}, garbageCollected: false, {active} }}"),
+                String::new(),
+                vec!["m: v1 ConfigMap in a", "o: v1 ConfigMap in a if active", "n -> m"],
+            ),
+            (
+                format!("m: {{ {CM}, source: s }}, n: {{ {CM} }}"),
+                informer(CM, ", namespaces: all"),
+                vec!["n: v1 ConfigMap in a", "s: v1 ConfigMap", "m -> s"],
+            ),
+        ] {
+            let fields = format!("namespaces: [a], workflow: {{ dependents: {{ {dependents} }} }}, {more}");
+            assert_eq!(told(&plan(&fields, &home))[1..], expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_left_out_of_a_plan_with_the_reason() {
+        let home = Home { own: "home".into(), closed: None };
+        let mut plan = plan("namespaces: [a, b]", &home);
+        plan.deny(|_, namespace| (namespace == Some("b")).then(|| "forbidden".to_owned()));
+        assert_eq!(told(&plan), ["primaries: sample.dev/v1 Page in a (forbidden)"]);
     }
 }

@@ -109,7 +109,8 @@ pub(super) async fn prepare(
         Err(why) => return handle.failed(why).await,
     };
     let finalizer = finalizer_name(spec, kinds.get(&spec.primary));
-    let mut plan = Plan::new(&declared, (&kinds, &missing), &finalizer, &environment.home);
+    let used = declared.needs_finalizer().then(|| Arc::clone(&finalizer));
+    let mut plan = Plan::new(spec, used, (&kinds, &missing), &environment.home);
     let who = Identity::of(spec.service_account.as_ref(), &environment.home.own);
     let mut rights = Rights::of(&who, &plan, &environment.api);
     let denied = match &mut rights {
@@ -335,7 +336,7 @@ async fn can_be_had(kinds: &BTreeSet<Gvk>, rights: Option<&Rights>, api: &ApiSer
         }
         questions.rest(after).await;
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// Waits until one of these caches is filled, and leaves it. Returns its name.
