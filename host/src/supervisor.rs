@@ -280,10 +280,7 @@ impl Supervisor {
         let units: Vec<Outcome> = units
             .into_iter()
             .map(|(unit, attempt, loaded)| {
-                let loaded = loaded.and_then(|plugin| {
-                    self.keeps_finalizers(&attempt, &*plugin)?;
-                    Ok(plugin)
-                });
+                let loaded = loaded.and_then(|plugin| self.keeps_finalizers(&attempt, &*plugin).map(|()| plugin));
                 (unit, attempt, loaded)
             })
             .collect();
