@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::supply::{Component, Drain, Loader, Refusal, Unit};
-use crate::controller;
 
 /// The components of an operator that are being loaded.
 pub(super) struct Loading {
