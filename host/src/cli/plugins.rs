@@ -14,7 +14,6 @@ use hyper_util::rt::TokioExecutor;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cli::args::{Output, Plugins};
-use crate::client::escape;
 use crate::supervisor::status::{Report, Row, State};
 
 /// How long the daemon may take to answer.
@@ -62,8 +61,8 @@ async fn ask_all(address: &str) -> anyhow::Result<Report> {
 
 async fn ask(address: &str, after: Option<&str>) -> anyhow::Result<Report> {
     let address = address.trim_start_matches("http://").trim_end_matches('/');
-    let part = after.map(|after| format!("?continue={}", escape(after)));
-    let part = part.unwrap_or_default();
+    let part = after.map(|after| form_urlencoded::byte_serialize(after.as_bytes()).collect::<String>());
+    let part = part.map(|after| format!("?continue={after}")).unwrap_or_default();
     let uri = format!("http://{address}/debug/plugins{part}").parse()?;
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let response = client.get(uri).await?;

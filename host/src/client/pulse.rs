@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use capstan_core::cluster::Error;
 use capstan_core::health::{Health, Sign};
-use http::{Method, Request};
+use http::Method;
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{ApiServer, REFUSAL, USER_AGENT, chain, collect};
+use super::{ApiServer, Identity, REFUSAL, chain, collect};
 
 /// An API server that has not even told its version after this time does not answer.
 const ASKED: Duration = Duration::from_secs(2);
@@ -142,10 +142,9 @@ impl ApiServer {
     }
 
     async fn version(&self) -> Result<(), String> {
-        let request = Request::builder().method(Method::GET).uri(SIGN);
-        let request = request.header("user-agent", USER_AGENT).body(Body::empty());
+        let request = Identity::Daemon.asks(Method::GET, SIGN, None);
         let request = request.map_err(|error| error.to_string())?;
-        let response = self.client.send(request).await;
+        let response = self.client.send(request.map(Body::from)).await;
         let response = response.map_err(|error| chain(&error))?;
         let status = response.status();
         drop(collect(response.into_body(), REFUSAL).await);

@@ -8,11 +8,13 @@ use capstan_core::cluster::{Error, Reason};
 use capstan_core::object::{Managers, Object, ObjectRef, Version};
 use capstan_core::text::{LONGEST, said_within};
 use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::client::{ApiServer, Broken, Kind, collect, escape};
+use crate::client::request::{self, Asked, Selection};
+use crate::client::{ApiServer, Broken, Kind, collect};
 use crate::pause::Chance;
 
 /// The API server ends a watch after a time from one half to the whole of this, never the same: those that began together must
@@ -133,11 +135,7 @@ impl ListWatch {
     /// # Errors
     /// [`Reason::Rejected`] if the API server does not know streaming lists: use [`ListWatch::list`] and [`ListWatch::watch`].
     pub(crate) async fn stream(&self, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
-        let query = format!(
-            "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
-            self.chance().jitter(WATCH).as_secs()
-        );
-        let body = self.api.stream(&self.kind, "list and watch", &self.path(&query)).await?;
+        let body = self.api.stream(&self.kind, "list and watch", self.changes(None)).await?;
         let mut initial = true;
         let mut take = |item| match item {
             Item::Applied(object) if initial => sink(Item::Listed(object)),
@@ -162,11 +160,8 @@ impl ListWatch {
     pub(crate) async fn list(&self, sink: &mut impl FnMut(Item)) -> Result<(), Error> {
         let (mut next, mut limit) = (None::<String>, PAGE);
         loop {
-            let mut query = format!("limit={limit}");
-            if let Some(next) = &next {
-                query = format!("{query}&continue={}", escape(next));
-            }
-            let body = self.api.stream(&self.kind, "list", &self.path(&query)).await?;
+            let request = self.scope.asks(|which| request::page(&self.kind, which, limit, next.as_deref()));
+            let body = self.api.stream(&self.kind, "list", request).await?;
             let page = tokio::time::timeout(PAGE_TIMEOUT, collect(body, PAGE_BYTES)).await;
             let bytes = match page {
                 Ok(Ok(bytes)) => bytes,
@@ -197,11 +192,7 @@ impl ListWatch {
 
     /// Watches from a version on.
     pub(crate) async fn watch(&self, from: Version, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
-        let query = format!(
-            "watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds={}",
-            self.chance().jitter(WATCH).as_secs()
-        );
-        match self.api.stream(&self.kind, "watch", &self.path(&query)).await {
+        match self.api.stream(&self.kind, "watch", self.changes(Some(from))).await {
             Ok(body) => {
                 sink(Item::Connected);
                 self.read_events(body, sink).await
@@ -211,17 +202,9 @@ impl ListWatch {
         }
     }
 
-    fn path(&self, query: &str) -> String {
-        let path = self.kind.path(self.scope.namespace.as_deref());
-        let mut path = format!("{path}?{query}");
-        if let Some(labels) = &self.scope.labels {
-            path = format!("{path}&labelSelector={}", escape(labels));
-        }
-        if let Some(except) = &self.scope.except {
-            let fields = format!("metadata.namespace!={except}");
-            path = format!("{path}&fieldSelector={}", escape(&fields));
-        }
-        path
+    fn changes(&self, from: Option<Version>) -> Asked {
+        let seconds = self.chance().jitter(WATCH).as_secs();
+        self.scope.asks(|which| request::watch(&self.kind, which, from, seconds))
     }
 
     async fn read_events(&self, mut body: Body, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
@@ -285,18 +268,16 @@ impl ListWatch {
                 sink(if last { Item::Synced(version) } else { Item::Bookmark(version) });
             }
             "ERROR" => {
-                let status: Status = serde_json::from_str(event.object.get()).unwrap_or_default();
-                if status.code == 410 {
-                    return Ok(Some(End::Expired));
-                }
-                let reason = if matches!(status.code, 401 | 403) { Reason::Forbidden } else { Reason::Unreachable };
-                let message = format!(
-                    "watch {}: {} (HTTP {})",
-                    self.kind.gvk,
-                    said_within(&status.message, LONGEST / 2),
-                    status.code
-                );
-                return Err(Error::new(reason, status.code, message));
+                let Status { code, message, .. } = serde_json::from_str(event.object.get()).unwrap_or_default();
+                let code = code.and_then(|code| code.try_into().ok()).unwrap_or_default();
+                let reason = match code {
+                    410 => return Ok(Some(End::Expired)),
+                    401 | 403 => Reason::Forbidden,
+                    _ => Reason::Unreachable,
+                };
+                let (kind, message) = (&self.kind.gvk, message.unwrap_or_default());
+                let message = format!("watch {kind}: {} (HTTP {code})", said_within(&message, LONGEST / 2));
+                return Err(Error::new(reason, code, message));
             }
             _ => {}
         }
@@ -343,14 +324,6 @@ struct MarkMeta<'a> {
     annotations: Option<&'a RawValue>,
 }
 
-#[derive(Default, Deserialize)]
-struct Status {
-    #[serde(default)]
-    code: u16,
-    #[serde(default)]
-    message: String,
-}
-
 #[derive(Deserialize)]
 struct Page<'a> {
     metadata: PageMeta,
@@ -364,6 +337,16 @@ struct PageMeta {
     resource_version: Option<String>,
     #[serde(rename = "continue")]
     next: Option<String>,
+}
+
+impl Scope {
+    /// Returns what is asked for of its objects.
+    fn asks(&self, request: impl FnOnce(&Selection<'_>) -> Asked) -> Asked {
+        let Self { namespace, except, labels, .. } = self;
+        let fields = except.as_ref().map(|except| format!("metadata.namespace!={except}"));
+        let [namespace, labels] = [namespace, labels].map(Option::as_deref);
+        request(&Selection { namespace, labels, fields: fields.as_deref() })
+    }
 }
 
 impl std::fmt::Display for Scope {

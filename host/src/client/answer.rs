@@ -1,0 +1,350 @@
+//! What an answer of the API server means: objects, kinds, or an error.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use bytes::Bytes;
+use capstan_core::cluster::{Error, Reason, Verb, Write};
+use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::text::{LONGEST, said_within};
+use http::StatusCode;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResourceList, Status};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{ANSWER, Broken, Identity, Kind, REFUSAL};
+
+/// What a request is about, for messages: `apply v1 ConfigMap default/a`; and who sends it.
+pub(super) struct About<'a> {
+    pub(super) who: &'a Identity,
+    pub(super) verb: &'a str,
+    pub(super) gvk: &'a Gvk,
+    pub(super) key: Option<&'a ObjectRef>,
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+impl<'a> About<'a> {
+    pub(super) fn write(who: &'a Identity, Write { target, verb }: &'a Write) -> Self {
+        let verb = match verb {
+            Verb::Create { .. } => "create",
+            Verb::Apply { .. } => "apply",
+            Verb::Replace { .. } => "update",
+            Verb::JsonPatch { .. } | Verb::MergePatch { .. } => "patch",
+            Verb::Delete(_) => "delete",
+        };
+        Self { who, verb, gvk: &target.gvk, key: Some(&target.key) }
+    }
+
+    fn error(&self, reason: Reason, code: u16, text: &dyn Display) -> Error {
+        let Self { verb, gvk, key, .. } = self;
+        let message = match key {
+            Some(key) => format!("{verb} {gvk} {key}: {text}"),
+            None => format!("{verb} {gvk}: {text}"),
+        };
+        Error::new(reason, code, message)
+    }
+
+    pub(super) fn unreachable(&self, text: &dyn Display) -> Error {
+        self.error(Reason::Unreachable, 0, &format_args!("the API server can't be reached: {text}"))
+    }
+
+    pub(super) fn late(&self, after: Duration) -> Error {
+        self.unreachable(&format_args!("no answer within {} s", after.as_secs()))
+    }
+
+    pub(super) fn invalid(&self, text: &dyn Display) -> Error {
+        self.error(Reason::Invalid, 0, text)
+    }
+
+    fn broken(&self, text: &dyn Display) -> Error {
+        self.error(Reason::Unusable, 0, &format_args!("the API server's answer can't be read: {text}"))
+    }
+
+    /// Says why a successful answer can't be read.
+    pub(super) fn unread(&self, broken: &Broken) -> Error {
+        match broken {
+            Broken::Long => self.broken(&format_args!("it is longer than {ANSWER} bytes")),
+            Broken::Off(why) => self.unreachable(why),
+        }
+    }
+
+    /// Turns an answer that is no success into an error.
+    pub(super) fn refused(&self, status: StatusCode, body: Result<Bytes, Broken>) -> Error {
+        let code = status.as_u16();
+        let body = match body {
+            Ok(body) => body,
+            Err(Broken::Long) => format!("an explanation of more than {REFUSAL} bytes").into(),
+            // Only the explanation says whether an object is missing or its kind, and whether a test failed or all is wrong.
+            Err(Broken::Off(error)) => {
+                return self.unreachable(&format_args!("its answer (HTTP {code}) broke off: {error}"));
+            }
+        };
+        let Status { message, reason, details, .. } = serde_json::from_slice(&body).unwrap_or_default();
+        let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
+        let causes = details.and_then(|details| details.causes).unwrap_or_default();
+        let fields: Vec<_> = causes.into_iter().filter_map(|cause| cause.field).collect();
+        let absent = text.contains("could not find the requested resource") || text == "404 page not found";
+        let reason = match code {
+            404 if absent => Reason::UnknownKind,
+            404 if reason.as_deref() == Some("NotFound") => Reason::Missing,
+            // Whoever says so does not know the object.
+            404 => Reason::Unreachable,
+            409 => Reason::Conflict,
+            401 | 403 => Reason::Forbidden,
+            429 => Reason::Busy,
+            400..=499 => Reason::Rejected,
+            _ => Reason::Unreachable,
+        };
+        let user = self.who.user();
+        let cure = match (code, self.who) {
+            (403, Identity::Operator(_)) if text.contains("cannot impersonate") => {
+                format!("; the daemon's own service account lacks the right to impersonate {user}")
+            }
+            (403, Identity::Operator(_)) => format!("; the operator acts as {user}, which lacks that right"),
+            _ => String::new(),
+        };
+        // What was asked, the status and the cure have room beside it.
+        let said = said_within(&text, LONGEST / 2);
+        let mut refusal = self.error(reason, code, &format_args!("{said} (HTTP {code}){cure}"));
+        refusal.fields = said_within(&fields.join(", "), LONGEST / 4).into_owned();
+        refusal
+    }
+
+    /// Returns what a write has come to: the object as it is then, or `None` after a deletion.
+    pub(super) fn written(
+        &self,
+        verb: &Verb,
+        answer: Result<Bytes, Error>,
+        managers: &Managers,
+    ) -> Result<Option<Object>, Error> {
+        let deletes = matches!(verb, Verb::Delete(_));
+        match answer {
+            // The object while finalizers hold it back; it may be a bare status, too.
+            Ok(bytes) if deletes => {
+                let left = self.object(&bytes, managers).ok();
+                Ok(left.filter(|object| object.header().deleting && Some(object.key()) == self.key))
+            }
+            // What is answered is handed on: it must be what was asked for.
+            Ok(bytes) => match self.object(&bytes, managers)? {
+                object if Some(object.key()) == self.key => Ok(Some(object)),
+                object => Err(self.broken(&format_args!("it is about {}", object.key()))),
+            },
+            // KD-9; and what is of a kind that is gone is gone, too.
+            Err(error) if deletes && is_absent(&error) => Ok(None),
+            // FI-4. What is invalid is refused with 422, too, and names a field.
+            Err(mut error) if error.code == 422 && verb.tests() && error.fields.is_empty() => {
+                error.reason = Reason::Conflict;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn object(&self, bytes: &[u8], managers: &Managers) -> Result<Object, Error> {
+        let text = std::str::from_utf8(bytes).map_err(|e| self.broken(&e))?;
+        Object::parse(text, self.gvk, managers).map_err(|e| self.broken(&e))
+    }
+
+    /// Returns the first object of a list, with the shares of all field managers.
+    pub(super) fn first(&self, bytes: &[u8]) -> Result<Option<Object>, Error> {
+        let List { items } = serde_json::from_slice(bytes).map_err(|e| self.broken(&e))?;
+        let object = items.first().map(|item| Object::parse(item.get(), self.gvk, &Managers::all()));
+        object.transpose().map_err(|e| self.broken(&e))
+    }
+
+    /// Returns the kinds of a group and version.
+    pub(super) fn kinds(&self, answer: Result<Bytes, Error>) -> Result<Vec<Kind>, Error> {
+        let bytes = answer.map_err(|error| if is_absent(&error) { self.unknown() } else { error })?;
+        let list: APIResourceList = serde_json::from_slice(&bytes).map_err(|e| self.broken(&e))?;
+        let kinds = list.resources.into_iter().filter(|resource| !resource.name.contains('/')).map(|resource| Kind {
+            gvk: Gvk { kind: resource.kind.into(), ..self.gvk.clone() },
+            plural: resource.name.into(),
+            scope: if resource.namespaced { Scope::Namespaced } else { Scope::Cluster },
+        });
+        Ok(kinds.collect())
+    }
+
+    /// Says that the API server does not serve the kind.
+    pub(super) fn unknown(&self) -> Error {
+        let message = format!(
+            "the API server does not serve {}: install its CustomResourceDefinition, or correct the manifest",
+            self.gvk
+        );
+        Error::new(Reason::UnknownKind, 404, message)
+    }
+
+    /// Says whether a review permits what it asks about.
+    pub(super) fn permits(&self, bytes: &[u8]) -> Result<bool, Error> {
+        let review: SelfSubjectAccessReview = serde_json::from_slice(bytes).map_err(|e| self.broken(&e))?;
+        let status = review.status.unwrap_or_default();
+        Ok(status.allowed && status.denied != Some(true))
+    }
+}
+
+/// Whether neither the object nor, perhaps, its kind exists.
+fn is_absent(error: &Error) -> bool {
+    matches!(error.reason, Reason::Missing | Reason::UnknownKind)
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::budget::Budget;
+    use capstan_core::patch::Patch;
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::client::tests::config_maps;
+
+    const MISSING: &str =
+        r#"{"kind":"Status","reason":"NotFound","message":"configmaps \"a\" not found","details":{}}"#;
+    const GENERIC: &str =
+        r#"{"message":"the server rejected our request due to an error in our request","details":{}}"#;
+    const INVALID: &str = r#"{"message":"metadata.labels: Invalid value: \"a b\"","details":{"causes":[{"field":"metadata.labels"},{"reason":"FieldValueInvalid"},{"field":"data"}]}}"#;
+
+    fn about<T>(who: &Identity, verb: &str, then: impl FnOnce(&About<'_>) -> T) -> T {
+        let (gvk, key) = (config_maps().gvk, ObjectRef::namespaced("n", "a"));
+        then(&About { who, verb, gvk: &gvk, key: Some(&key) })
+    }
+
+    fn refused(who: &Identity, code: u16, body: Result<Bytes, Broken>) -> Error {
+        let status = StatusCode::from_u16(code).unwrap();
+        about(who, "get", |about| about.refused(status, body))
+    }
+
+    #[test]
+    fn a_status_and_its_explanation_say_what_failed() {
+        let off = || Err(Broken::Off("cut".to_owned()));
+        let says = |text: &str| Ok(text.to_owned().into());
+        for (code, body, reason, expected) in [
+            (404, says(MISSING), Reason::Missing, "configmaps \"a\" not found (HTTP 404)"),
+            (404, says("404 page not found\n"), Reason::UnknownKind, "404 page not found (HTTP 404)"),
+            (404, says("<html>no backend</html>"), Reason::Unreachable, "<html>no backend</html> (HTTP 404)"),
+            (404, says(""), Reason::Unreachable, " (HTTP 404)"),
+            (404, off(), Reason::Unreachable, "the API server can't be reached: its answer (HTTP 404) broke off: cut"),
+            (401, says("who?"), Reason::Forbidden, "who? (HTTP 401)"),
+            (403, says("no"), Reason::Forbidden, "no (HTTP 403)"),
+            (409, says(r#"{"message":"in between"}"#), Reason::Conflict, "in between (HTTP 409)"),
+            (418, says("tea"), Reason::Rejected, "tea (HTTP 418)"),
+            (
+                422,
+                says(GENERIC),
+                Reason::Rejected,
+                "the server rejected our request due to an error in our request (HTTP 422)",
+            ),
+            (429, says("later"), Reason::Busy, "later (HTTP 429)"),
+            (
+                500,
+                says(r#"{"message":null,"details":{"causes":null}}"#),
+                Reason::Unreachable,
+                r#"{"message":null,"details":{"causes":null}} (HTTP 500)"#,
+            ),
+            (500, Err(Broken::Long), Reason::Unreachable, "an explanation of more than 65536 bytes (HTTP 500)"),
+        ] {
+            let error = refused(&Identity::Daemon, code, body);
+            assert_eq!((error.reason, &*error.message), (reason, &*format!("get v1 ConfigMap n/a: {expected}")));
+        }
+        let long = refused(&Identity::Daemon, 500, says(&"x".repeat(LONGEST * 10)));
+        assert!(long.message.ends_with("bytes left out) (HTTP 500)"), "{long}");
+        assert!(long.message.len() <= LONGEST, "{}", long.message.len());
+        assert_eq!(refused(&Identity::Daemon, 422, says(INVALID)).fields, "metadata.labels, data");
+    }
+
+    #[test]
+    fn a_missing_right_is_reported_with_who_has_to_get_it() {
+        let operator = Identity::Operator(HeaderValue::from_static("web"));
+        for (who, text, expected) in [
+            (&Identity::Daemon, "no", "no (HTTP 403)"),
+            (&operator, "no", "no (HTTP 403); the operator acts as web, which lacks that right"),
+            (
+                &operator,
+                "cannot impersonate it",
+                "cannot impersonate it (HTTP 403); the daemon's own service account lacks the right to impersonate web",
+            ),
+        ] {
+            let error = refused(who, 403, Ok(text.into()));
+            assert_eq!(error.message, format!("get v1 ConfigMap n/a: {expected}"));
+        }
+    }
+
+    fn verb(text: &str) -> Verb {
+        let (sort, text) = text.split_once(' ').unwrap();
+        let (body, manager) = (text.to_owned(), "web".into());
+        match sort {
+            "apply" => Verb::Apply { body, manager, force: false },
+            "update" => Verb::Replace { body, manager },
+            "merge" => Verb::MergePatch { body, manager },
+            "patch" => Verb::JsonPatch { patch: Patch::read(text, &mut Budget::of_run()).unwrap(), manager },
+            _ => Verb::Delete(capstan_core::cluster::Deletion::default()),
+        }
+    }
+
+    #[test]
+    fn only_a_json_patch_that_tests_something_conflicts_by_422_and_only_a_deletion_needs_no_object() {
+        // FI-4, KD-9
+        let test = r#"patch [{"op":"test","path":"/metadata/uid","value":"u"}]"#;
+        for (asked, code, answer, expected) in [
+            (r#"apply {"metadata":{"resourceVersion":"1"}}"#, 422, INVALID, Some(Reason::Rejected)),
+            (r#"update {"metadata":{"resourceVersion":"7"}}"#, 422, INVALID, Some(Reason::Rejected)),
+            (r#"merge {"metadata":{"resourceVersion":"7"}}"#, 422, GENERIC, Some(Reason::Rejected)),
+            (test, 422, GENERIC, Some(Reason::Conflict)),
+            (test, 422, INVALID, Some(Reason::Rejected)),
+            (r#"patch [{"op":"add","path":"/spec","value":{"op":"test"}}]"#, 422, GENERIC, Some(Reason::Rejected)),
+            (test, 404, MISSING, Some(Reason::Missing)),
+            ("delete it", 404, MISSING, None),
+            ("delete it", 404, "404 page not found", None),
+            ("delete it", 404, "no backend", Some(Reason::Unreachable)),
+            ("delete it", 422, GENERIC, Some(Reason::Rejected)),
+        ] {
+            let answered = Err(refused(&Identity::Daemon, code, Ok(answer.into())));
+            let written =
+                about(&Identity::Daemon, "write", |about| about.written(&verb(asked), answered, &Managers::default()));
+            assert_eq!(written.map_err(|error| error.reason).err(), expected, "{asked}: {answer}");
+        }
+    }
+
+    #[test]
+    fn what_a_write_has_made_is_returned_and_of_a_deletion_what_finalizers_hold_back() {
+        let object = |name: &str, more: &str| {
+            format!(
+                r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"namespace":"n","name":"{name}","uid":"u","resourceVersion":"1"{more}}}}}"#
+            )
+        };
+        let (here, leaving) = (object("a", ""), object("a", r#","deletionTimestamp":"2026-01-01T00:00:00Z""#));
+        let other = "write v1 ConfigMap n/a: the API server's answer can't be read: it is about n/b";
+        for (asked, answer, expected) in [
+            ("update {}", &*here, Ok(true)),
+            ("update {}", &*object("b", ""), Err(other)),
+            ("delete it", &*leaving, Ok(true)),
+            ("delete it", &*here, Ok(false)),
+            ("delete it", r#"{"kind":"Status","status":"Success"}"#, Ok(false)),
+        ] {
+            let answered = Ok(answer.to_owned().into());
+            let written =
+                about(&Identity::Daemon, "write", |about| about.written(&verb(asked), answered, &Managers::default()));
+            let written = written.map(|object| object.is_some()).map_err(|error| error.message);
+            assert_eq!(written, expected.map_err(str::to_owned), "{asked}: {answer}");
+        }
+    }
+
+    #[test]
+    fn discovery_says_the_kinds_of_a_group_without_their_subresources() {
+        let list = r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[
+            {"name":"configmaps","singularName":"","namespaced":true,"kind":"ConfigMap","verbs":["get"]},
+            {"name":"namespaces","kind":"Namespace","namespaced":false},
+            {"name":"namespaces/status","kind":"Namespace","namespaced":false}]}"#;
+        let kinds = about(&Identity::Daemon, "discover", |about| about.kinds(Ok(list.into()))).unwrap();
+        let found: Vec<_> = kinds.iter().map(|kind| (&*kind.gvk.kind, &*kind.plural, kind.scope)).collect();
+        let expected = [("ConfigMap", "configmaps", Scope::Namespaced), ("Namespace", "namespaces", Scope::Cluster)];
+        assert_eq!(found, expected);
+        let missing = Err(refused(&Identity::Daemon, 404, Ok("404 page not found".into())));
+        let unknown = about(&Identity::Daemon, "discover", |about| about.kinds(missing)).unwrap_err();
+        assert_eq!(unknown.reason, Reason::UnknownKind);
+        assert!(unknown.message.starts_with("the API server does not serve v1 ConfigMap: install"), "{unknown}");
+    }
+}
