@@ -23,16 +23,12 @@ mod room;
 mod turn;
 mod usage;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use capstan_core::bucket::Bucket;
-use capstan_core::guest::{
-    ConditionResult, Context, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest, MatchQuestion,
-    MatchResult, Session, UpdateControl,
-};
+use capstan_core::guest::{Answer, Call, Context, Failure, Guest, Interface, Session};
 use capstan_core::manifest::{Limits, Permission};
 use capstan_core::reconciler::memos::Memos;
 use capstan_core::room::{Holding, Room};
@@ -44,7 +40,6 @@ use tokio::time::timeout_at;
 pub use bindings::CONTRACT;
 use engine::Engine;
 use idle::IdleInstances;
-use instance::{Question, Returned};
 use loader::Compiled;
 use output::Output;
 use place::{Instance, Place};
@@ -61,7 +56,7 @@ struct Loaded {
     engine: Engine,
     facts: Arc<Facts>,
     place: Place,
-    exports: Exports,
+    exports: BTreeSet<Interface>,
     /// The ways in which it can ask to write.
     writes: BTreeSet<Permission>,
     /// One permit per run at a time (`limits.concurrency`); stands before the pool, whose exhaustion is an error.
@@ -229,8 +224,8 @@ impl Guest for Plugin {
         self.session(run, Nesting::Callers)
     }
 
-    fn exports(&self) -> Exports {
-        self.inner.exports
+    fn exports(&self, interface: Interface) -> bool {
+        self.inner.exports.contains(&interface)
     }
 
     fn holding(&self) -> Option<Holding> {
@@ -241,84 +236,15 @@ impl Guest for Plugin {
 
 // === impl Execution ===
 
-impl Execution {
-    async fn ask(&self, question: Question<'_>) -> Result<Returned, Failure> {
-        let mut turn = self.turn(question.call()).await?;
-        let answer = timeout_at(turn.deadline(), async { turn.instance().await?.answer(&question).await }).await;
-        turn.end(answer)
-    }
-}
-
 impl Session for Execution {
-    fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
+    fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         Box::pin(async move {
-            let Returned::Reconciled(control) = self.ask(Question::Reconcile { primary }).await? else {
-                return Err(beside());
-            };
-            Ok(control)
+            let mut turn = self.turn(call.interface()).await?;
+            let deadline = turn.deadline();
+            let answer = timeout_at(deadline, async { turn.instance().await?.answer(&call, deadline).await }).await;
+            turn.end(answer)
         })
     }
-
-    fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
-        Box::pin(async move {
-            let Returned::CleanedUp(control) = self.ask(Question::Cleanup { primary }).await? else {
-                return Err(beside());
-            };
-            Ok(control)
-        })
-    }
-
-    fn handle_error<'a>(
-        &'a self,
-        primary: &'a str,
-        failed: &'a FailureInfo,
-    ) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
-        let failed = Cow::Borrowed(failed);
-        Box::pin(async move {
-            let Returned::Handled(control) = self.ask(Question::HandleError { primary, failed }).await? else {
-                return Err(beside());
-            };
-            Ok(control)
-        })
-    }
-
-    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>> {
-        Box::pin(async move {
-            let Returned::Desired(object) = self.ask(Question::Desired { name, primary }).await? else {
-                return Err(beside());
-            };
-            Ok(object)
-        })
-    }
-
-    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>> {
-        Box::pin(async move {
-            let Returned::Compared(result) = self.ask(Question::Match(question)).await? else {
-                return Err(beside());
-            };
-            Ok(result)
-        })
-    }
-
-    fn is_met<'a>(
-        &'a self,
-        name: &'a str,
-        dependent: &'a str,
-        primary: &'a str,
-    ) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
-        let question = Question::IsMet { name, dependent, primary };
-        Box::pin(async move {
-            let Returned::Asked(result) = self.ask(question).await? else {
-                return Err(beside());
-            };
-            Ok(result)
-        })
-    }
-}
-
-/// Returns the failure of an answer to another question: instances give none.
-fn beside() -> Failure {
-    Failure::other("the component answers what was not asked")
 }
 
 impl Drop for Execution {

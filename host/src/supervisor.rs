@@ -320,7 +320,7 @@ impl Supervisor {
             let Some(Running { handle, .. }) = self.controllers.get(name) else {
                 continue;
             };
-            let behind = handle.left_behind(spec, plugin.exports(), &self.environment.api);
+            let behind = handle.left_behind(spec, plugin, &self.environment.api);
             let Some((finalizer, primaries)) = behind.first_key_value() else {
                 continue;
             };

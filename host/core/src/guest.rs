@@ -8,14 +8,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+
 use serde::{Deserialize, Serialize};
 
 use crate::room::Holding;
 use crate::text;
 
+mod call;
 mod context;
 
+pub use call::{Answer, Call, Interface, Session};
 pub use context::{
     CallError, CallReason, CompareQuestion, Comparison, ConditionRole, Context, Event, Lifetime, NodeFailure,
     NodeResult, ObjectTarget, Operation, Page, Place, Query, RunInfo, Selection, WorkflowCall, WorkflowResult,
@@ -32,70 +34,14 @@ pub trait Guest: Send + Sync + 'static {
     /// and the permit of the other session (rule 8 of the contract).
     fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session>;
 
-    /// Returns the interfaces that the component exports.
-    fn exports(&self) -> Exports;
+    /// Returns true if the component exports an interface.
+    fn exports(&self, interface: Interface) -> bool;
 
     /// Returns an empty holding, to which memory that the daemon uses on the plugin's behalf is charged. `None`: that
     /// memory is not counted.
     fn holding(&self) -> Option<Holding> {
         None
     }
-}
-
-/// The interfaces that a component exports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "one fact per optional interface")]
-pub struct Exports {
-    /// `reconciler`
-    pub reconciler: bool,
-    /// `cleaner`
-    pub cleaner: bool,
-    /// `error-handler`
-    pub error_handler: bool,
-    /// `dependent`
-    pub dependent: bool,
-    /// `matcher`
-    pub matcher: bool,
-    /// `condition`
-    pub condition: bool,
-}
-
-/// The calls of one run.
-pub trait Session: Send + Sync {
-    /// Calls `reconcile`: brings the cluster in line with a primary.
-    fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>>;
-    /// Calls `cleanup`: cleans up before a primary is deleted.
-    fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>>;
-    /// Calls the error handler: decides what follows a failed run.
-    fn handle_error<'a>(
-        &'a self,
-        primary: &'a str,
-        failed: &'a FailureInfo,
-    ) -> BoxFuture<'a, Result<ErrorControl, Failure>>;
-    /// Returns the desired state of a dependent, as JSON.
-    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>>;
-    /// Returns whether a dependent is as desired, as the component's matcher compares it.
-    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>>;
-    /// Returns whether a condition is met for a dependent.
-    fn is_met<'a>(
-        &'a self,
-        name: &'a str,
-        dependent: &'a str,
-        primary: &'a str,
-    ) -> BoxFuture<'a, Result<ConditionResult, Failure>>;
-}
-
-/// The arguments of [`Session::matches`].
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct MatchQuestion<'a> {
-    /// The matcher, as the manifest names it.
-    pub name: &'a str,
-    /// The object as it is.
-    pub actual: &'a str,
-    /// The object as it should be.
-    pub desired: &'a str,
-    /// The primary.
-    pub primary: &'a str,
 }
 
 /// A failed call. Made by [`Failure::new`], which bounds the message.

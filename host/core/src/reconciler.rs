@@ -1,6 +1,7 @@
 //! Decides the order of a run: read the primary again, decide, run the workflow, call the guest, write, and return
 //! the result.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use jiff::Timestamp;
 use crate::budget::Exceeded;
 use crate::cluster;
 use crate::guest::{
-    CallReason, Cause, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, NextStep, NodeFailure,
-    PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
+    CallReason, Cause, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, Interface, NextStep,
+    NodeFailure, PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::object::{Object, PAUSED};
 use crate::queue::{self, Finished, Ticket};
@@ -160,7 +161,7 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
 /// end the retries: once the API server works again, the primary runs again, so no failure is the last one.
 async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
     let controller = &run.controller;
-    if !controller.guest.exports().error_handler {
+    if !controller.guest.exports(Interface::ErrorHandler) {
         return Ended::failed(failed.message, failed.sort);
     }
     let outage = failed.sort == queue::Failure::Outage;
@@ -173,7 +174,7 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
         dependents: failed.dependents,
         retry,
     };
-    let control = match session.handle_error(run.primary.json(), &info).await {
+    let control = match session.handle_error(run.primary.json(), Cow::Borrowed(&info)).await {
         Ok(control) => control,
         Err(second) => {
             tracing::warn!(error = %second.message, "the error handler failed itself");
@@ -223,7 +224,7 @@ async fn write_error_status(run: &Run, status: String, retry: RetryInfo) {
 
 async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
     let controller = &run.controller;
-    let cleaner = controller.guest.exports().cleaner;
+    let cleaner = controller.guest.exports(Interface::Cleaner);
     let (mut complete, mut failed) = (true, None);
     // DC-5: with explicit invocation, the workflow is cleaned up here only if there is no `cleanup` that would call
     // it.

@@ -195,7 +195,7 @@ impl Cluster for Server {
 /// What the guest answers; each field is one export.
 #[derive(Clone)]
 struct Script {
-    exports: Exports,
+    exports: &'static [Interface],
     reconcile: Result<UpdateControl, Failure>,
     cleanup: Result<DeleteControl, Failure>,
     handle_error: ErrorControl,
@@ -215,7 +215,7 @@ type Ask = Arc<dyn Fn(Arc<dyn Context>) -> BoxFuture<'static, Vec<String>> + Sen
 impl Default for Script {
     fn default() -> Self {
         Self {
-            exports: Exports { reconciler: true, dependent: true, ..Exports::default() },
+            exports: &[Interface::Reconciler, Interface::Dependent],
             reconcile: Ok(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None }),
             cleanup: Ok(DeleteControl::RemoveFinalizer),
             handle_error: ErrorControl::Unhandled,
@@ -237,22 +237,20 @@ impl Guest for Script {
         self.open(run)
     }
 
-    fn exports(&self) -> Exports {
-        self.exports
+    fn exports(&self, interface: Interface) -> bool {
+        self.exports.contains(&interface)
     }
 }
 
 impl Script {
-    fn call<T: Send + 'static>(&self, what: String, answer: T) -> BoxFuture<'static, T> {
+    fn answer(&self, what: String, answer: Result<Answer, Failure>) -> BoxFuture<'_, Result<Answer, Failure>> {
         self.calls.lock().push(what);
         async move { answer }.boxed()
     }
 
     /// Asks before the answer.
-    fn asking<'a, T: Send + 'a>(
-        &'a self,
-        answer: BoxFuture<'a, Result<T, Failure>>,
-    ) -> BoxFuture<'a, Result<T, Failure>> {
+    fn asking(&self, what: &str, answer: Result<Answer, Failure>) -> BoxFuture<'_, Result<Answer, Failure>> {
+        self.calls.lock().push(what.to_owned());
         let asked = match (&self.ask, &self.run) {
             (Some(ask), Some(run)) => Some(ask(Arc::clone(run))),
             _ => None,
@@ -267,54 +265,47 @@ impl Script {
                 let asked = asked.unwrap_or_else(|_| Err(CallError::new(CallReason::Other, "the call took too long")));
                 asked.map_err(|error| Failure::new(Cause::Returned, error.message))?;
             }
-            answer.await
+            answer
         }
         .boxed()
     }
 }
 
 impl Session for Script {
-    fn reconcile<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
-        let answer = self.call("reconcile".to_owned(), self.reconcile.clone());
-        self.asking(answer)
-    }
-
-    fn cleanup<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
-        let answer = self.call("cleanup".to_owned(), self.cleanup.clone());
-        self.asking(answer)
-    }
-
-    fn handle_error<'a>(&'a self, _: &'a str, failed: &'a FailureInfo) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
-        let FailureInfo { origin, message, refused, dependents, retry } = failed;
-        let dependents: Vec<_> =
-            dependents.iter().map(|(name, failure)| (name, &failure.message, failure.refused)).collect();
-        let what = format!(
-            "handle-error {origin:?} {message:?} {refused:?} {dependents:?} attempt {} last {}",
-            retry.attempt, retry.last
-        );
-        self.call(what, Ok(self.handle_error.clone()))
-    }
-
-    /// Answers under the name that the primary's spec has for the dependent, or for all, if it has one.
-    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>> {
-        let primary: Value = serde_json::from_str(primary).unwrap();
-        let names = &primary["spec"];
-        let called = [&names["names"][name], &names["name"]].into_iter().find(|called| called.is_string());
-        let answer = self.desired.clone().map(|mut tree| {
-            if let Some(called) = called {
-                tree["metadata"]["name"] = called.clone();
+    fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        match call {
+            Call::Start => unreachable!("nothing is loaded"),
+            Call::Reconcile { .. } => self.asking("reconcile", self.reconcile.clone().map(Answer::Reconcile)),
+            Call::Cleanup { .. } => self.asking("cleanup", self.cleanup.clone().map(Answer::Cleanup)),
+            Call::HandleError { failed, .. } => {
+                let FailureInfo { origin, message, refused, dependents, retry } = &*failed;
+                let dependents: Vec<_> =
+                    dependents.iter().map(|(name, failure)| (name, &failure.message, failure.refused)).collect();
+                let what = format!(
+                    "handle-error {origin:?} {message:?} {refused:?} {dependents:?} attempt {} last {}",
+                    retry.attempt, retry.last
+                );
+                self.answer(what, Ok(Answer::HandleError(self.handle_error.clone())))
             }
-            tree.to_string()
-        });
-        self.call(format!("desired {name}"), answer.map_err(|message| Failure::new(Cause::Returned, message)))
-    }
-
-    fn matches<'a>(&'a self, question: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>> {
-        self.call(format!("match {}", question.name), Ok(MatchResult::Matches))
-    }
-
-    fn is_met<'a>(&'a self, name: &'a str, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
-        self.call(format!("is-met {name}"), Ok(ConditionResult { met: true, detail: None }))
+            // Under the name that the primary's spec has for the dependent, or for all, if it has one.
+            Call::Desired { name, primary } => {
+                let primary: Value = serde_json::from_str(primary).unwrap();
+                let names = &primary["spec"];
+                let called = [&names["names"][name], &names["name"]].into_iter().find(|called| called.is_string());
+                let answer = self.desired.clone().map(|mut tree| {
+                    if let Some(called) = called {
+                        tree["metadata"]["name"] = called.clone();
+                    }
+                    Answer::Desired(tree.to_string())
+                });
+                let answer = answer.map_err(|message| Failure::new(Cause::Returned, message));
+                self.answer(format!("desired {name}"), answer)
+            }
+            Call::Match { name, .. } => self.answer(format!("match {name}"), Ok(Answer::Match(MatchResult::Matches))),
+            Call::IsMet { name, .. } => {
+                self.answer(format!("is-met {name}"), Ok(Answer::IsMet(ConditionResult::met())))
+            }
+        }
     }
 }
 
@@ -618,7 +609,7 @@ async fn a_finalizer_comes_first_if_something_needs_cleanup() {
 #[tokio::test(start_paused = true)]
 async fn cleanup_deletes_what_is_not_garbage_collected_and_lets_the_primary_go() {
     // DC-5
-    let exports = Exports { reconciler: true, cleaner: true, dependent: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent];
     let mut bench = Bench::new(Script { exports, ..Script::default() }, EXPLICIT);
     bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     let (finished, calls, writes) = bench.run().await;
@@ -635,7 +626,7 @@ async fn a_dependent_elsewhere_is_found_by_name_and_namespace() {
             "workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, mapping: {{ acrossNamespaces: true }}, name: {{ cel: '\"a\"' }}{namespace} }} }} }}"
         );
         let desired = Ok(json!({ "metadata": { "name": "a", "namespace": "m" } }));
-        let exports = Exports { reconciler: true, error_handler: true, dependent: true, ..Exports::default() };
+        let exports = &[Interface::Reconciler, Interface::ErrorHandler, Interface::Dependent];
         let script = Script { exports, desired, ..Script::default() };
         let mut bench = Bench::new(script, &fields);
         bench.page(json!({ "finalizers": ["sample.dev/finalizer"] }));
@@ -737,7 +728,7 @@ async fn dependents_that_exchange_their_names_delete_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_guest_can_keep_the_finalizer_and_come_back() {
     // DC-2
-    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::Cleaner];
     let cleanup = Ok(DeleteControl::KeepFinalizer(Some(Duration::from_secs(3))));
     let mut bench = Bench::new(Script { exports, cleanup, ..Script::default() }, "");
     bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
@@ -748,7 +739,7 @@ async fn a_guest_can_keep_the_finalizer_and_come_back() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_on_removing_the_finalizer_is_resolved_by_reading_again() {
     // FI-4
-    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::Cleaner];
     let mut bench = Bench::new(Script { exports, ..Script::default() }, "");
     bench.page(
         json!({ "finalizers": ["o.dev/f", "sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }),
@@ -764,7 +755,7 @@ async fn a_conflict_on_removing_the_finalizer_is_resolved_by_reading_again() {
 #[tokio::test(start_paused = true)]
 async fn ten_conflicts_are_a_failure() {
     // FI-4
-    let exports = Exports { reconciler: true, cleaner: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::Cleaner];
     let mut bench = Bench::new(Script { exports, ..Script::default() }, "");
     bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     bench.server.failures.lock().extend((0..10).map(|_| conflict("too old")));
@@ -775,7 +766,7 @@ async fn ten_conflicts_are_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_workflow_keeps_the_reconciler_from_running_and_is_told_to_the_error_handler() {
     // WF-9, EC-1, EC-2
-    let exports = Exports { reconciler: true, dependent: true, error_handler: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::ErrorHandler, Interface::Dependent];
     let mut bench = Bench::new(Script { exports, desired: Err("no disk".to_owned()), ..Script::default() }, WORKFLOW);
     bench.page(json!({}));
     let told = "handle-error Workflow \"the workflow failed: cm: no disk\" None [(\"cm\", \"no disk\", None)] attempt 0 last false";
@@ -795,7 +786,7 @@ async fn failures_can_be_left_to_the_reconciler() {
 #[tokio::test(start_paused = true)]
 async fn an_error_handler_can_write_a_status_and_end_the_retries() {
     // EC-3, EC-5
-    let exports = Exports { reconciler: true, error_handler: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::ErrorHandler];
     let handle_error =
         ErrorControl::Handled { status: Some(r#"{"status":{"error":"x"}}"#.to_owned()), next: NextStep::Stop };
     let mut bench =
@@ -808,7 +799,7 @@ async fn an_error_handler_can_write_a_status_and_end_the_retries() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_the_error_status_does_not_replace_the_first() {
     // EC-4
-    let exports = Exports { reconciler: true, error_handler: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::ErrorHandler];
     let handle_error = ErrorControl::Handled { status: Some(r#"{"status":{}}"#.to_owned()), next: NextStep::Retry };
     let mut bench =
         Bench::new(Script { exports, reconcile: returned("broken"), handle_error, ..Script::default() }, "");
@@ -1057,12 +1048,12 @@ fn creates() -> Option<WriteRequest> {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_of_the_daemons_writes_an_outage_stops_the_run_waits_for_its_end() {
-    let cleaner = Exports { reconciler: true, cleaner: true, dependent: true, ..Exports::default() };
+    let cleaner = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent][..];
     let finalizer = json!({ "finalizers": ["sample.dev/finalizer"] });
     let deleting = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
     let table = [
         ("the finalizer is added", cleaner, json!({}), ""),
-        ("a dependent", Exports { cleaner: false, ..cleaner }, json!({}), WORKFLOW),
+        ("a dependent", &[Interface::Reconciler, Interface::Dependent], json!({}), WORKFLOW),
         ("the status", cleaner, finalizer, ""),
         ("the finalizer is removed", cleaner, deleting.clone(), ""),
     ];
@@ -1107,7 +1098,7 @@ async fn a_component_that_fails_because_of_an_outage_has_not_failed_by_itself() 
 
 #[tokio::test(start_paused = true)]
 async fn in_an_outage_an_error_handler_is_never_told_of_a_last_attempt_and_can_t_end_the_retries() {
-    let exports = Exports { reconciler: true, error_handler: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::ErrorHandler];
     let handle_error = ErrorControl::Handled { status: None, next: NextStep::Stop };
     let mut bench = Bench::new(
         Script { exports, handle_error, reconcile: status(r#"{"status":{"ok":true}}"#), ..Script::default() },
@@ -1206,7 +1197,7 @@ async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_of_a_version_before_goes_with_the_next_run() {
     const FORMERLY: &str = "finalizers: { formerly: [old.dev/f] }";
-    let exports = Exports { reconciler: true, dependent: true, cleaner: true, ..Exports::default() };
+    let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent];
     let going = "2026-01-01T00:00:00Z";
     let (old, other, own) = ("old.dev/f", "o.dev/f", "sample.dev/finalizer");
     let keep = Ok(DeleteControl::KeepFinalizer(None));
@@ -1375,7 +1366,7 @@ async fn a_conflict_on_a_dependent_is_known_as_one_by_the_queue_and_the_error_ha
         // That it exists does not pass.
         (ONCE, json!({}), vec![conflict("it exists")], unhandled, "None [(\"cm\", \"it exists\", None)]"),
     ] {
-        let exports = Exports { reconciler: true, dependent: true, error_handler: true, ..Exports::default() };
+        let exports = &[Interface::Reconciler, Interface::ErrorHandler, Interface::Dependent];
         let script = Script { exports, ..Script::default() };
         let mut bench = Bench::new(script, fields);
         bench.page_of(json!({ "uid": "page" }), spec);
@@ -1518,8 +1509,10 @@ async fn an_optimistic_edit_is_of_the_version_that_it_names_or_a_conflict() {
 async fn a_failed_cleanup_keeps_the_finalizer_though_errors_go_to_the_reconciler() {
     // WF-9, DC-5
     const LENIENT: &str = "workflow: { errors: reconciler, dependents: { cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false } } }";
-    for (cleaner, called) in [(false, vec![]), (true, strings(&["cleanup"]))] {
-        let exports = Exports { reconciler: true, cleaner, dependent: true, ..Exports::default() };
+    for (exports, called) in [
+        (&[Interface::Reconciler, Interface::Dependent][..], vec![]),
+        (&[Interface::Reconciler, Interface::Dependent, Interface::Cleaner], strings(&["cleanup"])),
+    ] {
         let script = Script { exports, ..Script::default() };
         let mut bench = Bench::new(script, LENIENT);
         let metadata = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
@@ -1557,14 +1550,7 @@ async fn what_was_made_anew_under_the_name_keeps_its_finalizer() {
     assert_eq!(now, Some(other));
 }
 
-const CLEANER: Exports = Exports {
-    reconciler: true,
-    cleaner: true,
-    dependent: false,
-    error_handler: false,
-    matcher: false,
-    condition: false,
-};
+const CLEANER: &[Interface] = &[Interface::Reconciler, Interface::Cleaner];
 
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_that_fails_is_retried_and_keeps_the_finalizer() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capstan_core::cpu::Account;
 use capstan_core::dispatcher::Bounds;
-use capstan_core::guest::Guest;
+use capstan_core::guest::{Guest, Interface};
 use capstan_core::manifest;
 use capstan_core::object::Gvk;
 use capstan_core::permission::Home;
@@ -70,7 +70,7 @@ pub(super) type Kinds = BTreeMap<Gvk, Kind>;
 impl Declared {
     /// True if something needs cleanup before a primary is deleted (`DI-2`).
     pub(super) fn needs_finalizer(&self) -> bool {
-        self.spec.deletes_dependents() || self.guest.exports().cleaner
+        self.spec.deletes_dependents() || self.guest.exports(Interface::Cleaner)
     }
 
     pub(super) fn shape(&self) -> Shape<'_> {

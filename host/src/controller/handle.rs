@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use capstan_core::dispatcher::Bounds;
-use capstan_core::guest::Exports;
+use capstan_core::guest::{Guest, Interface};
 use capstan_core::manifest::{self, OnSwap};
 use capstan_core::object::ObjectRef;
 use capstan_core::queue::Queue;
@@ -143,7 +143,7 @@ impl Handle {
     pub fn left_behind(
         &self,
         spec: &manifest::Controller,
-        exports: Exports,
+        guest: &dyn Guest,
         api: &ApiServer,
     ) -> BTreeMap<Arc<str>, usize> {
         let Some(controller) = self.controller() else {
@@ -155,7 +155,7 @@ impl Handle {
             return BTreeMap::new();
         }
         let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
-        let used = spec.deletes_dependents() || exports.cleaner;
+        let used = spec.deletes_dependents() || guest.exports(Interface::Cleaner);
         let after = Finalizers { own: used.then_some(&*name), former: &spec.former_finalizers };
         let carrying = |finalizer: &str| controller.primaries.carrying(finalizer);
         controller.finalizers().left_behind(after, carrying)

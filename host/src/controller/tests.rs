@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use capstan_core::cpu::Slots;
-use capstan_core::guest::{Context, Exports, Guest, Session};
+use capstan_core::guest::{Context, Guest, Interface, Session};
 use capstan_core::manifest;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
@@ -35,8 +35,8 @@ impl Guest for Unasked {
         self.open(run)
     }
 
-    fn exports(&self) -> Exports {
-        Exports { reconciler: true, ..Exports::default() }
+    fn exports(&self, _: Interface) -> bool {
+        false
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, Context, Event, Lifetime, ObjectTarget, Page, Query, WorkflowCall, WorkflowResult,
-    WriteRequest,
+    CallError, CallReason, Context, Event, Interface, Lifetime, ObjectTarget, Page, Query, WorkflowCall,
+    WorkflowResult, WriteRequest,
 };
 
 use super::Facts;
-use super::instance::Call;
+use super::instance::called;
 
 /// A component in a call. Cheap to make.
 pub(super) struct Asking {
@@ -18,8 +18,8 @@ pub(super) struct Asking {
     pub(super) facts: Arc<Facts>,
     /// The run that the call belongs to; none while a plugin is loaded.
     pub(super) run: Option<Arc<dyn Context>>,
-    /// The call.
-    pub(super) call: Call,
+    /// Whose function is called; none if none is.
+    pub(super) call: Option<Interface>,
 }
 
 impl Asking {
@@ -65,8 +65,9 @@ impl Asking {
     }
 
     pub(super) async fn workflow(&self, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
-        if !self.call.may_run_workflows() {
-            let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{}`", self.call.name());
+        // CX-2
+        if !matches!(self.call, Some(Interface::Reconciler | Interface::Cleaner)) {
+            let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{}`", called(self.call));
             return Err(CallError::new(CallReason::Misplaced, message));
         }
         self.counted()?.workflow(call).await

@@ -20,14 +20,12 @@ wasmtime::component::bindgen!({
     inline: "
         package capstan:daemon;
 
-        /// What this daemon offers, and what it calls. Without `matcher`: `match` as an export does not compile here, so
-        /// it is bound by hand in `instance.rs`.
+        /// What this daemon offers; and for their types, interfaces of which it calls functions (`instance.rs`).
         world daemon {
             include capstan:operator/imports@0.1.0;
             export capstan:operator/reconciler@0.1.0;
             export capstan:operator/cleaner@0.1.0;
             export capstan:operator/error-handler@0.1.0;
-            export capstan:operator/dependent@0.1.0;
             export capstan:operator/condition@0.1.0;
         }
     ",

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use capstan_core::cluster;
-use capstan_core::guest;
+use capstan_core::guest::{self, Answer};
 use capstan_core::object;
-use capstan_core::text::{kept, said};
+use capstan_core::text::kept;
 
 use super::bindings::capstan::operator::{cache, context, log, memo, operations, recorder, types, workflow};
 use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
-use super::instance::Returned;
 use super::output;
 
 /// The longest `detail` of a condition, in bytes: those of all conditions of a workflow are kept until its run ends.
@@ -68,8 +67,15 @@ impl From<types::MatchResult> for guest::MatchResult {
     fn from(result: types::MatchResult) -> Self {
         match result {
             types::MatchResult::Matches => Self::Matches,
-            types::MatchResult::Differs(what) => Self::Differs(said(&what).into_owned()),
+            types::MatchResult::Differs(what) => Self::Differs(what),
         }
+    }
+}
+
+impl From<condition::ConditionResult> for guest::ConditionResult {
+    fn from(result: condition::ConditionResult) -> Self {
+        let condition::ConditionResult { met, detail } = result;
+        Self { met, detail }
     }
 }
 
@@ -78,45 +84,30 @@ impl From<types::MatchResult> for guest::MatchResult {
 #[error("`is-met` answered with a `detail` of {0} bytes, and may with {DETAIL}")]
 struct LongDetail(usize);
 
-impl TryFrom<condition::ConditionResult> for guest::ConditionResult {
-    type Error = wasmtime::Error;
-
-    fn try_from(result: condition::ConditionResult) -> wasmtime::Result<Self> {
-        let condition::ConditionResult { met, detail } = result;
-        bounded(Self { met, detail })
-    }
-}
-
-/// Returns an answer that came from another process as one that came from a component: what is bounded here is bounded there.
-pub(super) fn checked(returned: Returned) -> wasmtime::Result<Returned> {
+/// Returns an answer within its bounds, whoever gave it: a component, or another process for it.
+pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
     let soon = |time: Duration| time.min(millis(u32::MAX));
-    Ok(match returned {
-        Returned::Reconciled(control) => {
-            Returned::Reconciled(guest::UpdateControl { reschedule: control.reschedule.map(soon), ..control })
+    Ok(match answer {
+        Answer::Reconcile(control) => {
+            Answer::Reconcile(guest::UpdateControl { reschedule: control.reschedule.map(soon), ..control })
         }
-        Returned::CleanedUp(guest::DeleteControl::KeepFinalizer(again)) => {
-            Returned::CleanedUp(guest::DeleteControl::KeepFinalizer(again.map(soon)))
+        Answer::Cleanup(guest::DeleteControl::KeepFinalizer(again)) => {
+            Answer::Cleanup(guest::DeleteControl::KeepFinalizer(again.map(soon)))
         }
-        Returned::Handled(guest::ErrorControl::Handled { status, next: guest::NextStep::Reschedule(time) }) => {
-            Returned::Handled(guest::ErrorControl::Handled { status, next: guest::NextStep::Reschedule(soon(time)) })
+        Answer::HandleError(guest::ErrorControl::Handled { status, next: guest::NextStep::Reschedule(time) }) => {
+            Answer::HandleError(guest::ErrorControl::Handled { status, next: guest::NextStep::Reschedule(soon(time)) })
         }
-        Returned::Compared(guest::MatchResult::Differs(what)) => {
-            Returned::Compared(guest::MatchResult::Differs(kept(what)))
+        Answer::Match(guest::MatchResult::Differs(what)) => Answer::Match(guest::MatchResult::Differs(kept(what))),
+        Answer::IsMet(guest::ConditionResult { detail: Some(detail), .. }) if detail.len() > DETAIL => {
+            return Err(LongDetail(detail.len()).into());
         }
-        Returned::Asked(result) => Returned::Asked(bounded(result)?),
-        same @ (Returned::Started
-        | Returned::CleanedUp(_)
-        | Returned::Handled(_)
-        | Returned::Desired(_)
-        | Returned::Compared(_)) => same,
+        same @ (Answer::Start
+        | Answer::Cleanup(_)
+        | Answer::HandleError(_)
+        | Answer::Desired(_)
+        | Answer::Match(_)
+        | Answer::IsMet(_)) => same,
     })
-}
-
-fn bounded(result: guest::ConditionResult) -> wasmtime::Result<guest::ConditionResult> {
-    match result.detail.as_ref().map(String::len) {
-        Some(length) if length > DETAIL => Err(LongDetail(length).into()),
-        Some(_) | None => Ok(result),
-    }
 }
 
 // === arguments of exports ===

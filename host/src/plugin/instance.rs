@@ -1,24 +1,22 @@
 //! An instance of a component: a store with a memory limit and a deadline per call, dropped when a call goes wrong. It belongs
 //! to one run at a time.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capstan_core::cpu;
-use capstan_core::guest::{
-    CallError, CallReason, ConditionResult, Context, DeleteControl, ErrorControl, Exports, FailureInfo, MatchQuestion,
-    MatchResult, UpdateControl,
-};
+use capstan_core::guest::{Answer, Call, CallError, CallReason, Context, Interface};
 use capstan_core::room::Holding;
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use wasmtime::component::{self, ComponentExportIndex, InstancePre, ResourceTable};
+use wasmtime::component::{
+    self, ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Lower, ResourceTable, TypedFunc,
+};
 use wasmtime::{ResourceLimiterAsync, Store, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, async_trait};
 
 use super::Facts;
 use super::bindings::capstan::operator::types;
-use super::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
+use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
@@ -51,8 +49,8 @@ pub(super) struct State {
     pub(super) run: Option<Arc<dyn Context>>,
     /// Where prints and log lines go, and who is asked for memory and time.
     pub(super) home: Home,
-    /// The call in progress.
-    pub(super) call: Call,
+    /// Whose function is called; none if none is.
+    pub(super) call: Option<Interface>,
     /// When it has to be over.
     pub(super) deadline: Instant,
     limiter: Limiter,
@@ -61,68 +59,8 @@ pub(super) struct State {
     table: ResourceTable,
 }
 
-/// The exports that the daemon calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
-    Start,
-    Reconcile,
-    Cleanup,
-    HandleError,
-    Desired,
-    Match,
-    IsMet,
-}
-
-/// The exports of a component, found once.
-#[derive(Default)]
-pub(super) struct Indices {
-    pub(super) reconciler: Option<reconciler::GuestIndices>,
-    pub(super) cleaner: Option<cleaner::GuestIndices>,
-    pub(super) error_handler: Option<error_handler::GuestIndices>,
-    pub(super) dependent: Option<dependent::GuestIndices>,
-    pub(super) condition: Option<condition::GuestIndices>,
-    /// `match` of `matcher`, bound by hand.
-    pub(super) matcher: Option<ComponentExportIndex>,
-}
-
-/// A call of an export, with its arguments.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Question<'a> {
-    /// Only start, for a try.
-    Start,
-    Reconcile {
-        primary: &'a str,
-    },
-    Cleanup {
-        primary: &'a str,
-    },
-    HandleError {
-        primary: &'a str,
-        failed: Cow<'a, FailureInfo>,
-    },
-    Desired {
-        name: &'a str,
-        primary: &'a str,
-    },
-    Match(#[serde(borrow)] MatchQuestion<'a>),
-    IsMet {
-        name: &'a str,
-        dependent: &'a str,
-        primary: &'a str,
-    },
-}
-
-/// What an export has answered.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Returned {
-    Started,
-    Reconciled(UpdateControl),
-    CleanedUp(DeleteControl),
-    Handled(ErrorControl),
-    Desired(String),
-    Compared(MatchResult),
-    Asked(ConditionResult),
-}
+/// The functions that a component exports, found once.
+pub(super) type Indices = BTreeMap<Interface, ComponentExportIndex>;
 
 /// Bounds the memories of one instance, all together, and its tables.
 struct Limiter {
@@ -153,93 +91,9 @@ enum Share {
 #[error("the component does not export `{0}`")]
 struct NotExported(&'static str);
 
-// === impl Returned ===
-
-impl Returned {
-    /// Returns which export answers like that.
-    pub(super) fn call(&self) -> Call {
-        match self {
-            Self::Started => Call::Start,
-            Self::Reconciled(_) => Call::Reconcile,
-            Self::CleanedUp(_) => Call::Cleanup,
-            Self::Handled(_) => Call::HandleError,
-            Self::Desired(_) => Call::Desired,
-            Self::Compared(_) => Call::Match,
-            Self::Asked(_) => Call::IsMet,
-        }
-    }
-}
-
-// === impl Question ===
-
-impl Question<'_> {
-    /// Returns which export is called.
-    pub(super) fn call(&self) -> Call {
-        match self {
-            Self::Start => Call::Start,
-            Self::Reconcile { .. } => Call::Reconcile,
-            Self::Cleanup { .. } => Call::Cleanup,
-            Self::HandleError { .. } => Call::HandleError,
-            Self::Desired { .. } => Call::Desired,
-            Self::Match(_) => Call::Match,
-            Self::IsMet { .. } => Call::IsMet,
-        }
-    }
-}
-
-// === impl Call ===
-
-impl Call {
-    /// Returns the function's name.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Reconcile => "reconcile",
-            Self::Cleanup => "cleanup",
-            Self::HandleError => "handle-error",
-            Self::Desired => "desired",
-            Self::Match => "match",
-            Self::IsMet => "is-met",
-        }
-    }
-
-    /// Whether workflows may be run by hand during this call (`CX-2`).
-    pub(super) fn may_run_workflows(self) -> bool {
-        match self {
-            Self::Reconcile | Self::Cleanup => true,
-            Self::Start | Self::HandleError | Self::Desired | Self::Match | Self::IsMet => false,
-        }
-    }
-}
-
-// === impl Indices ===
-
-impl Indices {
-    /// Returns which interfaces there are.
-    pub(super) fn exports(&self) -> Exports {
-        Exports {
-            reconciler: self.reconciler.is_some(),
-            cleaner: self.cleaner.is_some(),
-            error_handler: self.error_handler.is_some(),
-            dependent: self.dependent.is_some(),
-            matcher: self.matcher.is_some(),
-            condition: self.condition.is_some(),
-        }
-    }
-
-    /// Returns their names.
-    pub(super) fn names(&self) -> Vec<&'static str> {
-        let names = [
-            ("reconciler", self.reconciler.is_some()),
-            ("cleaner", self.cleaner.is_some()),
-            ("error-handler", self.error_handler.is_some()),
-            ("dependent", self.dependent.is_some()),
-            ("matcher", self.matcher.is_some()),
-            ("condition", self.condition.is_some()),
-        ];
-        let exported = names.into_iter().filter(|(_, exported)| *exported);
-        exported.map(|(name, _)| name).collect()
-    }
+/// Returns the name of the function that is called.
+pub(super) fn called(interface: Option<Interface>) -> &'static str {
+    interface.map_or("start", Interface::function)
 }
 
 // === impl State ===
@@ -272,7 +126,7 @@ impl State {
             deadline: Instant::now(),
         };
         let deadline = Instant::now();
-        Self { facts, run, home, call: Call::Start, deadline, limiter, wasi, table }
+        Self { facts, run, home, call: None, deadline, limiter, wasi, table }
     }
 }
 
@@ -422,34 +276,64 @@ impl Instance {
         self.store.data().limiter.used
     }
 
-    /// Begins a call.
-    pub(super) fn begin(&mut self, call: Call, deadline: Instant) {
+    /// Makes a call, which has to be over then.
+    pub(super) async fn answer(&mut self, call: &Call<'_>, deadline: Instant) -> Ended<Answer> {
         let state = self.store.data_mut();
-        state.call = call;
+        state.call = call.interface();
         state.due(deadline);
         self.store.set_epoch_deadline(1);
-    }
-
-    /// Makes a call.
-    pub(super) async fn answer(&mut self, question: &Question<'_>) -> Answer<Returned> {
-        Ok(match question {
-            Question::Start => {
+        Ok(match *call {
+            Call::Start => {
                 self.check()?;
-                Ok(Returned::Started)
+                Ok(Answer::Start)
             }
-            Question::Reconcile { primary } => self.reconcile(primary).await?.map(Returned::Reconciled),
-            Question::Cleanup { primary } => self.cleanup(primary).await?.map(Returned::CleanedUp),
-            Question::HandleError { primary, failed } => {
-                let answer = self.handle_error(primary, failed).await?;
-                answer.map(Returned::Handled)
+            Call::Reconcile { primary } => {
+                let answer = self.ask::<_, reconciler::UpdateControl>(Interface::Reconciler, (primary,)).await?;
+                answer.map(|control| Answer::Reconcile(control.into()))
             }
-            Question::Desired { name, primary } => self.desired(name, primary).await?.map(Returned::Desired),
-            Question::Match(question) => self.matches(*question).await?.map(Returned::Compared),
-            Question::IsMet { name, dependent, primary } => {
-                let answer = self.is_met(name, dependent, primary).await?;
-                answer.map(Returned::Asked)
+            Call::Cleanup { primary } => {
+                let answer = self.ask::<_, cleaner::DeleteControl>(Interface::Cleaner, (primary,)).await?;
+                answer.map(|control| Answer::Cleanup(control.into()))
+            }
+            Call::HandleError { primary, ref failed } => {
+                let arguments = (primary, &(&**failed).into());
+                let answer = self.ask::<Handle<'_>, error_handler::ErrorControl>(Interface::ErrorHandler, arguments);
+                answer.await?.map(|control| Answer::HandleError(control.into()))
+            }
+            Call::Desired { name, primary } => {
+                self.ask(Interface::Dependent, (name, primary)).await?.map(Answer::Desired)
+            }
+            Call::Match { name, actual, desired, primary } => {
+                let arguments = (name, actual, desired, primary);
+                let answer = self.ask::<_, types::MatchResult>(Interface::Matcher, arguments).await?;
+                answer.map(|result| Answer::Match(result.into()))
+            }
+            Call::IsMet { name, dependent, primary } => {
+                let arguments = (name, dependent, primary);
+                let answer = self.ask::<_, condition::ConditionResult>(Interface::Condition, arguments).await?;
+                answer.map(|result| Answer::IsMet(result.into()))
             }
         })
+    }
+
+    async fn ask<P, R>(&mut self, interface: Interface, arguments: P) -> Ended<R>
+    where
+        P: ComponentNamedList + Lower,
+        R: Lift + 'static,
+    {
+        let function = self.function::<P, R>(interface)?;
+        let (answer,) = function.call_async(&mut self.store, arguments).await?;
+        Ok(answer)
+    }
+
+    fn function<P, R>(&mut self, interface: Interface) -> wasmtime::Result<Function<P, R>>
+    where
+        P: ComponentNamedList + Lower,
+        R: Lift,
+    {
+        let Self { store, handle, exports, .. } = self;
+        let index = exports.get(&interface).ok_or(NotExported(interface.name()))?;
+        handle.get_typed_func(store, index)
     }
 
     /// Looks at the signature of each export.
@@ -457,91 +341,36 @@ impl Instance {
     /// # Errors
     /// The interface that has another signature, and what is wrong.
     fn check(&mut self) -> Result<(), Otherwise> {
-        let Self { store, handle, exports, .. } = self;
-        let named = |interface: &'static str| {
-            move |error: wasmtime::Error| Otherwise { interface: interface.to_owned(), reason: format!("{error:#}") }
-        };
-        if let Some(indices) = &exports.reconciler {
-            indices.load(&mut *store, handle).map_err(named("reconciler"))?;
-        }
-        if let Some(indices) = &exports.cleaner {
-            indices.load(&mut *store, handle).map_err(named("cleaner"))?;
-        }
-        if let Some(indices) = &exports.error_handler {
-            indices.load(&mut *store, handle).map_err(named("error-handler"))?;
-        }
-        if let Some(indices) = &exports.dependent {
-            indices.load(&mut *store, handle).map_err(named("dependent"))?;
-        }
-        if let Some(indices) = &exports.condition {
-            indices.load(&mut *store, handle).map_err(named("condition"))?;
-        }
-        if let Some(index) = exports.matcher {
-            load_match(handle, store, index).map_err(named("matcher"))?;
+        for &interface in Arc::clone(&self.exports).keys() {
+            let found = match interface {
+                Interface::Reconciler => self.function::<(&str,), reconciler::UpdateControl>(interface).map(drop),
+                Interface::Cleaner => self.function::<(&str,), cleaner::DeleteControl>(interface).map(drop),
+                Interface::ErrorHandler => {
+                    self.function::<Handle<'_>, error_handler::ErrorControl>(interface).map(drop)
+                }
+                Interface::Dependent => self.function::<(&str, &str), String>(interface).map(drop),
+                Interface::Matcher => {
+                    self.function::<(&str, &str, &str, &str), types::MatchResult>(interface).map(drop)
+                }
+                Interface::Condition => {
+                    self.function::<(&str, &str, &str), condition::ConditionResult>(interface).map(drop)
+                }
+            };
+            found
+                .map_err(|error| Otherwise { interface: interface.name().to_owned(), reason: format!("{error:#}") })?;
         }
         Ok(())
-    }
-
-    async fn reconcile(&mut self, primary: &str) -> Answer<UpdateControl> {
-        let Self { store, handle, exports, .. } = self;
-        let indices = exports.reconciler.as_ref().ok_or(NotExported("reconciler"))?;
-        let guest = indices.load(&mut *store, handle)?;
-        Ok(guest.call_reconcile(store, &primary.to_owned()).await?.map(Into::into))
-    }
-
-    async fn cleanup(&mut self, primary: &str) -> Answer<DeleteControl> {
-        let Self { store, handle, exports, .. } = self;
-        let indices = exports.cleaner.as_ref().ok_or(NotExported("cleaner"))?;
-        let guest = indices.load(&mut *store, handle)?;
-        Ok(guest.call_cleanup(store, &primary.to_owned()).await?.map(Into::into))
-    }
-
-    async fn handle_error(&mut self, primary: &str, failed: &FailureInfo) -> Answer<ErrorControl> {
-        let Self { store, handle, exports, .. } = self;
-        let indices = exports.error_handler.as_ref().ok_or(NotExported("error-handler"))?;
-        let guest = indices.load(&mut *store, handle)?;
-        Ok(guest.call_handle_error(store, &primary.to_owned(), &failed.into()).await?.map(Into::into))
-    }
-
-    async fn desired(&mut self, name: &str, primary: &str) -> Answer<String> {
-        let Self { store, handle, exports, .. } = self;
-        let indices = exports.dependent.as_ref().ok_or(NotExported("dependent"))?;
-        let guest = indices.load(&mut *store, handle)?;
-        guest.call_desired(store, name, &primary.to_owned()).await
-    }
-
-    async fn matches(&mut self, question: MatchQuestion<'_>) -> Answer<MatchResult> {
-        let Self { store, handle, exports, .. } = self;
-        let index = exports.matcher.ok_or(NotExported("matcher"))?;
-        let MatchQuestion { name, actual, desired, primary } = question;
-        let (answer,) = load_match(handle, store, index)?.call_async(store, (name, actual, desired, primary)).await?;
-        Ok(answer.map(Into::into))
-    }
-
-    async fn is_met(&mut self, name: &str, dependent: &str, primary: &str) -> Answer<ConditionResult> {
-        let Self { store, handle, exports, .. } = self;
-        let indices = exports.condition.as_ref().ok_or(NotExported("condition"))?;
-        let guest = indices.load(&mut *store, handle)?;
-        let answer = guest.call_is_met(store, name, dependent, &primary.to_owned()).await?;
-        Ok(match answer {
-            Ok(result) => Ok(result.try_into()?),
-            Err(message) => Err(message),
-        })
     }
 }
 
 /// What a call ends with: an answer, an error that the component returned, or no answer at all.
-pub(super) type Answer<T> = wasmtime::Result<Result<T, String>>;
+pub(super) type Ended<T> = wasmtime::Result<Result<T, String>>;
 
-type Match<'a> = component::TypedFunc<(&'a str, &'a str, &'a str, &'a str), (Result<types::MatchResult, String>,)>;
+/// A function of a component.
+type Function<P, R> = TypedFunc<P, (Result<R, String>,)>;
 
-fn load_match<'a>(
-    handle: &component::Instance,
-    store: &mut Store<State>,
-    index: ComponentExportIndex,
-) -> wasmtime::Result<Match<'a>> {
-    handle.get_typed_func(store, index)
-}
+/// What `handle-error` takes.
+type Handle<'a> = (&'a str, &'a error_handler::FailureInfo);
 
 #[cfg(test)]
 mod tests {

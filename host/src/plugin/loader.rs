@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::guest::Call;
 use capstan_core::manifest::{Instances, Isolation, Operator};
 use capstan_core::room::Room;
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ pub use super::compiler::{Limits as CompileLimits, run as compile};
 use super::ending::{self, Broken, Ending, Otherwise};
 use super::engine::Engine;
 use super::idle::IdleInstances;
-use super::instance::{Call, Indices, Question, State};
+use super::instance::{Indices, State, called};
 use super::place::{Here, Place};
 use super::process::Apart;
 pub use super::process::run as run_apart;
@@ -34,7 +35,7 @@ mod offer;
 mod whole;
 
 pub use error::Error;
-pub use needs::{Interface, Need, needs};
+pub use needs::{Need, needs};
 use offer::{chain, check_imports, find_exports, writes};
 use whole::verify;
 
@@ -132,7 +133,7 @@ pub(super) fn found(
     check_imports(component, &linker, path)?;
     let link = |error| Error::Link { path: path.to_owned(), reason: chain(&error) };
     let pre = linker.instantiate_pre(component).map_err(link)?;
-    let exports = find_exports(&pre, path)?;
+    let exports = find_exports(component, path)?;
     Ok((pre, exports))
 }
 
@@ -140,11 +141,12 @@ pub(super) fn found(
 fn linked(ready: &Ready, operator: &Operator, name: &str, path: &Path) -> Result<(InstancePre<State>, Indices), Error> {
     let Code { engine, component, .. } = &ready.code;
     let (pre, exports) = found(engine.wasm(), component, path)?;
-    let missing: Vec<_> = needs(operator, name).into_iter().filter(|need| !need.interface.within(&exports)).collect();
+    let missing: Vec<_> =
+        needs(operator, name).into_iter().filter(|need| !exports.contains_key(&need.interface)).collect();
     if missing.is_empty() {
         return Ok((pre, exports));
     }
-    Err(Error::Exports { path: path.to_owned(), missing, found: exports.names() })
+    Err(Error::Exports { path: path.to_owned(), missing, found: exports.into_keys().collect() })
 }
 
 impl Facts {
@@ -174,7 +176,7 @@ impl Loaded {
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let (facts, counters) = (Arc::new(facts), Arc::new(Counters::default()));
         let writes = writes(pre.component());
-        let interfaces = exports.exports();
+        let interfaces = exports.keys().copied().collect();
         let place = match plugin.isolation {
             Isolation::Shared => Place::Here(Here {
                 pre,
@@ -221,14 +223,13 @@ impl Loaded {
         let ready = place.ready().await;
         ready.map_err(|ending| Error::Prepare(ending.failure(&facts.limits, None).message))?;
         let mut output = facts.output();
-        output.begin(Call::Start.name());
+        output.begin(called(None));
         let output = Arc::new(Mutex::new(output));
         let deadline = Instant::now() + facts.limits.timeout;
         let _busy = engine.enter();
         let start = timeout_at(deadline, async {
             let mut instance = place.start(None, Arc::clone(&output), deadline).await?;
-            instance.begin(Call::Start, deadline);
-            drop(instance.answer(&Question::Start).await?);
+            drop(instance.answer(&Call::Start, deadline).await?);
             wasmtime::Result::Ok(instance.memory())
         })
         .await;

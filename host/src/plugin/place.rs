@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use capstan_core::guest::Context;
+use capstan_core::guest::{Answer, Call, Context};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use wasmtime::component::InstancePre;
 
 use super::Facts;
+use super::convert::checked;
 use super::ending::Ending;
 use super::idle::Wear;
-use super::instance::{self, Answer, Call, Indices, Question, Returned, State};
+use super::instance::{self, Ended, Indices, State};
 use super::output::{Home, Output};
 use super::process::{Apart, Remote};
 use super::usage::Counters;
@@ -127,19 +128,15 @@ impl Instance {
         }
     }
 
-    /// Begins a call.
-    pub(super) fn begin(&mut self, call: Call, deadline: Instant) {
-        match self {
-            Self::Here(instance, _) => instance.begin(call, deadline),
-            Self::Apart(remote) => remote.begin(call, deadline),
-        }
-    }
-
-    /// Makes a call.
-    pub(super) async fn answer(&mut self, question: &Question<'_>) -> Answer<Returned> {
-        match self {
-            Self::Here(instance, _) => instance.answer(question).await,
-            Self::Apart(remote) => remote.answer(question).await,
-        }
+    /// Makes a call, which has to be over then.
+    pub(super) async fn answer(&mut self, call: &Call<'_>, deadline: Instant) -> Ended<Answer> {
+        let answer = match self {
+            Self::Here(instance, _) => instance.answer(call, deadline).await?,
+            Self::Apart(remote) => remote.answer(call, deadline).await?,
+        };
+        Ok(match answer {
+            Ok(answer) => Ok(checked(answer)?),
+            Err(message) => Err(message),
+        })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::guest::{Cause, Failure};
+use capstan_core::guest::{Answer, Cause, Failure, Interface};
 use parking_lot::Mutex;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::ending::{self, Broken};
 use super::engine::Busy;
-use super::instance::{Answer, Call};
+use super::instance::{self, called};
 use super::output::Output;
 use super::place::Instance;
 use super::usage::Ended;
@@ -26,7 +26,7 @@ pub(super) struct Turn<'a> {
     seat: MutexGuard<'a, Seat>,
     /// Where the instance prints to, as soon as there is one.
     output: Option<Arc<Mutex<Output>>>,
-    call: Call,
+    call: Option<Interface>,
     begun: Instant,
     ended: Ended,
     /// None if others keep time for it.
@@ -37,7 +37,7 @@ pub(super) struct Turn<'a> {
 
 impl Execution {
     /// Waits for its turn and, if need be, for a permit; from then on the time counts.
-    pub(super) async fn turn(&self, call: Call) -> Result<Turn<'_>, Failure> {
+    pub(super) async fn turn(&self, call: Option<Interface>) -> Result<Turn<'_>, Failure> {
         let Loaded { engine, place, permits, .. } = &*self.plugin;
         let mut seat = self.seat.lock().await;
         if self.nesting == Nesting::Own && seat.permit.is_none() {
@@ -79,18 +79,15 @@ impl Turn<'_> {
 
     /// Returns the run's instance, ready for the call. If it has none, it gets a warm one, or else a new one.
     pub(super) async fn instance(&mut self) -> wasmtime::Result<&mut Instance> {
-        let (deadline, call) = (self.deadline(), self.call);
         let instance = match self.instance.take().or_else(|| self.warm()) {
             Some(instance) => {
                 let output = self.output.insert(Arc::clone(instance.output()));
-                output.lock().begin(call.name());
+                output.lock().begin(called(self.call));
                 instance
             }
             None => self.start().await?,
         };
-        let instance = self.instance.insert(instance);
-        instance.begin(call, deadline);
-        Ok(instance)
+        Ok(self.instance.insert(instance))
     }
 
     /// Takes an instance that another run has left.
@@ -106,14 +103,14 @@ impl Turn<'_> {
         let Execution { plugin, run, .. } = self.execution;
         let mut output = plugin.facts.output();
         output.assign(&run.info());
-        output.begin(self.call.name());
+        output.begin(called(self.call));
         let output = self.output.insert(Arc::new(Mutex::new(output)));
         let (run, output) = (Arc::clone(run), Arc::clone(output));
         plugin.place.start(Some(run), output, self.deadline()).await
     }
 
     /// Keeps the instance if the call gave an answer, and says why if it did not.
-    pub(super) fn end<T>(mut self, answer: Result<Answer<T>, Elapsed>) -> Result<T, Failure> {
+    pub(super) fn end(mut self, answer: Result<instance::Ended<Answer>, Elapsed>) -> Result<Answer, Failure> {
         let result = match answer {
             Ok(Ok(answer)) => answer.map_err(|message| self.returned(&message)),
             Ok(Err(error)) => Err(self.broken(&error)),
@@ -145,7 +142,7 @@ impl Turn<'_> {
         });
         let Broken { ending, stack } = Broken::of(error);
         let failure = ending.failure(limits, words);
-        let (plugin, call) = (name, self.call.name());
+        let (plugin, call) = (name, called(self.call));
         warn!(%plugin, call, error = %failure, stack, "the instance is thrown away");
         failure
     }

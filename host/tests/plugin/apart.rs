@@ -92,7 +92,7 @@ async fn a_process_that_is_killed_costs_its_runs_and_the_next_one_has_another() 
     let (one, idle) = (plugin.open(endless()), plugin.open(script()));
     assert_eq!(one.reconcile("").await, nth(1));
     assert_eq!(idle.reconcile("").await, nth(1));
-    let mut call = one.reconcile("{}");
+    let mut call = Box::pin(one.reconcile("{}"));
     assert!(futures::poll!(&mut call).is_pending());
     kill_process(first, Signal::KILL).unwrap();
     let failure = call.await.unwrap_err();

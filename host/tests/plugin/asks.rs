@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use capstan::plugin::Plugin;
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{
     CallReason, Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, Guest as _,
-    MatchQuestion, MatchResult, NextStep, NodeFailure, PrimaryUpdate, RetryInfo,
+    MatchResult, NextStep, NodeFailure, PrimaryUpdate, RetryInfo,
 };
 use capstan_core::manifest::{Instances, Limits};
 use parking_lot::Mutex;
@@ -153,7 +154,7 @@ async fn workflows_run_in_reconcile_and_cleanup_only() {
         Failure::new(Cause::Returned, message)
     };
     assert_eq!(session.desired("cm", &primary(&spec)).await, Err(refusal("desired")));
-    assert_eq!(session.handle_error(&primary(&spec), &failure_info()).await, Err(refusal("handle-error")));
+    assert_eq!(session.handle_error(&primary(&spec), Cow::Owned(failure_info())).await, Err(refusal("handle-error")));
     assert_eq!(*run.asked.lock(), [r#"workflow Reconcile(Some("preview"))"#; 2]);
 }
 
@@ -186,13 +187,14 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
     assert_eq!(session.cleanup(&primary).await, Ok(keep));
     assert_eq!(serde_json::from_str::<Value>(&session.desired("cm", &primary).await.unwrap()).unwrap(), cm);
     let (one, two) = (r#"{"data":{"a":"1"}}"#, r#"{"data":{"a":"2"}}"#);
-    let question = |actual| MatchQuestion { name: "same", actual, desired: two, primary: &primary };
-    assert_eq!(session.matches(question(two)).await, Ok(MatchResult::Matches));
-    let Ok(MatchResult::Differs(what)) = session.matches(question(one)).await else { panic!("it matches") };
+    assert_eq!(session.matches("same", two, two, &primary).await, Ok(MatchResult::Matches));
+    let Ok(MatchResult::Differs(what)) = session.matches("same", one, two, &primary).await else {
+        panic!("it matches");
+    };
     assert!(what.contains("data"), "{what}");
     let detail = Some(r#"{"why":"not yet"}"#.to_owned());
     assert_eq!(session.is_met("ready", "cm", &primary).await, Ok(ConditionResult { met: false, detail }));
-    let handled = session.handle_error(&primary, &failure_info()).await.unwrap();
+    let handled = session.handle_error(&primary, Cow::Owned(failure_info())).await.unwrap();
     let ErrorControl::Handled { status: Some(status), next } = handled else { panic!("{handled:?}") };
     assert_eq!(next, NextStep::Reschedule(Duration::from_millis(20)));
     for fact in ["workflow", "one failed", r#""cm""#, r#""no""#, "conflict"] {

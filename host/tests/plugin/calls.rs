@@ -283,7 +283,7 @@ async fn a_run_beyond_the_limit_waits_and_its_waiting_does_not_count() {
     assert_eq!(first.reconcile("").await, nth(1));
     assert_eq!(plugin.busy(), 1);
     let second = plugin.open(script());
-    let mut waiting = second.reconcile("");
+    let mut waiting = Box::pin(second.reconcile(""));
     let begun = Instant::now();
     while begun.elapsed() < 2 * short().timeout {
         assert_eq!(futures::poll!(&mut waiting), std::task::Poll::Pending);
@@ -301,7 +301,7 @@ async fn a_call_that_is_given_up_costs_the_instance() {
     let run = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
     let session = plugin.open(Arc::new(run));
     assert_eq!(session.reconcile("").await, nth(1));
-    assert_eq!(futures::poll!(session.reconcile("{}")), std::task::Poll::Pending);
+    assert_eq!(futures::poll!(Box::pin(session.reconcile("{}"))), std::task::Poll::Pending);
     assert_eq!(session.reconcile("").await, nth(1));
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
-use capstan::plugin::loader::{CodeCache, Error, Interface, Need, needs};
-use capstan_core::guest::{Exports, Guest as _};
+use capstan::plugin::loader::{CodeCache, Error, Need, needs};
+use capstan_core::guest::{Guest as _, Interface};
 use capstan_core::manifest::{Condition, Limits, Manage, Matching};
 
 use crate::asks::Lines;
@@ -109,7 +109,7 @@ async fn another_contract_is_refused_and_a_later_one_by_what_it_uses() {
         "check guest.wasm: it was built for capstan:operator 0.2.0, this daemon offers 0.1.0; build it with an SDK for 0.1.0"
     );
     let later = load(&of_version("0.1.7", "context", "next-imminent", &as_is)).await.unwrap();
-    assert!(later.exports().reconciler);
+    assert!(later.exports(Interface::Reconciler));
     let refused = refusal(&of_version("0.1.7", "context", "tenant", &function)).await;
     assert_eq!(
         refused,
@@ -245,7 +245,7 @@ async fn what_was_read_already_is_loaded_without_the_file() {
     let operator = operator("/nowhere/guest.wasm".as_ref(), Limits::default());
     let load = async |wasm| Plugin::load_bytes(&engine(), &CodeCache::none(), &operator, "guest", wasm).await;
     let plugin = load(wasm.clone()).await.unwrap();
-    assert_eq!(plugin.exports(), PLAIN);
+    assert_eq!(exports(&plugin), PLAIN);
     let digest = ring::digest::digest(&ring::digest::SHA256, &wasm);
     let bytes = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     assert_eq!(plugin.digest(), bytes.collect::<String>());
@@ -330,14 +330,12 @@ fn cleaner() -> Vec<u8> {
     Guest { world: &world, text, ..Guest::default() }.build()
 }
 
-const PLAIN: Exports = Exports {
-    reconciler: true,
-    cleaner: false,
-    error_handler: false,
-    dependent: false,
-    matcher: false,
-    condition: false,
-};
+const PLAIN: &[Interface] = &[Interface::Reconciler];
+
+fn exports(plugin: &Plugin) -> Vec<Interface> {
+    let all = Interface::ALL.iter().copied();
+    all.filter(|interface| plugin.exports(*interface)).collect()
+}
 
 #[tokio::test]
 async fn compiled_code_is_kept_and_used_again() {
@@ -347,17 +345,16 @@ async fn compiled_code_is_kept_and_used_again() {
     assert_eq!(std::fs::metadata(&code).unwrap().permissions().mode() & 0o777, 0o700);
     let plain = operator(&write(&dir, "plain", &Guest::default().build()), Limits::default());
     let other = operator(&write(&dir, "other", &cleaner()), Limits::default());
-    let exports = async |operator| Plugin::load(&engine(), &cache, operator, "guest").await.unwrap().exports();
-    assert_eq!(exports(&plain).await, PLAIN);
+    let loaded = async |operator| exports(&Plugin::load(&engine(), &cache, operator, "guest").await.unwrap());
+    assert_eq!(loaded(&plain).await, PLAIN);
     let [plain_code] = &compiled(&code)[..] else { panic!("one entry") };
-    let cleans = Exports { cleaner: true, ..PLAIN };
-    assert_eq!(exports(&other).await, cleans);
+    assert_eq!(loaded(&other).await, [Interface::Reconciler, Interface::Cleaner]);
     let is_other = |file: &PathBuf| file != plain_code;
     let other_code = compiled(&code).into_iter().find(is_other).unwrap();
     // Another component's code under its name is not taken, although the daemon has written it.
     let written = std::fs::read(plain_code).unwrap();
     std::fs::copy(&other_code, plain_code).unwrap();
-    assert_eq!(exports(&plain).await, PLAIN);
+    assert_eq!(loaded(&plain).await, PLAIN);
     assert!(std::fs::read(plain_code).unwrap() == written, "it was compiled again");
 }
 
@@ -388,7 +385,7 @@ async fn damaged_code_is_compiled_again() {
     flipped[good.len() / 2] ^= 1;
     for damaged in [&flipped[..], &good[..good.len() / 2], b""] {
         std::fs::write(file, damaged).unwrap();
-        assert_eq!(Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap().exports(), PLAIN);
+        assert_eq!(exports(&Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap()), PLAIN);
         assert_eq!(std::fs::read(file).unwrap().len(), good.len(), "it was written again");
     }
 }

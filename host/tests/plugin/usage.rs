@@ -82,7 +82,7 @@ async fn errors_are_apart_from_what_costs_an_instance_and_so_is_what_nobody_wait
     let plugin = load_as(&wasm, Limits::default(), Instances::Fresh).await;
     let waiting = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
     let session = plugin.open(Arc::new(waiting));
-    assert!(futures::poll!(session.reconcile("{}")).is_pending());
+    assert!(futures::poll!(Box::pin(session.reconcile("{}"))).is_pending());
     drop(session);
     let expected = Usage { calls: 1, abandoned: 1, started: 2, ..LOADED };
     assert_eq!(timeless(plugin.usage()), expected);

@@ -130,7 +130,7 @@ async fn an_instance_whose_call_was_given_up_is_never_used_again() {
     let waiting = Script { on_workflow: Some(Box::new(|_| Box::pin(futures::future::pending()))), ..Script::default() };
     assert_eq!(run(&plugin, "").await, nth(1));
     let session = plugin.open(Arc::new(waiting));
-    assert_eq!(futures::poll!(session.reconcile("{}")), std::task::Poll::Pending);
+    assert_eq!(futures::poll!(Box::pin(session.reconcile("{}"))), std::task::Poll::Pending);
     drop(session);
     assert_eq!(instances(&plugin), (0, 0));
     assert_eq!(run(&plugin, "").await, nth(1));

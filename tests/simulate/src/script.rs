@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use capstan_core::guest::ObjectTarget;
 use capstan_core::guest::{
-    CallError, Cause, ConditionResult, Context, DeleteControl, ErrorControl, Exports, Failure, FailureInfo, Guest,
-    Lifetime, MatchQuestion, MatchResult, Place, PrimaryUpdate, Session, UpdateControl, WriteMode, WriteOptions,
-    WriteRequest, WriteVerb,
+    Answer, Call, CallError, Cause, Context, DeleteControl, Failure, Guest, Interface, Lifetime, Place, PrimaryUpdate,
+    Session, UpdateControl, WriteMode, WriteOptions, WriteRequest, WriteVerb,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::FutureExt;
@@ -56,8 +55,12 @@ impl Guest for Script {
         self.scene(run, key, None)
     }
 
-    fn exports(&self) -> Exports {
-        Exports { reconciler: true, cleaner: self.cleaner, dependent: true, ..Exports::default() }
+    fn exports(&self, interface: Interface) -> bool {
+        match interface {
+            Interface::Reconciler | Interface::Dependent => true,
+            Interface::Cleaner => self.cleaner,
+            Interface::ErrorHandler | Interface::Matcher | Interface::Condition => false,
+        }
     }
 }
 
@@ -74,63 +77,56 @@ impl Script {
 }
 
 impl Session for Scene {
-    fn reconcile<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<UpdateControl, Failure>> {
+    fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         async move {
-            let primary: Value = serde_json::from_str(primary).unwrap_or_default();
-            self.look(&primary);
-            let mut reschedule = None;
-            if let Some(whim) = self.stage.next_whim() {
-                let again = tokio::time::timeout(LONGEST, self.act(whim)).await;
-                reschedule = again.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
+            match call {
+                Call::Reconcile { primary } => self.reconcile(primary).await.map(Answer::Reconcile),
+                Call::Cleanup { primary } => self.cleanup(primary).await.map(Answer::Cleanup),
+                Call::Desired { name, primary } => self.desired(name, primary).map(Answer::Desired),
+                Call::Start | Call::HandleError { .. } | Call::Match { .. } | Call::IsMet { .. } => {
+                    Err(Failure::other("nobody asks"))
+                }
             }
-            let generation = &primary["metadata"]["generation"];
-            self.stage.note(format!("{:?} has seen generation {generation}", self.key));
-            let status = json!({ "observedGeneration": generation, "value": primary["spec"]["value"] });
-            let update = PrimaryUpdate::Status(json!({ "status": status }).to_string());
-            Ok(UpdateControl { update, reschedule })
         }
         .boxed()
-    }
-
-    fn cleanup<'a>(&'a self, primary: &'a str) -> BoxFuture<'a, Result<DeleteControl, Failure>> {
-        async move {
-            let primary: Value = serde_json::from_str(primary).unwrap_or_default();
-            self.look(&primary);
-            self.stage.note(format!("{:?} cleans up", self.key));
-            if let Some(whim) = self.stage.next_whim() {
-                let done = tokio::time::timeout(LONGEST, self.act(whim)).await;
-                done.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
-            }
-            Ok(DeleteControl::RemoveFinalizer)
-        }
-        .boxed()
-    }
-
-    fn handle_error<'a>(&'a self, _: &'a str, _: &'a FailureInfo) -> BoxFuture<'a, Result<ErrorControl, Failure>> {
-        async { Ok(ErrorControl::Unhandled) }.boxed()
-    }
-
-    fn desired<'a>(&'a self, name: &'a str, primary: &'a str) -> BoxFuture<'a, Result<String, Failure>> {
-        async move {
-            let primary: Value = serde_json::from_str(primary).unwrap_or_default();
-            self.look(&primary);
-            let dependent = DEPENDENTS.into_iter().find(|one| one.name() == name);
-            let dependent = dependent.ok_or_else(|| Failure::other(name))?;
-            Ok(dependent.desired(&primary).to_string())
-        }
-        .boxed()
-    }
-
-    fn matches<'a>(&'a self, _: MatchQuestion<'a>) -> BoxFuture<'a, Result<MatchResult, Failure>> {
-        async { Err(Failure::other("nobody asks")) }.boxed()
-    }
-
-    fn is_met<'a>(&'a self, _: &'a str, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<ConditionResult, Failure>> {
-        async { Err(Failure::other("nobody asks")) }.boxed()
     }
 }
 
 impl Scene {
+    async fn reconcile(&self, primary: &str) -> Result<UpdateControl, Failure> {
+        let primary: Value = serde_json::from_str(primary).unwrap_or_default();
+        self.look(&primary);
+        let mut reschedule = None;
+        if let Some(whim) = self.stage.next_whim() {
+            let again = tokio::time::timeout(LONGEST, self.act(whim)).await;
+            reschedule = again.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
+        }
+        let generation = &primary["metadata"]["generation"];
+        self.stage.note(format!("{:?} has seen generation {generation}", self.key));
+        let status = json!({ "observedGeneration": generation, "value": primary["spec"]["value"] });
+        let update = PrimaryUpdate::Status(json!({ "status": status }).to_string());
+        Ok(UpdateControl { update, reschedule })
+    }
+
+    async fn cleanup(&self, primary: &str) -> Result<DeleteControl, Failure> {
+        let primary: Value = serde_json::from_str(primary).unwrap_or_default();
+        self.look(&primary);
+        self.stage.note(format!("{:?} cleans up", self.key));
+        if let Some(whim) = self.stage.next_whim() {
+            let done = tokio::time::timeout(LONGEST, self.act(whim)).await;
+            done.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
+        }
+        Ok(DeleteControl::RemoveFinalizer)
+    }
+
+    fn desired(&self, name: &str, primary: &str) -> Result<String, Failure> {
+        let primary: Value = serde_json::from_str(primary).unwrap_or_default();
+        self.look(&primary);
+        let dependent = DEPENDENTS.into_iter().find(|one| one.name() == name);
+        let dependent = dependent.ok_or_else(|| Failure::other(name))?;
+        Ok(dependent.desired(&primary).to_string())
+    }
+
     /// Does what the whim says, and returns the time after which it asks to run again.
     async fn act(&self, whim: Whim) -> Result<Option<Duration>, Failure> {
         self.stage.note(format!("{:?} does {whim:?}", self.key));

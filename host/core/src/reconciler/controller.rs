@@ -11,7 +11,7 @@ use super::outcome::Manner;
 use super::verdicts::Verdicts;
 use crate::budget::Budget;
 use crate::cluster::Cluster;
-use crate::guest::{Event, Guest};
+use crate::guest::{Event, Guest, Interface};
 use crate::manifest;
 use crate::object::Object;
 use crate::permission::Permissions;
@@ -61,7 +61,7 @@ pub type Events = Box<dyn Fn(&Object, Event) + Send + Sync>;
 impl Controller {
     /// Returns the finalizer if something needs cleanup (`DI-2`).
     pub fn used_finalizer(&self) -> Option<&str> {
-        let used = self.guest.exports().cleaner || self.spec.deletes_dependents();
+        let used = self.guest.exports(Interface::Cleaner) || self.spec.deletes_dependents();
         used.then_some(&*self.finalizer)
     }
 

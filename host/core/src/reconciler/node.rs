@@ -10,7 +10,7 @@ use super::verdicts;
 use crate::cel::Expression;
 use crate::cluster;
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
-use crate::guest::{ConditionRole, MatchQuestion, MatchResult, Operation, WorkflowResult};
+use crate::guest::{ConditionRole, MatchResult, Operation, WorkflowResult};
 use crate::manifest::{Called, Condition, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::source::{Source, Within};
@@ -405,8 +405,7 @@ impl Visitor<'_> {
             return dependent::compare(actual, desired, spec, manager, budget).map_err(|e| e.to_string().into());
         };
         let (wanted, primary) = (desired.json(), self.run.primary.json());
-        let question = MatchQuestion { name: export, actual: actual.json(), desired: &wanted, primary };
-        let asked = self.session.matches(question).await;
+        let asked = self.session.matches(export, actual.json(), &wanted, primary).await;
         asked.map_err(|failure| format!("match {export} of {name}: {failure}").into())
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use capstan_core::guest::Failure;
+use capstan_core::guest::{Failure, Interface};
 
 use super::needs::Need;
 use crate::plugin::bindings::CONTRACT;
@@ -131,7 +131,7 @@ pub enum Error {
         /// All of them.
         missing: Vec<Need>,
         /// The interfaces of the contract that it has instead.
-        found: Vec<&'static str>,
+        found: Vec<Interface>,
     },
     /// An export is not as the contract says.
     #[error(
@@ -193,13 +193,16 @@ impl Error {
 }
 
 fn listed(missing: &[Need]) -> String {
-    let lines: Vec<_> = missing.iter().map(|need| format!("`{}` ({})", need.interface, need.field)).collect();
+    let lines: Vec<_> = missing.iter().map(|need| format!("`{}` ({})", need.interface.name(), need.field)).collect();
     lines.join(", ")
 }
 
-fn names(found: &[&str]) -> String {
+fn names(found: &[Interface]) -> String {
     match found {
         [] => format!("nothing of {PACKAGE}"),
-        found => format!("`{}`", found.join("`, `")),
+        found => {
+            let names: Vec<_> = found.iter().map(|interface| interface.name()).collect();
+            format!("`{}`", names.join("`, `"))
+        }
     }
 }

@@ -1,23 +1,7 @@
 //! What a component has to export for a manifest.
 
-use std::fmt;
-
+use capstan_core::guest::Interface;
 use capstan_core::manifest::{Condition, Controller, Dependent, Matching, Operator};
-
-use crate::plugin::instance::Indices;
-
-/// An interface that a manifest can need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Interface {
-    /// `reconciler`
-    Reconciler,
-    /// `dependent`
-    Dependent,
-    /// `matcher`
-    Matcher,
-    /// `condition`
-    Condition,
-}
 
 /// An interface that the manifest needs, and the field that says so.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,26 +55,4 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
 
 fn users<'a>(operator: &'a Operator, plugin: &'a str) -> impl Iterator<Item = &'a Controller> {
     operator.controllers.values().filter(move |controller| &*controller.plugin == plugin)
-}
-
-impl Interface {
-    pub(super) fn within(self, exports: &Indices) -> bool {
-        match self {
-            Self::Reconciler => exports.reconciler.is_some(),
-            Self::Dependent => exports.dependent.is_some(),
-            Self::Matcher => exports.matcher.is_some(),
-            Self::Condition => exports.condition.is_some(),
-        }
-    }
-}
-
-impl fmt::Display for Interface {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reconciler => "reconciler",
-            Self::Dependent => "dependent",
-            Self::Matcher => "matcher",
-            Self::Condition => "condition",
-        })
-    }
 }

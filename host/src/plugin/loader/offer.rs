@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use capstan_core::guest::Interface;
 use capstan_core::manifest::Permission;
 use wasmtime::component::types::{self, ComponentItem};
-use wasmtime::component::{Component, InstancePre, Linker};
+use wasmtime::component::{Component, Linker};
 
 use super::error::{Error, PACKAGE};
 use crate::plugin::bindings::CONTRACT;
-use crate::plugin::bindings::exports::capstan::operator::{cleaner, condition, dependent, error_handler, reconciler};
 use crate::plugin::instance::{Indices, State};
 
 /// The packages of WASI that are linked, and their version up to compatible ones.
@@ -148,35 +148,19 @@ fn defined(linker: &mut Linker<State>, interface: Option<&str>, name: &str) -> b
 }
 
 /// Returns the exports that the daemon calls.
-pub(super) fn find_exports(pre: &InstancePre<State>, path: &Path) -> Result<Indices, Error> {
-    let component = pre.component();
-    let bad = |interface: &str, error: &wasmtime::Error| Error::Signature {
-        path: path.to_owned(),
-        interface: interface.to_owned(),
-        reason: chain(error),
-    };
-    let exported = |interface: &str| component.get_export_index(None, format!("{PACKAGE}/{interface}@{CONTRACT}"));
-    let mut found = Indices::default();
-    if exported("reconciler").is_some() {
-        found.reconciler = Some(reconciler::GuestIndices::new(pre).map_err(|error| bad("reconciler", &error))?);
-    }
-    if exported("cleaner").is_some() {
-        found.cleaner = Some(cleaner::GuestIndices::new(pre).map_err(|error| bad("cleaner", &error))?);
-    }
-    if exported("error-handler").is_some() {
-        found.error_handler =
-            Some(error_handler::GuestIndices::new(pre).map_err(|error| bad("error-handler", &error))?);
-    }
-    if exported("dependent").is_some() {
-        found.dependent = Some(dependent::GuestIndices::new(pre).map_err(|error| bad("dependent", &error))?);
-    }
-    if exported("condition").is_some() {
-        found.condition = Some(condition::GuestIndices::new(pre).map_err(|error| bad("condition", &error))?);
-    }
-    if let Some(matcher) = exported("matcher") {
-        let function = component.get_export_index(Some(&matcher), "match");
-        let missing = || bad("matcher", &wasmtime::format_err!("there is no function `match`"));
-        found.matcher = Some(function.ok_or_else(missing)?);
+pub(super) fn find_exports(component: &Component, path: &Path) -> Result<Indices, Error> {
+    let mut found = Indices::new();
+    for &interface in Interface::ALL {
+        let (name, function) = (interface.name(), interface.function());
+        let Some(instance) = component.get_export_index(None, format!("{PACKAGE}/{name}@{CONTRACT}")) else {
+            continue;
+        };
+        let index = component.get_export_index(Some(&instance), function).ok_or_else(|| Error::Signature {
+            path: path.to_owned(),
+            interface: name.to_owned(),
+            reason: format!("there is no function `{function}`"),
+        })?;
+        found.insert(interface, index);
     }
     Ok(found)
 }

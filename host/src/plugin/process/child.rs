@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use capstan_core::guest::{Context, RunInfo};
+use capstan_core::guest::{Call, Context, RunInfo};
 use capstan_core::manifest::Limits;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::runtime::{Builder, Runtime};
@@ -28,7 +28,7 @@ use super::frames::{Done, Order, Ready, Setup, frame};
 use super::wire::{Elsewhere, Slots, Wire, receive};
 use crate::plugin::ending::Broken;
 use crate::plugin::engine::{Engine, Pool};
-use crate::plugin::instance::{Indices, Instance, Question, State};
+use crate::plugin::instance::{Indices, Instance, State};
 use crate::plugin::output::Home;
 use crate::plugin::usage::Counters;
 use crate::plugin::{Facts, code, loader};
@@ -159,10 +159,10 @@ impl Lane<'_> {
         };
         while let Ok(order) = self.wire.receive() {
             match postcard::from_bytes(&order) {
-                Ok(Order::Call { question, run, left, granted }) => {
+                Ok(Order::Call { call, run, left, granted }) => {
                     self.wire.begin(granted);
                     let (guest, wire) = (self.guest, Arc::clone(&self.wire));
-                    let call = self.call(&question, run, Instant::now() + left);
+                    let call = self.call(&call, run, Instant::now() + left);
                     let Some(done) = guest.drive(&runtime, &wire, call) else {
                         return;
                     };
@@ -178,7 +178,7 @@ impl Lane<'_> {
     }
 
     /// Makes a call, for the run that begins with it if there is one, in the instance there is, or a new one.
-    async fn call(&mut self, question: &Question<'_>, run: Option<RunInfo>, deadline: Instant) -> Done {
+    async fn call(&mut self, call: &Call<'_>, run: Option<RunInfo>, deadline: Instant) -> Done {
         let run = run.map(|info| Arc::new(Elsewhere::new(&self.wire, info)) as Arc<dyn Context>);
         let answer = async {
             let instance = match (self.instance.as_mut(), run) {
@@ -192,8 +192,7 @@ impl Lane<'_> {
                     self.instance.insert(started)
                 }
             };
-            instance.begin(question.call(), deadline);
-            instance.answer(question).await
+            instance.answer(call, deadline).await
         };
         answer.await.map_err(|error| Broken::of(&error))
     }

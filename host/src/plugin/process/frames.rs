@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CompareQuestion, Event, Lifetime, ObjectTarget, Place, Query, RunInfo, WorkflowCall, WriteRequest,
+    Answer, Call, CompareQuestion, Event, Lifetime, ObjectTarget, Place, Query, RunInfo, WorkflowCall, WriteRequest,
 };
 use capstan_core::object::ObjectRef;
 use capstan_core::wire::few;
 use serde::{Deserialize, Serialize};
 
 use crate::plugin::ending::Broken;
-use crate::plugin::instance::{HOSTCALL, Question, Returned};
+use crate::plugin::instance::HOSTCALL;
 use crate::plugin::output::{Level, Stream};
 
 /// The longest frame of a process, in bytes: one question with its documents, or an answer, and what was said before.
@@ -48,7 +48,7 @@ pub(super) struct Ready {
 pub(super) enum Order<'a> {
     Call {
         #[serde(borrow)]
-        question: Question<'a>,
+        call: Call<'a>,
         /// The run that begins with it.
         run: Option<RunInfo>,
         /// How long it may take.
@@ -82,7 +82,7 @@ pub(super) enum Body {
 }
 
 /// How a call ended: with an answer, an error that the component returned, or not.
-pub(super) type Done = Result<Result<Returned, String>, Broken>;
+pub(super) type Done = Result<Result<Answer, String>, Broken>;
 
 /// What a component has said.
 #[derive(Debug, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_core::cpu;
-use capstan_core::guest::{Context, RunInfo};
+use capstan_core::guest::{Answer, Call, Context, Interface, RunInfo};
 use capstan_core::room::Holding;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -20,10 +20,9 @@ use super::frames::{Ask, Body, Done, LONGEST, Order, Report, Said, frame};
 use super::{Apart, Process, receive};
 use crate::plugin::Facts;
 use crate::plugin::asking::Asking;
-use crate::plugin::convert;
 use crate::plugin::ending::Ending;
 use crate::plugin::idle::Wear;
-use crate::plugin::instance::{Answer, Call, Question, Returned};
+use crate::plugin::instance::Ended;
 use crate::plugin::output::Output;
 use crate::plugin::usage::Alive;
 
@@ -38,8 +37,8 @@ pub(in crate::plugin) struct Remote {
     /// The run that begins with the next call.
     news: Option<RunInfo>,
     output: Arc<Mutex<Output>>,
-    /// The call in progress, and when it has to be over.
-    call: Call,
+    /// Whose function is called, if one is, and when that has to be over.
+    call: Option<Interface>,
     deadline: Instant,
     /// What it holds of the memory that all plugins share, and how much of it the instance has.
     holding: Holding,
@@ -87,7 +86,7 @@ impl Remote {
             news: run.as_ref().map(|run| run.info()),
             run,
             output,
-            call: Call::Start,
+            call: None,
             deadline: Instant::now(),
             holding,
             held,
@@ -131,30 +130,21 @@ impl Remote {
         &self.output
     }
 
-    /// Begins a call.
-    pub(in crate::plugin) fn begin(&mut self, call: Call, deadline: Instant) {
-        self.call = call;
+    /// Makes a call, which has to be over then.
+    pub(in crate::plugin) async fn answer(&mut self, call: &Call<'_>, deadline: Instant) -> Ended<Answer> {
+        self.call = call.interface();
         self.deadline = deadline;
-    }
-
-    /// Makes a call.
-    pub(in crate::plugin) async fn answer(&mut self, question: &Question<'_>) -> Answer<Returned> {
-        let answer = match self.exchange(question).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(broken)) => return Err(broken.into()),
-            Err(Stop::Gone) => return Err(Ending::Gone(self.process.why().await).into()),
-            Err(Stop::Wrong(why)) => return Err(Ending::Gone(self.process.condemn(why)).into()),
-            Err(Stop::Unable(why)) => return Err(Ending::Unusable(why).into()),
-        };
-        match answer {
-            Ok(returned) => Ok(Ok(convert::checked(returned)?)),
-            Err(message) => Ok(Err(message)),
+        match self.exchange(call).await {
+            Ok(done) => Ok(done?),
+            Err(Stop::Gone) => Err(Ending::Gone(self.process.why().await).into()),
+            Err(Stop::Wrong(why)) => Err(Ending::Gone(self.process.condemn(why)).into()),
+            Err(Stop::Unable(why)) => Err(Ending::Unusable(why).into()),
         }
     }
 
-    async fn exchange(&mut self, question: &Question<'_>) -> Result<Done, Stop> {
+    async fn exchange(&mut self, call: &Call<'_>) -> Result<Done, Stop> {
         let order = Order::Call {
-            question: question.clone(),
+            call: call.clone(),
             run: self.news.take(),
             left: self.deadline.saturating_duration_since(Instant::now()),
             granted: self.held,
@@ -168,7 +158,7 @@ impl Remote {
                 Body::Done(done) => {
                     self.midway = false;
                     self.settle();
-                    return fits(question, done);
+                    return fits(call, done);
                 }
             };
             let answer = self.serve(asked).await?;
@@ -325,10 +315,10 @@ fn framed<T: Serialize>(value: &T) -> Result<Vec<u8>, Stop> {
     frame(value).map_err(|error| Stop::Unable(error.to_string()))
 }
 
-/// Whether an answer is one to the question.
-fn fits(question: &Question<'_>, done: Done) -> Result<Done, Stop> {
+/// Whether an answer is one to the call.
+fn fits(call: &Call<'_>, done: Done) -> Result<Done, Stop> {
     let fits = match &done {
-        Ok(Ok(returned)) => returned.call() == question.call(),
+        Ok(Ok(answer)) => answer.interface() == call.interface(),
         Ok(Err(_)) | Err(_) => true,
     };
     if fits { Ok(done) } else { Err(Stop::Wrong("it answers what was not asked")) }

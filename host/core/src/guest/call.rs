@@ -1,0 +1,113 @@
+//! The calls of a guest: one table of what a component may export, from which come its interfaces, each call with its arguments and
+//! its answer as values, and the functions of a session.
+
+use std::borrow::Cow;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+use super::{ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, MatchResult, UpdateControl};
+
+/// The calls of one run.
+pub trait Session: Send + Sync {
+    /// Makes a call. The answer is one to that call.
+    fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>>;
+}
+
+macro_rules! exports {
+    ($(
+        $(#[$doc:meta])*
+        $interface:ident $name:literal, $call:ident $function:literal:
+        $method:ident($($argument:ident: $type:ty),*) -> $answer:ty;
+    )*) => {
+        /// An interface that a component may export, with one function each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Interface {
+            $(#[doc = concat!("`", $name, "`")] $interface,)*
+        }
+
+        /// A call of an export, with its arguments: names as the manifest has them, objects as JSON.
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[allow(missing_docs, reason = "their names say what the arguments are")]
+        pub enum Call<'a> {
+            /// Only starts the component, for a try.
+            Start,
+            $($(#[$doc])* $call { $($argument: $type),* },)*
+        }
+
+        /// What an export has answered.
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        pub enum Answer {
+            /// It has started.
+            Start,
+            $(#[doc = concat!("An answer of `", $function, "`.")] $call($answer),)*
+        }
+
+        impl Interface {
+            /// All there are.
+            pub const ALL: &[Self] = &[$(Self::$interface),*];
+
+            /// Returns its name in the contract.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$interface => $name,)* }
+            }
+
+            /// Returns the name of its function.
+            pub fn function(self) -> &'static str {
+                match self { $(Self::$interface => $function,)* }
+            }
+        }
+
+        impl Call<'_> {
+            /// Returns whose function is called; none if none is.
+            pub fn interface(&self) -> Option<Interface> {
+                match self { Self::Start => None, $(Self::$call { .. } => Some(Interface::$interface),)* }
+            }
+        }
+
+        impl Answer {
+            /// Returns whose function answers like that; none if none was called.
+            pub fn interface(&self) -> Option<Interface> {
+                match self { Self::Start => None, $(Self::$call(_) => Some(Interface::$interface),)* }
+            }
+        }
+
+        impl<'s> dyn Session + 's {
+            $(
+                $(#[$doc])*
+                pub async fn $method<'a>(&'a self, $($argument: $type),*) -> Result<$answer, Failure> {
+                    match self.call(Call::$call { $($argument),* }).await? {
+                        Answer::$call(answer) => Ok(answer),
+                        _ => Err(Failure::other("the component answers what was not asked")),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+exports! {
+    /// Brings the world in line with a primary.
+    Reconciler "reconciler", Reconcile "reconcile":
+    reconcile(primary: &'a str) -> UpdateControl;
+
+    /// Tidies up before a primary goes.
+    Cleaner "cleaner", Cleanup "cleanup":
+    cleanup(primary: &'a str) -> DeleteControl;
+
+    /// Decides what a failed run leaves behind.
+    ErrorHandler "error-handler", HandleError "handle-error":
+    handle_error(primary: &'a str, failed: Cow<'a, FailureInfo>) -> ErrorControl;
+
+    /// Returns the object that a dependent should be.
+    Dependent "dependent", Desired "desired":
+    desired(name: &'a str, primary: &'a str) -> String;
+
+    /// Says whether a dependent is as desired, in the component's own way.
+    Matcher "matcher", Match "match":
+    matches(name: &'a str, actual: &'a str, desired: &'a str, primary: &'a str) -> MatchResult;
+
+    /// Says whether a condition is met for a dependent.
+    Condition "condition", IsMet "is-met":
+    is_met(name: &'a str, dependent: &'a str, primary: &'a str) -> ConditionResult;
+}
