@@ -155,7 +155,8 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::status::{Manifest, Problem, Use};
+    use crate::plugin::Usage;
+    use crate::supervisor::status::{Manifest, Problem};
 
     fn row(name: &str) -> Row {
         Row {
@@ -171,14 +172,14 @@ mod tests {
             waiting: None,
             refused: 0,
             process: None,
-            usage: Some(Use {
+            usage: Some(Usage {
                 calls: 120,
                 errors: 1,
                 traps: 2,
                 timeouts: 3,
                 instances: 4,
                 peak_memory_bytes: 12 << 20,
-                ..Use::default()
+                ..Usage::default()
             }),
         }
     }

@@ -1,20 +1,21 @@
 //! Counts what a plugin does: its calls and how they ended, its instances, its memory, its time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use capstan_core::guest::Cause;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
-/// What a version of a plugin has done since it was loaded. The numbers are read one after another while it works, so they may
-/// differ by what happened meanwhile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a version of a plugin has done since it was loaded, and what it uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Calls that are over, however they ended.
+    /// Calls of exports that are over, however they ended, also those that nobody waited for any more.
     pub calls: u64,
-    /// Calls that ended with an error which the component returned.
+    /// Calls that answered with an error.
     pub errors: u64,
-    /// Calls that ended with a trap.
+    /// Calls that trapped.
     pub traps: u64,
     /// Calls that took longer than `limits.timeout`.
     pub timeouts: u64,
@@ -22,42 +23,25 @@ pub struct Usage {
     pub out_of_memory: u64,
     /// Calls that could not be made, or whose answer could not be read.
     pub unusable: u64,
-    /// Calls that nobody waited for any more.
-    pub abandoned: u64,
-    /// Time spent in calls, all together. It includes waiting for what a call asked the daemon for.
-    pub time: Duration,
+    /// Milliseconds spent in calls, all together. They include waiting for what a call asked the daemon for.
+    pub call_ms: u64,
     /// Executions under way, whether they have called yet or not, and those on their behalf.
     pub executions: usize,
-    /// Processes started for it.
-    pub processes: u64,
-    /// Instances started, with the one that is started for a try when the plugin is loaded.
-    pub started: u64,
-    /// Instances alive now.
+    /// Processes started so far, if it has one of its own.
+    pub processes_started: u64,
+    /// Instances started so far, with the one that is started for a try when the plugin is loaded.
+    pub instances_started: u64,
+    /// Instances there are.
     pub instances: usize,
-    /// Those of them that wait for a run.
-    pub idle: usize,
+    /// Those of them that wait to be used again.
+    pub instances_idle: usize,
     /// The most linear memory that an instance has had, in bytes.
-    pub peak_memory: u64,
+    pub peak_memory_bytes: u64,
 }
 
-/// Usage as it is counted: no locks.
+/// Usage as it is counted, and the time in full. Locked for a moment only.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    calls: AtomicU64,
-    errors: AtomicU64,
-    traps: AtomicU64,
-    timeouts: AtomicU64,
-    out_of_memory: AtomicU64,
-    unusable: AtomicU64,
-    abandoned: AtomicU64,
-    /// Nanoseconds: enough for 584 years.
-    time: AtomicU64,
-    executions: AtomicUsize,
-    processes: AtomicU64,
-    started: AtomicU64,
-    instances: AtomicUsize,
-    peak_memory: AtomicU64,
-}
+pub(super) struct Counters(Mutex<(Usage, Duration)>);
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,86 +60,95 @@ pub(super) struct Execution(Arc<Counters>);
 /// An instance that is alive, until it is dropped.
 pub(super) struct Alive(Arc<Counters>);
 
+// === impl Usage ===
+
+impl Usage {
+    /// Returns the number of calls that had no good end.
+    pub fn failed(&self) -> u64 {
+        self.errors + self.broken()
+    }
+
+    /// Returns the number of those after which the instance was thrown away.
+    pub fn broken(&self) -> u64 {
+        self.traps + self.timeouts + self.out_of_memory + self.unusable
+    }
+
+    /// Returns the same, where what only grows began with what another version has done.
+    #[must_use]
+    pub fn after(self, before: &Self) -> Self {
+        Self {
+            calls: before.calls + self.calls,
+            errors: before.errors + self.errors,
+            traps: before.traps + self.traps,
+            timeouts: before.timeouts + self.timeouts,
+            out_of_memory: before.out_of_memory + self.out_of_memory,
+            unusable: before.unusable + self.unusable,
+            processes_started: before.processes_started + self.processes_started,
+            instances_started: before.instances_started + self.instances_started,
+            ..self
+        }
+    }
+}
+
 // === impl Counters ===
 
 impl Counters {
     /// Counts a call that is over.
     pub(super) fn call(&self, ended: Ended, took: Duration) {
-        add(&self.calls, 1);
-        add(&self.time, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let (usage, time) = &mut *self.0.lock();
+        usage.calls += 1;
+        *time += took;
         match ended {
-            Ended::Well => {}
-            Ended::Abandoned => add(&self.abandoned, 1),
-            Ended::Badly(Cause::Returned) => add(&self.errors, 1),
-            Ended::Badly(Cause::Trap) => add(&self.traps, 1),
-            Ended::Badly(Cause::Timeout) => add(&self.timeouts, 1),
-            Ended::Badly(Cause::OutOfMemory) => add(&self.out_of_memory, 1),
-            Ended::Badly(Cause::Other) => add(&self.unusable, 1),
+            Ended::Well | Ended::Abandoned => {}
+            Ended::Badly(Cause::Returned) => usage.errors += 1,
+            Ended::Badly(Cause::Trap) => usage.traps += 1,
+            Ended::Badly(Cause::Timeout) => usage.timeouts += 1,
+            Ended::Badly(Cause::OutOfMemory) => usage.out_of_memory += 1,
+            Ended::Badly(Cause::Other) => usage.unusable += 1,
         }
     }
 
     /// Learns how much memory an instance has.
     pub(super) fn memory(&self, bytes: usize) {
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        // Most often it is no news, and reading is cheaper.
-        if bytes > self.peak_memory.load(Ordering::Relaxed) {
-            self.peak_memory.fetch_max(bytes, Ordering::Relaxed);
-        }
+        let (usage, _) = &mut *self.0.lock();
+        usage.peak_memory_bytes = usage.peak_memory_bytes.max(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
     /// Counts a run until the answer is dropped.
     pub(super) fn execution(self: &Arc<Self>) -> Execution {
-        self.executions.fetch_add(1, Ordering::Relaxed);
+        self.0.lock().0.executions += 1;
         Execution(Arc::clone(self))
     }
 
     /// Counts a process that was started.
     pub(super) fn process(&self) {
-        add(&self.processes, 1);
+        self.0.lock().0.processes_started += 1;
     }
 
     /// Counts an instance that has started, until the answer is dropped.
     pub(super) fn instance(self: &Arc<Self>) -> Alive {
-        add(&self.started, 1);
-        self.instances.fetch_add(1, Ordering::Relaxed);
+        let (usage, _) = &mut *self.0.lock();
+        usage.instances_started += 1;
+        usage.instances += 1;
         Alive(Arc::clone(self))
     }
 
     /// Returns the numbers, with those of the instances that wait.
     pub(super) fn usage(&self, idle: usize) -> Usage {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Usage {
-            calls: read(&self.calls),
-            errors: read(&self.errors),
-            traps: read(&self.traps),
-            timeouts: read(&self.timeouts),
-            out_of_memory: read(&self.out_of_memory),
-            unusable: read(&self.unusable),
-            abandoned: read(&self.abandoned),
-            time: Duration::from_nanos(read(&self.time)),
-            executions: self.executions.load(Ordering::Relaxed),
-            processes: read(&self.processes),
-            started: read(&self.started),
-            instances: self.instances.load(Ordering::Relaxed),
-            idle,
-            peak_memory: read(&self.peak_memory),
-        }
+        let (usage, time) = *self.0.lock();
+        Usage { call_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), instances_idle: idle, ..usage }
     }
-}
-
-fn add(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Ordering::Relaxed);
 }
 
 impl Drop for Execution {
     fn drop(&mut self) {
-        self.0.executions.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.lock().0.executions -= 1;
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        self.0.instances.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.lock().0.instances -= 1;
     }
 }
 
@@ -186,8 +179,7 @@ mod tests {
             timeouts: 1,
             out_of_memory: 1,
             unusable: 1,
-            abandoned: 1,
-            time: 8 * second,
+            call_ms: 8000,
             ..Usage::default()
         };
         assert_eq!(counters.usage(0), expected);
@@ -200,7 +192,7 @@ mod tests {
         for bytes in [5, 7, 6] {
             counters.memory(bytes);
         }
-        let lasting = Usage { started: 2, peak_memory: 7, idle: 1, ..Usage::default() };
+        let lasting = Usage { instances_started: 2, peak_memory_bytes: 7, instances_idle: 1, ..Usage::default() };
         let meanwhile = Usage { instances: 2, executions: 1, ..lasting };
         assert_eq!(counters.usage(1), meanwhile);
         drop((one, other, run));

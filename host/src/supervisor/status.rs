@@ -59,7 +59,7 @@ struct Entry {
     /// Those of them that could not be compiled.
     uncompiled: u64,
     /// What the versions before have done.
-    earlier: Totals,
+    earlier: Usage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,16 +72,6 @@ enum Phase {
 struct InForce {
     plugin: Arc<dyn Component>,
     since: Timestamp,
-}
-
-/// What only grows, over all versions.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    calls: u64,
-    errors: u64,
-    broken: u64,
-    processes: u64,
-    instances: u64,
 }
 
 /// How a plugin is.
@@ -165,39 +155,7 @@ pub struct Row {
     /// The number of the process that its instances have for themselves; none if they have none.
     pub process: Option<u32>,
     /// What the version in force has done and uses.
-    pub usage: Option<Use>,
-}
-
-/// What a version of a plugin has done since it was put in place, and what it uses.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Use {
-    /// Calls of exports that are over, however they ended.
-    pub calls: u64,
-    /// Calls that answered with an error.
-    pub errors: u64,
-    /// Calls that trapped.
-    pub traps: u64,
-    /// Calls that took longer than `limits.timeout`.
-    pub timeouts: u64,
-    /// Calls that wanted more memory than `limits.memory`.
-    pub out_of_memory: u64,
-    /// Calls that could not be made, or whose answer could not be read.
-    pub unusable: u64,
-    /// Milliseconds spent in calls, all together.
-    pub call_ms: u64,
-    /// Executions under way.
-    pub executions: usize,
-    /// Processes started so far, if it has one of its own.
-    pub processes_started: u64,
-    /// Instances started so far.
-    pub instances_started: u64,
-    /// Instances there are.
-    pub instances: usize,
-    /// Those of them that wait to be used again.
-    pub instances_idle: usize,
-    /// The most memory that an instance has had, in bytes.
-    pub peak_memory_bytes: u64,
+    pub usage: Option<Usage>,
 }
 
 // === impl Status: what the supervisor says ===
@@ -219,7 +177,7 @@ impl Status {
             placed: 0,
             refused: 0,
             uncompiled: 0,
-            earlier: Totals::default(),
+            earlier: Usage::default(),
         });
         entry.phase = Phase::Loading;
         // What is in force is shown until something else is.
@@ -241,7 +199,7 @@ impl Status {
         };
         entry.is(component, controllers);
         if let Some(before) = &entry.in_force {
-            entry.earlier = entry.earlier.and(&before.plugin.usage());
+            entry.earlier = before.plugin.usage().after(&entry.earlier);
         }
         entry.placed += 1;
         entry.problem = None;
@@ -458,57 +416,16 @@ impl Entry {
             problem: self.problem.clone(),
             refused: self.refused,
             process: in_force.and_then(|now| now.plugin.process_id()),
-            usage: in_force.map(|now| Use::of(&now.plugin.usage())),
+            usage: in_force.map(|now| now.plugin.usage()),
         }
     }
 
-    fn totals(&self) -> Totals {
+    /// Returns what the version in force uses, and what all versions have done.
+    fn totals(&self) -> Usage {
         match &self.in_force {
-            Some(now) => self.earlier.and(&now.plugin.usage()),
+            Some(now) => now.plugin.usage().after(&self.earlier),
             None => self.earlier,
         }
-    }
-}
-
-impl Totals {
-    fn and(self, usage: &Usage) -> Self {
-        Self {
-            calls: self.calls + usage.calls,
-            errors: self.errors + usage.errors,
-            broken: self.broken + Use::of(usage).broken(),
-            processes: self.processes + usage.processes,
-            instances: self.instances + usage.started,
-        }
-    }
-}
-
-impl Use {
-    fn of(usage: &Usage) -> Self {
-        Self {
-            calls: usage.calls,
-            errors: usage.errors,
-            traps: usage.traps,
-            timeouts: usage.timeouts,
-            out_of_memory: usage.out_of_memory,
-            unusable: usage.unusable,
-            call_ms: u64::try_from(usage.time.as_millis()).unwrap_or(u64::MAX),
-            executions: usage.executions,
-            processes_started: usage.processes,
-            instances_started: usage.started,
-            instances: usage.instances,
-            instances_idle: usage.idle,
-            peak_memory_bytes: usage.peak_memory,
-        }
-    }
-
-    /// Returns the number of calls that had no good end.
-    pub fn failed(&self) -> u64 {
-        self.errors + self.broken()
-    }
-
-    /// Those after which the instance was thrown away.
-    fn broken(&self) -> u64 {
-        self.traps + self.timeouts + self.out_of_memory + self.unusable
     }
 }
 
@@ -540,14 +457,14 @@ const COUNTERS: [Metric<u64>; 8] = [
     ("plugin_calls", "Calls of exports", |entry| Some(entry.totals().calls)),
     ("plugin_errors", "Calls that answered with an error", |entry| Some(entry.totals().errors)),
     ("plugin_broken_calls", "Calls that ended by a trap, a time-out or for want of memory", |entry| {
-        Some(entry.totals().broken)
+        Some(entry.totals().broken())
     }),
     (
         "plugin_processes_started",
         "Processes that were started for the instances of a plugin with one of its own",
-        |entry| Some(entry.totals().processes).filter(|started| *started > 0),
+        |entry| Some(entry.totals().processes_started).filter(|started| *started > 0),
     ),
-    ("plugin_instances_started", "Instances that were started", |entry| Some(entry.totals().instances)),
+    ("plugin_instances_started", "Instances that were started", |entry| Some(entry.totals().instances_started)),
     ("plugin_versions_placed", "Versions that were put in place", |entry| Some(entry.placed)),
     ("plugin_versions_refused", "Versions that were refused", |entry| Some(entry.refused)),
     (
@@ -565,7 +482,7 @@ const GAUGES: [Metric<i64>; 3] = [
         i64::try_from(entry.in_force.as_ref()?.plugin.usage().instances).ok()
     }),
     ("plugin_instance_memory_peak_bytes", "The most memory that an instance has had", |entry| {
-        i64::try_from(entry.in_force.as_ref()?.plugin.usage().peak_memory).ok()
+        i64::try_from(entry.in_force.as_ref()?.plugin.usage().peak_memory_bytes).ok()
     }),
 ];
 

@@ -107,7 +107,7 @@ async fn a_process_that_is_killed_costs_its_runs_and_the_next_one_has_another() 
     assert_eq!(plugin.open(script()).reconcile("").await, nth(1));
     assert_ne!(process(&plugin), first);
     let usage = plugin.usage();
-    assert_eq!((usage.processes, usage.traps), (2, 2));
+    assert_eq!((usage.processes_started, usage.traps), (2, 2));
 }
 
 #[tokio::test]

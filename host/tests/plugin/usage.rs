@@ -10,7 +10,7 @@ use crate::runs::{Script, script};
 
 /// Without what differs from time to time, and from process to process.
 fn timeless(usage: Usage) -> Usage {
-    Usage { time: Duration::ZERO, processes: 0, ..usage }
+    Usage { call_ms: 0, processes_started: 0, ..usage }
 }
 
 /// What a plugin has used that is loaded and nothing else: one page of memory, for a try.
@@ -21,14 +21,13 @@ const LOADED: Usage = Usage {
     timeouts: 0,
     out_of_memory: 0,
     unusable: 0,
-    abandoned: 0,
-    time: Duration::ZERO,
+    call_ms: 0,
     executions: 0,
-    processes: 0,
-    started: 1,
+    processes_started: 0,
+    instances_started: 1,
     instances: 0,
-    idle: 0,
-    peak_memory: 64 << 10,
+    instances_idle: 0,
+    peak_memory_bytes: 64 << 10,
 };
 
 #[tokio::test]
@@ -38,10 +37,10 @@ async fn what_is_under_way_is_counted_while_it_is() {
     assert_eq!(timeless(plugin.usage()), LOADED);
     let (one, other) = (plugin.open(script()), plugin.open_nested(script()));
     assert_eq!(one.reconcile("").await, nth(1));
-    let begun = Usage { calls: 1, executions: 2, started: 2, instances: 1, ..LOADED };
+    let begun = Usage { calls: 1, executions: 2, instances_started: 2, instances: 1, ..LOADED };
     assert_eq!(timeless(plugin.usage()), begun);
     drop((one, other));
-    let over = Usage { executions: 0, idle: 1, ..begun };
+    let over = Usage { executions: 0, instances_idle: 1, ..begun };
     assert_eq!(timeless(plugin.usage()), over);
 }
 
@@ -54,7 +53,7 @@ async fn failures_are_counted_by_their_cause() {
         drop(plugin.open(script()).reconcile("{}").await);
         counted.push(timeless(plugin.usage()));
     }
-    let called = Usage { calls: 1, started: 2, ..LOADED };
+    let called = Usage { calls: 1, instances_started: 2, ..LOADED };
     let trapped = Usage { traps: 1, ..called };
     assert_eq!(
         counted,
@@ -75,7 +74,7 @@ async fn errors_are_apart_from_what_costs_an_instance_and_so_is_what_nobody_wait
     let error = "(func $do (i32.store8 (i32.const 1024) (i32.const 1)) (i64.store (i32.const 1028) (i64.const 0)))";
     let plugin = load_as(&reconciler(error, IF_TOLD), Limits::default(), Instances::Fresh).await;
     assert!(plugin.open(script()).reconcile("{}").await.is_err());
-    let expected = Usage { calls: 1, errors: 1, started: 2, ..LOADED };
+    let expected = Usage { calls: 1, errors: 1, instances_started: 2, ..LOADED };
     assert_eq!(timeless(plugin.usage()), expected);
 
     let wasm = reconciler(crate::calls::WORKFLOW, IF_TOLD);
@@ -84,7 +83,7 @@ async fn errors_are_apart_from_what_costs_an_instance_and_so_is_what_nobody_wait
     let session = plugin.open(Arc::new(waiting));
     assert!(futures::poll!(Box::pin(session.reconcile("{}"))).is_pending());
     drop(session);
-    let expected = Usage { calls: 1, abandoned: 1, started: 2, ..LOADED };
+    let expected = Usage { calls: 1, instances_started: 2, ..LOADED };
     assert_eq!(timeless(plugin.usage()), expected);
 }
 
@@ -108,5 +107,5 @@ async fn the_time_of_calls_is_summed_up() {
         // Between its calls time is not counted.
         tokio::time::sleep(second).await;
     }
-    assert_eq!(plugin.usage().time, 3 * second);
+    assert_eq!(plugin.usage().call_ms, 3000);
 }

@@ -30,7 +30,7 @@ async fn run(plugin: &Plugin, primary: &str) -> Result<UpdateControl, Failure> {
 /// Returns how many instances there are, and how many of them wait.
 fn instances(plugin: &Plugin) -> (usize, usize) {
     let usage = plugin.usage();
-    (usage.instances, usage.idle)
+    (usage.instances, usage.instances_idle)
 }
 
 #[tokio::test]
@@ -82,8 +82,8 @@ async fn executions_at_once_never_meet_in_an_instance() {
     let well = futures::future::join_all(executions).await;
     assert!(well.into_iter().all(Result::unwrap));
     let usage = plugin.usage();
-    assert!(usage.started <= 1 + 8, "{usage:?}");
-    assert_eq!((usage.instances, usage.calls), (usage.idle, 200));
+    assert!(usage.instances_started <= 1 + 8, "{usage:?}");
+    assert_eq!((usage.instances, usage.calls), (usage.instances_idle, 200));
 }
 
 // Contract, rule 8.
@@ -156,7 +156,7 @@ async fn an_instance_is_replaced_after_so_many_runs() {
         assert_eq!(session.reconcile("").await, nth(2 * n - 1));
         assert_eq!(session.reconcile("").await, nth(2 * n));
     }
-    assert_eq!(plugin.usage().started, 1 + 3);
+    assert_eq!(plugin.usage().instances_started, 1 + 3);
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn an_instance_that_has_grown_beyond_its_bound_is_replaced() {
         assert_eq!(run(&plugin, "").await, nth(1));
         assert_eq!(run(&plugin, "{}").await, nth(2));
         assert_eq!(run(&plugin, "").await, nth(then), "{memory}");
-        assert_eq!(plugin.usage().peak_memory, 11 * PAGE);
+        assert_eq!(plugin.usage().peak_memory_bytes, 11 * PAGE);
     }
 }
 
