@@ -25,7 +25,7 @@ mod usage;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use capstan_core::bucket::Bucket;
 use capstan_core::guest::{Answer, Call, Context, Failure, Guest, Interface, Session};
@@ -40,7 +40,6 @@ use tokio::time::timeout_at;
 pub use bindings::CONTRACT;
 use engine::Engine;
 use idle::IdleInstances;
-use loader::Compiled;
 use output::Output;
 use place::{Instance, Place};
 use usage::Counters;
@@ -67,21 +66,36 @@ struct Loaded {
     counters: Arc<Counters>,
     /// SHA-256 of the component, in hexadecimal.
     digest: String,
-    compiled: Compiled,
+    /// Whether its machine code had been compiled before, and was kept.
+    from_cache: bool,
     /// Keeps its code in the cache.
     _hold: code::Hold,
 }
 
-/// A loaded version of a component that is kept by its runs alone; by default none.
-#[derive(Clone, Debug, Default)]
-pub struct WeakPlugin(Weak<Loaded>);
+/// A loaded version of a component, as it is run, shown and replaced.
+pub trait Component: Guest + fmt::Debug {
+    /// Returns the SHA-256 of the component, in hexadecimal.
+    fn digest(&self) -> &str;
 
-impl WeakPlugin {
-    /// Returns it; none if it is gone.
-    pub fn upgrade(&self) -> Option<Plugin> {
-        Some(Plugin { inner: self.0.upgrade()? })
-    }
+    /// Returns the ways in which it can ask to write, as the manifest would permit it.
+    fn writes(&self) -> &BTreeSet<Permission>;
+
+    /// Returns what it has done since it was loaded.
+    fn usage(&self) -> Usage;
+
+    /// Returns the number of the process that its instances have for themselves; none if they have none.
+    fn process_id(&self) -> Option<u32>;
+
+    /// Says that another version is in force: the instances that wait to be used again are dropped, and none is kept from now
+    /// on. Executions under way work as before.
+    fn retire(&self);
+
+    /// Returns how to wait until no run uses it.
+    fn drain(&self) -> Drain;
 }
+
+/// Waits until no run uses a version. It keeps nothing of it.
+pub type Drain = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What the host functions know of a plugin.
 pub(crate) struct Facts {
@@ -152,56 +166,9 @@ impl Plugin {
         &self.inner.facts.name
     }
 
-    /// Returns how many runs are using it now.
-    pub fn busy(&self) -> usize {
-        self.inner.facts.limits.concurrency.saturating_sub(self.inner.permits.available_permits())
-    }
-
-    /// Returns what finds it again as long as it is in use.
-    pub fn downgrade(&self) -> WeakPlugin {
-        WeakPlugin(Arc::downgrade(&self.inner))
-    }
-
-    /// Waits until no run is using it.
-    pub async fn drained(&self) {
-        let Loaded { permits, facts, .. } = &*self.inner;
-        let all = u32::try_from(facts.limits.concurrency).unwrap_or(u32::MAX);
-        // An error would say that nobody can begin any more.
-        drop(permits.acquire_many(all.max(1)).await);
-    }
-
-    /// Returns the SHA-256 of the component, in hexadecimal.
-    pub fn digest(&self) -> &str {
-        &self.inner.digest
-    }
-
-    /// Returns the ways in which it can ask to write, as the manifest would permit it.
-    pub fn writes(&self) -> &BTreeSet<Permission> {
-        &self.inner.writes
-    }
-
-    /// Returns where its machine code came from, and how long that took.
-    pub fn compiled(&self) -> Compiled {
-        self.inner.compiled
-    }
-
-    /// Returns what it has done since it was loaded.
-    pub fn usage(&self) -> Usage {
-        let Loaded { idle, counters, .. } = &*self.inner;
-        counters.usage(idle.as_ref().map_or(0, IdleInstances::len))
-    }
-
-    /// Returns the number of the process that its instances have for themselves; none if they have none.
-    pub fn process_id(&self) -> Option<u32> {
-        self.inner.place.process_id()
-    }
-
-    /// Drops the instances that wait to be used again, and keeps none from now on: for a version that has been replaced, whose
-    /// last runs are still under way. Executions work as before.
-    pub fn retire(&self) {
-        if let Some(idle) = &self.inner.idle {
-            idle.close();
-        }
+    /// Whether its machine code had been compiled before, and was kept.
+    pub fn from_cache(&self) -> bool {
+        self.inner.from_cache
     }
 
     fn session(&self, run: Arc<dyn Context>, nesting: Nesting) -> Box<dyn Session> {
@@ -211,6 +178,42 @@ impl Plugin {
             nesting,
             seat: tokio::sync::Mutex::default(),
             _counted: self.inner.counters.execution(),
+        })
+    }
+}
+
+impl Component for Plugin {
+    fn digest(&self) -> &str {
+        &self.inner.digest
+    }
+
+    fn writes(&self) -> &BTreeSet<Permission> {
+        &self.inner.writes
+    }
+
+    fn usage(&self) -> Usage {
+        let Loaded { idle, counters, .. } = &*self.inner;
+        counters.usage(idle.as_ref().map_or(0, IdleInstances::len))
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        self.inner.place.process_id()
+    }
+
+    fn retire(&self) {
+        if let Some(idle) = &self.inner.idle {
+            idle.close();
+        }
+    }
+
+    fn drain(&self) -> Drain {
+        let Loaded { permits, facts, .. } = &*self.inner;
+        let all = u32::try_from(facts.limits.concurrency).unwrap_or(u32::MAX).max(1);
+        let permits = Arc::clone(permits);
+        Arc::new(move || {
+            let permits = Arc::clone(&permits);
+            // An error would say that nobody can begin any more.
+            Box::pin(async move { drop(permits.acquire_many(all).await) })
         })
     }
 }

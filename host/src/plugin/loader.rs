@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use capstan_core::guest::Call;
 use capstan_core::manifest::{Instances, Isolation, Operator};
@@ -39,15 +38,6 @@ pub use needs::{Need, needs};
 use offer::{chain, check_imports, find_exports, writes};
 use whole::verify;
 
-/// Where the machine code of a component came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compiled {
-    /// How long it took to have it: to compile it, or to read it.
-    pub took: Duration,
-    /// Whether it had been compiled before, and was kept.
-    pub from_cache: bool,
-}
-
 /// Where a component's bytes are.
 enum Wasm {
     /// In the file that the manifest names.
@@ -60,7 +50,6 @@ enum Wasm {
 struct Ready {
     code: Code,
     digest: String,
-    compiled: Compiled,
 }
 
 /// What is found out about a component before it is compiled.
@@ -117,8 +106,7 @@ impl Plugin {
         let facts = Facts::of(operator, name, plugin, engine.room());
         let loaded = Loaded::new(engine, ready, linked, facts, plugin)?;
         loaded.try_start(path).await?;
-        let Compiled { from_cache, .. } = loaded.compiled;
-        info!(plugin = %name, component = %path.display(), from_cache, took = ?begun.elapsed(), "loaded");
+        info!(plugin = %name, component = %path.display(), from_cache = loaded.from_cache, took = ?begun.elapsed(), "loaded");
         Ok(Self { inner: Arc::new(loaded) })
     }
 }
@@ -172,7 +160,7 @@ impl Loaded {
         facts: Facts,
         plugin: &capstan_core::manifest::Plugin,
     ) -> Result<Self, Error> {
-        let Ready { code, digest, compiled } = ready;
+        let Ready { code, digest } = ready;
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let (facts, counters) = (Arc::new(facts), Arc::new(Counters::default()));
         let writes = writes(pre.component());
@@ -211,7 +199,7 @@ impl Loaded {
             counters,
             facts,
             digest,
-            compiled,
+            from_cache: code.kept,
             _hold: code.hold,
         })
     }
@@ -258,7 +246,7 @@ impl Loaded {
 /// Returns the compiled component: out of the cache or, when it is its turn, compiled. What waits for its turn is not kept in
 /// memory, but read again.
 async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path, wasm: Wasm) -> Result<Ready, Error> {
-    let (begun, wasm) = (Instant::now(), Arc::new(wasm));
+    let wasm = Arc::new(wasm);
     let look = async || {
         let (engine, cache_there) = (engine.clone(), cache.clone());
         let (path_there, wasm) = (path.to_owned(), Arc::clone(&wasm));
@@ -277,8 +265,7 @@ async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path, wasm: Wasm) -
         }
         turn = Some(cache.turn().await);
     };
-    let compiled = Compiled { took: begun.elapsed(), from_cache: code.kept };
-    Ok(Ready { code, digest, compiled })
+    Ok(Ready { code, digest })
 }
 
 /// Reads a component, and finds it in the cache or decides that it may be compiled.

@@ -1,13 +1,12 @@
 //! Supplies manifests and components from files: watches, reads and compiles what the command line names.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::manifest::{Operator, Permission};
+use capstan_core::manifest::Operator;
 use capstan_core::rollout::File;
 use capstan_core::room::Room;
 use futures::FutureExt;
@@ -15,14 +14,14 @@ use futures::future::BoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
-use super::supply::{Again, Component, Content, Drain, Loader, Refusal, Supply};
+use super::supply::{Again, Component, Content, Loader, Refusal, Supply};
 use crate::cli::args::Source;
 use crate::client::chain;
 use crate::files::{Files, Watchlist};
 use crate::operators;
+use crate::plugin::Plugin;
 use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::loader::{self, CodeCache};
-use crate::plugin::{Plugin, Usage};
 
 /// A component must not have changed for this long before it is read; [`Files`] waits for later changes.
 const QUIET: Duration = Duration::from_millis(100);
@@ -166,41 +165,6 @@ impl Loader for FromDisk {
             Ok(Arc::new(loaded) as Arc<dyn Component>)
         }
         .boxed()
-    }
-}
-
-impl Component for Plugin {
-    fn digest(&self) -> &str {
-        self.digest()
-    }
-
-    fn writes(&self) -> &BTreeSet<Permission> {
-        self.writes()
-    }
-
-    fn usage(&self) -> Usage {
-        self.usage()
-    }
-
-    fn process_id(&self) -> Option<u32> {
-        self.process_id()
-    }
-
-    fn retire(&self) {
-        self.retire();
-    }
-
-    fn drain(&self) -> Drain {
-        let version = self.downgrade();
-        Arc::new(move || {
-            let version = version.upgrade();
-            async move {
-                if let Some(version) = version {
-                    version.drained().await;
-                }
-            }
-            .boxed()
-        })
     }
 }
 

@@ -1,19 +1,17 @@
 //! The interface through which the supervisor gets manifests and components and waits for their changes.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::guest::Guest;
-use capstan_core::manifest::{Operator, Permission};
+use capstan_core::manifest::Operator;
 use capstan_core::rollout::File;
 pub use capstan_core::rollout::plan::{Content, Unit};
 use capstan_core::text;
 use futures::future::BoxFuture;
 
-use crate::plugin::Usage;
+pub use crate::plugin::{Component, Drain};
 
 /// The time after which something is tried again that failed by the daemon's own fault, such as lack of memory.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -52,30 +50,6 @@ pub trait Loader: Send + Sync {
         content: &'a Content,
     ) -> BoxFuture<'a, Result<Arc<dyn Component>, Refusal>>;
 }
-
-/// A loaded version of a component.
-pub trait Component: Guest + fmt::Debug {
-    /// Returns the SHA-256 of the component, in hexadecimal.
-    fn digest(&self) -> &str;
-
-    /// Returns the ways in which it can ask to write, as the manifest would permit it.
-    fn writes(&self) -> &BTreeSet<Permission>;
-
-    /// Returns what it has used since it was loaded.
-    fn usage(&self) -> Usage;
-
-    /// Returns the id of the process that its instances have for themselves; `None` if they have none.
-    fn process_id(&self) -> Option<u32>;
-
-    /// Takes in that another version is running: no idle instances are kept any more.
-    fn retire(&self);
-
-    /// Returns the function that waits until no run uses it.
-    fn drain(&self) -> Drain;
-}
-
-/// Waits until no run uses a version, without keeping it in memory.
-pub type Drain = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// When a version that was refused before is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

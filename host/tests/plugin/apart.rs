@@ -10,9 +10,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::Error;
+use capstan::plugin::{Component as _, Plugin};
 use capstan::workers::Workers;
 use capstan_core::cpu::Job;
 use capstan_core::guest::{Cause, Guest as _};

@@ -85,11 +85,11 @@ async fn another_process_compiles_and_its_code_is_kept() {
     let place = place(&Guest::default().build());
     for from_cache in [false, true] {
         let plugin = place.load(&place.cache(daemon(), BUDGET)).await.unwrap();
-        assert_eq!(plugin.compiled().from_cache, from_cache);
+        assert_eq!(plugin.from_cache(), from_cache);
     }
     // It is good for one that compiles by itself as well.
     let plugin = place.load(&CodeCache::at(&place.code())).await.unwrap();
-    assert!(plugin.compiled().from_cache);
+    assert!(plugin.from_cache());
     assert_eq!((place.names(".cwasm"), place.names(".draft"), place.names(".failed")), (1, 0, 0));
 }
 
@@ -101,7 +101,7 @@ async fn another_process_compiles_also_where_nothing_can_be_kept() {
     for cache in [CodeCache::none(), CodeCache::at(&place.code())] {
         let cache = cache.compiled_by(daemon(), BUDGET);
         let plugin = place.load(&cache).await.unwrap();
-        assert!(!plugin.compiled().from_cache);
+        assert!(!plugin.from_cache());
     }
     assert_eq!(place.names(""), 0);
 }
@@ -226,7 +226,7 @@ async fn what_is_kept_is_loaded_while_another_component_is_compiled() {
                 tokio::task::yield_now().await;
             }
             known.load(&cache).await
-        } => assert!(plugin.unwrap().compiled().from_cache),
+        } => assert!(plugin.unwrap().from_cache()),
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan::plugin::Usage;
+use capstan::plugin::{Component as _, Usage};
 use capstan_core::guest::Guest as _;
 use capstan_core::manifest::{Instances, Limits, Warm};
 

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
+use capstan::plugin::{Component as _, Plugin};
 use capstan_core::guest::{Cause, Failure, Guest as _, UpdateControl, WorkflowResult};
 use capstan_core::manifest::{Instances, Limits, Warm};
 use futures::FutureExt as _;
