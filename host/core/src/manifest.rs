@@ -30,7 +30,7 @@ pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, M
 pub use parse::parse;
 pub use raw::schema;
 pub use unique::{Origin, check_together};
-pub use units::{duration, size};
+pub use units::{Bytes, Time, duration, size};
 
 /// One operator: a document of kind `Operator`.
 #[derive(Clone, Debug, PartialEq)]

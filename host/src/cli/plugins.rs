@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use capstan_core::manifest;
 use capstan_core::text;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::client::legacy::Client;
@@ -144,12 +145,10 @@ fn age(seconds: i64) -> String {
     }
 }
 
-/// Returns a size as Kubernetes writes it: `12Mi`.
+/// Returns a size in full `Ki`, or from 1 MiB on in full `Mi`, not less than it is.
 fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_048_576 => format!("{}Ki", bytes.div_ceil(1 << 10)),
-        _ => format!("{}Mi", bytes.div_ceil(1 << 20)),
-    }
+    let unit = if bytes < 1 << 20 { 1 << 10 } else { 1 << 20 };
+    manifest::Bytes(bytes.checked_next_multiple_of(unit).unwrap_or(bytes)).to_string()
 }
 
 #[cfg(test)]
@@ -234,6 +233,6 @@ x.yaml:1:1: it is empty
     #[test]
     fn ages_and_sizes_are_said_as_kubernetes_does() {
         assert_eq!([-3, 42, 300, 7_200, 200_000].map(age), ["0s", "42s", "5m", "2h", "2d"]);
-        assert_eq!([0, 1, 65_536, 1 << 20, 1 + (3 << 20)].map(size), ["0Ki", "1Ki", "64Ki", "1Mi", "4Mi"]);
+        assert_eq!([0, 1, 65_536, 1 << 20, 1 + (3 << 20)].map(size), ["0", "1Ki", "64Ki", "1Mi", "4Mi"]);
     }
 }

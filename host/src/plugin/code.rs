@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use capstan_core::manifest::Bytes;
 use parking_lot::Mutex;
 use rayon::ThreadPoolBuilder;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
@@ -27,7 +28,6 @@ use wasmtime::component::Component;
 
 use super::bindings::{load_compiled, map_compiled, path_to};
 use super::compiler::{self, Limits};
-use super::ending::quantity;
 use super::engine::{Engine, Pool, pooled, unfit, unpooled};
 use super::room;
 use folder::{Draft, Folder};
@@ -482,8 +482,8 @@ impl Budget {
         if self.memory.is_some() || limits.memory >= room::LEAST {
             return Ok(());
         }
-        let (left, least) = (limits.memory >> 20, quantity(room::LEAST));
-        Err(Error::Prepare(format!("{left}Mi of memory are left for compiling, and it takes at least {least}")))
+        let (left, least) = (Bytes(limits.memory >> 20 << 20), Bytes(room::LEAST));
+        Err(Error::Prepare(format!("{left} of memory are left for compiling, and it takes at least {least}")))
     }
 }
 

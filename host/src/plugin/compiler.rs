@@ -11,6 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
+use capstan_core::manifest::{Bytes, Time};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setpriority_process, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,7 +19,6 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use wasmtime::Engine;
 
-use super::ending::quantity;
 use super::engine::config;
 use crate::read;
 
@@ -64,7 +64,7 @@ pub(super) enum Error {
     #[error("{0}")]
     Invalid(String),
     /// It is not done, which may be the machine's fault.
-    #[error("it is not compiled after {0:?}")]
+    #[error("it is not compiled after {}", Time(*.0))]
     Late(Duration),
     /// It takes more than it may, or broke the compiler.
     #[error("{0}")]
@@ -207,18 +207,18 @@ fn verdict(status: ExitStatus, words: &str, limits: &Limits) -> Result<(), Error
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
         _ if starved.iter().any(|sign| words.contains(sign)) => {
-            let memory = quantity(limits.memory);
+            let memory = Bytes(limits.memory);
             costly(format!("it needs more than {memory} of memory to be compiled"))
         }
         (Some(1), _) => Err(Error::Invalid(told(words))),
         (Some(code), _) if code == i32::from(UNABLE) => Err(Error::Unable(told(words))),
         (_, Some(signal)) => match Signal::from_named_raw(signal) {
             Some(Signal::XCPU) => {
-                let cpu = limits.cpu;
-                costly(format!("it needs more than {cpu:?} of CPU time to be compiled"))
+                let cpu = Time(limits.cpu);
+                costly(format!("it needs more than {cpu} of CPU time to be compiled"))
             }
             Some(Signal::XFSZ) => {
-                let most = quantity(CODE);
+                let most = Bytes(CODE);
                 costly(format!("it has more than {most} of machine code"))
             }
             Some(Signal::KILL) => {
@@ -264,7 +264,7 @@ mod tests {
             (exit(3), "No space left on device", "unable: the process that compiles: No space left on device"),
             (6, "memory allocation of 48 bytes failed", "costly: it needs more than 512Mi of memory to be compiled"),
             (exit(1), "mmap: Cannot allocate memory", "costly: it needs more than 512Mi of memory to be compiled"),
-            (24, "", "costly: it needs more than 120s of CPU time to be compiled"),
+            (24, "", "costly: it needs more than 2m of CPU time to be compiled"),
             (25, "", "costly: it has more than 256Mi of machine code"),
             (11, "", "costly: it breaks the compiler (signal 11): "),
             (

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capstan_core::guest::{Cause, Failure};
-use capstan_core::manifest::Limits;
+use capstan_core::manifest::{Bytes, Limits, Time};
 use capstan_core::text::{LONGEST, said, said_within};
 use serde::{Deserialize, Serialize};
 use wasmtime::{Trap, WasmBacktrace};
@@ -118,8 +118,8 @@ impl Ending {
         match self {
             Self::Overdue => overdue(limits.timeout),
             Self::OverMemory => {
-                let message =
-                    format!("the component wanted more than {} of memory (limits.memory)", quantity(limits.memory));
+                let most = Bytes(limits.memory);
+                let message = format!("the component wanted more than {most} of memory (limits.memory)");
                 Failure::new(Cause::OutOfMemory, message)
             }
             Self::NoRoom(why) => {
@@ -156,7 +156,7 @@ fn unusable(why: &str) -> Failure {
 
 /// Returns the failure of a call that is over its time.
 pub(super) fn overdue(timeout: Duration) -> Failure {
-    let message = format!("the component took longer than {timeout:?} (limits.timeout)");
+    let message = format!("the component took longer than {} (limits.timeout)", Time(timeout));
     Failure::new(Cause::Timeout, message)
 }
 
@@ -192,28 +192,5 @@ fn reason(trap: Trap) -> String {
         Trap::StackOverflow => "its stack is exhausted, as by a recursion without end".to_owned(),
         Trap::MemoryOutOfBounds => "memory access out of bounds, as by a recursion without end".to_owned(),
         other => other.to_string().trim_start_matches("wasm trap: ").to_owned(),
-    }
-}
-
-/// Writes a number of bytes as the manifest does: `64Mi`.
-pub(super) fn quantity(bytes: u64) -> String {
-    match bytes {
-        0 => "0".to_owned(),
-        bytes if bytes.is_multiple_of(1 << 30) => format!("{}Gi", bytes >> 30),
-        bytes if bytes.is_multiple_of(1 << 20) => format!("{}Mi", bytes >> 20),
-        bytes if bytes.is_multiple_of(1 << 10) => format!("{}Ki", bytes >> 10),
-        bytes => bytes.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_written_as_in_a_manifest() {
-        for (bytes, text) in [(0, "0"), (64 << 20, "64Mi"), (3 << 30, "3Gi"), (1536 << 10, "1536Ki"), (1000, "1000")] {
-            assert_eq!(quantity(bytes), text);
-        }
     }
 }

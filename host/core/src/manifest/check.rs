@@ -337,10 +337,8 @@ impl<'a> Check<'a> {
             Some(Located { value: OrWord::Word(_), .. }) => None,
             Some(Located { value: OrWord::Value(Scalar(Time(longest))), place }) => {
                 if *longest < initial_interval {
-                    self.fault(
-                        *place,
-                        format!("found {longest:?}, less than `initialInterval`, which is {initial_interval:?}"),
-                    );
+                    let (found, least) = (Time(*longest), Time(initial_interval));
+                    self.fault(*place, format!("found {found}, less than `initialInterval`, which is {least}"));
                 }
                 Some(*longest)
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, Source, Workflow};
+use super::{Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, Source, Time, Workflow};
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -156,18 +156,8 @@ fn each<T>(entries: &std::collections::BTreeMap<Arc<str>, T>, one: impl Fn(&T) -
     Value::Object(entries.iter().map(|(name, entry)| (name.to_string(), one(entry))).collect::<Map<_, _>>())
 }
 
-/// Returns a duration as a manifest has it: `1h30m`, `2s`, `500ms`.
 fn written(duration: Duration) -> String {
-    let mut rest = duration.as_millis();
-    let mut text = String::new();
-    for (unit, size) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
-        if rest >= size {
-            text.push_str(&(rest / size).to_string());
-            text.push_str(unit);
-            rest %= size;
-        }
-    }
-    text
+    Time(duration).to_string()
 }
 
 #[cfg(test)]
@@ -175,13 +165,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-
-    #[test]
-    fn durations_are_written_as_a_manifest_has_them() {
-        for text in ["1h30m", "2s", "500ms", "10h", "1m1s1ms"] {
-            assert_eq!(written(super::super::duration(text).unwrap()), text);
-        }
-    }
 
     #[test]
     fn the_settings_are_a_valid_entry_of_a_manifest_and_mean_the_same() {

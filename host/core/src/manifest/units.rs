@@ -1,5 +1,6 @@
 //! Durations, sizes and counts as a manifest writes them.
 
+use std::fmt;
 use std::time::Duration;
 
 use schemars::{Schema, json_schema};
@@ -7,11 +8,13 @@ use serde_json::Number;
 
 use crate::yaml::Form;
 
-/// A stretch of time: `500ms`, `5s`, `1h30m`.
-pub(super) struct Time(pub(super) Duration);
+/// A stretch of time, read and shown as `500ms`, `5s`, `1h30m`.
+#[derive(Clone, Copy, Debug)]
+pub struct Time(pub Duration);
 
-/// A number of bytes: `64Mi`, `4Ki`, `100000`.
-pub(super) struct Bytes(pub(super) u64);
+/// A number of bytes, read and shown as `64Mi`, `4Ki`, `100000`.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(pub u64);
 
 /// How many things run at once.
 pub(super) struct Workers(pub(super) u32);
@@ -90,6 +93,23 @@ impl Form for Time {
     }
 }
 
+impl fmt::Display for Time {
+    /// Writes it without parts of a millisecond.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_millis();
+        if rest == 0 {
+            return f.write_str("0s");
+        }
+        for (unit, size) in TIMES.map(|(unit, size)| (unit, u128::from(size))) {
+            if rest >= size {
+                write!(f, "{}{unit}", rest / size)?;
+                rest %= size;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
 }
@@ -123,6 +143,15 @@ impl Form for Bytes {
             { "type": "string", "pattern": "^[0-9]+(k|M|G|Ki|Mi|Gi)?$" },
             { "type": "integer", "minimum": 0 },
         ]})
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// Writes it in full, with the largest unit of 1024 that allows that.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |size: u64| size.is_power_of_two() && size <= self.0 && self.0.is_multiple_of(size);
+        let (unit, size) = SIZES.iter().rev().find(|(_, size)| fits(*size)).unwrap_or(&("", 1));
+        write!(f, "{}{unit}", self.0 / size)
     }
 }
 
@@ -202,6 +231,17 @@ mod tests {
         ] {
             let found = Time::text(text).map(|Time(duration)| duration);
             assert_eq!(found, expected.map(Duration::from_millis).map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_and_sizes_are_shown_as_they_are_written() {
+        for text in ["1h30m", "2s", "500ms", "10h", "1m1s1ms"] {
+            assert_eq!(Time::text(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Time(Duration::from_nanos(1)).to_string(), "0s");
+        for text in ["0", "64Mi", "3Gi", "1536Ki", "1000"] {
+            assert_eq!(Bytes::text(text).unwrap().to_string(), text);
         }
     }
 

@@ -99,7 +99,7 @@ impl Check<'_> {
         if let Some(Located { value: Scalar(Time(timeout)), place }) = located(&limits.timeout)
             && *timeout > LONGEST_CALL
         {
-            self.fault(*place, format!("found {timeout:?}; a call ends within an hour, `1h`"));
+            self.fault(*place, format!("found {}; a call ends within an hour, `1h`", Time(*timeout)));
         }
     }
 
