@@ -4,13 +4,14 @@
 //! compiled in this process. It goes on one component at a time, when all that is compiled already is in place, and ends
 //! with the future that waits for it.
 
+mod failure;
 mod folder;
+mod mapped;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,26 +21,20 @@ use capstan_core::manifest::Bytes;
 use parking_lot::Mutex;
 use rayon::ThreadPoolBuilder;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 use tokio::time::timeout;
 use tracing::warn;
-use wasmtime::component::Component;
 
-use super::bindings::{load_compiled, map_compiled, path_to};
 use super::compiler::{self, Limits};
-use super::engine::{Engine, Pool, pooled, unfit, unpooled};
+use super::engine::Engine;
 use super::room;
+use failure::{Attempt, Failure, Verdict};
 use folder::{Draft, Folder};
-
-/// The version of this program.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+use mapped::in_memory;
+pub(super) use mapped::{Code, alone};
 
 /// Compiled components kept on disk, beside those that are in use; the others that were used longest ago go.
 const KEEP: usize = 16;
-
-/// Failures that are remembered.
-const FAILURES: usize = 64;
 
 /// Components that are read at once.
 const READERS: usize = 2;
@@ -49,12 +44,6 @@ const SPARE_READERS: usize = 2;
 
 /// How long is waited for all that is compiled already: one of them may be slow to start.
 const HEAD_START: Duration = Duration::from_secs(5);
-
-/// How often this program may end while a component is compiled, before that is taken for the component's fault.
-const DEATHS: u32 = 2;
-
-/// Memory may differ so much from the last time (1 in so many parts) and count as the same.
-const SAME: u64 = 4;
 
 /// Where compiled code is kept, and how it comes to be. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -99,21 +88,6 @@ pub struct Budget {
     pub clock: Duration,
 }
 
-/// A compiled component.
-pub(super) struct Code {
-    pub(super) component: Component,
-    /// Where it runs: the engine that was asked for, or the one beside it.
-    pub(super) engine: Engine,
-    /// Why it does not fit the pool, if it does not.
-    pub(super) unfit: Option<String>,
-    /// Whether it was compiled before.
-    pub(super) kept: bool,
-    /// Where it was mapped from, if it was.
-    file: Option<File>,
-    /// Keeps its entry from being removed.
-    pub(super) hold: Hold,
-}
-
 /// Keeps an entry of the cache from being removed, as long as it is in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hold {
@@ -140,25 +114,6 @@ struct Job<'a> {
 /// The right to compile.
 pub(super) struct Turn<'a> {
     _permit: Option<SemaphorePermit<'a>>,
-}
-
-/// What is remembered of a component that could not be compiled.
-#[derive(Debug, Serialize, Deserialize)]
-struct Failure {
-    /// The version of this program.
-    version: String,
-    limits: Limits,
-    /// How it ended; none if nobody lived to say it.
-    verdict: Option<Verdict>,
-    /// How often it was begun without an end.
-    deaths: u32,
-}
-
-/// Why a component can't be compiled.
-#[derive(Debug, Serialize, Deserialize)]
-enum Verdict {
-    Invalid(String),
-    Costly(String),
 }
 
 /// Why there is no code.
@@ -327,7 +282,7 @@ impl CodeCache {
         self.remembered(digest)?;
         let limits = compiler.budget.limits();
         compiler.budget.suffices(limits)?;
-        let attempt = Attempt::begin(&self.shared, digest, limits);
+        let attempt = Attempt::begin(self.shared.folder.clone(), digest, limits);
         let job = Job { compiler, limits, engine, wasm: &wasm, digest };
         let error = match self.compile_elsewhere(job).await {
             Ok(code) => return Ok(code),
@@ -440,18 +395,6 @@ async fn aside<T: Send + 'static>(threads: usize, work: impl FnOnce() -> T + Sen
     told.await.map_err(gone)
 }
 
-/// Makes a file that is nowhere.
-#[cfg(target_os = "linux")]
-fn in_memory() -> io::Result<File> {
-    Ok(rustix::fs::memfd_create("code", rustix::fs::MemfdFlags::CLOEXEC)?.into())
-}
-
-/// Makes a file that is nowhere: only Linux has that.
-#[cfg(not(target_os = "linux"))]
-fn in_memory() -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
 /// Returns the SHA-256 of a component, in hexadecimal.
 pub(super) fn digest(wasm: &[u8]) -> String {
     let mut digest = String::with_capacity(2 * SHA256_OUTPUT_LEN);
@@ -519,7 +462,6 @@ impl Shared {
         let in_use = self.in_use.lock().clone();
         let held = |name: &str| in_use.get(name).is_some_and(|hold| hold.strong_count() > 0);
         folder.prune(&["cwasm", "draft"], KEEP, held);
-        folder.prune(&["failed"], FAILURES, |_| false);
     }
 }
 
@@ -539,188 +481,14 @@ impl Drop for HeadStart {
     }
 }
 
-// === impl Code ===
-
-impl Code {
-    /// Maps code out of a file whose content is ours, for the engine's pool, or if it does not fit there, for the engine
-    /// beside it. Where files can't be mapped as code, it is copied.
-    fn mapped(engine: &Engine, file: &File, kept: bool, hold: Hold) -> wasmtime::Result<Self> {
-        let code = match Self::fitting(engine, |engine| map_compiled(engine, file)) {
-            Err(_) => Self::copied(engine, &whole(file)?)?,
-            Ok(code) => code,
-        };
-        let file = file.try_clone().ok();
-        Ok(Self { kept, file, hold, ..code })
-    }
-
-    /// Returns a file with the code for another process: one that can be read, and nothing else.
-    pub(super) fn readable(&self) -> io::Result<File> {
-        if let Some(file) = &self.file {
-            return File::open(path_to(file));
-        }
-        let mut file = in_memory()?;
-        file.write_all(&self.component.serialize().map_err(io::Error::other)?)?;
-        File::open(path_to(&file))
-    }
-
-    /// Takes code out of memory, in the same way.
-    fn copied(engine: &Engine, code: &[u8]) -> wasmtime::Result<Self> {
-        Self::fitting(engine, |engine| load_compiled(engine, code))
-    }
-
-    fn fitting(
-        engine: &Engine,
-        load: impl Fn(&wasmtime::Engine) -> wasmtime::Result<Component>,
-    ) -> wasmtime::Result<Self> {
-        let (component, engine, unfit) = match load(engine.wasm()) {
-            Err(error) if unfit(&error) => {
-                let apart = engine.apart()?;
-                (load(apart.wasm())?, apart, Some(format!("{error:#}")))
-            }
-            done => (done?, engine.clone(), None),
-        };
-        Ok(Self { component, engine, unfit, kept: false, file: None, hold: Hold::default() })
-    }
-}
-
-/// Returns code out of a file whose content is ours, with an engine of its own that has no ticker yet: a pool, if it fits there.
-pub(super) fn alone(pool: Pool, file: &File) -> wasmtime::Result<(wasmtime::Engine, Component)> {
-    let mapped = pooled(pool).and_then(|wasm| {
-        let component = map_compiled(&wasm, file)?;
-        Ok((wasm, component))
-    });
-    mapped.or_else(|_| {
-        let wasm = unpooled()?;
-        let component = map_compiled(&wasm, file).or_else(|_| load_compiled(&wasm, &whole(file)?))?;
-        Ok((wasm, component))
-    })
-}
-
-fn whole(mut file: &File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-// === what is remembered ===
-
-/// That a component is being compiled, and nothing is known of the end yet.
-struct Attempt {
-    shared: Arc<Shared>,
-    digest: String,
-    failure: Failure,
-}
-
-impl Attempt {
-    /// Writes it down, so that what ends this program does not do so again and again.
-    fn begin(shared: &Arc<Shared>, digest: &str, limits: Limits) -> Self {
-        let before = shared.folder.as_ref().and_then(|folder| Failure::read(folder, digest));
-        let deaths = match before {
-            Some(failure) if failure.is_of(limits) => failure.deaths,
-            Some(_) | None => 0,
-        };
-        let attempt = Self {
-            shared: Arc::clone(shared),
-            digest: digest.to_owned(),
-            failure: Failure { version: VERSION.to_owned(), limits, verdict: None, deaths: deaths + 1 },
-        };
-        attempt.write();
-        attempt
-    }
-
-    /// Remembers how it has failed.
-    fn failed(mut self, verdict: Verdict) {
-        self.failure.verdict = Some(verdict);
-        self.write();
-        self.shared.prune();
-    }
-
-    fn write(&self) {
-        let Some(folder) = &self.shared.folder else {
-            return;
-        };
-        let written = serde_json::to_vec(&self.failure).map_err(io::Error::other);
-        let written = written.and_then(|text| folder.write(&Failure::name(&self.digest), &text));
-        if let Err(error) = written {
-            warn!(%error, "what is compiled can't be written down; it may be tried again at the next start");
-        }
-    }
-}
-
-impl Drop for Attempt {
-    /// It has succeeded, or nobody wants it any more.
-    fn drop(&mut self) {
-        if let (None, Some(folder)) = (&self.failure.verdict, &self.shared.folder) {
-            // If it was not written, it is not there.
-            drop(folder.remove(&Failure::name(&self.digest)));
-        }
-    }
-}
-
-impl Failure {
-    fn name(digest: &str) -> String {
-        format!("{digest}.failed")
-    }
-
-    /// Returns what is remembered. What can't be read is as good as nothing.
-    fn read(folder: &Folder, digest: &str) -> Option<Self> {
-        let content = folder.read(&Self::name(digest)).ok()??;
-        serde_json::from_slice(&content).ok()
-    }
-
-    /// Whether it would end in the same way with these limits.
-    fn counts(&self, now: Limits) -> bool {
-        self.is_of(now) && (self.verdict.is_some() || self.deaths >= DEATHS)
-    }
-
-    fn is_of(&self, now: Limits) -> bool {
-        let Limits { memory, cpu, .. } = self.limits;
-        // What is left of the machine's memory is never the same twice.
-        let same = memory.saturating_add(memory / SAME);
-        self.version == VERSION && now.memory <= same && now.cpu <= cpu
-    }
-
-    fn error(self) -> Error {
-        match self.verdict {
-            Some(Verdict::Invalid(why)) => Error::Invalid(why),
-            Some(Verdict::Costly(why)) => Error::Costly(format!("{why}, as was found out before")),
-            None => Error::Costly(format!("the daemon was ended {} times while it was compiled", self.deaths)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
     const LIMITS: Limits = Limits { memory: 1 << 30, cpu: Duration::from_mins(2), clock: Duration::from_mins(6) };
-
-    fn failure(verdict: Option<Verdict>, deaths: u32) -> Failure {
-        Failure { version: VERSION.to_owned(), limits: LIMITS, verdict, deaths }
-    }
-
-    #[test]
-    fn a_failure_counts_until_there_is_more_room_or_another_program() {
-        let costly = || Some(Verdict::Costly("it is a bomb".to_owned()));
-        let memory = |memory| Limits { memory, ..LIMITS };
-        let cpu = |seconds| Limits { cpu: Duration::from_secs(seconds), ..LIMITS };
-        for (limits, expected) in [
-            (LIMITS, true),
-            (memory(512 << 20), true),
-            (memory(1200 << 20), true),
-            (memory(2 << 30), false),
-            (cpu(60), true),
-            (cpu(121), false),
-        ] {
-            assert_eq!(failure(costly(), 1).counts(limits), expected, "{limits:?}");
-        }
-        let mut old = failure(costly(), 1);
-        old.version = "0.0.1".to_owned();
-        assert!(!old.counts(LIMITS));
-    }
 
     #[test]
     fn nothing_is_begun_with_next_to_no_memory_unless_somebody_says_so() {
@@ -740,31 +508,6 @@ mod tests {
             told(None, 63 << 20),
             Some(Error::Prepare(why)) if why == "63Mi of memory are left for compiling, and it takes at least 64Mi"
         ));
-    }
-
-    #[test]
-    fn a_component_during_which_the_daemon_ended_is_tried_once_more() {
-        assert!(!failure(None, 1).counts(LIMITS));
-        assert!(failure(None, 2).counts(LIMITS));
-        let why = failure(None, 2).error().to_string();
-        assert_eq!(why, "the daemon was ended 2 times while it was compiled");
-    }
-
-    #[test]
-    fn a_failure_is_remembered_and_an_attempt_that_nobody_wants_any_more_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let cache = CodeCache::at(&dir.path().join("code"));
-        let folder = cache.shared.folder.as_ref().unwrap();
-        let deaths = || Failure::read(folder, "ab").map(|failure| failure.deaths);
-        let attempt = Attempt::begin(&cache.shared, "ab", LIMITS);
-        assert_eq!(deaths(), Some(1));
-        std::mem::forget(attempt);
-        let attempt = Attempt::begin(&cache.shared, "ab", LIMITS);
-        assert_eq!(deaths(), Some(2));
-        drop(attempt);
-        assert_eq!(deaths(), None);
-        Attempt::begin(&cache.shared, "ab", LIMITS).failed(Verdict::Costly("no".to_owned()));
-        assert!(Failure::read(folder, "ab").unwrap().verdict.is_some());
     }
 
     #[test]
