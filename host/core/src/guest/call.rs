@@ -111,3 +111,47 @@ exports! {
     Condition "condition", IsMet "is-met":
     is_met(name: &'a str, dependent: &'a str, primary: &'a str) -> ConditionResult;
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// Answers whatever it is asked with the same.
+    struct Same(Answer);
+
+    impl Session for Same {
+        fn call<'a>(&'a self, _: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+            let answer = self.0.clone();
+            async move { Ok(answer) }.boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_another_call_is_a_failure() {
+        let session: Box<dyn Session> = Box::new(Same(Answer::Desired("{}".to_owned())));
+        assert_eq!(session.desired("a", "{}").await, Ok("{}".to_owned()));
+        let beside = Failure::other("the component answers what was not asked");
+        assert_eq!(session.cleanup("{}").await, Err(beside));
+    }
+
+    #[test]
+    fn a_call_and_its_answer_are_of_the_same_interface() {
+        let is_met = Call::IsMet { name: "a", dependent: "b", primary: "{}" };
+        assert_eq!(is_met.interface(), Answer::IsMet(ConditionResult::met()).interface());
+        let names: Vec<_> = Interface::ALL.iter().map(|interface| (interface.name(), interface.function())).collect();
+        assert_eq!(
+            names,
+            [
+                ("reconciler", "reconcile"),
+                ("cleaner", "cleanup"),
+                ("error-handler", "handle-error"),
+                ("dependent", "desired"),
+                ("matcher", "match"),
+                ("condition", "is-met")
+            ]
+        );
+        assert_eq!(Call::Start.interface(), None);
+    }
+}
