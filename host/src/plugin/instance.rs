@@ -31,6 +31,14 @@ pub(super) const HOSTCALL: usize = 4 << 20;
 /// Streams and pollables that an instance may hold.
 const RESOURCES: usize = 1024;
 
+/// What the instances of a component are made of.
+pub(super) struct Parts {
+    pub(super) pre: InstancePre<State>,
+    pub(super) exports: Arc<Indices>,
+    pub(super) facts: Arc<Facts>,
+    pub(super) counters: Arc<Counters>,
+}
+
 /// A component that runs.
 pub(super) struct Instance {
     store: Store<State>,
@@ -100,7 +108,7 @@ pub(super) fn called(interface: Option<Interface>) -> &'static str {
 
 impl State {
     /// Returns the state of an instance that has not started.
-    pub(super) fn new(facts: Arc<Facts>, run: Option<Arc<dyn Context>>, home: Home) -> Self {
+    fn new(facts: Arc<Facts>, run: Option<Arc<dyn Context>>, home: Home) -> Self {
         let pipe = |stream| Pipe { home: home.clone(), stream };
         let wasi = WasiCtx::builder()
             .stdout(pipe(Stream::Out))
@@ -230,13 +238,12 @@ impl ResourceLimiterAsync for Limiter {
 impl Instance {
     /// Starts a component. Its start functions run within `deadline`, if the caller waits no longer.
     pub(super) async fn start(
-        pre: &InstancePre<State>,
-        exports: Arc<Indices>,
-        state: State,
+        Parts { pre, exports, facts, counters }: &Parts,
+        run: Option<Arc<dyn Context>>,
+        home: Home,
         deadline: Instant,
-        counters: &Arc<Counters>,
     ) -> wasmtime::Result<Self> {
-        let mut store = Store::new(pre.engine(), state);
+        let mut store = Store::new(pre.engine(), State::new(Arc::clone(facts), run, home));
         store.limiter_async(|state| &mut state.limiter);
         store.set_hostcall_fuel(HOSTCALL);
         store.epoch_deadline_callback(|store| {
@@ -254,7 +261,7 @@ impl Instance {
         store.data_mut().due(deadline);
         store.set_epoch_deadline(1);
         let handle = pre.instantiate_async(&mut store).await?;
-        Ok(Self { store, handle, exports, runs: 0, _alive: counters.instance() })
+        Ok(Self { store, handle, exports: Arc::clone(exports), runs: 0, _alive: counters.instance() })
     }
 
     /// Begins a run in an instance that has been used before.

@@ -20,8 +20,8 @@ pub use super::compiler::{Limits as CompileLimits, run as compile};
 use super::ending::{self, Broken, Ending, Otherwise};
 use super::engine::Engine;
 use super::idle::IdleInstances;
-use super::instance::{Indices, State, called};
-use super::place::{Here, Place};
+use super::instance::{Indices, Parts, State, called};
+use super::place::Place;
 use super::process::Apart;
 pub use super::process::run as run_apart;
 use super::usage::Counters;
@@ -166,7 +166,7 @@ impl Loaded {
         let writes = writes(pre.component());
         let interfaces = exports.keys().copied().collect();
         let place = match plugin.isolation {
-            Isolation::Shared => Place::Here(Here {
+            Isolation::Shared => Place::Here(Parts {
                 pre,
                 exports: Arc::new(exports),
                 facts: Arc::clone(&facts),

@@ -5,29 +5,18 @@ use std::sync::Arc;
 use capstan_core::guest::{Answer, Call, Context};
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use wasmtime::component::InstancePre;
 
-use super::Facts;
 use super::convert::checked;
 use super::ending::Ending;
 use super::idle::Wear;
-use super::instance::{self, Ended, Indices, State};
+use super::instance::{self, Ended, Parts};
 use super::output::{Home, Output};
 use super::process::{Apart, Remote};
-use super::usage::Counters;
 
 /// Where instances are.
 pub(super) enum Place {
-    Here(Here),
+    Here(Parts),
     Apart(Apart),
-}
-
-/// What instances in this process are made of.
-pub(super) struct Here {
-    pub(super) pre: InstancePre<State>,
-    pub(super) exports: Arc<Indices>,
-    pub(super) facts: Arc<Facts>,
-    pub(super) counters: Arc<Counters>,
 }
 
 /// An instance. It belongs to one run at a time.
@@ -68,12 +57,10 @@ impl Place {
         deadline: Instant,
     ) -> wasmtime::Result<Instance> {
         match self {
-            Self::Here(Here { pre, exports, facts, counters }) => {
+            Self::Here(parts) => {
                 let home = Home::Here(Arc::clone(&output));
-                let state = State::new(Arc::clone(facts), run, home);
-                let exports = Arc::clone(exports);
-                let started = instance::Instance::start(pre, exports, state, deadline, counters);
-                Ok(Instance::Here(Box::new(started.await?), output))
+                let started = instance::Instance::start(parts, run, home, deadline).await?;
+                Ok(Instance::Here(Box::new(started), output))
             }
             Self::Apart(apart) => {
                 let remote = Remote::new(apart, run, output).await?;

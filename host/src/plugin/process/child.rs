@@ -21,16 +21,14 @@ use capstan_core::manifest::Limits;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use wasmtime::component::InstancePre;
 
 use super::confine;
 use super::frames::{Done, Order, Ready, Setup, frame};
 use super::wire::{Elsewhere, Slots, Wire, receive};
 use crate::plugin::ending::Broken;
 use crate::plugin::engine::{Engine, Pool};
-use crate::plugin::instance::{Indices, Instance, State};
+use crate::plugin::instance::{Instance, Parts};
 use crate::plugin::output::Home;
-use crate::plugin::usage::Counters;
 use crate::plugin::{Facts, code, loader};
 
 /// The stack of a lane's thread: a component has its own.
@@ -42,10 +40,7 @@ const GLANCE: Duration = Duration::from_millis(250);
 /// What all lanes share.
 struct Guest {
     engine: Engine,
-    pre: InstancePre<State>,
-    exports: Arc<Indices>,
-    facts: Arc<Facts>,
-    counters: Arc<Counters>,
+    parts: Parts,
     slots: Arc<Slots>,
 }
 
@@ -97,20 +92,18 @@ fn prepared(mut control: &UnixStream) -> io::Result<Guest> {
         .map_err(|error| io::Error::other(error.to_string()))?;
     let instances = u64::from(pool.instances);
     let walls = confine::shut(memory.saturating_mul(instances / 2), instances)?;
+    let facts = Facts {
+        name: Arc::default(),
+        unit: Arc::default(),
+        limits,
+        config: config.into_owned(),
+        log: Arc::default(),
+        memo: None,
+        room: capstan_core::room::Room::default(),
+    };
     let guest = Guest {
         engine: Engine::of(wasm, pool).map_err(io::Error::other)?,
-        pre,
-        exports: Arc::new(exports),
-        facts: Arc::new(Facts {
-            name: Arc::default(),
-            unit: Arc::default(),
-            limits,
-            config: config.into_owned(),
-            log: Arc::default(),
-            memo: None,
-            room: capstan_core::room::Room::default(),
-        }),
-        counters: Arc::default(),
+        parts: Parts { pre, exports: Arc::new(exports), facts: Arc::new(facts), counters: Arc::default() },
         slots: Arc::new(Slots::new()),
     };
     let ready = frame(&Ready { walls }).map_err(io::Error::other)?;
@@ -188,8 +181,8 @@ impl Lane<'_> {
                     instance
                 }
                 (None, run) => {
-                    let started = self.guest.start(&self.wire, run, deadline).await?;
-                    self.instance.insert(started)
+                    let home = Home::Apart(Arc::clone(&self.wire));
+                    self.instance.insert(Instance::start(&self.guest.parts, run, home, deadline).await?)
                 }
             };
             instance.answer(call, deadline).await
@@ -201,17 +194,6 @@ impl Lane<'_> {
 // === impl Guest ===
 
 impl Guest {
-    async fn start(
-        &self,
-        wire: &Arc<Wire>,
-        run: Option<Arc<dyn Context>>,
-        deadline: Instant,
-    ) -> wasmtime::Result<Instance> {
-        let state = State::new(Arc::clone(&self.facts), run, Home::Apart(Arc::clone(wire)));
-        let exports = Arc::clone(&self.exports);
-        Instance::start(&self.pre, exports, state, deadline, &self.counters).await
-    }
-
     /// Polls a call whenever it is this thread's turn; none once the daemon has given it up.
     fn drive<T>(&self, runtime: &Runtime, wire: &Wire, call: impl Future<Output = T>) -> Option<T> {
         let _busy = self.engine.enter();
