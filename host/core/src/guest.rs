@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-
 use serde::{Deserialize, Serialize};
 
 use crate::room::Holding;

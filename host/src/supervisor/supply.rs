@@ -1,6 +1,5 @@
 //! The interface through which the supervisor gets manifests and components and waits for their changes.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
