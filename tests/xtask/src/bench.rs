@@ -36,9 +36,6 @@ enum Kind {
 }
 
 /// Runs the command; it goes on after a failure.
-///
-/// # Errors
-/// When cargo can't be started, or when interrupted.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let mut commands = Vec::new();
     if args.only != Some(Kind::Processes) {

@@ -9,9 +9,6 @@ use crate::process::{self, Finished};
 use crate::ui::Task;
 
 /// Runs cargo, which shows on `task`; `on_line` gets each line too, without its colours.
-///
-/// # Errors
-/// When it can't be started, or when interrupted.
 pub(crate) fn show(task: &mut Task, mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result<Finished> {
     let colour = if console::colors_enabled() { "always" } else { "never" };
     command
@@ -31,9 +28,6 @@ pub(crate) fn show(task: &mut Task, mut command: Command, on_line: &mut dyn FnMu
 }
 
 /// As [`show`], for a build that has to succeed.
-///
-/// # Errors
-/// When it does not; its whole output has been shown.
 pub(crate) fn must(task: &mut Task, command: Command, what: &str) -> Result<()> {
     let Finished { status, output } = show(task, command, &mut |_| {})?;
     if status.success() {

@@ -42,9 +42,6 @@ pub(crate) struct Args {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// When the control plane can't be built or started.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let mut options = if args.tests { for_tests(workspace)? } else { Options::default() };
     if args.kwok {
@@ -78,9 +75,6 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 
 /// Returns what the tests' control plane is made of: workloads run, and the kinds of all sample plugins are known to the
 /// garbage collector from its start.
-///
-/// # Errors
-/// When the folder of the plugins can't be read.
 pub(crate) fn for_tests(workspace: &Workspace) -> Result<Options> {
     let folder = workspace.root.join("plugins");
     let plugins = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
@@ -99,17 +93,11 @@ pub(crate) fn with_nodes(options: Options) -> Options {
 }
 
 /// Builds what is missing and starts a control plane, with a node if kwok is asked for.
-///
-/// # Errors
-/// As [`Cluster::start_with`], or when interrupted.
 pub(crate) fn start(task: &mut Task, options: Options) -> Result<Cluster> {
     start_telling(options, &mut |progress| show(task, &progress))
 }
 
 /// As [`start`], with a line on it.
-///
-/// # Errors
-/// As [`start`].
 pub(crate) fn start_shown(ui: &Ui, label: &str, options: Options) -> Result<Cluster> {
     let nodes = options.extras.contains(&Tool::Kwok);
     let mut cluster = None;
@@ -122,9 +110,6 @@ pub(crate) fn start_shown(ui: &Ui, label: &str, options: Options) -> Result<Clus
 }
 
 /// Builds what is missing of the binaries.
-///
-/// # Errors
-/// As [`cluster::prepare`], or when interrupted.
 pub(crate) fn prepare(task: &mut Task, needs: BTreeSet<Tool>) -> Result<Tools> {
     aside(move |tell| cluster::prepare(&needs, tell), &mut |progress| show(task, &progress))
 }

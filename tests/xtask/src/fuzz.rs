@@ -58,9 +58,6 @@ enum Target {
 }
 
 /// Runs the command; it goes on after a failure.
-///
-/// # Errors
-/// When cargo can't be started, a folder can't be made, or when interrupted.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let targets = if args.targets.is_empty() { Target::value_variants() } else { &args.targets };
     let commands: Result<Vec<_>> = targets.iter().map(|target| command(workspace, *target, args.seconds)).collect();

@@ -88,9 +88,6 @@ struct Staged {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// When the machine is not one that images are built on, when a build fails, or when buildah can't be had.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let mut staged = None;
     ui.doing("binary", |task| {
@@ -119,9 +116,6 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 }
 
 /// Builds the image that tests run.
-///
-/// # Errors
-/// As [`run`].
 pub(crate) fn for_tests(task: &mut Task, workspace: &Workspace) -> Result<Image> {
     let staged = stage(task, workspace, Profile::Dev)?;
     let output = archive(workspace, Profile::Dev);

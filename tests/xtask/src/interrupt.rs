@@ -49,9 +49,6 @@ pub(crate) fn pause() -> Result<(), Interrupted> {
 }
 
 /// Returns what `look` finds, asking again until it finds something.
-///
-/// # Errors
-/// That of `look`, when the limit has passed, or when interrupted.
 pub(crate) fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let watch = Stopwatch::start();
     loop {

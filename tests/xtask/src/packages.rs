@@ -17,9 +17,6 @@ const COUNT: usize = 6;
 const MACROS: &str = "macros";
 
 /// Makes all packages; returns the name of each, and what is wrong with it.
-///
-/// # Errors
-/// When one can't be made; the output has been shown.
 pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(String, Vec<String>)>> {
     let folder = tempfile::tempdir()?;
     let out = folder.path();

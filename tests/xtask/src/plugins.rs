@@ -79,9 +79,6 @@ enum Put {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// When a name is unknown, the target can't be had, or a build fails.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     ui.doing("plugins", |task| build(task, workspace, &args.names))?;
     ui::uncut(format!("    {}", workspace.built_plugins().display()));
@@ -89,9 +86,6 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 }
 
 /// Builds plugins, all if none is named; returns a sentence on each.
-///
-/// # Errors
-/// As [`run`].
 pub(crate) fn build(task: &mut Task, workspace: &Workspace, names: &[String]) -> Result<String> {
     let plugins = chosen(workspace, names)?;
     let folder = workspace.built_plugins();
@@ -113,9 +107,6 @@ pub(crate) fn build(task: &mut Task, workspace: &Workspace, names: &[String]) ->
 }
 
 /// Runs the unit tests of a language's SDK and plugins.
-///
-/// # Errors
-/// When its tools can't be had, or when interrupted. That tests fail is no error.
 pub(crate) fn test(task: &mut Task, workspace: &Workspace, language: Language) -> Result<Tested> {
     let folders: Vec<PathBuf> =
         others(workspace)?.into_iter().filter(|other| other.language == language).map(|other| other.folder).collect();
@@ -127,9 +118,6 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, language: Language) -
 }
 
 /// Makes the packages of a language's SDK in the folder `out`.
-///
-/// # Errors
-/// When its tools can't be had, or when it can't be packed; the output has been shown.
 pub(crate) fn pack(task: &mut Task, workspace: &Workspace, language: Language, out: &Path) -> Result<()> {
     match language {
         Language::Python => python::pack(task, workspace, out),
@@ -258,9 +246,6 @@ impl Language {
 }
 
 /// Makes sure that the standard library for a target is there.
-///
-/// # Errors
-/// When it is not and can't be added; the text says what to do.
 pub(crate) fn ensure_target(task: &mut Task, workspace: &Workspace, target: &str) -> Result<()> {
     let output = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", target])

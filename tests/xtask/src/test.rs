@@ -69,9 +69,6 @@ struct Run<'a> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// When interrupted.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let watch = Stopwatch::start();
     let steps = plan(&args.only, args.filter.is_some());

@@ -63,9 +63,6 @@ impl Ui {
     }
 
     /// Does something that takes a while; it returns a sentence on what has come of it.
-    ///
-    /// # Errors
-    /// As `work`.
     pub(crate) fn doing(
         self,
         label: &str,

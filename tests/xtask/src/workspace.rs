@@ -33,9 +33,6 @@ pub(crate) struct Package {
 
 impl Workspace {
     /// Asks cargo.
-    ///
-    /// # Errors
-    /// When cargo fails, as it does where a manifest is wrong.
     pub(crate) fn load() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .ancestors()

@@ -48,9 +48,6 @@ struct Go {
 }
 
 /// Builds the plugin in `folder` and writes its component to `out`, unless that is up to date.
-///
-/// # Errors
-/// When Go is missing or its toolchain can't be fetched, or when the build fails; its output has been shown.
 pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
     let sdk = workspace.root.join(SDK);
     let inputs = fingerprint(&[&sdk, folder])?;
@@ -73,9 +70,6 @@ pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: 
 }
 
 /// Runs the tests of the SDK, and of the plugins in these folders.
-///
-/// # Errors
-/// When Go is missing or can't be started, or when interrupted.
 pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Tested> {
     let sdk = workspace.root.join(SDK);
     let go = Go::of(&sdk)?;
@@ -88,9 +82,6 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) 
 }
 
 /// Puts the files that Go fetches as the SDK's module into the folder `go` of `out`, and compiles them there.
-///
-/// # Errors
-/// When Go is missing, or when something lacks.
 pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
     let (sdk, module) = (workspace.root.join(SDK), out.join("go"));
     let mut files = Vec::new();

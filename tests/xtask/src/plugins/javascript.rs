@@ -45,9 +45,6 @@ struct Site {
 }
 
 /// Builds the plugin in `folder` and writes the component to `out`, unless that was built from the same files.
-///
-/// # Errors
-/// When Node is missing, when the tools can't be installed, or when the build fails; its output has been shown.
 pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
     let name = folder.file_name().context("a plugin has a folder")?;
     let entry = ENTRIES.into_iter().find(|entry| folder.join(entry).is_file());
@@ -75,9 +72,6 @@ pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: 
 }
 
 /// Runs the unit tests of the SDK and of the plugins in `folders`, which need no component.
-///
-/// # Errors
-/// When Node is missing, when the tools can't be installed, or when interrupted. That tests fail is no error.
 pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Tested> {
     check_node()?;
     let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
@@ -109,9 +103,6 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) 
 }
 
 /// Makes the SDK's package.
-///
-/// # Errors
-/// When Node is missing, or when it can't be made.
 pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
     check_node()?;
     let mut command = Command::new("npm");

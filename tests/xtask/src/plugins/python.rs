@@ -42,9 +42,6 @@ struct Python {
 }
 
 /// Builds the plugin in `folder` and writes the component to `out`, unless that was built from the same files.
-///
-/// # Errors
-/// When the module is missing, Python or a tool can't be had, or the build fails.
 pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
     let module = module(folder)?;
     let python = Python::ensure(task, workspace, LOCK)?;
@@ -63,9 +60,6 @@ pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: 
 }
 
 /// Runs the unit tests of the SDK and of the plugins in `folders`, which need no component.
-///
-/// # Errors
-/// When Python or a tool can't be had, or when interrupted.
 pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Tested> {
     let python = Python::ensure(task, workspace, LOCK)?;
     let mut tested = python.tests(task, &python.sdk.join("tests"))?;
@@ -79,9 +73,6 @@ pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) 
 }
 
 /// Makes the SDK's wheel, out of its archive of sources.
-///
-/// # Errors
-/// When Python or a tool can't be had, or when it can't be made.
 pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
     let python = Python::ensure(task, workspace, PACKAGING)?;
     let mut command = python.command();
