@@ -1,12 +1,9 @@
 //! Shows Capstan at work: prepares a stage, plays the acts on it, sums up, and leaves it to the visitor.
 
-mod act;
 mod daemon;
-mod edit;
-mod kubectl;
 mod script;
 mod site;
-mod watch;
+mod stage;
 mod workshop;
 mod world;
 
@@ -17,21 +14,15 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use crate::clock::{Stopwatch, said};
-use crate::demo::act::{Props, Stage, Unmet};
 use crate::demo::daemon::Daemon;
-use crate::demo::script::PAGE;
-use crate::demo::site::{Installed, Site};
-use crate::demo::watch::Watches;
-use crate::demo::workshop::Workshop;
+use crate::demo::site::Site;
+use crate::demo::stage::Stage;
+use crate::demo::world::PAGE;
 use crate::interrupt::{self, Interrupted};
-use crate::ui::{Ui, bold, cyan, dim, green, red, size};
+use crate::ui::{Ui, bold, cyan, dim, green};
 use crate::workspace::Workspace;
-use crate::{builds, plugins, ui};
+use crate::{builds, files, plugins, ui};
 
-/// The sample that is shown.
-const PLUGIN: &str = "webpage";
-/// The daemon's log, in the demo's folder.
-const LOG: &str = "daemon.log";
 /// How many last lines of the daemon's log are shown when something goes wrong.
 const TAIL: usize = 15;
 
@@ -62,130 +53,105 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// What it takes, beside the cluster.
+/// What it takes.
 struct Demo<'a> {
     ui: &'a Ui,
     workspace: &'a Workspace,
     args: &'a Args,
-    workshop: Workshop<'a>,
-    /// Goes with the demo, unless that fails.
-    folder: TempDir,
+    site: &'a Site,
+    folder: &'a TempDir,
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// When the stage can't be prepared, an act does not go as expected, or when interrupted before the end.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     ui.line(format!(
         "\n{}\n{}\n",
         bold("Capstan: an operator is a WebAssembly component and a manifest"),
         dim("The sample looks after web pages. All that you see below happens now."),
     ));
-    let folder = tempfile::Builder::new().prefix("capstan-demo-").tempdir().context("make a folder for the demo")?;
-    if let Some(kubeconfig) = &args.kubeconfig {
-        site::announce(ui, workspace, kubeconfig, args)?;
-    }
+    let mut folder =
+        tempfile::Builder::new().prefix("capstan-demo-").tempdir().context("make a folder for the demo")?;
+    let visited = args.kubeconfig.as_ref().map(|file| Site::visit(ui, workspace, args, file)).transpose()?;
     ui.line(bold("Preparing"));
-    let workshop = build(ui, workspace)?;
-    let site = Site::open(ui, workspace, args, &folder)?;
-    let demo = Demo { ui, workspace, args, workshop, folder };
-    let shown = demo.show(&site);
+    build(ui, workspace)?;
+    let mut site = visited.map_or_else(|| Site::start(ui, workspace, args, folder.path()), Ok)?;
+    let shown = site.furnish(ui).and_then(|()| Demo { ui, workspace, args, site: &site, folder: &folder }.play());
+    let code = match shown {
+        Err(error) if !error.is::<Interrupted>() => {
+            folder.disable_cleanup(true);
+            fail(ui, &error, &log(&folder));
+            Ok(ExitCode::FAILURE)
+        }
+        shown => shown,
+    };
     let ended = site.end(ui);
-    let code = shown?;
-    ended?;
-    Ok(code)
+    code.and_then(|code| ended.map(|()| code))
 }
 
-/// Builds all that is shown; returns where more is built later.
-fn build<'a>(ui: &Ui, workspace: &'a Workspace) -> Result<Workshop<'a>> {
-    ui.doing("plugin", |task| plugins::build(task, workspace, &[PLUGIN.to_owned()]))?;
+/// Builds all that is shown.
+fn build(ui: &Ui, workspace: &Workspace) -> Result<()> {
+    ui.doing("plugin", |task| plugins::build(task, workspace, &["webpage".to_owned()]))?;
     ui.doing("build", |task| {
         builds::must(task, workspace.build_daemon(), "the build of the daemon")?;
         Ok("capstan, the daemon".to_owned())
     })?;
-    let mut task = ui.task("workshop");
-    match Workshop::open(&mut task, workspace, script::edit()) {
-        Ok(workshop) => {
-            task.done("a copy of the plugin's source, to be changed");
-            Ok(workshop)
-        }
-        Err(error) => {
-            task.failed("");
-            Err(error)
-        }
+    ui.doing("workshop", |task| workshop::open(task, workspace))
+}
+
+/// Returns the file of the daemon's log.
+fn log(folder: &TempDir) -> PathBuf {
+    folder.path().join("daemon.log")
+}
+
+/// Says what went wrong, with the end of the daemon's log.
+fn fail(ui: &Ui, error: &anyhow::Error, log: &Path) {
+    ui.line("");
+    ui::error(error);
+    if let Ok(text) = files::text(log) {
+        ui.line(format!("\n{}", dim(&format!("the end of {}:", log.display()))));
+        let mut lines: Vec<String> = text.lines().rev().take(TAIL).map(str::to_owned).collect();
+        lines.reverse();
+        ui::whole(&lines);
     }
 }
 
 // === impl Demo ===
 
 impl Demo<'_> {
-    /// Starts the daemon and plays all acts; a failure keeps the daemon's log.
-    fn show(self, site: &Site) -> Result<ExitCode> {
-        let error = match self.play(site) {
-            Ok(code) => return Ok(code),
-            Err(error) if error.is::<Interrupted>() => return Err(error),
-            Err(error) => error,
-        };
-        let ui = self.ui;
-        ui.line("");
-        match error.downcast_ref::<Unmet>() {
-            Some(unmet) => ui.line(format!("{}\n{unmet}", red("This was not as expected:"))),
-            None => ui::error(&error),
-        }
-        if self.log().exists() {
-            let kept = self.folder.keep().join(LOG);
-            ui.line(format!("\n{}", dim(&format!("the end of {}:", kept.display()))));
-            ui::whole(&daemon::tail(&kept, TAIL));
-        }
-        Ok(ExitCode::FAILURE)
-    }
-
-    fn log(&self) -> PathBuf {
-        self.folder.path().join(LOG)
-    }
-
-    fn play(&self, site: &Site) -> Result<ExitCode> {
-        let Self { ui, workspace, args, workshop, folder } = self;
-        let watches = Watches::start(&site.kubectl)?;
-        let Installed { manifest, component } = site.install(workspace, folder)?;
-        let mut daemon = Daemon::start(&workspace.daemon(), &manifest, &site.kubectl, self.log())?;
+    fn play(&self) -> Result<ExitCode> {
+        let Self { ui, workspace, args, site, folder } = self;
+        let [manifest, component] = site.install(workspace, &folder.path().join("operator"))?;
+        let mut daemon = Daemon::start(&workspace.daemon(), &manifest, site, log(folder))?;
         ui.doing("daemon", |task| daemon.wait(task))?;
-        ui::uncut(dim(&format!("    its log is {}", daemon.log().display())));
+        ui::uncut(dim(&format!("    its log is {}", daemon.log.display())));
 
         let watch = Stopwatch::start();
-        let props = Props {
-            ui,
-            kubectl: &site.kubectl,
-            watches: &watches,
-            workshop,
-            component: &component,
-            limit: site.limit(),
-        };
-        let acts = script::acts(&mut Stage::new(props, &mut daemon))?;
-        let summary = format!("All {acts} acts went as expected, in {}.", said(watch.spent()));
+        let mut stage = Stage::open(ui, site, &mut daemon)?;
+        script::play(&mut stage, workspace, &component)?;
+        let summary = format!("All {} acts went as expected, in {}.", stage.acts, said(watch.spent()));
+        drop(stage);
         ui.line(format!("\n{}", green(&summary)));
-        sum_up(ui, &daemon)?;
-        drop(watches);
-        if args.once {
-            return Ok(ExitCode::SUCCESS);
-        }
-        self.hand_over(site, &daemon, &component);
-        while interrupt::pause().is_ok() {
-            daemon.check()?;
+        let count = |name: &str| daemon.count(&format!("capstan_reconciliations_{name}_total"));
+        let (runs, failed) = (count("started")?, count("failure")?);
+        ui.line(format!("The daemon: {}, {runs} runs, {failed} of them failed.", daemon.memory()));
+        if !args.once {
+            self.hand_over(&daemon, &component);
+            while interrupt::pause().is_ok() {
+                daemon.check()?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn hand_over(&self, site: &Site, daemon: &Daemon, component: &Path) {
-        let ui = self.ui;
+    fn hand_over(&self, daemon: &Daemon, component: &Path) {
+        let Self { ui, workspace, site, .. } = self;
         ui.line(format!("\n{}", bold("It is yours now. In another terminal:")));
-        for line in site.kubectl.exports() {
+        for line in site.exports() {
             ui::uncut(format!("  {}", cyan(&line)));
         }
-        let shown = |words: &str| site.kubectl.shown(words);
-        let [change, swap] = self.workshop.by_hand(component);
-        let address = daemon.address();
+        let shown = |words: &str| site.shown(words);
+        let [change, swap] = workshop::by_hand(workspace, component);
+        let address = daemon.address;
         let examples = [
             (shown("apply -f plugins/webpage/example.yaml"), ""),
             (shown("get webpages,configmaps,deployments,services,ingresses"), "what there is"),
@@ -195,7 +161,7 @@ impl Demo<'_> {
             (swap, "… and swap it"),
             (format!("curl -s http://{address}/debug/plugins"), "which version is at work"),
             (format!("curl -s http://{address}/metrics"), ""),
-            (format!("tail -f {}", daemon.log().display()), ""),
+            (format!("tail -f {}", daemon.log.display()), ""),
         ];
         for (command, note) in examples {
             let note = if note.is_empty() { String::new() } else { dim(&format!("   # {note}")) };
@@ -203,15 +169,4 @@ impl Demo<'_> {
         }
         ui.line(format!("\n{}", dim("Ctrl-C ends it all.")));
     }
-}
-
-fn sum_up(ui: &Ui, daemon: &Daemon) -> Result<()> {
-    let count = |name: &str| daemon.count(&format!("capstan_reconciliations_{name}_total"));
-    let (runs, failed) = (count("started")?, count("failure")?);
-    let memory = daemon.memory().map_or_else(
-        || "this system does not say how much memory".to_owned(),
-        |bytes| format!("{} of memory (Pss)", size(bytes)),
-    );
-    ui.line(format!("The daemon: {memory}, {runs} runs, {failed} of them failed."));
-    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Each program gets a process group of its own: Ctrl-C in a terminal reaches us alone, and we end the rest in order.
 //! Beside it waits a small `sh` on a pipe of ours; should we be killed, the pipe ends and the `sh` kills the group.
 
+use std::ffi::OsStr;
 use std::io::{BufReader, Read};
 use std::mem;
 use std::os::unix::process::CommandExt;
@@ -46,9 +47,6 @@ pub(crate) struct Finished {
 
 impl Process {
     /// Starts a program with nothing on its standard input.
-    ///
-    /// # Errors
-    /// When it can't be started; the text names it.
     pub(crate) fn start(mut command: Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.stdin(Stdio::null()).process_group(0).spawn().with_context(|| format!("start {name}"))?;
@@ -106,15 +104,20 @@ impl Drop for Process {
     }
 }
 
+/// Returns the words of a command as they can be typed.
+pub(crate) fn typed<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> String {
+    let words = words.into_iter().map(|word| {
+        let word = word.as_ref().to_string_lossy().into_owned();
+        if word.contains([' ', '"', '{']) { format!("'{word}'") } else { word }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Runs programs one after another, each with our own outputs; goes on after a failure, which the exit code says.
-///
-/// # Errors
-/// When one can't be started, or when interrupted.
 pub(crate) fn each(ui: &Ui, commands: Vec<Command>) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for command in commands {
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
-        ui.line(dim(&format!("$ cargo {}", words.join(" "))));
+        ui.line(dim(&format!("$ cargo {}", typed(command.get_args()))));
         let mut process = Process::start(command)?;
         let status = loop {
             if let Some(status) = process.ended()? {
@@ -130,9 +133,6 @@ pub(crate) fn each(ui: &Ui, commands: Vec<Command>) -> Result<ExitCode> {
 }
 
 /// Runs a program to its end, giving each line of both its outputs to `on_line` as it comes.
-///
-/// # Errors
-/// When it can't be started, or when interrupted.
 pub(crate) fn run(mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result<Finished> {
     let (reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
@@ -226,6 +226,11 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         assert_eq!(output, ["one", "two", "three"]);
         assert_eq!(seen, ["one", "    Building [=> ] 1/2: a", "two", "three"]);
+    }
+
+    #[test]
+    fn a_command_is_shown_as_it_can_be_typed() {
+        assert_eq!(typed(["patch", "-p", r#"{"a": 1}"#]), r#"patch -p '{"a": 1}'"#);
     }
 
     #[test]

@@ -55,9 +55,6 @@ fn names() -> PossibleValuesParser {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// When cargo can't be started, a fault can't be put where it belongs, or when interrupted.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     if args.fault.is_empty() {
         return process::each(ui, vec![command(workspace, args)]);

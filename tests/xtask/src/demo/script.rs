@@ -1,190 +1,130 @@
 //! The acts: what a visitor would do to a page, and what the operator owes them for it.
 
+use std::path::Path;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::demo::act::{Act, Deed, Expected, Stage};
-use crate::demo::edit::Edit;
-use crate::demo::world::{Kind, World};
+use super::stage::Stage;
+use super::world::{PAGE, World};
+use crate::workspace::Workspace;
 
-/// The page of `plugins/webpage/example.yaml`.
-pub(crate) const PAGE: &str = "hello";
-/// The file in the `ConfigMap`.
-const FILE: &str = "/data/index.html";
 const NEW: &str = "<html><body>Hello again!</body></html>";
+/// What the changed operator makes of it.
+const TITLED: &str = "<html><title>Version 2</title><body>Hello again!</body></html>";
 const BROKEN: &str = "Hello, but this is no page";
-/// What the changed operator makes of `<html>`.
-const TITLED: &str = "<html><title>Version 2</title>";
 
-/// What a page has beside its `ConfigMap`, and what another title does not change.
-const LEFT_ALONE: [Kind; 2] = [Kind::Deployment, Kind::Service];
-
-/// Plays all acts; returns how many there were.
-///
-/// # Errors
-/// As [`Stage::play`].
-pub(crate) fn acts(stage: &mut Stage<'_>) -> Result<usize> {
-    stage.play(&apply())?;
-    stage.play(&change())?;
-    stage.play(&hide())?;
-    stage.play(&expose())?;
-    let uid = stage.world().value(Kind::ConfigMap, "/metadata/uid").cloned();
-    stage.play(&delete_map(uid))?;
-    let kept = LEFT_ALONE.map(|kind| stage.world().written(kind));
-    stage.play(&swap(kept))?;
-    stage.play(&spoil())?;
-    stage.play(&delete())?;
-    Ok(stage.acts())
+/// Plays all acts. `component` is the file that the daemon has the component from.
+pub(super) fn play(stage: &mut Stage<'_>, workspace: &Workspace, component: &Path) -> Result<()> {
+    apply(stage)?;
+    change(stage)?;
+    swap(stage, workspace, component)?;
+    end(stage)
 }
 
-/// Returns the change of the operator: its pages get a title.
-pub(crate) fn edit() -> Edit {
-    Edit {
-        file: "src/lib.rs",
-        from: r#""index.html": page.html()? }"#,
-        to: format!(r#""index.html": page.html()?.replace("<html>", "{TITLED}") }}"#),
-    }
-}
-
-fn apply() -> Act {
-    Act {
-        title: "Apply a page",
-        deed: kubectl(Kind::WebPage, &["apply", "-f", "plugins/webpage/example.yaml"]),
-        expected: vec![
-            Expected::soon("a ConfigMap with the page, a Deployment and a Service are there", |world| {
-                let html = world.value(Kind::WebPage, "/spec/html");
-                html.is_some()
-                    && world.value(Kind::ConfigMap, FILE) == html
-                    && world.has(Kind::Deployment)
-                    && world.has(Kind::Service)
+fn apply(stage: &mut Stage<'_>) -> Result<()> {
+    stage.act("Apply a page");
+    stage.kubectl("WebPage", &["apply", "-f", "plugins/webpage/example.yaml"]);
+    stage.expect(
+        &[
+            ("a ConfigMap with the page, a Deployment and a Service are there", &|world| {
+                let html = world.at("WebPage", "/spec/html");
+                html.is_some() && world.at("ConfigMap", "/data/index.html") == html && has_base(world)
             }),
-            Expected::soon("an Ingress is there if the page wants to be exposed", is_exposed_as_wanted),
-            Expected::soon("the status says that the page is good", is_good),
-            Expected::soon("the Deployment is ready", |world| {
-                world.value(Kind::Deployment, "/status/readyReplicas") == Some(&json!(1))
+            ("an Ingress is there if the page wants to be exposed", &|world| {
+                world.has("Ingress") == (world.at("WebPage", "/spec/exposed") == Some(&json!(true)))
             }),
+            ("the status says that the page is good", &is_good),
+            ("the Deployment is ready", &|world| world.at("Deployment", "/status/readyReplicas") == Some(&json!(1))),
         ],
-    }
+        &[],
+    )
 }
 
-fn change() -> Act {
-    Act {
-        title: "Change its HTML",
-        deed: patch(&json!({ "spec": { "html": NEW } })),
-        expected: vec![
-            Expected::soon("the ConfigMap has the new page", has_new_page),
-            Expected::soon("the status says so", is_good),
-        ],
-    }
-}
+fn change(stage: &mut Stage<'_>) -> Result<()> {
+    stage.act("Change its HTML");
+    patch(stage, &json!({ "html": NEW }));
+    stage.expect(
+        &[("the ConfigMap has the new page", &|world| shows(world, NEW)), ("the status says so", &is_good)],
+        &[],
+    )?;
 
-fn hide() -> Act {
-    Act {
-        title: "Take it off the net",
-        deed: patch(&json!({ "spec": { "exposed": false } })),
-        expected: vec![
-            Expected::soon("the Ingress is gone", |world| !world.has(Kind::Ingress)),
-            Expected::still("the rest stays", has_base),
-        ],
-    }
-}
+    stage.act("Take it off the net");
+    patch(stage, &json!({ "exposed": false }));
+    stage.expect(&[("the Ingress is gone", &|world| !world.has("Ingress"))], &[("the rest stays", &has_base)])?;
 
-fn expose() -> Act {
-    Act {
-        title: "Put it on the net",
-        deed: patch(&json!({ "spec": { "exposed": true } })),
-        expected: vec![Expected::soon("an Ingress is there", |world| world.has(Kind::Ingress))],
-    }
-}
+    stage.act("Put it on the net");
+    patch(stage, &json!({ "exposed": true }));
+    stage.expect(&[("an Ingress is there", &|world| world.has("Ingress"))], &[])?;
 
-/// `kept` is what the kinds of [`LEFT_ALONE`] are now.
-fn swap(kept: [Option<Value>; 2]) -> Act {
-    Act {
-        title: "Change the operator, while it runs",
-        deed: Deed::Swap,
-        expected: vec![
-            Expected::soon("the daemon says that the new version is at work", |world| {
-                world.plugin().is_some_and(|plugin| plugin.version == 2 && plugin.state == "active")
-            }),
-            Expected::soon("the page's ConfigMap has the new title", has_titled_page),
-            Expected::still("the Deployment and the Service were left alone", move |world| {
-                kept.iter().all(Option::is_some) && kept == LEFT_ALONE.map(|kind| world.written(kind))
-            }),
-        ],
-    }
-}
-
-/// `uid` is that of the `ConfigMap` now.
-fn delete_map(uid: Option<Value>) -> Act {
-    Act {
-        title: "Delete its ConfigMap",
-        deed: kubectl(Kind::ConfigMap, &["delete", "configmap", &format!("{PAGE}-html")]),
-        expected: vec![Expected::soon("it is back, with the page", move |world| {
-            has_new_page(world) && world.value(Kind::ConfigMap, "/metadata/uid") != uid.as_ref()
+    stage.act("Delete its ConfigMap");
+    let uid = stage.world.at("ConfigMap", "/metadata/uid").cloned();
+    stage.kubectl("ConfigMap", &["delete", "configmap", &format!("{PAGE}-html")]);
+    stage.expect(
+        &[("it is back, with the page", &|world| {
+            shows(world, NEW) && world.at("ConfigMap", "/metadata/uid") != uid.as_ref()
         })],
-    }
+        &[],
+    )
 }
 
-fn spoil() -> Act {
-    Act {
-        title: "Spoil its HTML",
-        deed: patch(&json!({ "spec": { "html": BROKEN } })),
-        expected: vec![
-            Expected::soon("the status says what is wrong", |world| {
-                let status = |field: &str| world.value(Kind::WebPage, &format!("/status/{field}"));
-                status("areWeGood") == Some(&json!(false))
-                    && status("errorMessage").and_then(Value::as_str).is_some_and(|text| !text.is_empty())
+fn swap(stage: &mut Stage<'_>, workspace: &Workspace, component: &Path) -> Result<()> {
+    stage.act("Change the operator, while it runs");
+    let others = |world: &World| ["Deployment", "Service"].map(|kind| world.written(kind));
+    let kept = others(&stage.world);
+    stage.swap(workspace, component)?;
+    stage.expect(
+        &[
+            ("the daemon says that the new version is at work", &|world| {
+                world.at("plugin", "/version") == Some(&json!(2))
+                    && world.at("plugin", "/state") == Some(&json!("active"))
             }),
-            Expected::still("the last good page is still served", |world| has_titled_page(world) && has_base(world)),
+            ("the page's ConfigMap has the new title", &|world| shows(world, TITLED)),
         ],
-    }
+        &[("the Deployment and the Service were left alone", &|world| {
+            kept.iter().all(Option::is_some) && kept == others(world)
+        })],
+    )?;
+    stage.vouch()
 }
 
-fn delete() -> Act {
-    Act {
-        title: "Delete the page",
-        deed: kubectl(Kind::WebPage, &["delete", "webpage", PAGE]),
-        expected: vec![Expected::soon(
-            "all that it had is gone too, by Kubernetes' garbage collection",
-            World::is_empty,
-        )],
-    }
+fn end(stage: &mut Stage<'_>) -> Result<()> {
+    stage.act("Spoil its HTML");
+    patch(stage, &json!({ "html": BROKEN }));
+    stage.expect(
+        &[("the status says what is wrong", &|world| {
+            let error = world.at("WebPage", "/status/errorMessage").and_then(Value::as_str);
+            world.at("WebPage", "/status/areWeGood") == Some(&json!(false))
+                && error.is_some_and(|text| !text.is_empty())
+        })],
+        &[("the last good page is still served", &|world| shows(world, TITLED) && has_base(world))],
+    )?;
+
+    stage.act("Delete the page");
+    stage.kubectl("WebPage", &["delete", "webpage", PAGE]);
+    let gone = |world: &World| {
+        !["WebPage", "ConfigMap", "Deployment", "Service", "Ingress"].iter().any(|kind| world.has(kind))
+    };
+    stage.expect(&[("all that it had is gone too, by Kubernetes' garbage collection", &gone)], &[])
 }
 
-/// A change of this kind is where it begins.
-fn kubectl(cause: Kind, words: &[&str]) -> Deed {
-    let words = words.iter().map(|&word| word.to_owned()).collect();
-    Deed::Kubectl { words, cause }
+fn patch(stage: &mut Stage<'_>, spec: &Value) {
+    let patch = json!({ "spec": spec }).to_string();
+    stage.kubectl("WebPage", &["patch", "webpage", PAGE, "--type", "merge", "-p", &patch]);
 }
 
-fn patch(patch: &Value) -> Deed {
-    let patch = patch.to_string();
-    let words = ["patch", "webpage", PAGE, "--type", "merge", "-p", &patch];
-    kubectl(Kind::WebPage, &words)
-}
-
-fn has_new_page(world: &World) -> bool {
-    world.value(Kind::ConfigMap, FILE) == Some(&json!(NEW))
-}
-
-fn has_titled_page(world: &World) -> bool {
-    let page = NEW.replace("<html>", TITLED);
-    world.value(Kind::ConfigMap, FILE) == Some(&json!(page))
+fn shows(world: &World, html: &str) -> bool {
+    world.at("ConfigMap", "/data/index.html") == Some(&json!(html))
 }
 
 fn has_base(world: &World) -> bool {
-    [Kind::ConfigMap, Kind::Deployment, Kind::Service].into_iter().all(|kind| world.has(kind))
-}
-
-fn is_exposed_as_wanted(world: &World) -> bool {
-    let wanted = world.value(Kind::WebPage, "/spec/exposed") == Some(&json!(true));
-    world.has(Kind::Ingress) == wanted
+    ["ConfigMap", "Deployment", "Service"].iter().all(|kind| world.has(kind))
 }
 
 /// The status is about the page as it is now, and says that it is good.
 fn is_good(world: &World) -> bool {
-    let generation = world.value(Kind::WebPage, "/metadata/generation");
+    let generation = world.at("WebPage", "/metadata/generation");
     generation.is_some()
-        && world.value(Kind::WebPage, "/status/observedGeneration") == generation
-        && world.value(Kind::WebPage, "/status/areWeGood") == Some(&json!(true))
+        && world.at("WebPage", "/status/observedGeneration") == generation
+        && world.at("WebPage", "/status/areWeGood") == Some(&json!(true))
 }

@@ -2,242 +2,195 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cluster::{Cluster, Options, Tool};
-use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::control_plane;
-use crate::demo::kubectl::{self, Kubectl};
-use crate::demo::script::PAGE;
-use crate::demo::{Args, PLUGIN};
+use super::Args;
+use super::world::PAGE;
+use crate::copies::Edit;
 use crate::interrupt::Interrupted;
 use crate::ui::{self, Ui, bold};
 use crate::workspace::Workspace;
+use crate::{control_plane, files};
 
 /// The custom resource, as file and by name.
 const CRD: &str = "plugins/webpage/crd.yaml";
 const CRD_NAME: &str = "webpages.sample.capstan.dev";
 
-/// The cluster, and what has been made in it.
-pub(crate) struct Site {
-    /// How to speak to it.
-    pub(crate) kubectl: Kubectl,
+/// A cluster, and what has been made in it.
+pub(super) struct Site {
+    /// kubectl.
+    program: PathBuf,
+    pub(super) kubeconfig: PathBuf,
+    /// Where the page lives.
+    pub(super) namespace: String,
+    /// Where commands run.
+    root: PathBuf,
     /// None if it is the visitor's.
     own: Option<Cluster>,
     /// What has been made in a cluster of the visitor's, in the order of its making: kind and name.
-    made: Vec<(&'static str, String)>,
+    made: Vec<[String; 2]>,
 }
-
-/// What the daemon is given.
-pub(crate) struct Installed {
-    pub(crate) manifest: PathBuf,
-    pub(crate) component: PathBuf,
-}
-
-/// Says what will be written to a cluster of the visitor's, and asks.
-///
-/// # Errors
-/// When the answer is no, or nobody can answer.
-pub(crate) fn announce(ui: &Ui, workspace: &Workspace, kubeconfig: &Path, args: &Args) -> Result<()> {
-    let text = fs::read_to_string(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-    let config: Value = serde_yaml::from_str(&text).with_context(|| format!("read {}", kubeconfig.display()))?;
-    ui.line(format!(
-        "{}\n  \
-         the kind WebPage (CustomResourceDefinition {CRD_NAME}), unless it is there\n  \
-         the namespace {ns}, unless it is there\n  \
-         in it a WebPage {PAGE} and what the operator makes of it: ConfigMap, Deployment (one pod of nginx), Service, Ingress\n\
-         The operator runs on this machine, with the rights of {}, and looks at that namespace only.\n\
-         All of it is removed in the end.\n",
-        bold(&format!("This is going to be written to {}:", target(&config))),
-        workspace.short(kubeconfig).display(),
-        ns = args.namespace,
-    ));
-    if args.yes {
-        return Ok(());
-    }
-    if !ui::can_ask() {
-        bail!("nobody is here to be asked: --yes says that this is wanted");
-    }
-    if !ui::ask("Go on?") {
-        return Err(Interrupted.into());
-    }
-    Ok(())
-}
-
-/// Returns the cluster that a kubeconfig leads to, for people.
-fn target(config: &Value) -> String {
-    let text = |value: Option<&Value>| Some(value?.as_str()?.to_owned());
-    let named = |list: &str, name: &str| {
-        let list = config.get(list)?.as_array()?;
-        list.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))
-    };
-    let context = text(config.get("current-context")).unwrap_or_default();
-    let server = named("contexts", &context)
-        .and_then(|entry| text(entry.pointer("/context/cluster")))
-        .and_then(|name| text(named("clusters", &name)?.pointer("/cluster/server")));
-    match server {
-        Some(server) => format!("{context} ({server})"),
-        None => format!("the cluster of context {context:?}"),
-    }
-}
-
-// === impl Site ===
 
 impl Site {
-    /// Starts a control plane, or goes to the cluster of the visitor; then makes the custom resource and the namespace.
-    ///
-    /// # Errors
-    /// When one of these fails. What has been made in a cluster of the visitor's is removed again.
-    pub(crate) fn open(ui: &Ui, workspace: &Workspace, args: &Args, folder: &TempDir) -> Result<Self> {
-        let mut site = match &args.kubeconfig {
-            None => Self::own(ui, workspace, args, folder)?,
-            Some(kubeconfig) => Self::visited(ui, workspace, args, kubeconfig)?,
-        };
-        match site.furnish(ui) {
-            Ok(()) => Ok(site),
-            Err(error) => {
-                site.end(ui)?;
-                Err(error)
-            }
-        }
-    }
-
-    fn own(ui: &Ui, workspace: &Workspace, args: &Args, folder: &TempDir) -> Result<Self> {
+    /// Starts a control plane.
+    pub(super) fn start(ui: &Ui, workspace: &Workspace, args: &Args, folder: &Path) -> Result<Self> {
         // Before the garbage collector starts, it then knows the kind at once.
-        let options =
-            control_plane::with_nodes(Options { manifests: vec![workspace.root.join(CRD)], ..Options::default() });
+        let manifests = vec![workspace.root.join(CRD)];
+        let options = control_plane::with_nodes(Options { manifests, ..Options::default() });
         let cluster = control_plane::start_shown(ui, "control plane", options)?;
-        let kubectl = Kubectl {
-            program: cluster.kubectl_path().to_owned(),
-            kubeconfig: folder.path().join("kubeconfig"),
-            namespace: args.namespace.clone(),
-            root: workspace.root.clone(),
-            namespace_is_default: true,
-        };
-        fs::copy(cluster.admin_kubeconfig(), &kubectl.kubeconfig)
-            .with_context(|| format!("write {}", kubectl.kubeconfig.display()))?;
-        kubectl.run(&["config", "set-context", "--current"])?;
-        Ok(Self { kubectl, own: Some(cluster), made: Vec::new() })
+        let (program, kubeconfig) = (cluster.kubectl_path().to_owned(), folder.join("kubeconfig"));
+        fs::copy(cluster.admin_kubeconfig(), &kubeconfig).with_context(|| format!("write {}", kubeconfig.display()))?;
+        let site = Self::new(workspace, args, program, kubeconfig, Some(cluster));
+        site.run(&["config", "set-context", "--current"])?;
+        Ok(site)
     }
 
-    fn visited(ui: &Ui, workspace: &Workspace, args: &Args, kubeconfig: &Path) -> Result<Self> {
-        let installed = PathBuf::from("kubectl");
-        let program = if kubectl::works(&installed) {
-            installed
-        } else {
-            let mut program = PathBuf::new();
+    /// Goes to a cluster of the visitor's: says what will be written to it, and asks.
+    pub(super) fn visit(ui: &Ui, workspace: &Workspace, args: &Args, kubeconfig: &Path) -> Result<Self> {
+        let mut program = PathBuf::from("kubectl");
+        if Command::new(&program).args(["version", "--client"]).output().is_err() {
             ui.doing("kubectl", |task| {
                 let tools = control_plane::prepare(task, [Tool::Kubectl].into())?;
                 tools.path(Tool::Kubectl)?.clone_into(&mut program);
                 Ok(program.display().to_string())
             })?;
-            program
-        };
-        let kubectl = Kubectl {
-            program,
-            kubeconfig: std::path::absolute(kubeconfig)?,
-            namespace: args.namespace.clone(),
-            root: workspace.root.clone(),
-            namespace_is_default: false,
-        };
-        Ok(Self { kubectl, own: None, made: Vec::new() })
+        }
+        let site = Self::new(workspace, args, program, std::path::absolute(kubeconfig)?, None);
+        let target = "jsonpath={.current-context} ({.clusters[0].cluster.server})";
+        let target = site.run(&["config", "view", "--minify", "-o", target])?;
+        ui.line(format!(
+            "{}\n  \
+             the kind WebPage (CustomResourceDefinition {CRD_NAME}), unless it is there\n  \
+             the namespace {}, unless it is there\n  \
+             in it a WebPage {PAGE} and what the operator makes of it: ConfigMap, Deployment (one pod of nginx), Service, Ingress\n\
+             The operator runs on this machine, with the rights of {}, and looks at that namespace only.\n\
+             All of it is removed in the end.\n",
+            bold(&format!("This is going to be written to {target}:")),
+            args.namespace,
+            workspace.short(kubeconfig).display(),
+        ));
+        if !args.yes && !ui::can_ask() {
+            bail!("nobody is here to be asked: --yes says that this is wanted");
+        }
+        if args.yes || ui::ask("Go on?") { Ok(site) } else { Err(Interrupted.into()) }
+    }
+
+    fn new(workspace: &Workspace, args: &Args, program: PathBuf, kubeconfig: PathBuf, own: Option<Cluster>) -> Self {
+        let (namespace, root) = (args.namespace.clone(), workspace.root.clone());
+        Self { program, kubeconfig, namespace, root, own, made: Vec::new() }
     }
 
     /// Makes the custom resource and the namespace where they are missing.
-    fn furnish(&mut self, ui: &Ui) -> Result<()> {
+    pub(super) fn furnish(&mut self, ui: &Ui) -> Result<()> {
         ui.doing("custom resource", |_| {
-            if !self.kubectl.has("customresourcedefinition", CRD_NAME)? {
-                self.kubectl.run(&["apply", "--server-side", "-f", CRD])?;
-                self.made.push(("customresourcedefinition", CRD_NAME.to_owned()));
+            if self.make("customresourcedefinition", CRD_NAME)? {
+                self.run(&["apply", "--server-side", "-f", CRD])?;
             }
             let name = format!("customresourcedefinition/{CRD_NAME}");
-            self.kubectl.run(&["wait", "--for=condition=Established", "--timeout=30s", &name])?;
+            self.run(&["wait", "--for=condition=Established", "--timeout=30s", &name])?;
             Ok(CRD_NAME.to_owned())
         })?;
-        let namespace = self.kubectl.namespace.clone();
-        if !self.kubectl.has("namespace", &namespace)? {
-            self.kubectl.run(&["create", "namespace", &namespace])?;
-            self.made.push(("namespace", namespace.clone()));
+        let namespace = self.namespace.clone();
+        if self.make("namespace", &namespace)? {
+            self.run(&["create", "namespace", &namespace])?;
         }
-        if self.kubectl.has("webpage", PAGE)? {
+        if !self.make("webpage", PAGE)? {
             bail!("there is a WebPage {PAGE} in {namespace} already: --namespace says another one");
         }
-        self.made.push(("webpage", PAGE.to_owned()));
         Ok(())
+    }
+
+    /// Returns whether an object is missing, and has to be removed in the end.
+    fn make(&mut self, kind: &str, name: &str) -> Result<bool> {
+        let is_missing = self.run(&["get", kind, name, "--ignore-not-found", "-o", "name"])?.is_empty();
+        self.made.extend(is_missing.then(|| [kind, name].map(str::to_owned)));
+        Ok(is_missing)
     }
 
     /// Returns how long the operator may take for what it does. Nodes of the visitor's have images to pull, and their
     /// garbage collector takes up to half a minute to notice a new kind.
-    pub(crate) fn limit(&self) -> Duration {
+    pub(super) fn limit(&self) -> Duration {
         Duration::from_secs(if self.own.is_some() { 20 } else { 180 })
     }
 
-    /// Puts component and manifest side by side into a folder that is the demo's own, so that what happens to them there
-    /// happens to nobody else; on a cluster of the visitor's, the manifest is bound to the namespace.
-    ///
-    /// # Errors
-    /// When something can't be read or written.
-    pub(crate) fn install(&self, workspace: &Workspace, folder: &TempDir) -> Result<Installed> {
-        let built = workspace.built_plugins().join(PLUGIN);
-        let own = folder.path().join("operator");
-        fs::create_dir(&own).with_context(|| format!("create {}", own.display()))?;
-        let installed = Installed {
-            manifest: own.join(PLUGIN).with_extension("yaml"),
-            component: own.join(PLUGIN).with_extension("wasm"),
-        };
-        let component = built.with_extension("wasm");
-        fs::copy(&component, &installed.component).with_context(|| format!("copy {}", component.display()))?;
-        let path = built.with_extension("yaml");
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let text = if self.own.is_some() {
-            text
-        } else {
-            let mut manifest: Value = serde_yaml::from_str(&text)?;
-            bind(&mut manifest, &self.kubectl.namespace)
-                .with_context(|| format!("{} is not as expected", path.display()))?;
-            // JSON is YAML.
-            manifest.to_string()
-        };
-        fs::write(&installed.manifest, text).with_context(|| format!("write {}", installed.manifest.display()))?;
-        Ok(installed)
+    /// Puts component and manifest side by side into a new folder, so that what happens to them there happens to nobody else; on a
+    /// cluster of the visitor's, the manifest is bound to the namespace. Returns manifest and component.
+    pub(super) fn install(&self, workspace: &Workspace, folder: &Path) -> Result<[PathBuf; 2]> {
+        let built = workspace.built_plugins();
+        fs::create_dir(folder).with_context(|| format!("create {}", folder.display()))?;
+        let [manifest, component] = ["webpage.yaml", "webpage.wasm"].map(|name| folder.join(name));
+        let from = built.join("webpage.wasm");
+        fs::copy(&from, &component).with_context(|| format!("copy {}", from.display()))?;
+        let text = files::text(&built.join("webpage.yaml"))?;
+        let text = if self.own.is_some() { text } else { bound(&text, &self.namespace)? };
+        fs::write(&manifest, text).with_context(|| format!("write {}", manifest.display()))?;
+        Ok([manifest, component])
     }
 
     /// Removes what was made, or ends the control plane.
-    ///
-    /// # Errors
-    /// When something could not be removed; the text says what.
-    pub(crate) fn end(self, ui: &Ui) -> Result<()> {
-        let Self { kubectl, own, made } = self;
-        if let Some(cluster) = own {
+    pub(super) fn end(self, ui: &Ui) -> Result<()> {
+        if let Some(cluster) = self.own {
             cluster.stop();
             return Ok(());
         }
-        if made.is_empty() {
+        if self.made.is_empty() {
             return Ok(());
         }
         ui.line("");
         ui.doing("tidying up", |task| {
-            for (kind, name) in made.iter().rev() {
+            for [kind, name] in self.made.iter().rev() {
                 task.at(&format!("{kind} {name}"));
-                kubectl
-                    .run(&["delete", kind, name, "--ignore-not-found", "--timeout=120s"])
+                self.run(&["delete", kind, name, "--ignore-not-found", "--timeout=120s"])
                     .with_context(|| format!("{kind} {name} is still there"))?;
             }
             Ok("what was made is gone".to_owned())
         })
     }
+
+    // === kubectl ===
+
+    /// Returns a command of kubectl as a visitor would type it.
+    pub(super) fn shown(&self, words: &str) -> String {
+        // The kubeconfig of our own cluster says the namespace already.
+        let namespace = self.own.is_none().then(|| format!("-n {} ", self.namespace));
+        format!("kubectl {}{words}", namespace.unwrap_or_default())
+    }
+
+    /// Returns what a visitor's shell needs to be told first.
+    pub(super) fn exports(&self) -> Vec<String> {
+        let mut lines = vec![format!("export KUBECONFIG={}", self.kubeconfig.display())];
+        let folder = self.program.parent().filter(|folder| folder.is_absolute());
+        lines.extend(folder.map(|folder| format!("export PATH=$PATH:{}", folder.display())));
+        lines
+    }
+
+    /// Returns kubectl with its arguments.
+    pub(super) fn kubectl(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("KUBECONFIG", &self.kubeconfig).args(["--namespace", &self.namespace]).args(words);
+        command.current_dir(&self.root).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs kubectl and returns what it wrote. Ctrl-C doesn't end it, so that it can be used to tidy up.
+    fn run(&self, words: &[&str]) -> Result<String> {
+        let output = self.kubectl(words).output().with_context(|| format!("start {}", self.program.display()))?;
+        if !output.status.success() {
+            bail!("kubectl {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
 }
 
-/// Binds a manifest to one namespace.
-fn bind(manifest: &mut Value, namespace: &str) -> Option<()> {
-    let controllers = manifest.pointer_mut("/spec/controllers")?.as_object_mut()?;
-    for controller in controllers.values_mut() {
-        controller.as_object_mut()?.insert("namespaces".to_owned(), json!([namespace]));
-    }
-    Some(())
+/// Binds the sample's manifest to one namespace.
+fn bound(manifest: &str, namespace: &str) -> Result<String> {
+    let from = "      plugin: webpage\n";
+    let to = format!("{from}      namespaces: [{namespace}]\n");
+    Edit { file: "webpage.yaml", from, to: &to }.of(manifest)
 }
 
 #[cfg(test)]
@@ -245,33 +198,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kubeconfig_is_said_by_its_context_and_server() {
-        let config = json!({
-            "current-context": "b",
-            "contexts": [
-                { "name": "a", "context": { "cluster": "x" } },
-                { "name": "b", "context": { "cluster": "y" } },
-            ],
-            "clusters": [
-                { "name": "x", "cluster": { "server": "https://x" } },
-                { "name": "y", "cluster": { "server": "https://y" } },
-            ],
-        });
-        assert_eq!(target(&config), "b (https://y)");
-        assert_eq!(target(&json!({})), "the cluster of context \"\"");
-    }
-
-    #[test]
-    fn a_manifest_is_bound_to_a_namespace() {
-        let mut manifest = json!({ "spec": {
-            "plugins": { "webpage": { "component": { "path": "webpage.wasm" } } },
-            "controllers": { "webpage": { "plugin": "webpage" } },
-        } });
-        bind(&mut manifest, "demo").unwrap();
-        let expected = json!({ "spec": {
-            "plugins": { "webpage": { "component": { "path": "webpage.wasm" } } },
-            "controllers": { "webpage": { "plugin": "webpage", "namespaces": ["demo"] } },
-        } });
-        assert_eq!(manifest, expected);
+    fn the_manifest_of_the_sample_can_be_bound_to_a_namespace() {
+        let root = Workspace::load().unwrap().root;
+        let manifest = files::text(&root.join("plugins/webpage/webpage.yaml")).unwrap();
+        assert!(bound(&manifest, "demo").unwrap().contains("plugin: webpage\n      namespaces: [demo]\n      primary"));
+        assert!(bound("{}", "demo").is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Decides which faults simulations have to find: such as the daemon has had, or nearly.
 
-use anyhow::{Result, ensure};
+use crate::copies::Edit;
 
 /// A fault, as a change of one place.
 #[derive(Debug)]
@@ -18,15 +18,9 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Puts it into the text of its file.
-    ///
-    /// # Errors
-    /// When its place is not there, or more than once.
-    pub(crate) fn put_into(&self, text: &str) -> Result<String> {
-        let Self { name, file, right, wrong, .. } = self;
-        let times = text.matches(right).count();
-        ensure!(times == 1, "{file} has the place of the fault {name} {times} times: {right}");
-        Ok(text.replace(right, wrong))
+    /// Returns the change that puts it where it belongs.
+    pub(crate) fn edit(&self) -> Edit<'static> {
+        Edit { file: self.file, from: self.right, to: self.wrong }
     }
 }
 
@@ -108,7 +102,7 @@ mod tests {
         let root = Workspace::load().unwrap().root;
         for fault in &FAULTS {
             let text = std::fs::read_to_string(root.join(fault.file)).unwrap();
-            assert_ne!(fault.put_into(&text).unwrap(), text, "{}", fault.name);
+            assert_ne!(fault.edit().of(&text).unwrap(), text, "{}", fault.name);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::test::Run;
 use crate::test::tally::Tally;
 use crate::ui::{Task, dim, size};
 use crate::workspace::Workspace;
-use crate::{builds, control_plane, image, packages};
+use crate::{builds, control_plane, image, packages, process};
 
 /// A step, in the order in which they run: by speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -163,9 +163,6 @@ impl Step {
     }
 
     /// Runs it. The output of what fails has been shown whole.
-    ///
-    /// # Errors
-    /// When interrupted, or when it fails without output.
     pub(crate) fn run(self, run: &mut Run<'_>, task: &mut Task) -> Result<Shown> {
         let cargo = |words: &[&str]| {
             let mut command = run.workspace.cargo();
@@ -343,8 +340,7 @@ fn run_all(task: &mut Task, commands: impl IntoIterator<Item = Command>) -> Resu
     let mut shown = Shown::succeeded(String::new());
     for mut command in commands {
         command.env("INSTA_UPDATE", "no");
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
-        let line = dim(&format!("$ cargo {}", words.join(" ")));
+        let line = dim(&format!("$ cargo {}", process::typed(command.get_args())));
         let mut tally = Tally::default();
         let finished = builds::show(task, command, &mut |line| tally.read(line))?;
         if finished.status.success() {
