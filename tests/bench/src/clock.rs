@@ -50,9 +50,6 @@ impl Patience {
     }
 
     /// Waits until `look` finds something, and returns it.
-    ///
-    /// # Errors
-    /// That of `look`, or when the limit has passed: names `what`.
     pub(crate) fn until<T>(self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         let watch = Stopwatch::start();
         loop {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::clock::{Patience, Stopwatch};
 use crate::stage::Stage;
@@ -25,14 +25,12 @@ const TAIL: usize = 2000;
 /// Kills a process when its own standard input ends, which it does however this program ends.
 const WATCH: &str = "trap '' INT TERM HUP; read -r _; kill -KILL \"$1\" 2>/dev/null";
 
-/// How much a daemon writes to its log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Talk {
-    /// What is wrong, for people.
-    Wrong,
-    /// Also what components log, and which versions of them come into force: for [`crate::diary`].
-    Diary,
-}
+/// How a daemon's log is written, and what is in it.
+pub(crate) type Talk = [&'static str; 2];
+/// What is wrong, for people.
+pub(crate) const WRONG: Talk = ["text", "warn"];
+/// Also what components log, and which versions of them come into force: for [`crate::diary`].
+pub(crate) const DIARY: Talk = ["json", "warn,guest=info,capstan::supervisor=info"];
 
 /// A running daemon. Dropping it kills it.
 pub(crate) struct Daemon {
@@ -40,52 +38,41 @@ pub(crate) struct Daemon {
     /// Kills the daemon if we are killed.
     watcher: Child,
     address: SocketAddr,
-    log: PathBuf,
-    started: Stopwatch,
+    pub(crate) log: PathBuf,
+    /// Runs since its start.
+    pub(crate) started: Stopwatch,
 }
 
 impl Daemon {
-    /// Starts a daemon with this manifest.
-    ///
-    /// # Errors
-    /// When the binary can't be started.
-    pub(crate) fn start(stage: &Stage, manifest: &Path) -> Result<Self> {
-        Self::start_to_talk(stage, manifest, Talk::Wrong)
+    /// Starts a daemon with this manifest, and waits until it is ready.
+    pub(crate) fn ready(stage: &Stage, name: &str, manifest: &str) -> Result<Self> {
+        let mut daemon = Self::start(stage, &stage.manifest(name, manifest)?, WRONG)?;
+        daemon.until_ready()?;
+        Ok(daemon)
     }
 
-    /// Starts a daemon with this manifest that writes so much to its log.
-    ///
-    /// # Errors
-    /// When the binary can't be started.
-    pub(crate) fn start_to_talk(stage: &Stage, manifest: &Path, talk: Talk) -> Result<Self> {
-        let address = free_address()?;
-        let log = manifest.with_extension("log");
+    /// Starts a daemon with the manifest in this file.
+    pub(crate) fn start(stage: &Stage, manifest: &Path, [format, filter]: Talk) -> Result<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let (address, log) = (free.context("find a free port")?, manifest.with_extension("log"));
         let mut command = stage.capstan("run", manifest);
-        command
-            .args(["--log-format", talk.format()])
-            .args(["--listen", &address.to_string()])
-            .arg("--kubeconfig")
-            .arg(stage.kubeconfig())
-            .env("RUST_LOG", talk.filter())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log)?);
+        command.args(["--log-format", format, "--listen", &address.to_string()]);
+        command.arg("--kubeconfig").arg(&stage.kubeconfig).env("RUST_LOG", filter);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let started = Stopwatch::start();
         let mut child = command.spawn().context("start capstan")?;
-        let watcher = match watch(child.id()) {
-            Ok(watcher) => watcher,
+        let mut watch = Command::new("sh");
+        watch.args(["-c", WATCH, "watch", &child.id().to_string()]).stdin(Stdio::piped()).stdout(Stdio::null());
+        match watch.spawn() {
+            Ok(watcher) => Ok(Self { child, watcher, address, log, started }),
             Err(error) => {
                 kill(&mut child);
-                return Err(error);
+                Err(error).context("start sh")
             }
-        };
-        Ok(Self { child, watcher, address, log, started })
+        }
     }
 
     /// Waits until it is ready: all caches filled, all plugins loaded. Returns the time since its start.
-    ///
-    /// # Errors
-    /// When it ends before.
     pub(crate) fn until_ready(&mut self) -> Result<Duration> {
         READY.until("the daemon to be ready", || {
             self.check()?;
@@ -97,115 +84,39 @@ impl Daemon {
         })
     }
 
-    /// Returns the time since its start.
-    pub(crate) fn age(&self) -> Duration {
-        self.started.spent()
-    }
-
     /// Returns how long it takes to say that it is alive.
-    ///
-    /// # Errors
-    /// When it says that it is not.
     pub(crate) fn livez(&self) -> Result<Duration> {
         let watch = Stopwatch::start();
-        let (code, text) = self.get("/livez")?;
-        if code != 200 {
-            bail!("/livez: {code}: {text}");
-        }
+        self.page("/livez")?;
         Ok(watch.spent())
     }
 
     /// Returns a metric, summed over its series.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    fn metric(&self, name: &str) -> Result<f64> {
-        let (code, text) = self.get("/metrics")?;
-        if code != 200 {
-            bail!("/metrics: {code}: {text}");
-        }
-        Ok(sum(&text, name))
+    pub(crate) fn metric(&self, name: &str) -> Result<f64> {
+        Ok(sum(&self.page("/metrics")?, name))
     }
 
-    /// Returns how many runs have ended well.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub(crate) fn reconciles(&self) -> Result<f64> {
-        self.metric("capstan_reconciliations_success_total")
+    /// Returns how many of its runs have come so far: `started`, `success` or `failure`.
+    pub(crate) fn runs(&self, how: &str) -> Result<f64> {
+        self.metric(&format!("capstan_reconciliations_{how}_total"))
     }
 
-    /// Returns how many runs have begun.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub(crate) fn started(&self) -> Result<f64> {
-        self.metric("capstan_reconciliations_started_total")
-    }
-
-    /// Returns how long its runs have taken so far, all together, in seconds.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub(crate) fn time_of_runs(&self) -> Result<f64> {
-        self.metric("capstan_reconciliations_execution_duration_seconds_sum")
-    }
-
-    /// Returns the most memory that an instance of its component has had, in MiB.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub(crate) fn instance_peak(&self) -> Result<f64> {
-        let bytes = self.metric("capstan_plugin_instance_memory_peak_bytes")?;
-        Ok(bytes / f64::from(1 << 20))
-    }
-
-    /// Returns how many runs have failed.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub(crate) fn failures(&self) -> Result<f64> {
-        self.metric("capstan_reconciliations_failure_total")
-    }
-
-    /// Returns its CPU time in seconds.
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub(crate) fn cpu(&self) -> Result<f64> {
-        usage::cpu(self.child.id())
-    }
-
-    /// Returns its memory in MiB.
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub(crate) fn pss(&self) -> Result<f64> {
-        usage::pss(self.child.id())
-    }
-
-    /// Returns its highest memory in MiB.
-    ///
-    /// # Errors
-    /// When it has ended.
-    pub(crate) fn peak(&self) -> Result<f64> {
-        usage::peak(self.child.id())
-    }
-
-    /// Returns its process id.
+    /// Returns its process id, by which [`crate::usage`] knows it.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns the file of its log.
-    pub(crate) fn log(&self) -> &Path {
-        &self.log
+    /// Returns its CPU time in seconds.
+    pub(crate) fn cpu(&self) -> Result<f64> {
+        usage::cpu(self.pid())
+    }
+
+    /// Returns its memory in MiB, and the most that it has ever had.
+    pub(crate) fn memory(&self) -> Result<[f64; 2]> {
+        Ok([usage::pss(self.pid())?, usage::peak(self.pid())?])
     }
 
     /// Ends it as an operator does, by SIGTERM, and waits for that.
-    ///
-    /// # Errors
-    /// When it does not end, or says that something went wrong.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.check()?;
         let pid = self.child.id().to_string();
@@ -218,14 +129,18 @@ impl Daemon {
     }
 
     /// Fails if it has ended.
-    ///
-    /// # Errors
-    /// With the end of its log, if it has.
     pub(crate) fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("the daemon ended with {status}: {}", self.tail()),
         }
+    }
+
+    /// Returns a page that has to be there.
+    fn page(&self, path: &str) -> Result<String> {
+        let (code, text) = self.get(path)?;
+        ensure!(code == 200, "{path}: {code}: {text}");
+        Ok(text)
     }
 
     /// Returns status and body of a page.
@@ -246,22 +161,6 @@ impl Daemon {
     }
 }
 
-impl Talk {
-    fn format(self) -> &'static str {
-        match self {
-            Self::Wrong => "text",
-            Self::Diary => "json",
-        }
-    }
-
-    fn filter(self) -> &'static str {
-        match self {
-            Self::Wrong => "warn",
-            Self::Diary => "warn,guest=info,capstan::supervisor=info",
-        }
-    }
-}
-
 impl Drop for Daemon {
     fn drop(&mut self) {
         // First the watcher, which must not kill another process that has got the number.
@@ -274,21 +173,6 @@ impl Drop for Daemon {
 fn kill(child: &mut Child) {
     drop(child.kill());
     drop(child.wait());
-}
-
-fn watch(pid: u32) -> Result<Child> {
-    Command::new("sh")
-        .args(["-c", WATCH, "watch", &pid.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .context("start sh")
-}
-
-/// Returns an address that nobody listens on.
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
-    Ok(listener.local_addr()?)
 }
 
 fn parse(answer: &str) -> Option<(u16, String)> {

@@ -95,9 +95,6 @@ struct Line {
 
 impl Edition {
     /// Returns the component of this edition.
-    ///
-    /// # Errors
-    /// When the component has not exactly one text to put another in the place of.
     pub(crate) fn of(self, probe: &[u8]) -> Result<Vec<u8>> {
         let places = || (0..probe.len()).filter(|at| probe.get(*at..).is_some_and(begins));
         let begins_at = places().next().filter(|_| places().count() == 1);
@@ -131,9 +128,6 @@ fn begins(text: &[u8]) -> bool {
 
 impl Diary {
     /// Opens a log.
-    ///
-    /// # Errors
-    /// When there is none.
     pub(crate) fn open(log: &Path) -> Result<Self> {
         Ok(Self {
             file: File::open(log).with_context(|| format!("read {}", log.display()))?,
@@ -145,9 +139,6 @@ impl Diary {
     }
 
     /// Reads what has been written since.
-    ///
-    /// # Errors
-    /// When the daemon says that something is wrong.
     pub(crate) fn read(&mut self) -> Result<()> {
         let mut bytes = std::mem::take(&mut self.rest);
         self.file.read_to_end(&mut bytes)?;

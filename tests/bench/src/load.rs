@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use cluster::Api;
+use serde_json::Value;
 
 use crate::clock::{Stopwatch, pass};
 use crate::stage::Stage;
@@ -13,35 +14,20 @@ use crate::stage::Stage;
 /// Connections at once.
 const CONNECTIONS: usize = 4;
 
-/// Does `send` for each number below `count`, spread over the connections.
-///
-/// # Errors
-/// The first error of `send`; the connections then end after the request that they are at.
-pub(crate) fn spread(stage: &Stage, count: usize, send: impl Fn(&Api, usize) -> Result<()> + Sync) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<()> {
-        let api = stage.connection()?;
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= count {
-                return Ok(());
-            }
-            if let Err(error) = send(&api, number) {
-                next.store(count, Ordering::Relaxed);
-                return Err(error);
-            }
-        }
+/// Creates objects of a kind, given its path, one for each number below `count`.
+pub(crate) fn create(stage: &Stage, path: &str, count: usize, object: impl Fn(usize) -> Value + Sync) -> Result<()> {
+    let create = |api: &Api, number| {
+        api.create(path, &object(number))?;
+        Ok(())
     };
-    together(work).map(drop)
+    pace(stage, count, Duration::ZERO, &AtomicBool::new(false), create).map(drop)
 }
 
-/// Does `send` for 0, 1, 2, … in turn, one each `every`, until `stop`; returns what it answered. What could not be sent in
-/// time is sent as soon as a connection is free.
-///
-/// # Errors
-/// The first error of `send`; the connections then end after the request that they are at.
+/// Does `send` for each number below `count`, one each `every`, until `stop`; returns what it answered. What could not be sent in
+/// time is sent as soon as a connection is free. After an error the connections end, each after the request that it is at.
 pub(crate) fn pace<T: Send>(
     stage: &Stage,
+    count: usize,
     every: Duration,
     stop: &AtomicBool,
     send: impl Fn(&Api, usize) -> Result<T> + Sync,
@@ -51,6 +37,9 @@ pub(crate) fn pace<T: Send>(
         let (api, mut answers) = (stage.connection()?, Vec::new());
         while !stop.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                break;
+            }
             let due = every.saturating_mul(u32::try_from(number)?);
             pass(due.saturating_sub(watch.spent()));
             match send(&api, number) {
@@ -63,17 +52,13 @@ pub(crate) fn pace<T: Send>(
         }
         Ok(answers)
     };
-    Ok(together(work)?.into_iter().flatten().collect())
-}
-
-/// Does a work once for each connection, all at the same time.
-fn together<T: Send>(work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
-    thread::scope(|scope| {
-        let workers = [(); CONNECTIONS].map(|()| scope.spawn(&work));
+    let answers = thread::scope(|scope| {
+        let workers = [(); CONNECTIONS].map(|()| scope.spawn(work));
         let ends = workers.map(|worker| {
             let end = worker.join();
             end.unwrap_or_else(|_| Err(anyhow!("a connection's thread has panicked")))
         });
-        ends.into_iter().collect()
-    })
+        ends.into_iter().collect::<Result<Vec<_>>>()
+    });
+    Ok(answers?.into_iter().flatten().collect())
 }

@@ -23,25 +23,13 @@ pub(crate) struct Setting {
     capstan: Value,
     kubernetes: String,
     rounds: usize,
-    pages: usize,
-    deployments: usize,
-    swaps: usize,
-}
-
-/// How it was measured.
-pub(crate) struct Manner {
-    pub(crate) kubernetes: String,
-    pub(crate) rounds: usize,
+    #[serde(flatten)]
     pub(crate) sizes: Sizes,
 }
 
 impl Setting {
     /// Asks the kernel and the daemon.
-    ///
-    /// # Errors
-    /// When the daemon can't be run.
-    pub(crate) fn of(subject: &Subject, manner: Manner) -> Result<Self> {
-        let Manner { kubernetes, rounds, sizes: Sizes { pages, deployments, swaps } } = manner;
+    pub(crate) fn of(subject: &Subject, kubernetes: String, rounds: usize, sizes: Sizes) -> Result<Self> {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Ok(Self {
             cores: thread::available_parallelism()?.get(),
@@ -51,9 +39,7 @@ impl Setting {
             capstan: subject.version()?,
             kubernetes,
             rounds,
-            pages,
-            deployments,
-            swaps,
+            sizes,
         })
     }
 

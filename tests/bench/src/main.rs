@@ -23,8 +23,8 @@ mod stage;
 mod subject;
 mod usage;
 
-use machine::{Manner, Setting};
-use measure::{Measure, Round, Sizes, Told};
+use machine::Setting;
+use measure::{Measure, Rounds, Sizes};
 use report::Report;
 use subject::Subject;
 
@@ -84,25 +84,18 @@ fn main() -> Result<()> {
         eprintln!("no measure is called so; see --help");
         return Ok(());
     }
-    let talkative = std::io::stderr().is_terminal();
-    let subject =
-        if args.no_build || args.capstan.is_some() { Subject::built(args.capstan)? } else { Subject::build()? };
+    let subject = Subject::find(args.capstan, args.no_build)?;
     let sizes = Sizes { pages: args.pages, deployments: args.deployments, swaps: args.swaps };
-    let (mut told, mut kubernetes) = (Told::default(), String::new());
+    let (rows, remarks, kubernetes) = (Vec::new(), Vec::new(), String::new());
+    let talkative = std::io::stderr().is_terminal();
+    let mut rounds =
+        Rounds { subject: &subject, wanted: &wanted, sizes, talkative, number: 0, rows, remarks, kubernetes };
     for number in 1..=args.rounds {
-        let tell = |what: &str| {
-            if talkative {
-                eprintln!("round {number}: {what}");
-            }
-        };
-        let (wanted, subject) = (&*wanted, &subject);
-        let mut round = Round { subject, wanted, sizes, tell: &tell, told: Told::default(), kubernetes: String::new() };
-        round.run()?;
-        told.append(round.told);
-        kubernetes = round.kubernetes;
+        rounds.number = number;
+        rounds.run()?;
     }
-    let manner = Manner { kubernetes, rounds: args.rounds, sizes };
-    let report = Report::new(Setting::of(&subject, manner)?, sizes, told);
+    let Rounds { rows, remarks, kubernetes, .. } = rounds;
+    let report = Report::new(Setting::of(&subject, kubernetes, args.rounds, sizes)?, rows, remarks);
     match args.output {
         Output::Table => print!("{}", report.table()),
         Output::Json => println!("{}", report.json()?),
@@ -112,12 +105,13 @@ fn main() -> Result<()> {
 
 /// Returns the measures that are meant by one of the words, by the whole name or else by a part of it; all, if there is none.
 fn wanted(words: &[String]) -> Vec<Measure> {
-    let is_name = |word: &String| Measure::ALL.iter().any(|measure| measure.name() == word);
+    let all = Measure::value_variants();
+    let is_name = |word: &String| all.iter().any(|measure| measure.name() == *word);
     let means = |word: &String, measure: &Measure| {
-        if is_name(word) { measure.name() == word } else { measure.name().contains(word) }
+        if is_name(word) { measure.name() == *word } else { measure.name().contains(word) }
     };
-    let is_meant = |measure: &Measure| words.is_empty() || words.iter().any(|word| means(word, measure));
-    Measure::ALL.into_iter().filter(is_meant).collect()
+    let is_meant = |measure: &&Measure| words.is_empty() || words.iter().any(|word| means(word, measure));
+    all.iter().filter(is_meant).copied().collect()
 }
 
 #[cfg(test)]
@@ -134,7 +128,7 @@ mod tests {
     #[test]
     fn measures_are_chosen_by_their_name_or_a_part_of_it() {
         let words = |words: &[&str]| wanted(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        assert_eq!(words(&[]), Measure::ALL);
+        assert_eq!(words(&[]), Measure::value_variants());
         assert_eq!(words(&["re", "noop"]), [Measure::Create, Measure::Restart, Measure::Noop]);
         assert_eq!(words(&["queue"]), []);
         assert_eq!(words(&["swap"]), [Measure::Swap]);

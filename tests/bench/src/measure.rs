@@ -3,72 +3,48 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::ValueEnum;
+use serde::Serialize;
 
 use crate::clock::{Stopwatch, pass};
 use crate::daemon::Daemon;
-use crate::report;
+use crate::report::{self, Row};
 use crate::stage::Stage;
 use crate::subject::Subject;
 use crate::usage;
 
-mod cache;
-mod check;
-mod idle;
 mod languages;
 mod neighbours;
 mod pages;
 mod probes;
 mod spread;
+mod starts;
 mod swap;
 mod swaps;
 
 /// After the end of what is measured, what it has set off is waited for and counted too.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
-/// One thing that is measured; its word on the command line is its name in lower case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// One thing that is measured, in the order in which they are taken; [`Measure::about`] says more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Measure {
-    /// The time of `capstan check`.
     Check,
-    /// A daemon with nothing to do.
     Idle,
-    /// Many pages are created.
     Create,
-    /// A daemon is started where everything is as it should be.
     Restart,
-    /// All config maps are deleted.
     Drift,
-    /// All pages are changed.
     Change,
-    /// Each page is reconciled again and again.
     Noop,
-    /// A daemon is started beside many objects that it does not own.
     Cache,
-    /// What runs is replaced while many events come.
     Swap,
-    /// A component is replaced again and again.
     Swaps,
-    /// The sample in each language.
     Languages,
-    /// Others change while plugins compute all the time.
     Neighbours,
 }
 
-/// One number.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Figure {
-    /// What it belongs to.
-    pub(crate) measure: Measure,
-    /// What it says.
-    pub(crate) name: String,
-    /// In what.
-    pub(crate) unit: &'static str,
-    /// How much.
-    pub(crate) value: f64,
-}
-
 /// How much of everything there is.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Sizes {
     /// Pages.
     pub(crate) pages: usize,
@@ -78,27 +54,22 @@ pub(crate) struct Sizes {
     pub(crate) swaps: usize,
 }
 
-/// What has come out.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Told {
-    /// The numbers.
-    pub(crate) figures: Vec<Figure>,
-    /// What has to be known beside them.
-    pub(crate) remarks: Vec<String>,
-}
-
-/// What one round works with.
-pub(crate) struct Round<'a> {
+/// What rounds work with, and what has come out so far.
+pub(crate) struct Rounds<'a> {
     /// What is measured.
     pub(crate) subject: &'a Subject,
     /// What was asked for, in order.
     pub(crate) wanted: &'a [Measure],
     /// How much of everything.
     pub(crate) sizes: Sizes,
-    /// Is told what goes on.
-    pub(crate) tell: &'a dyn Fn(&str),
-    /// What has come out so far.
-    pub(crate) told: Told,
+    /// Whether somebody looks who wants to know what goes on.
+    pub(crate) talkative: bool,
+    /// Which one it is, from 1.
+    pub(crate) number: usize,
+    /// The figures, one row for each.
+    pub(crate) rows: Vec<Row>,
+    /// What has to be known beside them.
+    pub(crate) remarks: Vec<String>,
     /// The version of Kubernetes, once a control plane has run.
     pub(crate) kubernetes: String,
 }
@@ -107,12 +78,8 @@ pub(crate) struct Round<'a> {
 pub(crate) struct Span<'a> {
     stage: &'a Stage,
     watch: Stopwatch,
-    /// The daemon had used so much; a daemon that is not there yet has used nothing.
-    daemon: f64,
-    server: f64,
-    machine: f64,
-    own: f64,
-    reconciles: f64,
+    cpu: [f64; 3],
+    runs: f64,
     failures: f64,
     mark: cluster::Mark,
 }
@@ -120,38 +87,9 @@ pub(crate) struct Span<'a> {
 // === impl Measure ===
 
 impl Measure {
-    /// All, in the order in which they are taken.
-    pub(crate) const ALL: [Self; 12] = [
-        Self::Check,
-        Self::Idle,
-        Self::Create,
-        Self::Restart,
-        Self::Drift,
-        Self::Change,
-        Self::Noop,
-        Self::Cache,
-        Self::Swap,
-        Self::Swaps,
-        Self::Languages,
-        Self::Neighbours,
-    ];
-
     /// Returns its word on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Check => "check",
-            Self::Idle => "idle",
-            Self::Create => "create",
-            Self::Restart => "restart",
-            Self::Drift => "drift",
-            Self::Change => "change",
-            Self::Noop => "noop",
-            Self::Cache => "cache",
-            Self::Swap => "swap",
-            Self::Swaps => "swaps",
-            Self::Languages => "languages",
-            Self::Neighbours => "neighbours",
-        }
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 
     /// Says what is measured, in half a line.
@@ -168,31 +106,67 @@ impl Measure {
             Self::Drift => format!("{pages} ConfigMaps are deleted at one stroke"),
             Self::Change => format!("the HTML of {pages} pages changes"),
             Self::Noop => format!("{pages} pages again 1 ms after their last run, 20 s"),
-            Self::Cache => {
-                format!("start beside {deployments} Deployments of 6 KB that are not its own")
-            }
-            Self::Swap => {
-                format!("{once} times, while events of {pages} primaries come at 200 a second")
-            }
-            Self::Swaps => {
-                format!("a component is replaced {swaps} times, each time 8 primaries run")
-            }
-            Self::Languages => {
-                format!("the sample in each language, with {half} pages")
-            }
+            Self::Cache => format!("start beside {deployments} Deployments of 6 KB that are not its own"),
+            Self::Swap => format!("{once} times, while events of {pages} primaries come at 200 a second"),
+            Self::Swaps => format!("a component is replaced {swaps} times, each time 8 primaries run"),
+            Self::Languages => format!("the sample in each language, with {half} pages"),
             Self::Neighbours => "from a change to its status, while runs of other plugins compute".to_owned(),
         }
     }
 }
 
-// === impl Told ===
+// === impl Rounds ===
 
-impl Told {
-    /// Adds what another round has told.
-    pub(crate) fn append(&mut self, other: Self) {
-        self.figures.extend(other.figures);
-        for remark in other.remarks {
-            self.remark(remark);
+/// Takes some measures on a stage.
+type Take = fn(&mut Rounds<'_>, &Stage) -> Result<()>;
+
+impl Rounds<'_> {
+    /// Takes the measures that were asked for.
+    pub(crate) fn run(&mut self) -> Result<()> {
+        use Measure::{Cache, Change, Check, Create, Drift, Idle, Languages, Neighbours, Noop, Restart, Swap, Swaps};
+        // Each row shares a control plane.
+        let stages: [&[(&[Measure], Take)]; 5] = [
+            &[
+                (&[Check], starts::check),
+                (&[Idle], starts::idle),
+                (&[Create, Restart, Drift, Change, Noop], pages::measure),
+            ],
+            &[(&[Cache], starts::cache)],
+            &[(&[Swap], swap::measure), (&[Swaps], swaps::measure)],
+            &[(&[Languages], languages::measure)],
+            &[(&[Neighbours], neighbours::measure)],
+        ];
+        for takes in stages {
+            let wanted: Vec<_> = takes.iter().filter(|(measures, _)| self.wants(measures)).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            self.tell("starting a control plane");
+            let stage = Stage::set(self.subject)?;
+            stage.cluster.version().clone_into(&mut self.kubernetes);
+            for (_, take) in wanted {
+                take(self, &stage)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what goes on.
+    fn tell(&self, what: &str) {
+        if self.talkative {
+            eprintln!("round {}: {what}", self.number);
+        }
+    }
+
+    /// Whether one of these was asked for.
+    fn wants(&self, measures: &[Measure]) -> bool {
+        measures.iter().any(|measure| self.wanted.contains(measure))
+    }
+
+    /// Notes a figure, if its measure was asked for.
+    fn note(&mut self, measure: Measure, name: impl Into<String>, unit: &'static str, value: f64) {
+        if self.wanted.contains(&measure) {
+            report::add(&mut self.rows, measure, name.into(), unit, value);
         }
     }
 
@@ -204,80 +178,18 @@ impl Told {
     }
 }
 
-// === impl Round ===
-
-impl Round<'_> {
-    /// Takes the measures that were asked for.
-    ///
-    /// # Errors
-    /// When something does not happen within its limit.
-    pub(crate) fn run(&mut self) -> Result<()> {
-        use Measure::{Cache, Languages, Neighbours, Swap, Swaps};
-        let apart = [Cache, Swap, Swaps, Languages, Neighbours];
-        if self.wanted.iter().any(|measure| !apart.contains(measure)) {
-            let stage = self.set()?;
-            check::measure(self, &stage)?;
-            idle::measure(self, &stage)?;
-            pages::measure(self, &stage)?;
-        }
-        if self.wants(&[Cache]) {
-            let stage = self.set()?;
-            cache::measure(self, &stage)?;
-        }
-        if self.wants(&[Swap, Swaps]) {
-            let stage = self.set()?;
-            swap::measure(self, &stage)?;
-            swaps::measure(self, &stage)?;
-        }
-        if self.wants(&[Languages]) {
-            let stage = self.set()?;
-            languages::measure(self, &stage)?;
-        }
-        if self.wants(&[Neighbours]) {
-            let stage = self.set()?;
-            neighbours::measure(self, &stage)?;
-        }
-        Ok(())
-    }
-
-    /// Whether one of these was asked for.
-    fn wants(&self, measures: &[Measure]) -> bool {
-        measures.iter().any(|measure| self.wanted.contains(measure))
-    }
-
-    /// Notes a figure, if its measure was asked for.
-    fn note(&mut self, measure: Measure, name: impl Into<String>, unit: &'static str, value: f64) {
-        if self.wanted.contains(&measure) {
-            let name = name.into();
-            self.told.figures.push(Figure { measure, name, unit, value });
-        }
-    }
-
-    fn set(&mut self) -> Result<Stage> {
-        (self.tell)("starting a control plane");
-        let stage = Stage::set(self.subject)?;
-        stage.version().clone_into(&mut self.kubernetes);
-        Ok(stage)
-    }
-}
-
 // === impl Span ===
 
 impl<'a> Span<'a> {
     /// Begins to count. Without a daemon, one that starts now is meant.
-    ///
-    /// # Errors
-    /// When a process has ended.
     pub(crate) fn begin(stage: &'a Stage, daemon: Option<&Daemon>) -> Result<Self> {
+        let runs = |how| daemon.map_or(Ok(0.0), |daemon| daemon.runs(how));
         Ok(Self {
             stage,
             mark: stage.mark()?,
-            reconciles: daemon.map_or(Ok(0.0), Daemon::reconciles)?,
-            failures: daemon.map_or(Ok(0.0), Daemon::failures)?,
-            daemon: daemon.map_or(Ok(0.0), Daemon::cpu)?,
-            server: stage.server_cpu()?,
-            machine: usage::machine_cpu()?,
-            own: usage::own_cpu()?,
+            runs: runs("success")?,
+            failures: runs("failure")?,
+            cpu: cpu(stage, daemon)?,
             watch: Stopwatch::start(),
         })
     }
@@ -288,57 +200,37 @@ impl<'a> Span<'a> {
     }
 
     /// Returns how many runs have ended well since the beginning.
-    ///
-    /// # Errors
-    /// When the daemon does not answer.
-    pub(crate) fn reconciles(&self, daemon: &Daemon) -> Result<f64> {
-        Ok(daemon.reconciles()? - self.reconciles)
+    pub(crate) fn runs(&self, daemon: &Daemon) -> Result<f64> {
+        Ok(daemon.runs("success")? - self.runs)
+    }
+
+    /// Returns the CPU time of the daemon, of the server, and of what is neither of them nor we.
+    pub(crate) fn cpu(&self, daemon: &Daemon) -> Result<[f64; 3]> {
+        let now = cpu(self.stage, Some(daemon))?;
+        Ok([now[0] - self.cpu[0], now[1] - self.cpu[1], (now[2] - self.cpu[2]).max(0.0)])
     }
 
     /// Waits for the aftermath and notes what has been used up and written.
-    ///
-    /// # Errors
-    /// When a process has ended.
-    pub(crate) fn end(self, round: &mut Round<'_>, measure: Measure, daemon: &Daemon) -> Result<()> {
+    pub(crate) fn end(self, rounds: &mut Rounds<'_>, measure: Measure, daemon: &Daemon) -> Result<()> {
         pass(AFTERMATH);
-        self.used(round, measure, daemon)?;
-        let failures = daemon.failures()? - self.failures;
-        round.note(measure, "reconciles", "", self.reconciles(daemon)?);
-        round.note(measure, "failed runs", "", failures);
-        round.note(measure, "Pss", "MiB", daemon.pss()?);
-        round.note(measure, "peak RSS", "MiB", daemon.peak()?);
-        self.requests(round, measure)
+        self.used(rounds, measure, daemon)?;
+        rounds.note(measure, "reconciles", "", self.runs(daemon)?);
+        rounds.note(measure, "failed runs", "", daemon.runs("failure")? - self.failures);
+        let [pss, peak] = daemon.memory()?;
+        rounds.note(measure, "Pss", "MiB", pss);
+        rounds.note(measure, "peak RSS", "MiB", peak);
+        self.requests(rounds, measure)
     }
 
-    /// Notes the CPU time of the daemon, of the server, and of what has nothing to do with either or with us.
-    ///
-    /// # Errors
-    /// When a process has ended.
-    pub(crate) fn used(&self, round: &mut Round<'_>, measure: Measure, daemon: &Daemon) -> Result<()> {
-        let cpu = daemon.cpu()? - self.daemon;
-        let server = self.stage.server_cpu()? - self.server;
-        round.note(measure, "operator CPU", "s", cpu);
-        round.note(measure, "server CPU", "s", server);
-        round.note(measure, "CPU of others", "s", self.others(daemon)?);
+    /// Notes the CPU time that has been used up.
+    pub(crate) fn used(&self, rounds: &mut Rounds<'_>, measure: Measure, daemon: &Daemon) -> Result<()> {
+        for (name, seconds) in ["operator CPU", "server CPU", "CPU of others"].into_iter().zip(self.cpu(daemon)?) {
+            rounds.note(measure, name, "s", seconds);
+        }
         Ok(())
     }
 
-    /// Returns the CPU time of what is neither daemon nor server nor we.
-    ///
-    /// # Errors
-    /// When a process has ended.
-    pub(crate) fn others(&self, daemon: &Daemon) -> Result<f64> {
-        let cpu = daemon.cpu()? - self.daemon;
-        let server = self.stage.server_cpu()? - self.server;
-        let own = usage::own_cpu()? - self.own;
-        let others = usage::machine_cpu()? - self.machine - own - server - cpu;
-        Ok(others.max(0.0))
-    }
-
     /// Returns how many writes the daemon has asked of the API server.
-    ///
-    /// # Errors
-    /// When the audit log can't be read.
     pub(crate) fn writes(&self) -> Result<f64> {
         let requests = self.stage.requests(self.mark)?;
         let writes = requests.iter().filter(|(name, _)| !is_read(name));
@@ -346,22 +238,24 @@ impl<'a> Span<'a> {
     }
 
     /// Notes what the daemon has asked of the API server: writes, and all the rest.
-    ///
-    /// # Errors
-    /// When the audit log can't be read.
-    pub(crate) fn requests(&self, round: &mut Round<'_>, measure: Measure) -> Result<()> {
+    pub(crate) fn requests(&self, rounds: &mut Rounds<'_>, measure: Measure) -> Result<()> {
         let requests = self.stage.requests(self.mark)?;
-        let sum = |reads: bool| -> usize {
-            let counted = requests.iter().filter(|(name, _)| is_read(name) == reads);
-            counted.map(|(_, count)| count).sum()
-        };
-        round.note(measure, "writes", "", number(sum(false)));
-        for (name, count) in requests.iter().filter(|(name, _)| !is_read(name)) {
-            round.note(measure, format!("  {name}"), "", number(*count));
+        let (reads, writes): (Vec<_>, Vec<_>) = requests.iter().partition(|(name, _)| is_read(name));
+        let sum = |of: &[(&String, &usize)]| number(of.iter().map(|(_, count)| **count).sum());
+        rounds.note(measure, "writes", "", sum(&writes));
+        for (name, count) in &writes {
+            rounds.note(measure, format!("  {name}"), "", number(**count));
         }
-        round.note(measure, "reads", "", number(sum(true)));
+        rounds.note(measure, "reads", "", sum(&reads));
         Ok(())
     }
+}
+
+/// Returns the CPU time so far of the daemon, of the server, and of what is neither of them nor we. A daemon that is not there
+/// yet has used nothing.
+fn cpu(stage: &Stage, daemon: Option<&Daemon>) -> Result<[f64; 3]> {
+    let (daemon, server) = (daemon.map_or(Ok(0.0), Daemon::cpu)?, stage.server_cpu()?);
+    Ok([daemon, server, usage::machine_cpu()? - usage::cpu("self")? - server - daemon])
 }
 
 /// Whether a request, as `get configmaps`, changes nothing.

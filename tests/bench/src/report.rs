@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::machine::Setting;
-use crate::measure::{Figure, Measure, Sizes, Told};
+use crate::measure::Measure;
 
 mod matrix;
 
@@ -24,7 +24,6 @@ pub(crate) enum Target {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
-    #[serde(serialize_with = "by_name")]
     measure: Measure,
     name: String,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -45,8 +44,6 @@ pub(crate) struct Report {
     figures: Vec<Row>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     remarks: Vec<String>,
-    #[serde(skip)]
-    sizes: Sizes,
 }
 
 /// What there must be nothing of while components are swapped.
@@ -91,46 +88,37 @@ impl Target {
 // === impl Report ===
 
 impl Report {
-    /// Puts the rounds side by side.
-    pub(crate) fn new(setting: Setting, sizes: Sizes, told: Told) -> Self {
-        Self { setting, figures: rows(told.figures), remarks: told.remarks, sizes }
+    /// Tells these figures.
+    pub(crate) fn new(setting: Setting, mut figures: Vec<Row>, remarks: Vec<String>) -> Self {
+        // A name that only a later round had still belongs to its measure.
+        figures.sort_by_key(|row| row.measure);
+        Self { setting, figures, remarks }
     }
 
     /// Returns it as JSON.
-    ///
-    /// # Errors
-    /// When a figure is no number.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }
 
     /// Returns it for people.
     pub(crate) fn table(&self) -> String {
-        let mut text = self.setting.lines().join("\n");
-        text.push('\n');
+        let mut lines = self.setting.lines().to_vec();
         for rows in self.figures.chunk_by(|one, next| one.measure == next.measure) {
             let Some(Row { measure, .. }) = rows.first() else {
                 continue;
             };
-            let head = format!("\n{}: {}", measure.name(), measure.about(self.sizes));
-            write_line(&mut text, &head);
+            lines.push(format!("\n{}: {}", measure.name(), measure.about(self.setting.sizes)));
             if *measure == Measure::Languages {
-                text.push_str(&matrix::of(rows));
+                lines.extend(matrix::of(rows));
                 continue;
             }
             let names = rows.iter().map(|row| row.name.chars().count());
             let width = names.max().unwrap_or_default().max(NAME);
-            for row in rows {
-                write_line(&mut text, row.line(width).trim_end());
-            }
+            lines.extend(rows.iter().map(|row| row.line(width).trim_end().to_owned()));
         }
-        if !self.remarks.is_empty() {
-            write_line(&mut text, "");
-        }
-        for remark in &self.remarks {
-            write_line(&mut text, remark);
-        }
-        text
+        lines.extend((!self.remarks.is_empty()).then(String::new));
+        lines.extend(self.remarks.iter().cloned());
+        lines.join("\n") + "\n"
     }
 }
 
@@ -138,28 +126,16 @@ fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
     ends.iter().any(|end| text.ends_with(end))
 }
 
-fn write_line(text: &mut String, line: &str) {
-    text.push_str(line);
-    text.push('\n');
-}
-
-/// Joins figures of one name, in the order in which the names first came.
-fn rows(figures: Vec<Figure>) -> Vec<Row> {
-    let mut rows = Vec::<Row>::new();
-    for Figure { measure, name, unit, value } in figures {
-        let known = rows.iter_mut().find(|row| row.measure == measure && row.name == name);
-        if let Some(row) = known {
-            row.values.push(value);
-            continue;
-        }
-        rows.push(Row { measure, unit, target: Target::of(measure, &name), name, values: vec![value], met: None });
+/// Adds a figure to those of its name, or as the first one of it.
+pub(crate) fn add(rows: &mut Vec<Row>, measure: Measure, name: String, unit: &'static str, value: f64) {
+    let target = Target::of(measure, &name);
+    let met = target.map(|target| target.is_met(value));
+    if let Some(row) = rows.iter_mut().find(|row| row.measure == measure && row.name == name) {
+        row.values.push(value);
+        row.met = row.met.and_then(|before| Some(before && met?));
+    } else {
+        rows.push(Row { measure, name, unit, values: vec![value], target, met });
     }
-    for row in &mut rows {
-        row.met = row.target.map(|target| row.values.iter().all(|value| target.is_met(*value)));
-    }
-    // A name that only a later round had still belongs to its measure.
-    rows.sort_by_key(|row| row.measure);
-    rows
 }
 
 impl Row {
@@ -212,27 +188,21 @@ fn grouped(digits: &str) -> String {
     told
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn by_name<S: serde::Serializer>(measure: &Measure, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(measure.name())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn figure(measure: Measure, name: &str, value: f64) -> Figure {
-        Figure { measure, name: name.to_owned(), unit: "s", value }
-    }
-
     #[test]
     fn rounds_stand_side_by_side_and_the_worst_one_decides() {
-        let rows = rows(vec![
-            figure(Measure::Create, "operator CPU", 2.3),
-            figure(Measure::Restart, "operator CPU", 0.4),
-            figure(Measure::Create, "operator CPU", 2.5),
-            figure(Measure::Create, "patch pods", 7.0),
-        ]);
+        let mut rows = Vec::new();
+        for (measure, name, value) in [
+            (Measure::Create, "operator CPU", 2.3),
+            (Measure::Create, "operator CPU", 2.5),
+            (Measure::Create, "patch pods", 7.0),
+            (Measure::Restart, "operator CPU", 0.4),
+        ] {
+            add(&mut rows, measure, name.to_owned(), "s", value);
+        }
         let lines: Vec<String> = rows.iter().map(|row| row.line(NAME).trim_end().to_owned()).collect();
         assert_eq!(
             lines,

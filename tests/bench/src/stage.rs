@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use cluster::{ADMIN, Api, Audit, AuditScope, Cluster, Mark, Options, Query, User};
+use cluster::{ADMIN, Api, AuditScope, Cluster, Mark, Options, Query, User};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::clock::{Patience, Stopwatch, wall};
-use crate::subject::Subject;
+use crate::subject::{SAMPLE, Subject};
 use crate::usage;
 
 /// The daemon's user, the only one whose requests are logged.
@@ -23,8 +24,9 @@ const SERVED: Patience = Patience::new(20, 30);
 
 /// A control plane with the kinds that are needed, and the daemon's files.
 pub(crate) struct Stage {
-    cluster: Cluster,
-    kubeconfig: PathBuf,
+    pub(crate) cluster: Cluster,
+    /// The daemon's.
+    pub(crate) kubeconfig: PathBuf,
     /// Goes with the control plane.
     folder: PathBuf,
     capstan: PathBuf,
@@ -32,9 +34,6 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Starts a control plane and warms the cache of compiled code.
-    ///
-    /// # Errors
-    /// When a process can't be started, or `capstan check` finds something wrong.
     pub(crate) fn set(subject: &Subject) -> Result<Self> {
         let user = User::new(USER)?.in_group(GROUP);
         let options = Options {
@@ -46,55 +45,30 @@ impl Stage {
         let cluster = Cluster::start(&options.with_user(user.clone()))?;
         let folder = cluster.dir().join("bench");
         fs::create_dir(&folder)?;
-        fs::copy(subject.component(), folder.join("webpage.wasm")).context("copy the component")?;
-        let stage =
-            Self { kubeconfig: cluster.kubeconfig(&user)?, cluster, folder, capstan: subject.capstan().to_owned() };
-        stage.check(&stage.manifest("warm", &Subject::manifest()?)?)?;
+        fs::copy(&subject.component, folder.join(SAMPLE)).context("copy the component")?;
+        let stage = Self { kubeconfig: cluster.kubeconfig(&user)?, cluster, folder, capstan: subject.capstan.clone() };
+        stage.check(&stage.manifest("warm", &Subject::sample()?)?)?;
         for kind in ["sample.capstan.dev/v1/webpages", "test.capstan.dev/v1/probes"] {
             SERVED.until(&format!("the API server to serve {kind}"), || {
-                Ok(stage.api().find(&format!("/apis/{kind}?limit=1"))?)
+                Ok(stage.cluster.api().find(&format!("/apis/{kind}?limit=1"))?)
             })?;
         }
         Ok(stage)
     }
 
-    /// Returns the client of the administrator.
-    pub(crate) fn api(&self) -> &Api {
-        self.cluster.api()
-    }
-
     /// Returns a client of the administrator that shares no connection with others.
-    ///
-    /// # Errors
-    /// When the authority can't be read.
     pub(crate) fn connection(&self) -> Result<Api> {
         self.cluster.api_as(self.cluster.user(ADMIN)?)
     }
 
-    /// Returns the version of Kubernetes.
-    pub(crate) fn version(&self) -> &str {
-        self.cluster.version()
-    }
-
-    /// Returns the daemon's kubeconfig.
-    pub(crate) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
     /// Makes a namespace. It ends with the control plane.
-    ///
-    /// # Errors
-    /// When the API server refuses.
     pub(crate) fn namespace(&self, name: &str) -> Result<()> {
         let namespace = json!({ "metadata": { "name": name } });
-        self.api().create("/api/v1/namespaces", &namespace)?;
+        self.cluster.api().create("/api/v1/namespaces", &namespace)?;
         Ok(())
     }
 
     /// Writes a manifest beside the component and returns its path.
-    ///
-    /// # Errors
-    /// When it can't be written.
     pub(crate) fn manifest(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.folder.join(format!("{name}.yaml"));
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
@@ -103,9 +77,6 @@ impl Stage {
 
     /// Puts a file beside the manifests in place of another, or for the first time: whoever looks sees one or the other,
     /// whole. Returns the wall clock just before, as [`wall`] has it.
-    ///
-    /// # Errors
-    /// When it can't be written.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<i64> {
         let (draft, path) = (self.folder.join("draft"), self.folder.join(name));
         let write = || -> std::io::Result<i64> {
@@ -118,30 +89,19 @@ impl Stage {
     }
 
     /// Forgets all compiled code: each component is compiled once more.
-    ///
-    /// # Errors
-    /// When it can't be removed.
     pub(crate) fn forget_code(&self) -> Result<()> {
-        let folder = self.code();
-        fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))
-    }
-
-    fn code(&self) -> PathBuf {
-        self.folder.join("code")
+        fs::remove_dir_all(self.folder.join("code")).context("remove the compiled code")
     }
 
     /// Returns a command of the daemon's binary for a manifest.
     pub(crate) fn capstan(&self, command: &str, manifest: &Path) -> Command {
         let mut capstan = Command::new(&self.capstan);
         capstan.arg(command).arg("--manifest").arg(manifest);
-        capstan.arg("--code-cache").arg(self.code());
+        capstan.arg("--code-cache").arg(self.folder.join("code"));
         capstan
     }
 
     /// Runs `capstan check` and returns how long it took.
-    ///
-    /// # Errors
-    /// When it finds something wrong.
     pub(crate) fn check(&self, manifest: &Path) -> Result<Duration> {
         let mut command = self.capstan("check", manifest);
         command.stdin(Stdio::null());
@@ -156,28 +116,19 @@ impl Stage {
     }
 
     /// Returns the CPU time of etcd and the API server together, in seconds.
-    ///
-    /// # Errors
-    /// When one of them has ended.
     pub(crate) fn server_cpu(&self) -> Result<f64> {
         self.cluster.processes().values().map(|pid| usage::cpu(*pid)).sum()
     }
 
     /// Returns the place in the audit log after all that the daemon has asked so far.
-    ///
-    /// # Errors
-    /// When the log can't be read.
     pub(crate) fn mark(&self) -> Result<Mark> {
-        self.audit()?.mark()
+        self.cluster.audit()?.mark()
     }
 
     /// Counts the daemon's requests since then, as `create configmaps` or `patch webpages/status`.
-    ///
-    /// # Errors
-    /// When the log can't be read.
     pub(crate) fn requests(&self, since: Mark) -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
-        let requests = self.audit()?.requests(&Query::since(since).user(USER))?;
+        let requests = self.cluster.audit()?.requests(&Query::since(since).user(USER))?;
         // Whoever hears nothing of the API server asks how it is, by this page.
         for request in requests.iter().filter(|request| request.uri != "/version") {
             let mut name = format!("{} {}", request.verb, request.resource);
@@ -189,29 +140,23 @@ impl Stage {
         Ok(counts)
     }
 
-    /// Returns name and time of what the daemon has written of a kind since then, the oldest first.
-    ///
-    /// # Errors
-    /// When the log can't be read.
-    pub(crate) fn written(&self, since: Mark, resource: &str, subresource: &str) -> Result<Vec<(String, String)>> {
-        let query = Query::since(since).user(USER).resource(resource).writes();
-        let requests = self.audit()?.requests(&query)?.into_iter();
-        let meant = requests.filter(|request| request.subresource == subresource);
-        Ok(meant.map(|request| (request.name, request.time)).collect())
+    /// Returns when the API server got the last status of each probe since then, in microseconds since 1970.
+    pub(crate) fn statuses(&self, since: Mark) -> Result<BTreeMap<String, i64>> {
+        let query = Query::since(since).user(USER).resource("probes").writes();
+        let requests = self.cluster.audit()?.requests(&query)?.into_iter();
+        let status = requests.filter(|request| request.subresource == "status");
+        let timed = status.map(|request| {
+            let at: Timestamp = request.time.parse().context("a time of the audit log")?;
+            Ok((request.name, at.as_microsecond()))
+        });
+        timed.collect()
     }
 
     /// Returns the items of a list.
-    ///
-    /// # Errors
-    /// When the API server refuses.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<Value>> {
-        match self.api().get(path)?.get_mut("items").map(Value::take) {
+        match self.cluster.api().get(path)?.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => Ok(items),
             _ => bail!("{path} is no list"),
         }
-    }
-
-    fn audit(&self) -> Result<&Audit> {
-        self.cluster.audit()
     }
 }

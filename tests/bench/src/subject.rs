@@ -5,102 +5,53 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+
+use crate::measure::number;
 
 /// The lines of the sample's manifest below which settings of its plugin can be added.
 const PLUGIN: &str = "  plugins:\n    webpage:\n";
 /// The line of the sample's manifest below which settings of its controller can be added.
 const CONTROLLER: &str = "      plugin: webpage\n";
-
-/// A language that the sample is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
-    /// Compiled to WebAssembly.
-    Rust,
-    /// `CPython` inside of the component.
-    Python,
-    /// `QuickJS` inside of the component.
-    JavaScript,
-    /// Compiled, with Go's runtime.
-    Go,
-}
+/// The component of the sample, as its manifest names it.
+pub(crate) const SAMPLE: &str = "webpage.wasm";
 
 /// What is measured.
 pub(crate) struct Subject {
-    capstan: PathBuf,
-    component: PathBuf,
+    /// The daemon's binary.
+    pub(crate) capstan: PathBuf,
+    /// The sample's component.
+    pub(crate) component: PathBuf,
     /// The component that does what its primary says.
-    probe: PathBuf,
+    pub(crate) probe: PathBuf,
     /// Where components in all languages are put.
-    plugins: PathBuf,
-    /// The release, if it has been built: its size is what users get.
-    release: Option<PathBuf>,
+    pub(crate) plugins: PathBuf,
+    /// Where the release is, if it has been built.
+    release: PathBuf,
 }
 
 impl Subject {
-    /// Builds the daemon and the components in Rust, so that what is measured is what the sources say.
-    ///
-    /// # Errors
-    /// When a build fails.
-    pub(crate) fn build() -> Result<Self> {
-        let capstan = target()?.join("perf/capstan");
-        cargo(&["--profile", "perf", "-p", "capstan"])?;
-        cargo(&["--profile", "plugin", "--target", "wasm32-wasip2", "-p", "webpage", "-p", "probe"])?;
-        Self::of(capstan)
-    }
-
-    /// Takes what has been built before.
-    ///
-    /// # Errors
-    /// When something is missing.
-    pub(crate) fn built(capstan: Option<PathBuf>) -> Result<Self> {
-        let perf = target()?.join("perf/capstan");
-        Self::of(capstan.unwrap_or(perf))
-    }
-
-    fn of(capstan: PathBuf) -> Result<Self> {
+    /// Finds what is measured. Builds the daemon and the components in Rust before, so that it is what the sources say, unless
+    /// another daemon is given or `is_built`.
+    pub(crate) fn find(capstan: Option<PathBuf>, is_built: bool) -> Result<Self> {
+        if capstan.is_none() && !is_built {
+            cargo(&["--profile", "perf", "-p", "capstan"])?;
+            cargo(&["--profile", "plugin", "--target", "wasm32-wasip2", "-p", "webpage", "-p", "probe"])?;
+        }
         let target = target()?;
-        let built = target.join("wasm32-wasip2/plugin");
-        let (component, probe) = (built.join("webpage.wasm"), built.join("probe.wasm"));
-        for file in [&capstan, &component, &probe] {
-            if !file.is_file() {
-                bail!("{} is missing: leave out --no-build", file.display());
-            }
+        let built = |path: &str| target.join(path);
+        let subject = Self {
+            capstan: capstan.unwrap_or_else(|| built("perf/capstan")),
+            component: built("wasm32-wasip2/plugin/webpage.wasm"),
+            probe: built("wasm32-wasip2/plugin/probe.wasm"),
+            plugins: built("plugins"),
+            release: built("release/capstan"),
+        };
+        for file in [&subject.capstan, &subject.component, &subject.probe] {
+            ensure!(file.is_file(), "{} is missing: leave out --no-build", file.display());
         }
-        let release = target.join("release/capstan");
-        Ok(Self {
-            capstan,
-            component,
-            probe,
-            plugins: target.join("plugins"),
-            release: Some(release).filter(|file| file.is_file()),
-        })
-    }
-
-    /// Returns the daemon's binary.
-    pub(crate) fn capstan(&self) -> &Path {
-        &self.capstan
-    }
-
-    /// Returns the component.
-    pub(crate) fn component(&self) -> &Path {
-        &self.component
-    }
-
-    /// Returns the component that does what its primary says.
-    pub(crate) fn probe(&self) -> &Path {
-        &self.probe
-    }
-
-    /// Returns where the sample's component in a language is; only the one in Rust is always there.
-    pub(crate) fn component_in(&self, language: Language) -> PathBuf {
-        match language {
-            Language::Rust => self.component.clone(),
-            Language::Python => self.plugins.join("webpage-python.wasm"),
-            Language::JavaScript => self.plugins.join("webpage-javascript.wasm"),
-            Language::Go => self.plugins.join("webpage-go.wasm"),
-        }
+        Ok(subject)
     }
 
     /// Returns the custom resource definitions of sample and probe.
@@ -110,48 +61,32 @@ impl Subject {
         kinds.map(file).to_vec()
     }
 
-    /// Returns the sample's manifest as it is delivered.
-    ///
-    /// # Errors
-    /// When it can't be read.
-    pub(crate) fn manifest() -> Result<String> {
+    /// Returns the sample's manifest for a component, with more settings of the plugin and of the controller.
+    pub(crate) fn manifest(component: &str, plugin: &[&str], controller: &[&str]) -> Result<String> {
         let path = repository().join("plugins/webpage/webpage.yaml");
-        fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
-    }
-
-    /// Returns the sample's manifest with one more setting of its controller.
-    ///
-    /// # Errors
-    /// When the manifest has no place for it.
-    pub(crate) fn manifest_with(setting: &str) -> Result<String> {
-        after(&Self::manifest()?, CONTROLLER, setting)
-    }
-
-    /// Returns the sample's manifest for another component, with settings of the plugin and of the controller.
-    ///
-    /// # Errors
-    /// When the manifest has no place for one of them.
-    pub(crate) fn manifest_for(component: &str, plugin: &str, controller: &[&str]) -> Result<String> {
-        let manifest = Self::manifest()?.replacen("webpage.wasm", component, 1);
-        let mut manifest = after(&manifest, PLUGIN, plugin)?;
-        for setting in controller {
-            manifest = after(&manifest, CONTROLLER, setting)?;
+        let manifest = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let mut manifest = manifest.replacen(SAMPLE, component, 1);
+        for (line, settings) in [(PLUGIN, plugin), (CONTROLLER, controller)] {
+            for setting in settings {
+                let parts = manifest.split_once(line).context("the sample's manifest has another shape")?;
+                manifest = format!("{}{line}      {setting}\n{}", parts.0, parts.1);
+            }
         }
         Ok(manifest)
     }
 
-    /// Returns the size of the release in MiB, if there is one.
+    /// Returns the sample's manifest as it is delivered.
+    pub(crate) fn sample() -> Result<String> {
+        Self::manifest(SAMPLE, &[], &[])
+    }
+
+    /// Returns the size of the release in MiB, if it has been built: it is what users get.
     pub(crate) fn release_size(&self) -> Option<f64> {
-        let size = fs::metadata(self.release.as_ref()?).ok()?.len();
-        #[expect(clippy::cast_precision_loss, reason = "a size to be read by people")]
-        let size = size as f64;
-        Some(size / f64::from(1 << 20))
+        let size = fs::metadata(&self.release).ok()?.len();
+        Some(number(usize::try_from(size).ok()?) / f64::from(1 << 20))
     }
 
     /// Returns what the daemon says of its version.
-    ///
-    /// # Errors
-    /// When it can't be run.
     pub(crate) fn version(&self) -> Result<Value> {
         let mut command = Command::new(&self.capstan);
         let output = command.args(["version", "-o", "json"]).output();
@@ -160,38 +95,11 @@ impl Subject {
     }
 }
 
-// === impl Language ===
-
-impl Language {
-    /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Rust, Self::Python, Self::JavaScript, Self::Go];
-
-    /// Returns its name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Rust => "Rust",
-            Self::Python => "Python",
-            Self::JavaScript => "JavaScript",
-            Self::Go => "Go",
-        }
-    }
-}
-
-/// Adds a setting after a line of a manifest, as deep as that.
-fn after(manifest: &str, line: &str, setting: &str) -> Result<String> {
-    let (before, after) = manifest.split_once(line).context("the sample's manifest has another shape")?;
-    Ok(format!("{before}{line}      {setting}\n{after}"))
-}
-
 fn cargo(arguments: &[&str]) -> Result<()> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--quiet"]).args(arguments);
-    let status = command.current_dir(repository()).status();
-    let status = status.context("start cargo")?;
-    if !status.success() {
-        bail!("cargo build {}: {status}", arguments.join(" "));
-    }
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--quiet"]).args(arguments).current_dir(repository());
+    let status = command.status().context("start cargo")?;
+    ensure!(status.success(), "cargo build {}: {status}", arguments.join(" "));
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! Decides how much memory and CPU a process has used, from what the kernel says in `/proc`.
 
+use std::fmt::Display;
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 
 /// The kernel counts CPU time for user space in hundredths of a second on every platform (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -12,89 +13,40 @@ const OWN: usize = 11;
 const WAITED_FOR: usize = 13;
 
 /// Returns user and system time of a process, all its threads together, in seconds.
-///
-/// # Errors
-/// When there is no such process.
-pub(crate) fn cpu(pid: u32) -> Result<f64> {
-    cpu_of(&read(&format!("/proc/{pid}/stat"))?)
-}
-
-/// Returns user and system time of this program in seconds.
-///
-/// # Errors
-/// When the kernel writes it in another way than expected.
-pub(crate) fn own_cpu() -> Result<f64> {
-    cpu_of(&read("/proc/self/stat")?)
+pub(crate) fn cpu(process: impl Display) -> Result<f64> {
+    ticks_of(&read(&format!("/proc/{process}/stat"))?, OWN)
 }
 
 /// Returns user and system time of this program's children that have ended and been waited for, with theirs, in seconds.
-///
-/// # Errors
-/// When the kernel writes it in another way than expected.
 pub(crate) fn children_cpu() -> Result<f64> {
     ticks_of(&read("/proc/self/stat")?, WAITED_FOR)
 }
 
-/// Returns how many mappings of memory a process has.
-///
-/// # Errors
-/// When there is no such process.
-pub(crate) fn mappings(pid: u32) -> Result<usize> {
-    Ok(read(&format!("/proc/{pid}/maps"))?.lines().count())
-}
-
-/// Returns how many files a process has open.
-///
-/// # Errors
-/// When there is no such process.
-pub(crate) fn open_files(pid: u32) -> Result<usize> {
-    entries(&format!("/proc/{pid}/fd"))
-}
-
-/// Returns how many threads a process has.
-///
-/// # Errors
-/// When there is no such process.
-pub(crate) fn threads(pid: u32) -> Result<usize> {
-    entries(&format!("/proc/{pid}/task"))
+/// Returns how many mappings of memory, open files and threads a process has.
+pub(crate) fn holdings(pid: u32) -> Result<[usize; 3]> {
+    let entries = |path: String| Ok::<_, Error>(fs::read_dir(&path).with_context(|| format!("read {path}"))?.count());
+    let mappings = read(&format!("/proc/{pid}/maps"))?.lines().count();
+    Ok([mappings, entries(format!("/proc/{pid}/fd"))?, entries(format!("/proc/{pid}/task"))?])
 }
 
 /// Returns how long the machine's cores have been busy since it started, taken together, in seconds; with the time that
 /// the machine's host kept for itself.
-///
-/// # Errors
-/// When the kernel writes it in another way than expected.
 pub(crate) fn machine_cpu() -> Result<f64> {
     busy_of(&read("/proc/stat")?)
 }
 
 /// Returns the memory of a process in MiB; what is shared with other processes counts in proportion (Pss).
-///
-/// # Errors
-/// When there is no such process.
 pub(crate) fn pss(pid: u32) -> Result<f64> {
     mib(&read(&format!("/proc/{pid}/smaps_rollup"))?, "Pss:")
 }
 
 /// Returns the most memory that a process has ever had, in MiB (`VmHWM`).
-///
-/// # Errors
-/// When there is no such process.
 pub(crate) fn peak(pid: u32) -> Result<f64> {
     mib(&read(&format!("/proc/{pid}/status"))?, "VmHWM:")
 }
 
 fn read(path: &str) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("read {path}"))
-}
-
-fn entries(path: &str) -> Result<usize> {
-    let folder = fs::read_dir(path).with_context(|| format!("read {path}"))?;
-    Ok(folder.count())
-}
-
-fn cpu_of(stat: &str) -> Result<f64> {
-    ticks_of(stat, OWN)
 }
 
 /// Returns the two times, user and system, that begin at this field after the name.
@@ -132,7 +84,7 @@ mod tests {
     #[test]
     fn cpu_time_is_read_whatever_the_name_of_the_process() {
         let stat = "7 (a b) c) S 1 7 7 0 -1 4194304 100 0 0 0 150 25 0 0 20 0 4 0 1000 0 0";
-        assert_eq!(cpu_of(stat).ok(), Some(1.75));
+        assert_eq!(ticks_of(stat, OWN).ok(), Some(1.75));
         let stat = "7 (a) S 1 7 7 0 -1 4194304 100 0 0 0 150 25 30 20 20 0 4 0 1000 0 0";
         assert_eq!(ticks_of(stat, WAITED_FOR).ok(), Some(0.5));
     }
@@ -155,8 +107,8 @@ mod tests {
         let pid = std::process::id();
         let memory = (pss(pid).unwrap(), peak(pid).unwrap());
         assert!(memory.0 > 0.1 && memory.1 > 0.1, "{memory:?}");
-        assert!(machine_cpu().unwrap() >= own_cpu().unwrap());
-        let counts = (mappings(pid).unwrap(), open_files(pid).unwrap(), threads(pid).unwrap());
-        assert!(counts.0 > 1 && counts.1 > 1 && counts.2 >= 1, "{counts:?}");
+        assert!(machine_cpu().unwrap() >= cpu("self").unwrap());
+        let [mappings, files, threads] = holdings(pid).unwrap();
+        assert!(mappings > 1 && files > 1 && threads >= 1, "{mappings} {files} {threads}");
     }
 }

@@ -5,27 +5,39 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::pages::{START, WORK, is_good, until_all, until_reconciled};
-use super::{Measure, Round, Sizes, Span, number};
+use super::pages::{AGAIN, Again, MICRO, START, again, until_good, until_runs};
+use super::{Measure, Rounds, Sizes, Span, number};
 use crate::clock::pass;
 use crate::daemon::Daemon;
 use crate::load;
 use crate::objects::{PAGES, page, pages_path};
 use crate::stage::Stage;
-use crate::subject::{Language, Subject};
+use crate::subject::{SAMPLE, Subject};
 use crate::usage;
 
 /// How long the daemon is left alone before its memory is read.
 const REST: Duration = Duration::from_secs(2);
-/// How long pages are looked at again and again before that counts.
-const WARM: Duration = Duration::from_secs(2);
-/// How long it counts.
+/// For how long runs count.
 const NOOP: Duration = Duration::from_secs(10);
-/// Microseconds in a second.
-const MICRO: f64 = 1e6;
-
+/// Bytes in a MiB.
+const MIB: f64 = 1_048_576.0;
 /// What the manifest says of instances.
 const INSTANCES: [&str; 2] = ["fresh", "warm"];
+/// The languages that the sample is written in, and its components in them. Only the one in Rust is always there.
+const LANGUAGES: [(&str, &str); 4] = [
+    ("Rust", SAMPLE),
+    ("Python", "webpage-python.wasm"),
+    ("JavaScript", "webpage-javascript.wasm"),
+    ("Go", "webpage-go.wasm"),
+];
+
+/// The sample in a language.
+struct Sample<'a> {
+    language: &'static str,
+    /// Its component on the stage.
+    file: String,
+    stage: &'a Stage,
+}
 
 /// Returns how many pages there are.
 pub(super) fn pages(sizes: Sizes) -> usize {
@@ -33,128 +45,95 @@ pub(super) fn pages(sizes: Sizes) -> usize {
 }
 
 /// Takes the measure.
-pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
-    if !round.wants(&[Measure::Languages]) {
-        return Ok(());
-    }
+pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     stage.namespace(PAGES)?;
-    (round.tell)("languages: creating pages");
-    create(round, stage)?;
-    for language in Language::ALL {
-        let file = round.subject.component_in(language);
+    rounds.tell("languages: creating pages");
+    create(rounds, stage)?;
+    for (language, name) in LANGUAGES {
+        let Subject { component, plugins, .. } = rounds.subject;
+        let file = if name == SAMPLE { component.clone() } else { plugins.join(name) };
         if !file.is_file() {
-            let name = language.name();
-            round
-                .told
-                .remark(format!("{name} is left out: there is no {}; `cargo xtask plugins` builds it", file.display()));
+            let file = file.display();
+            rounds.remark(format!("{language} is left out: there is no {file}; `cargo xtask plugins` builds it"));
             continue;
         }
         let bytes = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
-        stage.replace(&component(language), &bytes)?;
-        note(round, language, "component", "MiB", size(bytes.len()));
-        compile(round, stage, language)?;
+        let sample = Sample { language, file: format!("language-{language}.wasm"), stage };
+        stage.replace(&sample.file, &bytes)?;
+        sample.note(rounds, "component", "MiB", number(bytes.len()) / MIB);
+        sample.compile(rounds)?;
         for instances in INSTANCES {
-            (round.tell)(&format!("languages: {}, {instances}", language.name()));
-            memory(round, stage, language, instances)?;
-            runs(round, stage, language, instances)?;
+            rounds.tell(&format!("languages: {language}, {instances}"));
+            sample.memory(rounds, instances)?;
+            sample.runs(rounds, instances)?;
         }
     }
     Ok(())
 }
 
 /// Makes the pages and what depends on them, which looks the same in all languages.
-fn create(round: &Round<'_>, stage: &Stage) -> Result<()> {
-    let manifest = stage.manifest("pages", &Subject::manifest()?)?;
-    let mut daemon = Daemon::start(stage, &manifest)?;
-    daemon.until_ready()?;
-    let (count, span) = (pages(round.sizes), Span::begin(stage, Some(&daemon))?);
-    load::spread(stage, count, |api, number| {
-        api.create(&pages_path(), &page(number, 1))?;
+fn create(rounds: &Rounds<'_>, stage: &Stage) -> Result<()> {
+    let daemon = Daemon::ready(stage, "pages", &Subject::sample()?)?;
+    let (count, span) = (pages(rounds.sizes), Span::begin(stage, Some(&daemon))?);
+    load::create(stage, &pages_path(), count, |number| page(number, 1))?;
+    until_good(stage, &span, &daemon, count)?;
+    daemon.stop()
+}
+
+impl Sample<'_> {
+    /// Compiles the component, where no code is kept from before.
+    fn compile(&self, rounds: &mut Rounds<'_>) -> Result<()> {
+        let manifest = self.stage.manifest("language", &self.manifest("fresh", &[])?)?;
+        self.stage.forget_code()?;
+        let before = usage::children_cpu()?;
+        let wall = self.stage.check(&manifest)?.as_secs_f64();
+        let cpu = usage::children_cpu()? - before;
+        self.note(rounds, "compile, wall time", "s", wall);
+        self.note(rounds, "compile, CPU", "s", cpu);
+        let again = self.stage.check(&manifest)?.as_secs_f64();
+        self.note(rounds, "load compiled code, wall time", "s", again);
         Ok(())
-    })?;
-    until_reconciled(WORK, &span, &daemon, count)?;
-    until_all(stage, &span, &pages_path(), count, is_good)?;
-    daemon.stop()
-}
-
-/// Compiles the component, where no code is kept from before.
-fn compile(round: &mut Round<'_>, stage: &Stage, language: Language) -> Result<()> {
-    let manifest = manifest(stage, language, "instances: fresh", &[])?;
-    stage.forget_code()?;
-    let before = usage::children_cpu()?;
-    let wall = stage.check(&manifest)?.as_secs_f64();
-    let cpu = usage::children_cpu()? - before;
-    note(round, language, "compile, wall time", "s", wall);
-    note(round, language, "compile, CPU", "s", cpu);
-    let again = stage.check(&manifest)?.as_secs_f64();
-    note(round, language, "load compiled code, wall time", "s", again);
-    Ok(())
-}
-
-/// Notes the memory of a daemon that has looked at all pages once, as many at a time as it does by itself.
-fn memory(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &str) -> Result<()> {
-    let manifest = manifest(stage, language, &format!("instances: {instances}"), &[])?;
-    let span = Span::begin(stage, None)?;
-    let mut daemon = Daemon::start(stage, &manifest)?;
-    daemon.until_ready()?;
-    until_reconciled(START, &span, &daemon, pages(round.sizes))?;
-    pass(REST);
-    let mut note = |what: &str, value| {
-        note(round, language, &format!("{instances}: {what}"), "MiB", value);
-    };
-    note("Pss, all pages seen", daemon.pss()?);
-    note("peak RSS", daemon.peak()?);
-    note("peak of an instance", daemon.instance_peak()?);
-    daemon.stop()
-}
-
-/// Notes what a run costs that changes nothing, one after another.
-fn runs(round: &mut Round<'_>, stage: &Stage, language: Language, instances: &str) -> Result<()> {
-    let again = ["maxReconciliationInterval: 1ms", "rateLimit: none", "concurrency: 1"];
-    let manifest = manifest(stage, language, &format!("instances: {instances}"), &again)?;
-    let whole = Span::begin(stage, None)?;
-    let mut daemon = Daemon::start(stage, &manifest)?;
-    daemon.until_ready()?;
-    until_reconciled(WORK, &whole, &daemon, pages(round.sizes))?;
-    pass(WARM);
-    let span = Span::begin(stage, Some(&daemon))?;
-    let (cpu, time) = (daemon.cpu()?, daemon.time_of_runs()?);
-    pass(NOOP);
-    let runs = span.reconciles(&daemon)?.max(1.0);
-    let (cpu, time) = (daemon.cpu()? - cpu, daemon.time_of_runs()? - time);
-    let others = span.others(&daemon)?;
-    let mut note = |what: &str, unit, value| {
-        note(round, language, &format!("{instances}: {what}"), unit, value);
-    };
-    note("CPU of a run", "µs", cpu * MICRO / runs);
-    note("wall time of a run", "µs", time * MICRO / runs);
-    note("CPU of others", "s", others);
-    let (writes, failed) = (span.writes()?, daemon.failures()?);
-    if writes > 0.0 || failed > 0.0 {
-        let name = language.name();
-        round.told.remark(format!(
-            "{name}, {instances}: not without effect, there were {writes} writes and {failed} failed runs"
-        ));
     }
-    daemon.stop()
-}
 
-fn manifest(stage: &Stage, language: Language, plugin: &str, controller: &[&str]) -> Result<std::path::PathBuf> {
-    let text = Subject::manifest_for(&component(language), plugin, controller)?;
-    stage.manifest(&format!("language-{}", language.name()), &text)
-}
+    /// Notes the memory of a daemon that has looked at all pages once, as many at a time as it does by itself.
+    fn memory(&self, rounds: &mut Rounds<'_>, instances: &str) -> Result<()> {
+        let daemon = Daemon::ready(self.stage, "language", &self.manifest(instances, &[])?)?;
+        until_runs(START, &daemon, number(pages(rounds.sizes)))?;
+        pass(REST);
+        let [pss, peak] = daemon.memory()?;
+        let instance = daemon.metric("capstan_plugin_instance_memory_peak_bytes")? / MIB;
+        for (what, value) in [("Pss, all pages seen", pss), ("peak RSS", peak), ("peak of an instance", instance)] {
+            self.note(rounds, &format!("{instances}: {what}"), "MiB", value);
+        }
+        daemon.stop()
+    }
 
-/// Returns the name of a language's component on the stage.
-fn component(language: Language) -> String {
-    format!("language-{}.wasm", language.name())
-}
+    /// Notes what a run costs that changes nothing, one after another.
+    fn runs(&self, rounds: &mut Rounds<'_>, instances: &str) -> Result<()> {
+        let manifest = self.manifest(instances, &[&AGAIN[..], &["concurrency: 1"]].concat())?;
+        let Again { daemon, span, runs, cpu, time, .. } =
+            again(self.stage, "language", &manifest, pages(rounds.sizes), NOOP)?;
+        let [_, _, others] = span.cpu(&daemon)?;
+        for (what, unit, value) in [
+            ("CPU of a run", "µs", cpu * MICRO / runs.max(1.0)),
+            ("wall time of a run", "µs", time * MICRO / runs.max(1.0)),
+            ("CPU of others", "s", others),
+        ] {
+            self.note(rounds, &format!("{instances}: {what}"), unit, value);
+        }
+        let (writes, failed) = (span.writes()?, daemon.runs("failure")?);
+        if writes > 0.0 || failed > 0.0 {
+            let name = format!("{}, {instances}", self.language);
+            rounds.remark(format!("{name}: not without effect, there were {writes} writes and {failed} failed runs"));
+        }
+        daemon.stop()
+    }
 
-fn note(round: &mut Round<'_>, language: Language, what: &str, unit: &'static str, value: f64) {
-    let name = format!("{}: {what}", language.name());
-    round.note(Measure::Languages, name, unit, value);
-}
+    fn manifest(&self, instances: &str, controller: &[&str]) -> Result<String> {
+        Subject::manifest(&self.file, &[&format!("instances: {instances}")], controller)
+    }
 
-/// Returns a size in MiB.
-fn size(bytes: usize) -> f64 {
-    number(bytes) / f64::from(1 << 20)
+    fn note(&self, rounds: &mut Rounds<'_>, what: &str, unit: &'static str, value: f64) {
+        rounds.note(Measure::Languages, format!("{}: {what}", self.language), unit, value);
+    }
 }

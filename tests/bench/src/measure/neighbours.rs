@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use jiff::Timestamp;
+use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 
 use super::spread::Spread;
-use super::{Measure, Round, Span, number};
+use super::{Measure, Rounds, Span, number};
 use crate::clock::{Patience, pass, wall};
 use crate::daemon::Daemon;
 use crate::load;
@@ -56,33 +55,28 @@ const CROWDS: [Crowd; 4] = [
 ];
 
 /// Takes the measure.
-pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
-    if !round.wants(&[Measure::Neighbours]) {
-        return Ok(());
-    }
-    stage.replace(COMPONENT, &std::fs::read(round.subject.probe())?)?;
+pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
+    stage.replace(COMPONENT, &std::fs::read(&rounds.subject.probe)?)?;
     stage.namespace(NAMESPACE)?;
-    create(stage, CHANGES, &|number| victim(number, 0))?;
+    load::create(stage, &probes_path(NAMESPACE), CHANGES, |number| victim(number, 0))?;
     let mut alone = None;
     for (number, crowd) in CROWDS.iter().enumerate() {
-        (round.tell)(crowd.name);
-        let spread = crowd.measure(round, stage, number + 1)?;
+        rounds.tell(crowd.name);
+        let spread = crowd.measure(rounds, stage, number + 1)?;
         let alone = *alone.get_or_insert(spread.p99());
         if crowd.plugins > 0 {
             let name = format!("{}: p99 / p99 alone", crowd.name);
-            round.note(Measure::Neighbours, name, "", spread.p99() / alone);
+            rounds.note(Measure::Neighbours, name, "", spread.p99() / alone);
         }
     }
     Ok(())
 }
 
 impl Crowd {
-    fn measure(self, round: &mut Round<'_>, stage: &Stage, event: usize) -> Result<Spread> {
-        let manifest = stage.manifest("neighbours", &self.manifest(event))?;
-        let mut daemon = Daemon::start(stage, &manifest)?;
-        daemon.until_ready()?;
+    fn measure(self, rounds: &mut Rounds<'_>, stage: &Stage, event: usize) -> Result<Spread> {
+        let mut daemon = Daemon::ready(stage, "neighbours", &self.manifest(event))?;
         started(&mut daemon, CHANGES)?;
-        create(stage, self.plugins * EACH, &|number| spinner(number, event))?;
+        load::create(stage, &probes_path(NAMESPACE), self.plugins * EACH, |number| spinner(number, event))?;
         started(&mut daemon, CHANGES + self.plugins * EACH)?;
         let span = Span::begin(stage, Some(&daemon))?;
         let mark = stage.mark()?;
@@ -96,15 +90,20 @@ impl Crowd {
         })?;
         let (spread, probed) = (Spread::of_micros(times), Spread::of_micros(probed));
         let mut note = |what: &str, unit, value| {
-            round.note(Measure::Neighbours, format!("{}: {what}", self.name), unit, value);
+            rounds.note(Measure::Neighbours, format!("{}: {what}", self.name), unit, value);
         };
-        note("median", "ms", spread.median());
-        note("p99", "ms", spread.p99());
-        note("most", "ms", spread.most());
-        note("/livez, p99", "ms", probed.p99());
-        note("/livez, most", "ms", probed.most());
-        note("peak RSS", "MiB", daemon.peak()?);
-        note("CPU of others", "s", span.others(&daemon)?);
+        for (what, time) in [
+            ("median", spread.median()),
+            ("p99", spread.p99()),
+            ("most", spread.most()),
+            ("/livez, p99", probed.p99()),
+            ("/livez, most", probed.most()),
+        ] {
+            note(what, "ms", time);
+        }
+        let ([_, peak], [_, _, others]) = (daemon.memory()?, span.cpu(&daemon)?);
+        note("peak RSS", "MiB", peak);
+        note("CPU of others", "s", others);
         daemon.stop()?;
         Ok(spread)
     }
@@ -143,17 +142,10 @@ spec:
 fn changed(stage: &Stage, daemon: &Daemon, event: usize) -> Result<(BTreeMap<String, i64>, Vec<i64>)> {
     let stop = AtomicBool::new(false);
     let send = |api: &cluster::Api, number: usize| {
-        if number + 1 >= CHANGES {
-            stop.store(true, Ordering::Relaxed);
-        }
-        let name = probe_name(number);
-        if number >= CHANGES {
-            return Ok(None);
-        }
-        let at = wall();
+        let (name, at) = (probe_name(number), wall());
         let path = format!("{}/{name}", probes_path(NAMESPACE));
         api.merge(&path, &json!({ "spec": spec(event) }))?;
-        Ok(Some((name, at)))
+        Ok((name, at))
     };
     thread::scope(|scope| {
         let probes = scope.spawn(|| {
@@ -164,11 +156,11 @@ fn changed(stage: &Stage, daemon: &Daemon, event: usize) -> Result<(BTreeMap<Str
             }
             Ok(times)
         });
-        let sent = load::pace(stage, EVERY, &stop, send);
+        let sent = load::pace(stage, CHANGES, EVERY, &stop, send);
         stop.store(true, Ordering::Relaxed);
         let panicked = || Err(anyhow!("the thread that asks for liveness has panicked"));
         let probed = probes.join().unwrap_or_else(|_| panicked());
-        Ok((sent?.into_iter().flatten().collect(), probed?))
+        Ok((sent?.into_iter().collect(), probed?))
     })
 }
 
@@ -176,14 +168,7 @@ fn changed(stage: &Stage, daemon: &Daemon, event: usize) -> Result<(BTreeMap<Str
 fn started(daemon: &mut Daemon, runs: usize) -> Result<()> {
     RUNS.until("runs to begin", || {
         daemon.check()?;
-        Ok((daemon.started()? >= number(runs)).then_some(()))
-    })
-}
-
-fn create(stage: &Stage, count: usize, object: &(dyn Fn(usize) -> Value + Sync)) -> Result<()> {
-    load::spread(stage, count, |api, number| {
-        api.create(&probes_path(NAMESPACE), &object(number))?;
-        Ok(())
+        Ok((daemon.runs("started")? >= number(runs)).then_some(()))
     })
 }
 
@@ -202,16 +187,4 @@ fn spinner(number: usize, event: usize) -> Value {
     let metadata = json!({ "name": format!("spinner-{event}-{number}"), "labels": { "crowd": crowd } });
     let spec = json!({ "reconcile": { "do": [{ "busyMs": 240_000 }] } });
     json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": metadata, "spec": spec })
-}
-
-impl Stage {
-    /// Returns when the API server got the last status of each probe since then, in microseconds since 1970.
-    fn statuses(&self, since: cluster::Mark) -> Result<BTreeMap<String, i64>> {
-        let mut statuses = BTreeMap::new();
-        for (name, time) in self.written(since, "probes", "status")? {
-            let at: Timestamp = time.parse().context("a time of the audit log")?;
-            statuses.insert(name, at.as_microsecond());
-        }
-        Ok(statuses)
-    }
 }

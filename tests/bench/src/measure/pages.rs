@@ -1,172 +1,191 @@
 //! Measures the life of many pages: created, left alone, drifted, changed, and looked at again and again.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use cluster::{Api, Call};
 use serde_json::{Value, json};
 
-use super::{Measure, Round, Span, number};
+use super::{Measure, Rounds, Span, number};
 use crate::clock::{Patience, pass};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, WRONG};
 use crate::load;
 use crate::objects::{PAGES, config_maps_path, html, page, page_name, pages_path};
 use crate::stage::Stage;
-use crate::subject::Subject;
+use crate::subject::{SAMPLE, Subject};
 
 /// How often the daemon's own count is read at a start, which lasts for tenths of a second, and at most for how long.
 pub(super) const START: Patience = Patience::new(10, 60);
 /// How often it is read while the daemon works for seconds: reading costs it something.
-pub(super) const WORK: Patience = Patience::new(100, 180);
+const WORK: Patience = Patience::new(100, 180);
 /// How often all objects are listed, which costs the server something.
 const LIST: Patience = Patience::new(100, 180);
 /// How long pages are looked at again and again.
 const NOOP: Duration = Duration::from_secs(20);
 /// How long it runs before that counts.
 const WARM: Duration = Duration::from_secs(2);
+/// What makes a daemon look at pages again and again.
+pub(super) const AGAIN: [&str; 2] = ["maxReconciliationInterval: 1ms", "rateLimit: none"];
 /// Microseconds in a second.
-const MICRO: f64 = 1e6;
+pub(super) const MICRO: f64 = 1e6;
+
+/// A daemon that looks at pages again and again, and what that took in a while.
+pub(super) struct Again<'a> {
+    pub(super) daemon: Daemon,
+    /// The while.
+    pub(super) span: Span<'a>,
+    pub(super) seconds: f64,
+    pub(super) runs: f64,
+    /// CPU time of the daemon, and the time from the beginning of each run to its end, all together; in seconds.
+    pub(super) cpu: f64,
+    pub(super) time: f64,
+}
 
 /// Takes the measures that have to do with pages. Each builds on the one before, so those before are taken as well.
-pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
-    use Measure::{Change, Create, Drift, Noop, Restart};
-    if !round.wants(&[Create, Restart, Drift, Change, Noop]) {
-        return Ok(());
-    }
+pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
+    use Measure::{Change, Drift, Noop, Restart};
     stage.namespace(PAGES)?;
-    let manifest = stage.manifest("pages", &Subject::manifest()?)?;
-    let mut daemon = Daemon::start(stage, &manifest)?;
-    daemon.until_ready()?;
-    create(round, stage, &daemon)?;
+    let daemon = Daemon::ready(stage, "pages", &Subject::sample()?)?;
+    create(rounds, stage, &daemon)?;
     daemon.stop()?;
-    if round.wants(&[Restart, Drift, Change]) {
-        let daemon = restart(round, stage, &manifest)?;
-        if round.wants(&[Drift]) {
-            drift(round, stage, &daemon)?;
+    if rounds.wants(&[Restart, Drift, Change]) {
+        let daemon = restart(rounds, stage)?;
+        if rounds.wants(&[Drift]) {
+            drift(rounds, stage, &daemon)?;
         }
-        if round.wants(&[Change]) {
-            change(round, stage, &daemon)?;
+        if rounds.wants(&[Change]) {
+            change(rounds, stage, &daemon)?;
         }
         daemon.stop()?;
     }
-    if round.wants(&[Noop]) {
-        noop(round, stage)?;
+    if rounds.wants(&[Noop]) {
+        noop(rounds, stage)?;
     }
     Ok(())
 }
 
-fn create(round: &mut Round<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
-    (round.tell)("create");
-    let count = round.sizes.pages;
+fn create(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
+    rounds.tell("create");
+    let count = rounds.sizes.pages;
     let span = Span::begin(stage, Some(daemon))?;
-    load::spread(stage, count, |api, number| {
-        api.create(&pages_path(), &page(number, 1))?;
-        Ok(())
-    })?;
+    load::create(stage, &pages_path(), count, |number| page(number, 1))?;
     let created = span.spent();
-    until_reconciled(WORK, &span, daemon, count)?;
-    let done = until_all(stage, &span, &pages_path(), count, is_good)?;
-    round.note(Measure::Create, "until all are good", "s", done);
-    round.note(Measure::Create, "the creation itself", "s", created.as_secs_f64());
-    span.end(round, Measure::Create, daemon)
+    let done = until_good(stage, &span, daemon, count)?;
+    rounds.note(Measure::Create, "until all are good", "s", done);
+    rounds.note(Measure::Create, "the creation itself", "s", created.as_secs_f64());
+    span.end(rounds, Measure::Create, daemon)
 }
 
 /// Leaves the daemon running.
-fn restart(round: &mut Round<'_>, stage: &Stage, manifest: &std::path::Path) -> Result<Daemon> {
-    (round.tell)("restart");
+fn restart(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<Daemon> {
+    rounds.tell("restart");
+    let manifest = stage.manifest("pages", &Subject::sample()?)?;
     let span = Span::begin(stage, None)?;
-    let mut daemon = Daemon::start(stage, manifest)?;
+    let mut daemon = Daemon::start(stage, &manifest, WRONG)?;
     let ready = daemon.until_ready()?;
-    until_reconciled(START, &span, &daemon, round.sizes.pages)?;
-    let done = daemon.age();
-    round.note(Measure::Restart, "until all are reconciled", "s", done.as_secs_f64());
-    round.note(Measure::Restart, "start to ready", "s", ready.as_secs_f64());
-    span.end(round, Measure::Restart, &daemon)?;
+    until_runs(START, &daemon, number(rounds.sizes.pages))?;
+    let done = daemon.started.spent();
+    rounds.note(Measure::Restart, "until all are reconciled", "s", done.as_secs_f64());
+    rounds.note(Measure::Restart, "start to ready", "s", ready.as_secs_f64());
+    span.end(rounds, Measure::Restart, &daemon)?;
     Ok(daemon)
 }
 
-fn drift(round: &mut Round<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
-    (round.tell)("drift");
-    let count = round.sizes.pages;
+fn drift(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
+    rounds.tell("drift");
+    let (count, api) = (rounds.sizes.pages, stage.cluster.api());
     let span = Span::begin(stage, Some(daemon))?;
     // A deletion of a collection is what a deletion by its path is, when the path is that of a kind.
-    stage.api().call(&config_maps_path(), Call::Delete)?;
+    api.call(&config_maps_path(), Call::Delete)?;
     let deleted = span.spent();
     let done = LIST.until("the config maps to be back", || {
-        let there = count_of(stage.api(), &config_maps_path())?;
+        let there = count_of(api, &config_maps_path())?;
         Ok((there == count).then(|| span.spent()))
     })?;
-    round.note(Measure::Drift, "until all are back", "s", done.as_secs_f64());
-    round.note(Measure::Drift, "the deletion itself", "s", deleted.as_secs_f64());
-    span.end(round, Measure::Drift, daemon)
+    rounds.note(Measure::Drift, "until all are back", "s", done.as_secs_f64());
+    rounds.note(Measure::Drift, "the deletion itself", "s", deleted.as_secs_f64());
+    span.end(rounds, Measure::Drift, daemon)
 }
 
-fn change(round: &mut Round<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
-    (round.tell)("change");
-    let count = round.sizes.pages;
+fn change(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> {
+    rounds.tell("change");
+    let count = rounds.sizes.pages;
     let span = Span::begin(stage, Some(daemon))?;
-    load::spread(stage, count, |api, number| {
+    load::pace(stage, count, Duration::ZERO, &AtomicBool::new(false), |api, number| {
         let path = format!("{}/{}", pages_path(), page_name(number));
         api.merge(&path, &json!({ "spec": { "html": html(number, 2) } }))?;
         Ok(())
     })?;
     let changed = span.spent();
-    until_reconciled(WORK, &span, daemon, count)?;
-    until_all(stage, &span, &pages_path(), count, is_good)?;
+    until_good(stage, &span, daemon, count)?;
     let wanted: BTreeMap<String, String> =
         (0..count).map(|number| (format!("{}-html", page_name(number)), html(number, 2))).collect();
     let done = until_all(stage, &span, &config_maps_path(), count, |map| {
         let name = map.pointer("/metadata/name").and_then(Value::as_str);
-        let text = map.get("data").and_then(|data| data.get("index.html")).and_then(Value::as_str);
+        let text = map.pointer("/data/index.html").and_then(Value::as_str);
         name.and_then(|name| wanted.get(name)).is_some_and(|wanted| Some(wanted.as_str()) == text)
     })?;
-    round.note(Measure::Change, "until all are as wanted", "s", done);
-    round.note(Measure::Change, "the change itself", "s", changed.as_secs_f64());
-    span.end(round, Measure::Change, daemon)
+    rounds.note(Measure::Change, "until all are as wanted", "s", done);
+    rounds.note(Measure::Change, "the change itself", "s", changed.as_secs_f64());
+    span.end(rounds, Measure::Change, daemon)
 }
 
-fn noop(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
-    (round.tell)("noop");
-    let text = Subject::manifest_with("maxReconciliationInterval: 1ms\n      rateLimit: none")?;
-    let manifest = stage.manifest("noop", &text)?;
-    let whole = Span::begin(stage, None)?;
-    let mut daemon = Daemon::start(stage, &manifest)?;
-    daemon.until_ready()?;
-    until_reconciled(START, &whole, &daemon, round.sizes.pages)?;
-    pass(WARM);
-    let span = Span::begin(stage, Some(&daemon))?;
-    let cpu = daemon.cpu()?;
-    pass(NOOP);
-    let (reconciles, cpu, seconds) = (span.reconciles(&daemon)?, daemon.cpu()? - cpu, span.spent().as_secs_f64());
-    span.used(round, Measure::Noop, &daemon)?;
-    let mut note = |name: &str, unit, value| round.note(Measure::Noop, name, unit, value);
-    note("reconciles a second", "", reconciles / seconds);
-    note("CPU of a reconcile", "µs", cpu * MICRO / reconciles.max(1.0));
-    note("cores used", "", cpu / seconds);
-    note("Pss", "MiB", daemon.pss()?);
-    note("peak RSS", "MiB", daemon.peak()?);
-    span.requests(round, Measure::Noop)?;
+fn noop(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
+    rounds.tell("noop");
+    let manifest = Subject::manifest(SAMPLE, &[], &AGAIN)?;
+    let Again { daemon, span, seconds, runs, cpu, .. } = again(stage, "noop", &manifest, rounds.sizes.pages, NOOP)?;
+    span.used(rounds, Measure::Noop, &daemon)?;
+    let [pss, peak] = daemon.memory()?;
+    for (name, unit, value) in [
+        ("reconciles a second", "", runs / seconds),
+        ("CPU of a reconcile", "µs", cpu * MICRO / runs.max(1.0)),
+        ("cores used", "", cpu / seconds),
+        ("Pss", "MiB", pss),
+        ("peak RSS", "MiB", peak),
+    ] {
+        rounds.note(Measure::Noop, name, unit, value);
+    }
+    span.requests(rounds, Measure::Noop)?;
     daemon.stop()
 }
 
-/// Waits until the daemon has ended as many runs well as there are pages.
-pub(super) fn until_reconciled(patience: Patience, span: &Span<'_>, daemon: &Daemon, count: usize) -> Result<()> {
-    let reconciled = patience.until("each page to be reconciled", || {
-        let so_far = span.reconciles(daemon)?;
-        Ok((so_far >= number(count)).then_some(()))
-    });
+/// Starts a daemon with a manifest that has [`AGAIN`], and measures for a while, once it is warm.
+pub(super) fn again<'a>(
+    stage: &'a Stage,
+    name: &str,
+    manifest: &str,
+    pages: usize,
+    time: Duration,
+) -> Result<Again<'a>> {
+    let daemon = Daemon::ready(stage, name, manifest)?;
+    until_runs(WORK, &daemon, number(pages))?;
+    pass(WARM);
+    let span = Span::begin(stage, Some(&daemon))?;
+    let used =
+        || Ok::<_, Error>((daemon.cpu()?, daemon.metric("capstan_reconciliations_execution_duration_seconds_sum")?));
+    let before = used()?;
+    pass(time);
+    let (runs, after, seconds) = (span.runs(&daemon)?, used()?, span.spent().as_secs_f64());
+    Ok(Again { span, seconds, runs, cpu: after.0 - before.0, time: after.1 - before.1, daemon })
+}
+
+/// Waits until the daemon has ended so many runs well.
+pub(super) fn until_runs(patience: Patience, daemon: &Daemon, count: f64) -> Result<()> {
+    let reconciled =
+        patience.until("each page to be reconciled", || Ok((daemon.runs("success")? >= count).then_some(())));
     reconciled.with_context(|| daemon.tail())
 }
 
+/// Waits until so many pages are published as they are now. Returns when the list was asked for that showed it.
+pub(super) fn until_good(stage: &Stage, span: &Span<'_>, daemon: &Daemon, count: usize) -> Result<f64> {
+    until_runs(WORK, daemon, span.runs + number(count))?;
+    until_all(stage, span, &pages_path(), count, is_good)
+}
+
 /// Waits until there are so many objects and all are as `wanted` says. Returns when the list was asked for that showed it.
-pub(super) fn until_all(
-    stage: &Stage,
-    span: &Span<'_>,
-    path: &str,
-    count: usize,
-    wanted: impl Fn(&Value) -> bool,
-) -> Result<f64> {
+fn until_all(stage: &Stage, span: &Span<'_>, path: &str, count: usize, wanted: impl Fn(&Value) -> bool) -> Result<f64> {
     LIST.until("all objects to be as wanted", || {
         let asked = span.spent();
         let objects = stage.list(path)?;
@@ -176,7 +195,7 @@ pub(super) fn until_all(
 }
 
 /// Whether a page's status says that it is published, as its spec is now.
-pub(super) fn is_good(page: &Value) -> bool {
+fn is_good(page: &Value) -> bool {
     let seen = page.pointer("/status/observedGeneration");
     let good = page.pointer("/status/areWeGood") == Some(&Value::Bool(true));
     good && seen.is_some() && seen == page.pointer("/metadata/generation")

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::Round;
+use super::Rounds;
 use crate::clock::{Patience, pass};
-use crate::daemon::{Daemon, Talk};
+use crate::daemon::{DIARY, Daemon};
 use crate::diary::{Answer, Diary, Edition, Placed, Version};
 use crate::load;
 use crate::objects::{probe, probes_path};
@@ -61,15 +61,12 @@ impl<'a> Rig<'a> {
     /// Makes the namespace with so many primaries.
     pub(super) fn populate(&self, stage: &Stage, primaries: usize) -> Result<()> {
         stage.namespace(self.namespace)?;
-        load::spread(stage, primaries, |api, number| {
-            api.create(&probes_path(self.namespace), &probe(number))?;
-            Ok(())
-        })
+        load::create(stage, &probes_path(self.namespace), primaries, probe)
     }
 
     /// Compiles both editions, starts a daemon and waits until each primary has been answered.
-    pub(super) fn start(self, round: &Round<'_>, stage: &'a Stage, primaries: usize) -> Result<Show<'a>> {
-        let path = round.subject.probe();
+    pub(super) fn start(self, rounds: &Rounds<'_>, stage: &'a Stage, primaries: usize) -> Result<Show<'a>> {
+        let path = &rounds.subject.probe;
         let probe = fs::read(path).with_context(|| format!("read {}", path.display()))?;
         let components = [Edition::First.of(&probe)?, Edition::Second.of(&probe)?];
         let version = Version { edition: Edition::First, config: 1 };
@@ -79,8 +76,8 @@ impl<'a> Rig<'a> {
             stage.replace(COMPONENT, component)?;
             stage.check(&manifest)?;
         }
-        let mut daemon = Daemon::start_to_talk(stage, &manifest, Talk::Diary)?;
-        let diary = Diary::open(daemon.log())?;
+        let mut daemon = Daemon::start(stage, &manifest, DIARY)?;
+        let diary = Diary::open(&daemon.log)?;
         daemon.until_ready()?;
         let mut show = Show { stage, rig: self, components, version, daemon, diary };
         show.until_answered(0, primaries)?;

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use serde_json::json;
 
 use super::probes::{Change, Rig, Show};
-use super::{Measure, Round, Sizes, Span, number};
+use super::{Measure, Rounds, Sizes, Span, number};
 use crate::clock::{Patience, Stopwatch, wall};
 use crate::load;
 use crate::objects::{probe_name, probe_spec, probes_path};
@@ -97,29 +97,26 @@ pub(super) fn swaps(sizes: Sizes) -> usize {
 }
 
 /// Takes the measure.
-pub(super) fn measure(round: &mut Round<'_>, stage: &Stage) -> Result<()> {
-    if !round.wants(&[Measure::Swap]) {
-        return Ok(());
-    }
-    (round.tell)("swap: creating probes");
+pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
+    rounds.tell("swap: creating probes");
     for (at, manner) in MANNERS.iter().enumerate() {
         let rig = manner.rig();
         if at == 0 {
-            rig.populate(stage, round.sizes.pages)?;
+            rig.populate(stage, rounds.sizes.pages)?;
         }
-        (round.tell)(&format!("swap: {}", manner.name));
-        let mut show = rig.start(round, stage, round.sizes.pages)?;
+        rounds.tell(&format!("swap: {}", manner.name));
+        let mut show = rig.start(rounds, stage, rounds.sizes.pages)?;
         if manner.work != Work::Always {
             show.until_quiet()?;
         }
         show.diary.answers.clear();
         let span = Span::begin(stage, Some(&show.daemon))?;
-        let record = manner.record(round.sizes, stage, &mut show, (at + 1) * APART)?;
-        manner.note(round, &record)?;
+        let record = manner.record(rounds.sizes, stage, &mut show, (at + 1) * APART)?;
+        manner.note(rounds, &record)?;
         let name = |what: &str| format!("{}: {what}", manner.name);
-        let (writes, others) = (span.writes()?, span.others(&show.daemon)?);
-        round.note(Measure::Swap, name("writes"), "", writes);
-        round.note(Measure::Swap, name("CPU of others"), "s", others);
+        let (writes, [_, _, others]) = (span.writes()?, span.cpu(&show.daemon)?);
+        rounds.note(Measure::Swap, name("writes"), "", writes);
+        rounds.note(Measure::Swap, name("CPU of others"), "s", others);
         show.daemon.stop()?;
     }
     Ok(())
@@ -132,7 +129,7 @@ impl Manner {
 
     /// Swaps while events come; those are numbered from `base` on.
     fn record(&self, sizes: Sizes, stage: &Stage, show: &mut Show<'_>, base: usize) -> Result<Record> {
-        let started = show.daemon.started()?;
+        let started = show.daemon.runs("started")?;
         let watch = Stopwatch::start();
         let (stop, primaries) = (AtomicBool::new(self.work == Work::Always), sizes.pages);
         let send = |api: &cluster::Api, number: usize| {
@@ -144,7 +141,7 @@ impl Manner {
             Ok(Sent { at, probe, event })
         };
         let (swaps, sent) = thread::scope(|scope| {
-            let events = scope.spawn(|| load::pace(stage, EVERY, &stop, send));
+            let events = scope.spawn(|| load::pace(stage, usize::MAX, EVERY, &stop, send));
             let swaps = self.swap(sizes, show, &stop);
             stop.store(true, Ordering::Relaxed);
             let panicked = || Err(anyhow!("the thread that sends events has panicked"));
@@ -154,7 +151,7 @@ impl Manner {
             Record { swaps: swaps?, sent: sent?, seconds: watch.spent().as_secs_f64(), ..Record::default() };
         record.sent.sort_by_key(|sent| sent.event);
         self.await_answers(show, &mut record)?;
-        record.started = show.daemon.started()? - started;
+        record.started = show.daemon.runs("started")? - started;
         Ok(record)
     }
 
@@ -214,9 +211,9 @@ impl Manner {
         }
     }
 
-    fn note(&self, round: &mut Round<'_>, record: &Record) -> Result<()> {
+    fn note(&self, rounds: &mut Rounds<'_>, record: &Record) -> Result<()> {
         let mut note = |what: &str, unit, value| {
-            round.note(Measure::Swap, format!("{}: {what}", self.name), unit, value);
+            rounds.note(Measure::Swap, format!("{}: {what}", self.name), unit, value);
         };
         let (events, swaps) = (number(record.sent.len()), number(record.swaps.len()));
         let gaps = record.gaps()?;

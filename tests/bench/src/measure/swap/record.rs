@@ -70,9 +70,6 @@ pub(super) struct Waits {
 
 impl Record {
     /// Returns the gaps between answers.
-    ///
-    /// # Errors
-    /// When a version has never answered.
     pub(super) fn gaps(&self) -> Result<Gaps> {
         let firsts = self.firsts()?;
         let (Some(begin), Some(end)) = (firsts.first(), firsts.last()) else {

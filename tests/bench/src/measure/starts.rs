@@ -1,0 +1,86 @@
+//! Measures what starts: `capstan check`, a daemon that has nothing to do, and one beside many objects that it does not own.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Measure, Rounds, Span, number};
+use crate::clock::pass;
+use crate::daemon::{Daemon, WRONG};
+use crate::load;
+use crate::objects::{FOREIGN, deployment, foreign_path};
+use crate::stage::Stage;
+use crate::subject::Subject;
+
+/// The median of so many checks counts.
+const CHECKS: usize = 5;
+/// How long a daemon is left alone before its memory is read.
+const REST: Duration = Duration::from_secs(10);
+const KIB_PER_MIB: f64 = 1024.0;
+
+/// Measures how long `capstan check` takes, and how large the release is.
+pub(super) fn check(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
+    rounds.tell("capstan check");
+    let manifest = stage.manifest("check", &Subject::sample()?)?;
+    let mut times = (0..CHECKS).map(|_| stage.check(&manifest)).collect::<Result<Vec<_>>>()?;
+    times.sort();
+    if let Some(median) = times.get(CHECKS / 2) {
+        rounds.note(Measure::Check, "wall time, median of 5", "s", median.as_secs_f64());
+    }
+    if let Some(size) = rounds.subject.release_size() {
+        rounds.note(Measure::Check, "size of the release", "MiB", size);
+    }
+    Ok(())
+}
+
+/// Measures a daemon without objects.
+pub(super) fn idle(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
+    rounds.tell("idle");
+    let manifest = stage.manifest("idle", &Subject::sample()?)?;
+    let span = Span::begin(stage, None)?;
+    let mut daemon = Daemon::start(stage, &manifest, WRONG)?;
+    let ready = daemon.until_ready()?;
+    pass(REST);
+    rounds.note(Measure::Idle, "start to ready", "s", ready.as_secs_f64());
+    span.used(rounds, Measure::Idle, &daemon)?;
+    let [pss, peak] = daemon.memory()?;
+    rounds.note(Measure::Idle, "Pss", "MiB", pss);
+    rounds.note(Measure::Idle, "peak RSS", "MiB", peak);
+    daemon.stop()
+}
+
+/// Measures a daemon without foreign objects, then the same with them.
+pub(super) fn cache(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
+    rounds.tell("cache: idle for comparison");
+    let daemon = Daemon::ready(stage, "cache", &Subject::sample()?)?;
+    pass(REST);
+    let [idle, _] = daemon.memory()?;
+    daemon.stop()?;
+
+    let count = rounds.sizes.deployments;
+    rounds.tell("cache: creating Deployments");
+    stage.namespace(FOREIGN)?;
+    load::create(stage, &foreign_path(), count, deployment)?;
+    let sample = stage.list(&format!("{}?limit=1", foreign_path()))?;
+    let size = sample.first().map_or(0, |object| object.to_string().len());
+    rounds.note(Measure::Cache, "one as JSON", "KiB", number(size) / KIB_PER_MIB);
+
+    rounds.tell("cache: start");
+    let manifest = stage.manifest("cache", &Subject::sample()?)?;
+    let span = Span::begin(stage, None)?;
+    let mut daemon = Daemon::start(stage, &manifest, WRONG)?;
+    let ready = daemon.until_ready()?;
+    pass(REST);
+    let [pss, peak] = daemon.memory()?;
+    let added = pss - idle;
+    rounds.note(Measure::Cache, "start to synced", "s", ready.as_secs_f64());
+    span.used(rounds, Measure::Cache, &daemon)?;
+    let mut note = |name: &str, unit, value| rounds.note(Measure::Cache, name, unit, value);
+    note("Pss", "MiB", pss);
+    note("Pss above idle", "MiB", added);
+    note("one in memory", "KiB", added * KIB_PER_MIB / number(count));
+    note("peak RSS", "MiB", peak);
+    note("peak RSS / Pss", "", peak / pss);
+    span.requests(rounds, Measure::Cache)?;
+    daemon.stop()
+}
