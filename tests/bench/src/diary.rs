@@ -49,15 +49,6 @@ pub(crate) struct Answer {
     pub(crate) version: Version,
 }
 
-/// A version that has come into force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
-    /// When, by the daemon's clock, in microseconds.
-    pub(crate) at: i64,
-    /// The first one is 1.
-    pub(crate) number: usize,
-}
-
 /// What a daemon has logged so far.
 pub(crate) struct Diary {
     file: File,
@@ -67,8 +58,8 @@ pub(crate) struct Diary {
     halves: BTreeMap<String, Half>,
     /// In the order of the log.
     pub(crate) answers: Vec<Answer>,
-    /// In the order of the log.
-    pub(crate) placed: Vec<Placed>,
+    /// When versions came into force, by the daemon's clock, in microseconds; the first one is 1.
+    pub(crate) placed: BTreeMap<usize, i64>,
 }
 
 #[derive(Default)]
@@ -134,7 +125,7 @@ impl Diary {
             rest: Vec::new(),
             halves: BTreeMap::new(),
             answers: Vec::new(),
-            placed: Vec::new(),
+            placed: BTreeMap::new(),
         })
     }
 
@@ -162,7 +153,7 @@ impl Diary {
         }
         let at = line.timestamp.as_microsecond();
         if let Some(number) = line.version {
-            self.placed.push(Placed { at, number });
+            self.placed.insert(number, at);
         }
         if let (Some(probe), Some((name, sight))) = (line.key, line.fields.as_deref().and_then(sight)) {
             self.hear(at, probe, &name, &sight);
@@ -229,8 +220,7 @@ mod tests {
         let version = Version { edition: Edition::Second, config: 3 };
         let answer = Answer { at: 1_000_002, probe: "a/p".to_owned(), event: 17, version };
         assert_eq!(diary.answers, [answer]);
-        let placed = Placed { at: 2_000_000, number: 4 };
-        assert_eq!(diary.placed, [placed]);
+        assert_eq!(diary.placed, BTreeMap::from([(4, 2_000_000)]));
         std::fs::remove_file(path).unwrap();
     }
 

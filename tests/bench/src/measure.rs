@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use self::spread::{Rank, Spread};
 use crate::clock::{Stopwatch, pass};
 use crate::daemon::Daemon;
 use crate::report::{self, Row};
@@ -167,6 +168,13 @@ impl Rounds<'_> {
     fn note(&mut self, measure: Measure, name: impl Into<String>, unit: &'static str, value: f64) {
         if self.wanted.contains(&measure) {
             report::add(&mut self.rows, measure, name.into(), unit, value);
+        }
+    }
+
+    /// Notes these of many times.
+    fn spread(&mut self, measure: Measure, name: &str, spread: &Spread, ranks: &[Rank]) {
+        for rank in ranks {
+            self.note(measure, format!("{name}, {}", rank.0), "ms", spread.at(*rank));
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 
-use super::spread::Spread;
+use super::spread::{MEDIAN, MOST, P99, Spread};
 use super::{Measure, Rounds, Span, number};
 use crate::clock::{Patience, pass, wall};
 use crate::daemon::Daemon;
@@ -63,10 +63,10 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     for (number, crowd) in CROWDS.iter().enumerate() {
         rounds.tell(crowd.name);
         let spread = crowd.measure(rounds, stage, number + 1)?;
-        let alone = *alone.get_or_insert(spread.p99());
+        let alone = *alone.get_or_insert(spread.at(P99));
         if crowd.plugins > 0 {
             let name = format!("{}: p99 / p99 alone", crowd.name);
-            rounds.note(Measure::Neighbours, name, "", spread.p99() / alone);
+            rounds.note(Measure::Neighbours, name, "", spread.at(P99) / alone);
         }
     }
     Ok(())
@@ -92,15 +92,11 @@ impl Crowd {
         let mut note = |what: &str, unit, value| {
             rounds.note(Measure::Neighbours, format!("{}: {what}", self.name), unit, value);
         };
-        for (what, time) in [
-            ("median", spread.median()),
-            ("p99", spread.p99()),
-            ("most", spread.most()),
-            ("/livez, p99", probed.p99()),
-            ("/livez, most", probed.most()),
-        ] {
-            note(what, "ms", time);
+        for rank in [MEDIAN, P99, MOST] {
+            note(rank.0, "ms", spread.at(rank));
         }
+        note("/livez, p99", "ms", probed.at(P99));
+        note("/livez, most", "ms", probed.at(MOST));
         let ([_, peak], [_, _, others]) = (daemon.memory()?, span.cpu(&daemon)?);
         note("peak RSS", "MiB", peak);
         note("CPU of others", "s", others);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::Rounds;
 use crate::clock::{Patience, pass};
 use crate::daemon::{DIARY, Daemon};
-use crate::diary::{Answer, Diary, Edition, Placed, Version};
+use crate::diary::{Answer, Diary, Edition, Version};
 use crate::load;
 use crate::objects::{probe, probes_path};
 use crate::stage::Stage;
@@ -132,11 +132,9 @@ impl Show<'_> {
         }
     }
 
-    /// Waits until this version is in force; the first one is 1.
-    pub(super) fn until_placed(&mut self, number: usize) -> Result<Placed> {
-        self.listen(&format!("version {number} to be in force"), |diary| {
-            diary.placed.iter().find(|placed| placed.number == number).copied()
-        })
+    /// Waits until this version is in force, and returns since when; the first one is 1.
+    pub(super) fn until_placed(&mut self, number: usize) -> Result<i64> {
+        self.listen(&format!("version {number} to be in force"), |diary| diary.placed.get(&number).copied())
     }
 
     /// Waits until so many primaries have been answered by the newest version, in answers after this one. Returns when the

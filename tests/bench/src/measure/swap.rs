@@ -12,6 +12,7 @@ use anyhow::{Result, anyhow};
 use serde_json::json;
 
 use super::probes::{Change, Rig, Show};
+use super::spread::{MEDIAN, MOST, P99, Rank, Spread};
 use super::{Measure, Rounds, Sizes, Span, number};
 use crate::clock::{Patience, Stopwatch, wall};
 use crate::load;
@@ -39,13 +40,9 @@ const APART: usize = 1_000_000;
 
 /// One way to swap, and what happens meanwhile.
 struct Manner {
-    name: &'static str,
+    rig: Rig<'static>,
     /// What is replaced.
     change: Change,
-    /// What the manifest says of the plugin, beside the component.
-    plugin: &'static str,
-    /// What it says of the controller.
-    controller: &'static str,
     work: Work,
 }
 
@@ -61,35 +58,13 @@ enum Work {
 }
 
 const MANNERS: [Manner; 4] = [
-    Manner {
-        name: "component",
-        change: Change::Component,
-        plugin: "onSwap: nothing",
-        controller: "concurrency: 8",
-        work: Work::Events,
-    },
-    Manner {
-        name: "config",
-        change: Change::Config,
-        plugin: "onSwap: nothing",
-        controller: "concurrency: 8",
-        work: Work::Events,
-    },
-    Manner {
-        name: "reconcileAll",
-        change: Change::Component,
-        plugin: "onSwap: reconcileAll",
-        controller: "concurrency: 8",
-        work: Work::EventsAndSwaps,
-    },
-    Manner {
-        name: "busy",
-        change: Change::Component,
-        plugin: "onSwap: nothing",
-        controller: "maxReconciliationInterval: 1ms\n      rateLimit: none",
-        work: Work::Always,
-    },
+    Manner::new("component", Change::Component, ["onSwap: nothing", EIGHT], Work::Events),
+    Manner::new("config", Change::Config, ["onSwap: nothing", EIGHT], Work::Events),
+    Manner::new("reconcileAll", Change::Component, ["onSwap: reconcileAll", EIGHT], Work::EventsAndSwaps),
+    Manner::new("busy", Change::Component, ["onSwap: nothing", AGAIN], Work::Always),
 ];
+const EIGHT: &str = "concurrency: 8";
+const AGAIN: &str = "maxReconciliationInterval: 1ms\n      rateLimit: none";
 
 /// Returns how often something is replaced.
 pub(super) fn swaps(sizes: Sizes) -> usize {
@@ -100,12 +75,11 @@ pub(super) fn swaps(sizes: Sizes) -> usize {
 pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     rounds.tell("swap: creating probes");
     for (at, manner) in MANNERS.iter().enumerate() {
-        let rig = manner.rig();
         if at == 0 {
-            rig.populate(stage, rounds.sizes.pages)?;
+            manner.rig.populate(stage, rounds.sizes.pages)?;
         }
-        rounds.tell(&format!("swap: {}", manner.name));
-        let mut show = rig.start(rounds, stage, rounds.sizes.pages)?;
+        rounds.tell(&format!("swap: {}", manner.rig.name));
+        let mut show = manner.rig.start(rounds, stage, rounds.sizes.pages)?;
         if manner.work != Work::Always {
             show.until_quiet()?;
         }
@@ -113,7 +87,7 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
         let span = Span::begin(stage, Some(&show.daemon))?;
         let record = manner.record(rounds.sizes, stage, &mut show, (at + 1) * APART)?;
         manner.note(rounds, &record)?;
-        let name = |what: &str| format!("{}: {what}", manner.name);
+        let name = |what: &str| format!("{}: {what}", manner.rig.name);
         let (writes, [_, _, others]) = (span.writes()?, span.cpu(&show.daemon)?);
         rounds.note(Measure::Swap, name("writes"), "", writes);
         rounds.note(Measure::Swap, name("CPU of others"), "s", others);
@@ -123,8 +97,8 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
 }
 
 impl Manner {
-    fn rig(&self) -> Rig<'static> {
-        Rig { name: self.name, namespace: NAMESPACE, plugin: self.plugin, controller: self.controller }
+    const fn new(name: &'static str, change: Change, [plugin, controller]: [&'static str; 2], work: Work) -> Self {
+        Self { rig: Rig { name, namespace: NAMESPACE, plugin, controller }, change, work }
     }
 
     /// Swaps while events come; those are numbered from `base` on.
@@ -167,7 +141,7 @@ impl Manner {
             let watch = Stopwatch::start();
             let after = show.diary.answers.len();
             let renamed = show.change(self.change)?;
-            let placed = show.until_placed(swap + 1)?.at;
+            let placed = show.until_placed(swap + 1)?;
             let all_answered = match self.work {
                 Work::EventsAndSwaps => Some(show.until_answered(after, sizes.pages)?),
                 Work::Events | Work::Always => None,
@@ -212,53 +186,39 @@ impl Manner {
     }
 
     fn note(&self, rounds: &mut Rounds<'_>, record: &Record) -> Result<()> {
-        let mut note = |what: &str, unit, value| {
-            rounds.note(Measure::Swap, format!("{}: {what}", self.name), unit, value);
+        let name = |what: &str| format!("{}: {what}", self.rig.name);
+        let times = |rounds: &mut Rounds<'_>, what: &str, spread: &Spread, ranks: &[Rank]| {
+            rounds.spread(Measure::Swap, &name(what), spread, ranks);
         };
+        let count = |rounds: &mut Rounds<'_>, what: &str, value| rounds.note(Measure::Swap, name(what), "", value);
         let (events, swaps) = (number(record.sent.len()), number(record.swaps.len()));
         let gaps = record.gaps()?;
-        for (what, gap) in [
-            ("gap at a swap, median", gaps.at_swaps.median()),
-            ("gap at a swap, most", gaps.at_swaps.most()),
-            ("gap elsewhere, median", gaps.elsewhere.median()),
-            ("gap elsewhere, p99", gaps.elsewhere.p99()),
-            ("gap elsewhere, most", gaps.elsewhere.most()),
-            ("more at a swap", gaps.at_swaps.median() - gaps.elsewhere.median()),
-        ] {
-            note(what, "ms", gap);
-        }
-        note("old answers after a new one", "", number(gaps.late));
-        let placing = record.placing();
-        note("rename to in force, median", "ms", placing.median());
-        note("rename to in force, most", "ms", placing.most());
+        times(rounds, "gap at a swap", &gaps.at_swaps, &[MEDIAN, MOST]);
+        times(rounds, "gap elsewhere", &gaps.elsewhere, &[MEDIAN, P99, MOST]);
+        let more = gaps.at_swaps.at(MEDIAN) - gaps.elsewhere.at(MEDIAN);
+        rounds.note(Measure::Swap, name("more at a swap"), "ms", more);
+        count(rounds, "old answers after a new one", number(gaps.late));
+        times(rounds, "rename to in force", &record.placing(), &[MEDIAN, MOST]);
         match self.work {
             Work::Always => {
-                note("runs a second", "", record.started / record.seconds);
+                count(rounds, "runs a second", record.started / record.seconds);
                 return Ok(());
             }
             Work::Events => {
-                note("events", "", events);
-                note("doubled runs", "", record.started - events);
+                count(rounds, "events", events);
+                count(rounds, "doubled runs", record.started - events);
             }
             Work::EventsAndSwaps => {
-                let all = record.all_again();
-                note("in force to all answered, median", "ms", all.median());
-                note("in force to all answered, most", "ms", all.most());
-                note("events", "", events);
-                note("runs of a swap", "", (record.started - events) / swaps.max(1.0));
+                times(rounds, "in force to all answered", &record.all_again(), &[MEDIAN, MOST]);
+                count(rounds, "events", events);
+                count(rounds, "runs of a swap", (record.started - events) / swaps.max(1.0));
             }
         }
-        note("lost runs", "", number(self.lost(record)));
+        count(rounds, "lost runs", number(self.lost(record)));
         let waits = record.waits();
-        for (what, wait) in [
-            ("event to answer at a swap, median", waits.at_swaps.median()),
-            ("event to answer at a swap, most", waits.at_swaps.most()),
-            ("event to answer elsewhere, median", waits.elsewhere.median()),
-            ("event to answer elsewhere, p99", waits.elsewhere.p99()),
-        ] {
-            note(what, "ms", wait);
-        }
-        note("events a second", "", events / record.seconds);
+        times(rounds, "event to answer at a swap", &waits.at_swaps, &[MEDIAN, MOST]);
+        times(rounds, "event to answer elsewhere", &waits.elsewhere, &[MEDIAN, P99]);
+        count(rounds, "events a second", events / record.seconds);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::probes::{Change, Rig};
-use super::spread::Spread;
+use super::spread::{MEDIAN, P99, Spread};
 use super::{Measure, Rounds, number};
 use crate::clock::pass;
 use crate::stage::Stage;
@@ -53,7 +53,7 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     for swap in 1..=count {
         let after = show.diary.answers.len();
         let renamed = show.change(Change::Component)?;
-        in_force.push(show.until_placed(swap + 1)?.at - renamed);
+        in_force.push(show.until_placed(swap + 1)? - renamed);
         answered.push(show.until_answered(after, PRIMARIES)? - renamed);
         if swap % part == 0 {
             rounds.tell(&format!("swaps: {swap}"));
@@ -66,9 +66,7 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     }
     let cpu = show.daemon.cpu()? - before - rested;
     for (name, times) in [("rename to in force", in_force), ("rename to all answered", answered)] {
-        let times = Spread::of_micros(times);
-        rounds.note(Measure::Swaps, format!("{name}, median"), "ms", times.median());
-        rounds.note(Measure::Swaps, format!("{name}, p99"), "ms", times.p99());
+        rounds.spread(Measure::Swaps, name, &Spread::of_micros(times), &[MEDIAN, P99]);
     }
     rounds.note(Measure::Swaps, "CPU of a swap", "ms", cpu * MILLI / number(count.max(1)));
     note_holdings(rounds, &held);
