@@ -49,15 +49,11 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 
 /// None if no package has such benchmarks, which cargo would call an error.
 fn functions(workspace: &Workspace, names: &[String]) -> Option<Command> {
-    let mut packages = workspace.packages.iter().filter(|package| package.has_benches).peekable();
-    packages.peek()?;
     let mut command = workspace.cargo();
     command.args(["bench", "--profile", "perf", "--bench", "*"]);
-    for package in packages {
-        command.args(["-p", &package.name]);
-    }
+    command.args(workspace.benches.iter().flat_map(|package| ["-p", package]));
     command.arg("--").args(names);
-    Some(command)
+    (!workspace.benches.is_empty()).then_some(command)
 }
 
 fn processes(workspace: &Workspace, names: &[String]) -> Command {

@@ -99,14 +99,12 @@ pub(crate) fn start(task: &mut Task, options: Options) -> Result<Cluster> {
 
 /// As [`start`], with a line on it.
 pub(crate) fn start_shown(ui: &Ui, label: &str, options: Options) -> Result<Cluster> {
-    let nodes = options.extras.contains(&Tool::Kwok);
-    let mut cluster = None;
-    ui.doing(label, |task| {
-        let started = cluster.insert(start(task, options)?);
-        let nodes = if nodes { ", one fake node" } else { "" };
-        Ok(format!("Kubernetes {}{nodes}", started.version()))
-    })?;
-    cluster.context("a control plane that has started")
+    let nodes = if options.extras.contains(&Tool::Kwok) { ", one fake node" } else { "" };
+    ui.making(label, |task| {
+        let cluster = start(task, options)?;
+        let detail = format!("Kubernetes {}{nodes}", cluster.version());
+        Ok((cluster, detail))
+    })
 }
 
 /// Builds what is missing of the binaries.

@@ -2,9 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File, Permissions};
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::{Command, ExitCode};
@@ -16,10 +14,9 @@ use object::read::elf::{ElfFile64, ProgramHeader};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
-use crate::builds;
-use crate::plugins;
 use crate::ui::{self, Task, Ui, cyan, size};
 use crate::workspace::Workspace;
+use crate::{builds, files, plugins, process};
 
 /// The oldest buildah that is known to do, and the one that is installed: major and minor.
 const BUILDAH: (u32, u32) = (1, 28);
@@ -73,45 +70,35 @@ pub(crate) struct Image {
     pub(crate) size: u64,
 }
 
-/// A machine that images are built on and for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Machine {
-    X86,
-    Arm,
-}
-
 /// The binary, where the Dockerfile expects it. Nobody else puts another one there until this is dropped.
 struct Staged {
     path: PathBuf,
-    machine: Machine,
+    /// What it is compiled for, as Rust and as images call it.
+    target: &'static str,
+    machine: &'static str,
     _lock: File,
 }
 
 /// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
-    let mut staged = None;
-    ui.doing("binary", |task| {
-        let binary = staged.insert(stage(task, workspace, args.profile)?);
-        Ok(format!("{}, static, {}", binary.machine.target(), size(binary.path.metadata()?.len())))
+    let staged = ui.making("binary", |task| {
+        let staged = stage(task, workspace, args.profile)?;
+        let detail = format!("{}, static, {}", staged.target, size(staged.path.metadata()?.len()));
+        Ok((staged, detail))
     })?;
-    let staged = staged.context("a binary that has been built")?;
     if args.binary_only {
         ui::uncut(format!("    {}", staged.path.display()));
-        let tag = format!("capstan:{VERSION}");
-        let command = format!("docker build --build-arg VERSION={VERSION} --tag {tag} .");
+        let command = format!("docker build --build-arg VERSION={VERSION} --tag capstan:{VERSION} .");
         ui::uncut(format!("    {}", cyan(&command)));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut image = None;
-    ui.doing("image", |task| {
-        let output = args.output.clone();
-        let output = output.unwrap_or_else(|| archive(workspace, args.profile));
-        let image = image.insert(write(task, workspace, &staged, args.tag.as_deref(), &output)?);
-        Ok(format!("{}, {}", image.tag, size(image.size)))
+    let image = ui.making("image", |task| {
+        let output = args.output.clone().unwrap_or_else(|| archive(workspace, args.profile));
+        let image = write(task, workspace, &staged, args.tag.as_deref(), &output)?;
+        let detail = format!("{}, {}", image.tag, size(image.size));
+        Ok((image, detail))
     })?;
-    let image = image.context("an image that has been written")?;
-    ui::uncut(format!("    {}", image.archive.display()));
-    ui::uncut(format!("    {}", image.digest));
+    ui::uncut(format!("    {}\n    {}", image.archive.display(), image.digest));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,7 +110,7 @@ pub(crate) fn for_tests(task: &mut Task, workspace: &Workspace) -> Result<Image>
 }
 
 fn archive(workspace: &Workspace, profile: Profile) -> PathBuf {
-    let name = format!("image/capstan-{profile}.tar");
+    let name = format!("image/capstan-{}.tar", profile.name());
     workspace.target.join(name)
 }
 
@@ -135,39 +122,30 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Builds the daemon and puts it where the Dockerfile expects it: below the root, which is what builders are given, also
 /// where cargo builds elsewhere.
 fn stage(task: &mut Task, workspace: &Workspace, profile: Profile) -> Result<Staged> {
-    let machine = Machine::this()?;
-    let built = compile(task, workspace, profile, machine)?;
-    let folder = workspace.root.join("target/image").join(machine.docker());
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    let lock = File::create(folder.join("lock"))?;
-    lock.lock().context("lock the folder of the binary")?;
+    let [target, machine] = machine()?;
+    let built = compile(task, workspace, profile, target)?;
+    let folder = workspace.root.join("target/image").join(machine);
+    let lock = files::lock(task, &folder.join("lock"), "waiting for another process to build an image")?;
     let path = folder.join("capstan");
-    let copy = || -> io::Result<()> {
-        let part = tempfile::NamedTempFile::new_in(&folder)?;
-        fs::copy(&built, part.path())?;
-        // Whatever the umask is: another user runs it, and the image's digest has it in it.
-        fs::set_permissions(part.path(), Permissions::from_mode(0o755))?;
-        part.persist(&path)?;
-        Ok(())
-    };
-    copy().with_context(|| format!("copy {} to {}", built.display(), path.display()))?;
-    Ok(Staged { path, machine, _lock: lock })
+    files::put(&path, &files::bytes(&built)?)?;
+    // Whatever the umask is: another user runs it, and the image's digest has it in it.
+    fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+    Ok(Staged { path, target, machine, _lock: lock })
 }
 
 /// Builds the daemon against musl, which leaves one file that needs nothing of the system but its kernel.
-fn compile(task: &mut Task, workspace: &Workspace, profile: Profile, machine: Machine) -> Result<PathBuf> {
-    let target = machine.target();
+fn compile(task: &mut Task, workspace: &Workspace, profile: Profile, target: &str) -> Result<PathBuf> {
     plugins::ensure_target(task, workspace, target)?;
     let mut command = workspace.cargo();
     // Alone, not with the whole workspace: nothing else is built for this target, so there is nothing to share.
     command.args(["build", "-p", "capstan", "--bin", "capstan"]);
-    command.args(["--target", target, "--profile", &profile.to_string()]);
+    command.args(["--target", target, "--profile", &profile.name()]);
     command.args(["--config", &without_places(workspace, target)?]);
     builds::must(task, command, "the build of the daemon")?;
-    let folder = workspace.target.join(target).join(profile.folder());
-    let binary = folder.join("capstan");
-    let bytes = fs::read(&binary).with_context(|| format!("read {}", binary.display()))?;
-    if let Some(interpreter) = interpreter(&bytes)? {
+    // Cargo's folder for `dev` has another name.
+    let folder = if profile == Profile::Dev { "debug".to_owned() } else { profile.name() };
+    let binary = workspace.target.join(target).join(folder).join("capstan");
+    if let Some(interpreter) = interpreter(&files::bytes(&binary)?)? {
         bail!("{} is not static: it needs {interpreter}, which the image does not have", binary.display());
     }
     Ok(binary)
@@ -205,7 +183,7 @@ fn write(task: &mut Task, workspace: &Workspace, staged: &Staged, tag: Option<&s
     ensure_buildah(task)?;
     let archive = absolute(output)?;
     let folder = archive.parent().context("a file is in a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    files::folder(folder)?;
     // There, so that the archive needs only be renamed: a build that is stopped would leave half of one.
     let scratch = tempfile::Builder::new().prefix(".image-").tempdir_in(folder)?;
     let note = |name: &str| scratch.path().join(name);
@@ -229,15 +207,14 @@ fn write(task: &mut Task, workspace: &Workspace, staged: &Staged, tag: Option<&s
 }
 
 /// Returns the build of the image, whose id is written to `image`.
-fn bud(scratch: &TempDir, workspace: &Workspace, machine: Machine, image: &Path) -> Command {
+fn bud(scratch: &TempDir, workspace: &Workspace, machine: &str, image: &Path) -> Command {
     // The usual variable for the time that reproducible builds are given.
     let time = env::var_os("SOURCE_DATE_EPOCH").unwrap_or_else(|| OsString::from("0"));
-    let architecture = machine.docker();
     let mut command = buildah(scratch);
     command.current_dir(&workspace.root).arg("bud");
     command.args(["--isolation", "chroot", "--format", "oci"]);
-    command.args(["--platform", &format!("linux/{architecture}")]);
-    command.args(["--build-arg", &format!("TARGETARCH={architecture}")]);
+    command.args(["--platform", &format!("linux/{machine}")]);
+    command.args(["--build-arg", &format!("TARGETARCH={machine}")]);
     command.args(["--build-arg", &format!("VERSION={VERSION}")]);
     // Neither says which buildah it was, or when the binary was put there.
     command.args(["--identity-label=false", "--omit-history", "--layers=false"]);
@@ -261,24 +238,22 @@ fn buildah(scratch: &TempDir) -> Command {
 /// Makes sure that there is a buildah that does.
 fn ensure_buildah(task: &mut Task) -> Result<()> {
     let (major, minor) = BUILDAH;
-    match Command::new("buildah").arg("--version").output() {
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stdout);
-            let said = said.trim();
-            if version(said).is_none_or(|version| version < BUILDAH) {
-                bail!("buildah {major}.{minor} or newer is needed, and this is {said:?}");
-            }
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => install(task).with_context(|| {
+    let mut command = Command::new("buildah");
+    command.arg("--version");
+    let Some(output) = process::output(command)? else {
+        return install(task).with_context(|| {
             format!(
                 "the image is written by buildah, which is missing: install buildah {major}.{minor} or newer \
                  (apt-get install buildah, dnf install buildah, …), or build the binary alone with --binary-only, \
                  and the image by docker"
             )
-        }),
-        Err(error) => Err(error).context("start buildah"),
+        });
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    if version(said.trim()).is_none_or(|version| version < BUILDAH) {
+        bail!("buildah {major}.{minor} or newer is needed, and this is {:?}", said.trim());
     }
+    Ok(())
 }
 
 /// Installs it where that is possible without asking anybody.
@@ -310,55 +285,19 @@ fn version(said: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-// === impl Profile ===
-
 impl Profile {
-    /// Returns the name of the folder that cargo builds it in.
-    fn folder(self) -> &'static str {
-        match self {
-            Self::Dev => "debug",
-            Self::Perf => "perf",
-            Self::Release => "release",
-        }
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
-impl Display for Profile {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Dev => "dev",
-            Self::Perf => "perf",
-            Self::Release => "release",
-        })
-    }
-}
-
-// === impl Machine ===
-
-impl Machine {
-    fn this() -> Result<Self> {
-        match (env::consts::OS, env::consts::ARCH) {
-            ("linux", "x86_64") => Ok(Self::X86),
-            ("linux", "aarch64") => Ok(Self::Arm),
-            (system, machine) => bail!(
-                "images are built on Linux on x86_64 or aarch64, for the same machine; this is {system} on {machine}"
-            ),
-        }
-    }
-
-    /// Returns its name among Rust's targets.
-    fn target(self) -> &'static str {
-        match self {
-            Self::X86 => "x86_64-unknown-linux-musl",
-            Self::Arm => "aarch64-unknown-linux-musl",
-        }
-    }
-
-    /// Returns its name among images.
-    fn docker(self) -> &'static str {
-        match self {
-            Self::X86 => "amd64",
-            Self::Arm => "arm64",
+/// Returns what this machine is called among Rust's targets, and among images.
+fn machine() -> Result<[&'static str; 2]> {
+    match (env::consts::OS, env::consts::ARCH) {
+        ("linux", "x86_64") => Ok(["x86_64-unknown-linux-musl", "amd64"]),
+        ("linux", "aarch64") => Ok(["aarch64-unknown-linux-musl", "arm64"]),
+        (system, machine) => {
+            bail!("images are built on Linux on x86_64 or aarch64, for the same machine; this is {system} on {machine}")
         }
     }
 }
@@ -382,24 +321,20 @@ mod tests {
 
     #[test]
     fn a_binary_that_needs_a_loader_is_told_from_a_static_one() {
-        // A file with two program headers of 56 bytes each: one to load, and one that may name a loader.
+        // A file with one program header of 56 bytes, that may name a loader: the 8 bytes behind it.
         let elf = |kind: u32| {
-            let mut bytes = vec![0; 64 + 2 * 56];
-            let mut set = |at: usize, value: &[u8]| {
+            let mut bytes = vec![0; 120];
+            for (at, value) in [
+                (0, &b"\x7fELF\x02\x01\x01"[..]),
+                (16, &[3, 0, 62, 0, 1]),
+                (32, &64_u64.to_le_bytes()),
+                (52, &[64, 0, 56, 0, 1, 0, 64]),
+                (64, &kind.to_le_bytes()),
+                (72, &120_u64.to_le_bytes()),
+                (96, &8_u64.to_le_bytes()),
+            ] {
                 bytes[at..at + value.len()].copy_from_slice(value);
-            };
-            set(0, b"\x7fELF\x02\x01\x01");
-            set(16, &[3, 0, 62, 0, 1]);
-            set(32, &64_u64.to_le_bytes());
-            set(52, &[64, 0, 56, 0, 2, 0, 64]);
-            set(64, &1_u32.to_le_bytes());
-            let (at, length) = (bytes.len() as u64, 8_u64);
-            let mut set = |at: usize, value: &[u8]| {
-                bytes[at..at + value.len()].copy_from_slice(value);
-            };
-            set(120, &kind.to_le_bytes());
-            set(128, &at.to_le_bytes());
-            set(152, &length.to_le_bytes());
+            }
             bytes.extend(b"/lib/ld\0");
             bytes
         };
@@ -412,7 +347,7 @@ mod tests {
 
     #[test]
     fn places_of_this_machine_are_mapped_for_the_one_target() {
-        let workspace = Workspace { root: "/w".into(), target: "/w/\"t\"".into(), packages: Vec::new() };
+        let workspace = Workspace { root: "/w".into(), target: "/w/\"t\"".into(), benches: Vec::new() };
         let setting = without_places(&workspace, "x").unwrap();
         let start = r#"target.x.rustflags=["--remap-path-prefix=/w=/capstan","--remap-path-prefix=/w/\"t\"=/target","--remap-path-prefix="#;
         assert!(setting.starts_with(start) && setting.ends_with("=/cargo\"]"), "{setting}");

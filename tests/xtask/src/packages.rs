@@ -6,10 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::builds;
-use crate::plugins::{self, Language};
 use crate::ui::Task;
 use crate::workspace::Workspace;
+use crate::{builds, files, plugins};
 
 /// How many there are: two crates, two files for Python, and one each for JavaScript and Go.
 const COUNT: usize = 6;
@@ -24,8 +23,8 @@ pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(Strin
     let mut cargo = workspace.cargo();
     cargo.args(words.split(' ')).arg("--target-dir").arg(out);
     builds::must(task, cargo, "cargo package")?;
-    for language in Language::ALL {
-        plugins::pack(task, workspace, language, &out.join("package"))?;
+    for language in plugins::LANGUAGES {
+        (language.pack)(task, workspace, &out.join("package"))?;
     }
     let mut checked = Vec::new();
     for archive in entries(&out.join("package"))? {
@@ -100,16 +99,9 @@ fn problems(root: &Path, package: &Path, top: &str, has_contract: bool) -> Resul
 
 /// Returns the texts of the files whose names end with `end`. No link counts: registries take none.
 fn texts(folder: &Path, end: &str) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    for path in entries(folder)? {
-        let kind = path.symlink_metadata()?.file_type();
-        if kind.is_dir() {
-            found.extend(texts(&path, end)?);
-        } else if kind.is_file() && path.to_string_lossy().ends_with(end) {
-            found.push(fs::read_to_string(&path)?);
-        }
-    }
-    Ok(found)
+    let files = files::below(folder)?.into_iter();
+    let those = files.filter(|path| !path.is_symlink() && path.to_string_lossy().ends_with(end));
+    those.map(|path| files::text(&path)).collect()
 }
 
 /// Returns what is in a folder, by name.

@@ -4,18 +4,18 @@ mod go;
 mod javascript;
 mod python;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::builds;
-use crate::process::Finished;
+use crate::process::{self, Finished};
 use crate::test::tally::Tally;
 use crate::ui::{self, Task, Ui, size};
-use crate::workspace::{Package, Workspace};
+use crate::workspace::Workspace;
+use crate::{builds, files};
 
 /// What components are compiled for.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
@@ -38,45 +38,33 @@ pub(crate) struct Args {
 }
 
 /// A sample plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Plugin<'a> {
-    /// A package of the workspace.
-    Rust(&'a Package),
-    /// A folder with something else in it.
-    Other(Other),
-}
-
-/// A plugin that cargo does not know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Other {
+#[derive(Clone)]
+struct Plugin {
     name: String,
     folder: PathBuf,
-    language: Language,
+    /// None if it is a package of the workspace.
+    language: Option<&'static Language>,
 }
 
-/// A language other than Rust.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
-    Python,
-    JavaScript,
-    Go,
+/// A language other than Rust, and what is done by its own means.
+pub(crate) struct Language {
+    /// What the name of some file ends with in the folder of a plugin in it.
+    mark: &'static str,
+    /// What components in it are made of beside that folder, from the root.
+    inputs: &'static [&'static str],
+    /// Builds the plugin in a folder, and returns the component.
+    build: fn(&mut Task, &Workspace, &Path) -> Result<Vec<u8>>,
+    /// Runs the unit tests of the SDK and of the plugins in these folders. That tests fail is no error.
+    pub(crate) test: fn(&mut Task, &Workspace, &[PathBuf]) -> Result<Vec<Tested>>,
+    /// Makes the packages of the SDK in a folder.
+    pub(crate) pack: fn(&mut Task, &Workspace, &Path) -> Result<()>,
 }
 
-/// What has become of the unit tests of a language.
-#[derive(Debug)]
-pub(crate) struct Tested {
-    /// How the first run that failed has ended, or else the last one; and what all wrote.
-    pub(crate) finished: Finished,
-    /// What they add up to.
-    pub(crate) tally: Tally,
-}
+/// A run of unit tests, and what they add up to.
+pub(crate) type Tested = (Finished, Tally);
 
-/// Whether a file had to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Put {
-    Changed,
-    Unchanged,
-}
+/// All of them.
+pub(crate) const LANGUAGES: [&Language; 3] = [&go::LANGUAGE, &javascript::LANGUAGE, &python::LANGUAGE];
 
 /// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
@@ -87,162 +75,121 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 
 /// Builds plugins, all if none is named; returns a sentence on each.
 pub(crate) fn build(task: &mut Task, workspace: &Workspace, names: &[String]) -> Result<String> {
-    let plugins = chosen(workspace, names)?;
-    let folder = workspace.built_plugins();
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    let packages: Vec<&Package> = plugins.iter().filter_map(Plugin::package).collect();
-    let mut details = Vec::new();
-    if !packages.is_empty() {
-        let built = build_packages(task, workspace, &packages)?;
-        for package in packages {
-            details.push(install(package, &built, &folder)?);
-        }
+    let plugins = chosen(all(workspace)?, names)?;
+    let mut command = workspace.cargo();
+    command.args(["build", "--target", TARGET, "--profile", PROFILE]);
+    let mut packages = plugins.iter().filter(|plugin| plugin.language.is_none()).peekable();
+    if packages.peek().is_some() {
+        ensure_target(task, workspace, TARGET)?;
+        command.args(packages.flat_map(|plugin| ["-p", &plugin.name]));
+        builds::must(task, command, "the build of the plugins")?;
     }
-    for plugin in &plugins {
-        if let Plugin::Other(other) = plugin {
-            details.push(other.build(task, workspace, &folder)?);
-        }
-    }
-    Ok(details.join(", "))
+    let installed = plugins.iter().map(|plugin| plugin.install(task, workspace));
+    Ok(installed.collect::<Result<Vec<_>>>()?.join(", "))
 }
 
 /// Runs the unit tests of a language's SDK and plugins.
-pub(crate) fn test(task: &mut Task, workspace: &Workspace, language: Language) -> Result<Tested> {
-    let folders: Vec<PathBuf> =
-        others(workspace)?.into_iter().filter(|other| other.language == language).map(|other| other.folder).collect();
-    match language {
-        Language::Python => python::test(task, workspace, &folders),
-        Language::JavaScript => javascript::test(task, workspace, &folders),
-        Language::Go => go::test(task, workspace, &folders),
-    }
+pub(crate) fn test(task: &mut Task, workspace: &Workspace, language: &'static Language) -> Result<Vec<Tested>> {
+    let plugins = all(workspace)?.into_iter();
+    let those = plugins.filter(|plugin| plugin.language.is_some_and(|its| its.mark == language.mark));
+    (language.test)(task, workspace, &those.map(|plugin| plugin.folder).collect::<Vec<_>>())
 }
 
-/// Makes the packages of a language's SDK in the folder `out`.
-pub(crate) fn pack(task: &mut Task, workspace: &Workspace, language: Language, out: &Path) -> Result<()> {
-    match language {
-        Language::Python => python::pack(task, workspace, out),
-        Language::JavaScript => javascript::pack(task, workspace, out),
-        Language::Go => go::pack(task, workspace, out),
+/// Runs unit tests, and reads what they add up to. A run that fails has a failure, whatever it says.
+fn tested(task: &mut Task, command: Command, results: fn(&[String]) -> Tally) -> Result<Tested> {
+    let folder = command.get_current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+    let finished = process::run(command, &mut |line| {
+        if !line.trim().is_empty() {
+            task.at(line.trim());
+        }
+    })?;
+    let mut tally = results(&finished.output);
+    if !finished.status.success() && tally.failed == 0 {
+        tally.failed = 1;
+        tally.failures.push(format!("{folder} (ended without a result)"));
     }
+    Ok((finished, tally))
 }
 
-/// Builds packages, and returns the folder that their components are in.
-fn build_packages(task: &mut Task, workspace: &Workspace, packages: &[&Package]) -> Result<PathBuf> {
-    ensure_target(task, workspace, TARGET)?;
-    let mut command = workspace.cargo();
-    command.args(["build", "--target", TARGET, "--profile", PROFILE]);
-    for package in packages {
-        command.args(["-p", &package.name]);
+/// Returns the plugins by name.
+fn all(workspace: &Workspace) -> Result<Vec<Plugin>> {
+    let folder = workspace.root.join("plugins");
+    let mut plugins = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
+        let entry = entry?;
+        let (name, folder) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
+        let Ok(files) = fs::read_dir(&folder) else { continue };
+        let files: Vec<_> = files.flatten().map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+        let has = |mark: &str| files.iter().any(|file| file.ends_with(mark));
+        let language = LANGUAGES.into_iter().find(|language| has(language.mark));
+        if has("Cargo.toml") {
+            plugins.push(Plugin { name, folder, language: None });
+        } else if language.is_some() {
+            plugins.push(Plugin { name, folder, language });
+        }
     }
-    builds::must(task, command, "the build of the plugins")?;
-    Ok(workspace.target.join(TARGET).join(PROFILE))
+    plugins.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(plugins)
 }
 
-fn chosen<'a>(workspace: &'a Workspace, names: &[String]) -> Result<Vec<Plugin<'a>>> {
-    let mut all: Vec<Plugin<'a>> = workspace.plugins().map(Plugin::Rust).collect();
-    all.extend(others(workspace)?.into_iter().map(Plugin::Other));
+fn chosen(all: Vec<Plugin>, names: &[String]) -> Result<Vec<Plugin>> {
     if names.is_empty() {
         return Ok(all);
     }
     let find = |name: &String| {
-        let found = all.iter().find(|plugin| plugin.name() == name);
-        found.cloned().with_context(|| {
-            let known: Vec<&str> = all.iter().map(Plugin::name).collect();
+        all.iter().find(|plugin| plugin.name == *name).cloned().with_context(|| {
+            let known: Vec<&str> = all.iter().map(|plugin| &*plugin.name).collect();
             format!("no plugin {name}; there is {}", known.join(", "))
         })
     };
     names.iter().map(find).collect()
 }
 
-/// Returns the plugins in other languages, by name.
-fn others(workspace: &Workspace) -> Result<Vec<Other>> {
-    let folder = workspace.root.join("plugins");
-    let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-    let mut others = Vec::new();
-    for entry in entries {
-        let folder = entry?.path();
-        if let (Some(language), Some(name)) = (Language::of(&folder), folder.file_name()) {
-            others.push(Other { name: name.to_string_lossy().into_owned(), folder, language });
-        }
-    }
-    others.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(others)
-}
-
-// === impl Plugin ===
-
-impl Plugin<'_> {
-    fn name(&self) -> &str {
-        match self {
-            Self::Rust(package) => &package.name,
-            Self::Other(other) => &other.name,
-        }
-    }
-
-    fn package(&self) -> Option<&Package> {
-        match self {
-            Self::Rust(package) => Some(package),
-            Self::Other(_) => None,
-        }
-    }
-}
-
-// === impl Other ===
-
-impl Other {
-    /// Builds it into `folder`, beside its manifest; returns a sentence on it.
-    fn build(&self, task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<String> {
-        let Self { name, folder: source, language } = self;
-        let wasm = folder.join(name).with_extension("wasm");
-        let before = fs::read(&wasm).ok();
-        match language {
-            Language::Python => python::build(task, workspace, source, &wasm)?,
-            Language::JavaScript => javascript::build(task, workspace, source, &wasm)?,
-            Language::Go => go::build(task, workspace, source, &wasm)?,
-        }
-        put_manifest(source, name, folder)?;
-        let after = fs::read(&wasm).with_context(|| format!("read {}", wasm.display()))?;
-        let put = if before.as_ref() == Some(&after) { Put::Unchanged } else { Put::Changed };
-        Ok(put.said(name, after.len()))
-    }
-}
-
-// === impl Tested ===
-
-impl Tested {
-    /// Adds another run.
-    fn add(&mut self, other: Self) {
-        let Self { finished, tally } = other;
-        if self.finished.status.success() {
-            self.finished.status = finished.status;
-        }
-        self.finished.output.extend(finished.output);
-        self.tally.add(tally);
-    }
-}
-
-// === impl Language ===
-
-impl Language {
-    pub(crate) const ALL: [Self; 3] = [Self::Python, Self::JavaScript, Self::Go];
-
-    /// Returns the language that the files of a plugin are written in; none if that is Rust, or nothing.
-    fn of(folder: &Path) -> Option<Self> {
-        let has = |name: &str| folder.join(name).is_file();
-        let python = || {
-            let mut entries = fs::read_dir(folder).ok()?.flatten();
-            entries.find(|entry| entry.path().extension().is_some_and(|end| end == "py"))
-        };
-        if has("Cargo.toml") {
-            None
-        } else if has("go.mod") {
-            Some(Self::Go)
-        } else if has("package.json") {
-            Some(Self::JavaScript)
+impl Plugin {
+    /// Puts the component and the manifest, if it has one, side by side; returns a sentence on it.
+    fn install(&self, task: &mut Task, workspace: &Workspace) -> Result<String> {
+        let Self { name, folder, language } = self;
+        let to = workspace.built_plugins().join(name);
+        let wasm = to.with_extension("wasm");
+        let is_changed = if let Some(language) = language {
+            self.build(task, workspace, language, &wasm)?
         } else {
-            python().map(|_| Self::Python)
+            let library = name.replace('-', "_");
+            let built = workspace.target.join(TARGET).join(PROFILE).join(library).with_extension("wasm");
+            files::put(&wasm, &files::bytes(&built)?)?
+        };
+        let manifest = folder.join(name).with_extension("yaml");
+        if manifest.is_file() {
+            files::put(&to.with_extension("yaml"), &files::bytes(&manifest)?)?;
         }
+        let word = if is_changed { "built" } else { "unchanged" };
+        Ok(format!("{name} ({}, {word})", size(wasm.metadata()?.len())))
     }
+
+    /// Builds the component, unless what is there was built of the same files; returns whether it has changed.
+    fn build(&self, task: &mut Task, workspace: &Workspace, language: &Language, wasm: &Path) -> Result<bool> {
+        let mut places: Vec<&Path> = language.inputs.iter().map(Path::new).collect();
+        places.push(&self.folder);
+        let inputs = files::fingerprint(&workspace.root, &places)?;
+        let note = wasm.with_extension("wasm.built");
+        if fs::read_to_string(&note).is_ok_and(|noted| noted == built(inputs, wasm)) {
+            return Ok(false);
+        }
+        task.at(&format!("building {}", workspace.short(&self.folder).display()));
+        let component = (language.build)(task, workspace, &self.folder)?;
+        let is_changed = files::put(wasm, &component)?;
+        // Last: a build that was cut short is done again.
+        files::put(&note, built(inputs, wasm).as_bytes())?;
+        Ok(is_changed)
+    }
+}
+
+/// Returns the note that a component was built from these inputs. It tells of the component too: worktrees share the folder.
+fn built(inputs: u64, component: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    // Without a component it says so, and is never what was noted.
+    fs::read(component).ok().hash(&mut hasher);
+    format!("{inputs:016x} {:016x}\n", hasher.finish())
 }
 
 /// Makes sure that the standard library for a target is there.
@@ -267,116 +214,61 @@ pub(crate) fn ensure_target(task: &mut Task, workspace: &Workspace, target: &str
     })
 }
 
-/// Puts a component and its manifest into `folder`; returns a sentence on it.
-fn install(package: &Package, built: &Path, folder: &Path) -> Result<String> {
-    let Package { name, component, .. } = package;
-    let library = component.as_deref().unwrap_or(name).replace('-', "_");
-    let wasm = built.join(library).with_extension("wasm");
-    let bytes = fs::read(&wasm).with_context(|| format!("read {}", wasm.display()))?;
-    let put = put(&folder.join(name).with_extension("wasm"), &bytes)?;
-    put_manifest(&package.folder, name, folder)?;
-    Ok(put.said(name, bytes.len()))
-}
-
-/// Puts the manifest of a plugin, if it has one, beside its component.
-fn put_manifest(source: &Path, name: &str, folder: &Path) -> Result<()> {
-    let manifest = source.join(name).with_extension("yaml");
-    if manifest.is_file() {
-        let text = fs::read(&manifest).with_context(|| format!("read {}", manifest.display()))?;
-        put(&folder.join(name).with_extension("yaml"), &text)?;
-    }
-    Ok(())
-}
-
-impl Put {
-    fn said(self, name: &str, bytes: usize) -> String {
-        let word = match self {
-            Self::Changed => "built",
-            Self::Unchanged => "unchanged",
-        };
-        format!("{name} ({}, {word})", size(bytes as u64))
-    }
-}
-
-/// Writes a file unless it says that already. A daemon may be reading the file, and never sees half of it.
-fn put(path: &Path, bytes: &[u8]) -> Result<Put> {
-    if fs::read(path).is_ok_and(|old| old == bytes) {
-        return Ok(Put::Unchanged);
-    }
-    let folder = path.parent().context("a file is in a folder")?;
-    let mut part = tempfile::Builder::new()
-        // As any file that a build leaves; the umask still counts.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)?;
-    std::io::Write::write_all(&mut part, bytes)?;
-    part.persist(path).with_context(|| format!("write {}", path.display()))?;
-    Ok(Put::Changed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn workspace(root: &Path) -> Workspace {
-        let package = |name: &str| Package {
-            name: name.to_owned(),
-            folder: root.join("plugins").join(name),
-            component: Some(name.replace('-', "_")),
-            has_benches: false,
-        };
-        Workspace {
-            root: root.to_owned(),
-            target: root.join("target"),
-            packages: vec![package("web-page"), package("probe")],
+    fn plugins(root: &Path) -> Workspace {
+        let workspace = Workspace { root: root.to_owned(), target: root.join("target"), benches: vec![] };
+        for file in [
+            "page-go/go.mod",
+            "page-js/package.json",
+            "page-js/tool.py",
+            "page-py/page.py",
+            "web-page/Cargo.toml",
+            "notes/README.md",
+        ] {
+            files::put(&root.join("plugins").join(file), b"").unwrap();
         }
+        workspace
     }
 
     #[test]
     fn a_name_that_is_no_plugin_is_refused_with_those_that_are() {
         let root = tempfile::tempdir().unwrap();
-        let workspace = workspace(root.path());
-        for (plugin, file) in [
-            ("page-go", "go.mod"),
-            ("page-js", "package.json"),
-            ("page-py", "page.py"),
-            ("probe", "Cargo.toml"),
-            ("notes", "README.md"),
-        ] {
-            let folder = root.path().join("plugins").join(plugin);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join(file), "").unwrap();
-        }
-        let error = chosen(&workspace, &["webpgae".to_owned()]).unwrap_err();
-        assert_eq!(error.to_string(), "no plugin webpgae; there is web-page, probe, page-go, page-js, page-py");
-        let names = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            let plugins = chosen(&workspace, &names).unwrap();
-            let names: Vec<String> = plugins.iter().map(|plugin| plugin.name().to_owned()).collect();
-            names.join(" ")
-        };
-        assert_eq!(names(&[]), "web-page probe page-go page-js page-py");
-        assert_eq!(names(&["probe", "page-js"]), "probe page-js");
-        let languages = others(&workspace).unwrap().into_iter().map(|other| other.language);
-        assert_eq!(languages.collect::<Vec<_>>(), [Language::Go, Language::JavaScript, Language::Python]);
+        let workspace = plugins(root.path());
+        let all = || all(&workspace).unwrap();
+        let error = chosen(all(), &["webpgae".to_owned()]).err().unwrap();
+        assert_eq!(error.to_string(), "no plugin webpgae; there is page-go, page-js, page-py, web-page");
+        assert_eq!(chosen(all(), &[]).unwrap().len(), 4);
+        let [page] = chosen(all(), &["page-js".to_owned()]).unwrap().try_into().ok().unwrap();
+        assert_eq!((&*page.name, page.language.unwrap().mark), ("page-js", "package.json"));
     }
 
     #[test]
     fn a_component_and_its_manifest_are_put_side_by_side_and_only_if_changed() {
         let root = tempfile::tempdir().unwrap();
-        let workspace = workspace(root.path());
-        let built = root.path().join("built");
-        let folder = workspace.built_plugins();
-        let [page, _] = workspace.packages.as_slice() else { panic!("two packages") };
-        for path in [&built, &folder, &page.folder] {
-            fs::create_dir_all(path).unwrap();
-        }
-        fs::write(built.join("web_page.wasm"), "wasm").unwrap();
-        fs::write(page.folder.join("web-page.yaml"), "yaml").unwrap();
-        let install = || install(page, &built, &folder).unwrap();
+        let workspace = plugins(root.path());
+        let built = workspace.target.join(TARGET).join(PROFILE).join("web_page.wasm");
+        files::put(&built, b"wasm").unwrap();
+        files::put(&root.path().join("plugins/web-page/web-page.yaml"), b"yaml").unwrap();
+        let [page] = chosen(all(&workspace).unwrap(), &["web-page".to_owned()]).unwrap().try_into().ok().unwrap();
+        let install = || page.install(&mut Ui::new().task("test"), &workspace).unwrap();
         assert_eq!([install(), install()], ["web-page (0 KB, built)", "web-page (0 KB, unchanged)"]);
-        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        let read = |name: &str| fs::read_to_string(workspace.built_plugins().join(name)).unwrap();
         assert_eq!([read("web-page.wasm"), read("web-page.yaml")], ["wasm", "yaml"]);
-        let files = fs::read_dir(&folder).unwrap().count();
-        assert_eq!(files, 2, "nothing is left of the writing");
+    }
+
+    #[test]
+    fn a_component_is_as_noted_until_it_or_its_sources_change() {
+        let root = tempfile::tempdir().unwrap();
+        let out = root.path().join("a.wasm");
+        fs::write(&out, "wasm").unwrap();
+        let noted = built(1, &out);
+        assert!(built(1, &out) == noted && built(2, &out) != noted);
+        fs::write(&out, "other").unwrap();
+        assert_ne!(built(1, &out), noted);
+        fs::remove_file(&out).unwrap();
+        assert_ne!(built(1, &out), noted);
     }
 }

@@ -4,10 +4,10 @@
 //! Beside it waits a small `sh` on a pipe of ours; should we be killed, the pipe ends and the `sh` kills the group.
 
 use std::ffi::OsStr;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::mem;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -111,6 +111,15 @@ pub(crate) fn typed<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> Stri
         if word.contains([' ', '"', '{']) { format!("'{word}'") } else { word }
     });
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns what a program answers at once; none if there is no such program.
+pub(crate) fn output(mut command: Command) -> Result<Option<Output>> {
+    match command.stdin(Stdio::null()).output() {
+        Ok(output) => Ok(Some(output)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("start {}", command.get_program().display())),
+    }
 }
 
 /// Runs programs one after another, each with our own outputs; goes on after a failure, which the exit code says.

@@ -9,12 +9,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::ValueEnum;
 use cluster::Cluster;
 
 use crate::clock::{Stopwatch, said};
 use crate::interrupt::Interrupted;
 use crate::table;
-use crate::test::step::{Shown, Step, Tools};
+use crate::test::step::Step;
 use crate::test::tally::Tally;
 use crate::ui::{Ui, bold, dim, green, red};
 use crate::workspace::Workspace;
@@ -39,17 +40,21 @@ pub(crate) struct Args {
 }
 
 /// What has become of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     step: Step,
+    shown: Shown,
+    took: Duration,
+}
+
+/// How a step has ended.
+struct Shown {
     outcome: Outcome,
     tally: Tally,
     /// What there is to say of it.
     detail: String,
-    took: Duration,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
     Failed,
@@ -60,7 +65,6 @@ enum Outcome {
 struct Run<'a> {
     ui: &'a Ui,
     workspace: &'a Workspace,
-    tools: Tools,
     filter: Option<&'a str>,
     /// The control plane that all scenarios share.
     cluster: Option<Cluster>,
@@ -71,29 +75,19 @@ struct Run<'a> {
 /// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let watch = Stopwatch::start();
-    let steps = plan(&args.only, args.filter.is_some());
-    let mut run = Run {
-        ui,
-        workspace,
-        tools: Tools::find(workspace),
-        filter: args.filter.as_deref(),
-        cluster: None,
-        image: None,
-    };
+    let mut run = Run { ui, workspace, filter: args.filter.as_deref(), cluster: None, image: None };
     let mut rows: Vec<Row> = Vec::new();
-    for step in steps {
+    for step in plan(&args.only, args.filter.is_some()) {
         let row = run.step(step, &rows)?;
         rows.push(row);
     }
     drop(run);
     ui.line("");
     ui.line(table::render(&cells(&rows)));
-    let failures: Vec<&String> = rows.iter().flat_map(|row| &row.tally.failures).collect();
-    if !failures.is_empty() {
+    let mut failures = rows.iter().flat_map(|row| &row.shown.tally.failures).peekable();
+    if failures.peek().is_some() {
         ui.line(format!("\n{}", red("failed:")));
-        for name in failures {
-            ui.line(format!("  {name}"));
-        }
+        failures.for_each(|name| ui.line(format!("  {name}")));
     }
     let (passed, mut failed) = sum(&rows);
     if let Some(filter) = args.filter.as_deref().filter(|_| passed + failed == 0) {
@@ -107,20 +101,20 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 
 /// Returns the steps to run, in order: those asked for and what they need.
 fn plan(only: &[Step], filtered: bool) -> Vec<Step> {
-    let wanted = Step::ALL.into_iter().filter(|step| match only {
+    let wanted = Step::value_variants().iter().filter(|step| match only {
         [] => !filtered || step.has_tests(),
         only => only.contains(step),
     });
-    let steps: BTreeSet<Step> = wanted.flat_map(|step| step.needs().iter().copied().chain([step])).collect();
+    let steps: BTreeSet<Step> = wanted.flat_map(|step| step.needs().iter().chain([step])).copied().collect();
     // Their order is that of the run.
     steps.into_iter().collect()
 }
 
 /// Returns how many tests have passed and failed; a step that fails by itself counts as one.
 fn sum(rows: &[Row]) -> (u64, u64) {
-    let passed = rows.iter().map(|row| row.tally.passed).sum();
-    let failed = rows.iter().map(|row| match row.outcome {
-        Outcome::Failed => row.tally.failed.max(1),
+    let passed = rows.iter().map(|row| row.shown.tally.passed).sum();
+    let failed = rows.iter().map(|row| match row.shown.outcome {
+        Outcome::Failed => row.shown.tally.failed.max(1),
         Outcome::Passed | Outcome::Skipped => 0,
     });
     (passed, failed.sum())
@@ -129,54 +123,56 @@ fn sum(rows: &[Row]) -> (u64, u64) {
 fn cells(rows: &[Row]) -> Vec<Vec<String>> {
     let head = ["step", "result", "", "time"].map(bold).to_vec();
     let body = rows.iter().map(|row| {
-        let result = match &row.outcome {
-            Outcome::Passed => green("ok"),
-            Outcome::Failed => red("failed"),
-            Outcome::Skipped => dim("skipped"),
+        let took = dim(&said(row.took));
+        let (result, time) = match row.shown.outcome {
+            Outcome::Passed => (green("ok"), took),
+            Outcome::Failed => (red("failed"), took),
+            Outcome::Skipped => (dim("skipped"), String::new()),
         };
-        let time = match &row.outcome {
-            Outcome::Skipped => String::new(),
-            Outcome::Passed | Outcome::Failed => dim(&said(row.took)),
-        };
-        vec![row.step.name().to_owned(), result, row.detail.clone(), time]
+        vec![row.step.name(), result, row.shown.detail.clone(), time]
     });
     std::iter::once(head).chain(body).collect()
 }
 
-// === impl Run ===
+impl Shown {
+    /// Returns what a step without tests has come to.
+    fn new(outcome: Outcome, detail: impl Into<String>) -> Self {
+        Self { outcome, tally: Tally::default(), detail: detail.into() }
+    }
+
+    /// Adds what tests have come to.
+    fn add(&mut self, tally: Tally, succeeded: bool) {
+        self.tally.add(tally);
+        self.detail = self.tally.to_string();
+        if !succeeded {
+            self.outcome = Outcome::Failed;
+        }
+    }
+}
 
 impl Run<'_> {
     fn step(&mut self, step: Step, before: &[Row]) -> Result<Row> {
-        let mut task = self.ui.task(step.name());
-        let broken = before.iter().find(|row| step.needs().contains(&row.step) && row.outcome != Outcome::Passed);
-        let skipped = |reason: String| Row {
-            step,
-            outcome: Outcome::Skipped,
-            tally: Tally::default(),
-            detail: reason,
-            took: Duration::ZERO,
-        };
-        if let Some(row) = broken {
-            let reason = format!("needs {}", row.step.name());
-            task.skipped(&reason);
-            return Ok(skipped(reason));
-        }
-        if let Some(reason) = step.absent(self.tools) {
-            task.skipped(reason);
-            return Ok(skipped(reason.to_owned()));
-        }
-        task.announce(step.title());
-        let Shown { succeeded, tally, detail } = match step.run(self, &mut task) {
-            Ok(shown) => shown,
-            Err(error) if error.is::<Interrupted>() => return Err(error),
-            Err(error) => {
+        let mut task = self.ui.task(&step.name());
+        let is_missing = |row: &&Row| step.needs().contains(&row.step) && row.shown.outcome != Outcome::Passed;
+        let missing = before.iter().find(is_missing).map(|row| format!("needs {}", row.step.name()));
+        let shown = if let Some(reason) = missing.or_else(|| step.absent(self.workspace)) {
+            Shown::new(Outcome::Skipped, reason)
+        } else {
+            task.announce(&step.title());
+            self.run(step, &mut task).or_else(|error| {
+                if error.is::<Interrupted>() {
+                    return Err(error);
+                }
                 task.whole(&[format!("{error:#}")]);
-                Shown::failed()
-            }
+                Ok(Shown::new(Outcome::Failed, ""))
+            })?
         };
-        let (outcome, took) =
-            if succeeded { (Outcome::Passed, task.done(&detail)) } else { (Outcome::Failed, task.failed(&detail)) };
-        Ok(Row { step, outcome, tally, detail, took })
+        let took = match shown.outcome {
+            Outcome::Passed => task.done(&shown.detail),
+            Outcome::Failed => task.failed(&shown.detail),
+            Outcome::Skipped => task.skipped(&shown.detail),
+        };
+        Ok(Row { step, shown, took })
     }
 }
 
@@ -187,14 +183,15 @@ mod tests {
     fn row(step: Step, outcome: Outcome, passed: u64, failed: u64) -> Row {
         let mut tally = Tally::default();
         (tally.passed, tally.failed) = (passed, failed);
-        Row { step, outcome, detail: tally.to_string(), tally, took: Duration::from_secs(3) }
+        let shown = Shown { outcome, detail: tally.to_string(), tally };
+        Row { step, shown, took: Duration::from_secs(3) }
     }
 
     #[test]
     fn steps_run_by_speed_with_what_they_need() {
         use Step::{Cluster, Core, Daemon, Fmt, Plugins, Scenarios, Unit};
         let table = [
-            (vec![], false, Step::ALL.to_vec()),
+            (vec![], false, Step::value_variants().to_vec()),
             (vec![Core, Fmt], false, vec![Fmt, Core]),
             (vec![Scenarios], true, vec![Plugins, Daemon, Cluster, Scenarios]),
             (vec![], true, vec![Core, Plugins, Daemon, Unit, Cluster, Scenarios]),

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use anyhow::Result;
 use console::{Style, Term};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -63,20 +64,23 @@ impl Ui {
     }
 
     /// Does something that takes a while; it returns a sentence on what has come of it.
-    pub(crate) fn doing(
-        self,
-        label: &str,
-        work: impl FnOnce(&mut Task) -> anyhow::Result<String>,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn doing(self, label: &str, work: impl FnOnce(&mut Task) -> Result<String>) -> Result<()> {
+        self.making(label, |task| Ok(((), work(task)?)))
+    }
+
+    /// As [`Self::doing`], for what is needed afterwards.
+    pub(crate) fn making<T>(self, label: &str, work: impl FnOnce(&mut Task) -> Result<(T, String)>) -> Result<T> {
         let mut task = self.task(label);
         match work(&mut task) {
-            Ok(detail) => task.done(&detail),
+            Ok((made, detail)) => {
+                task.done(&detail);
+                Ok(made)
+            }
             Err(error) => {
                 task.failed("");
-                return Err(error);
+                Err(error)
             }
-        };
-        Ok(())
+        }
     }
 
     /// Begins something that takes a while.

@@ -14,21 +14,8 @@ pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     /// Where cargo builds.
     pub(crate) target: PathBuf,
-    /// The members.
-    pub(crate) packages: Vec<Package>,
-}
-
-/// A member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Package {
-    /// Its name.
-    pub(crate) name: String,
-    /// Its folder.
-    pub(crate) folder: PathBuf,
-    /// The name of its library if that is built as a component.
-    pub(crate) component: Option<String>,
-    /// Whether it has benchmarks that `cargo bench` runs.
-    pub(crate) has_benches: bool,
+    /// The members that have benchmarks for `cargo bench`.
+    pub(crate) benches: Vec<String>,
 }
 
 impl Workspace {
@@ -48,16 +35,15 @@ impl Workspace {
 
     fn read(metadata: &Value) -> Result<Self> {
         let path = |field: &str| metadata.get(field).and_then(Value::as_str).map(PathBuf::from);
-        let packages = metadata.get("packages").and_then(Value::as_array);
+        let packages = metadata.get("packages").and_then(Value::as_array).context("cargo names no packages")?;
+        let is_bench =
+            |target: &Value| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "bench"));
+        let benches =
+            packages.iter().filter(|package| package["targets"].as_array().is_some_and(|all| all.iter().any(is_bench)));
         Ok(Self {
             root: path("workspace_root").context("cargo names no workspace")?,
             target: path("target_directory").context("cargo names no target folder")?,
-            packages: packages
-                .into_iter()
-                .flatten()
-                .map(Package::read)
-                .collect::<Option<_>>()
-                .context("cargo describes packages in another way than this expects")?,
+            benches: benches.filter_map(|package| Some(package["name"].as_str()?.to_owned())).collect(),
         })
     }
 
@@ -79,14 +65,6 @@ impl Workspace {
         self.target.join("debug/capstan")
     }
 
-    /// Returns the sample plugins.
-    pub(crate) fn plugins(&self) -> impl Iterator<Item = &Package> {
-        let folder = self.root.join("plugins");
-        self.packages
-            .iter()
-            .filter(move |package| package.component.is_some() && package.folder.parent() == Some(&folder))
-    }
-
     /// Returns the folder of built plugins.
     pub(crate) fn built_plugins(&self) -> PathBuf {
         self.target.join("plugins")
@@ -95,26 +73,6 @@ impl Workspace {
     /// Returns a path as seen from the root, for people.
     pub(crate) fn short<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
-    }
-}
-
-impl Package {
-    fn read(package: &Value) -> Option<Self> {
-        let text = |value: &Value, field: &str| Some(value.get(field)?.as_str()?.to_owned());
-        let targets = package.get("targets")?.as_array()?;
-        let is = |target: &Value, field: &str, word: &str| {
-            let words = target.get(field).and_then(Value::as_array);
-            words.is_some_and(|words| words.iter().any(|found| found == word))
-        };
-        let component =
-            targets.iter().find(|target| is(target, "crate_types", "cdylib")).and_then(|target| text(target, "name"));
-        let manifest = PathBuf::from(text(package, "manifest_path")?);
-        Some(Self {
-            name: text(package, "name")?,
-            folder: manifest.parent()?.to_owned(),
-            component,
-            has_benches: targets.iter().any(|target| is(target, "kind", "bench")),
-        })
     }
 }
 
@@ -158,28 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn plugins_are_the_components_below_plugins() {
-        let package = |name: &str, folder: &str, targets: Value| json!({ "name": name, "manifest_path": format!("/w/{folder}/Cargo.toml"), "targets": targets });
-        let library = |kinds: Value| json!({ "name": "a_b", "kind": kinds, "crate_types": kinds });
-        let metadata = json!({
-            "workspace_root": "/w",
-            "target_directory": "/t",
-            "packages": [
-                package("a-b", "plugins/a-b", json!([library(json!(["cdylib", "rlib"]))])),
-                package("helper", "plugins/helper", json!([library(json!(["lib"]))])),
-                package("ffi", "tests/ffi", json!([library(json!(["cdylib"])), library(json!(["bench"]))])),
-            ],
-        });
+    fn packages_with_benchmarks_are_known_by_their_targets() {
+        let package =
+            |name: &str, kind: &str| json!({ "name": name, "targets": [{ "kind": ["lib"] }, { "kind": [kind] }] });
+        let packages = [package("a", "bench"), package("b", "test")];
+        let metadata = json!({ "workspace_root": "/w", "target_directory": "/t", "packages": packages });
         let workspace = Workspace::read(&metadata).unwrap();
-        let plugin = Package {
-            name: "a-b".to_owned(),
-            folder: "/w/plugins/a-b".into(),
-            component: Some("a_b".to_owned()),
-            has_benches: false,
-        };
-        assert_eq!(workspace.plugins().collect::<Vec<_>>(), [&plugin]);
-        let benches = workspace.packages.iter().map(|package| package.has_benches);
-        assert_eq!(benches.collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(workspace.benches, ["a"]);
         assert_eq!(workspace.built_plugins(), Path::new("/t/plugins"));
     }
 }

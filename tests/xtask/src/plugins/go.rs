@@ -3,23 +3,19 @@
 //! The SDK's tool `component` compiles the parts (a core module, an adapter, their WIT), and here they are joined by the
 //! crates that `wasm-tools` is made of: nobody has to install that.
 
-use std::fs::{self, Permissions};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use super::Tested;
-use crate::builds;
-use crate::process;
+use super::{Language, Tested, tested};
 use crate::test::tally::Tally;
 use crate::ui::Task;
 use crate::workspace::Workspace;
+use crate::{builds, files, process};
 
 #[cfg(test)]
 mod bindings;
@@ -28,17 +24,10 @@ mod bindings;
 const SDK: &str = "sdk-guest/go";
 /// What a core module calls its system, for which the adapter stands in.
 const SYSTEM: &str = "wasi_snapshot_preview1";
-/// Changes when a component made of the same files would be another one.
-const RECIPE: u32 = 1;
+/// How components are joined: it changes when one made of the same files would be another.
+const RECIPE: &str = "tests/xtask/src/plugins/go.rs";
 
-/// The results of tests written in Go, as far as they have been read.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Results {
-    /// Tests that passed.
-    passed: u64,
-    /// What failed: tests by name, and packages that could not be built.
-    failed: Vec<String>,
-}
+pub(super) const LANGUAGE: Language = Language { mark: "go.mod", inputs: &[SDK, RECIPE], build, test, pack };
 
 /// Go, in the version that the SDK names.
 #[derive(Debug)]
@@ -47,139 +36,82 @@ struct Go {
     toolchain: String,
 }
 
-/// Builds the plugin in `folder` and writes its component to `out`, unless that is up to date.
-pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
-    let sdk = workspace.root.join(SDK);
-    let inputs = fingerprint(&[&sdk, folder])?;
-    let stamp = out.with_extension("wasm.inputs");
-    if out.is_file() && fs::read_to_string(&stamp).is_ok_and(|built| built == inputs) {
-        return Ok(());
-    }
-    let go = Go::of(&sdk)?;
-    go.ensure(task, folder)?;
+fn build(task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<Vec<u8>> {
+    let go = Go::ensure(task, workspace)?;
     let parts = tempfile::tempdir()?;
     let mut command = go.command(folder);
-    command.args(["tool", "component", "-stage"]);
-    command.arg(parts.path()).arg(".");
+    command.args(["tool", "component", "-stage"]).arg(parts.path()).arg(".");
     let short = workspace.short(folder).display();
     builds::must(task, command, &format!("the build of {short}"))?;
-    let component = join(parts.path()).with_context(|| format!("make a component of {short}"))?;
-    // In this order: a stamp without its component would be believed.
-    replace(out, &component)?;
-    replace(&stamp, inputs.as_bytes())
+    join(parts.path()).with_context(|| format!("make a component of {short}"))
 }
 
-/// Runs the tests of the SDK, and of the plugins in these folders.
-pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Tested> {
+fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Vec<Tested>> {
+    let go = Go::ensure(task, workspace)?;
     let sdk = workspace.root.join(SDK);
-    let go = Go::of(&sdk)?;
-    go.ensure(task, &sdk)?;
-    let mut tested = go.test(task, &sdk)?;
-    for folder in folders {
-        tested.add(go.test(task, folder)?);
-    }
-    Ok(tested)
+    let runs = std::iter::once(&sdk).chain(folders).map(|folder| {
+        let mut command = go.command(folder);
+        command.args(["test", "-v", "./..."]);
+        tested(task, command, results)
+    });
+    runs.collect()
 }
 
 /// Puts the files that Go fetches as the SDK's module into the folder `go` of `out`, and compiles them there.
-pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
+fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
     let (sdk, module) = (workspace.root.join(SDK), out.join("go"));
-    let mut files = Vec::new();
-    collect(&sdk, &mut files)?;
+    files::copy(&sdk, &module)?;
     // Go leaves links out.
-    for file in files.iter().filter(|file| !file.is_symlink()) {
-        let to = module.join(file.strip_prefix(&sdk)?);
-        fs::create_dir_all(to.parent().unwrap_or(&module))?;
-        fs::copy(file, to).with_context(|| format!("copy {}", file.display()))?;
+    for link in files::below(&sdk)?.iter().filter(|file| file.is_symlink()) {
+        fs::remove_file(module.join(link.strip_prefix(&sdk)?))?;
     }
-    let go = Go::of(&sdk)?;
-    go.ensure(task, &sdk)?;
-    let mut command = go.command(&module);
+    let mut command = Go::ensure(task, workspace)?.command(&module);
     command.env("GOPROXY", "off").args(["vet", "./..."]);
     builds::must(task, command, "go vet of the module")
 }
 
-// === impl Results ===
-
-impl Results {
-    /// Takes in a line of `go test -v`. Subtests are indented and count with their test.
-    fn read(&mut self, line: &str) {
-        let test = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-        if line.starts_with("--- PASS: ") {
-            self.passed += 1;
-        } else if let Some(name) = line.strip_prefix("--- FAIL: ") {
-            self.failed.push(test(name));
-        } else if let Some(package) = line.strip_prefix("FAIL\t")
-            && package.ends_with("failed]")
-        {
-            self.failed.push(package.replace('\t', " "));
-        }
-    }
+/// Reads what `go test -v` writes. Subtests are indented and count with their test; a package that can't be built is a failure.
+fn results(lines: &[String]) -> Tally {
+    let passed = lines.iter().filter(|line| line.starts_with("--- PASS: ")).count();
+    let failures = lines.iter().filter_map(|line| match line.strip_prefix("--- FAIL: ") {
+        Some(name) => name.split(' ').next().map(str::to_owned),
+        None => Some(line.strip_prefix("FAIL\t").filter(|package| package.ends_with("failed]"))?.replace('\t', " ")),
+    });
+    let failures: Vec<String> = failures.collect();
+    Tally::of(passed as u64, failures.len() as u64, 0, failures)
 }
 
-// === impl Go ===
-
 impl Go {
-    /// Returns the Go that the module of the SDK asks for.
-    fn of(sdk: &Path) -> Result<Self> {
-        let file = sdk.join("go.mod");
-        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        let toolchain = text
-            .lines()
-            .find_map(|line| line.strip_prefix("toolchain "))
-            .with_context(|| format!("{} names no toolchain", file.display()))?;
-        Ok(Self { toolchain: toolchain.trim().to_owned() })
+    /// Makes sure that the toolchain that the module of the SDK asks for is there. Go fetches it itself, as a module, and checks it.
+    fn ensure(task: &mut Task, workspace: &Workspace) -> Result<Self> {
+        let sdk = workspace.root.join(SDK);
+        let text = files::text(&sdk.join("go.mod"))?;
+        let toolchain = text.lines().find_map(|line| line.strip_prefix("toolchain "));
+        let toolchain = toolchain.context("go.mod of the SDK names no toolchain")?.trim().to_owned();
+        let purpose = format!("Go is needed to build plugins written in it, by its {toolchain}");
+        let help = "install Go 1.21 or newer from https://go.dev/dl; it fetches the version that is needed";
+        let go = Self { toolchain };
+        let mut probe = go.command(&sdk);
+        probe.env("GOPROXY", "off").arg("version");
+        match process::output(probe)? {
+            None => bail!("{purpose}, and there is no `go`: {help}"),
+            Some(output) if output.status.success() => return Ok(go),
+            Some(_) => {}
+        }
+        task.announce(&format!("fetching {} (once)", go.toolchain));
+        let mut fetch = go.command(&sdk);
+        fetch.arg("version");
+        builds::must(task, fetch, &format!("`GOTOOLCHAIN={} go version`", go.toolchain))
+            .with_context(|| format!("{purpose}; if yours does not know GOTOOLCHAIN, {help}"))?;
+        Ok(go)
     }
 
     /// Returns `go`, to be run in a folder.
     fn command(&self, folder: &Path) -> Command {
         let mut command = Command::new("go");
+        // What a workspace file above us says is not for us.
+        command.current_dir(folder).env("GOTOOLCHAIN", &self.toolchain).env("GOWORK", "off");
         command
-            .current_dir(folder)
-            .env("GOTOOLCHAIN", &self.toolchain)
-            // What a workspace file above us says is not for us.
-            .env("GOWORK", "off");
-        command
-    }
-
-    fn test(&self, task: &mut Task, folder: &Path) -> Result<Tested> {
-        let mut command = self.command(folder);
-        command.args(["test", "-v", "./..."]);
-        let mut results = Results::default();
-        let finished = process::run(command, &mut |line| {
-            task.at(line.trim());
-            results.read(line);
-        })?;
-        let Results { passed, failed } = results;
-        let mut count = failed.len() as u64;
-        if !finished.status.success() {
-            count = count.max(1);
-        }
-        let tally = Tally::of(passed, count, 0, failed);
-        Ok(Tested { finished, tally })
-    }
-
-    /// Makes sure that the toolchain is there. Go fetches it itself, as a module, and checks it.
-    fn ensure(&self, task: &mut Task, folder: &Path) -> Result<()> {
-        let Self { toolchain } = self;
-        let purpose = format!("Go is needed to build plugins written in it, by its {toolchain}");
-        let help = "install Go 1.21 or newer from https://go.dev/dl; it fetches the version that is needed";
-        let mut probe = self.command(folder);
-        probe.env("GOPROXY", "off").args(["version"]);
-        probe.stdout(Stdio::null()).stderr(Stdio::null());
-        match probe.status() {
-            Ok(status) if status.success() => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                bail!("{purpose}, and there is no `go`: {help}")
-            }
-            Err(error) => return Err(error).context("start go"),
-        }
-        task.announce(&format!("fetching {toolchain} (once)"));
-        let mut fetch = self.command(folder);
-        fetch.arg("version");
-        builds::must(task, fetch, &format!("`GOTOOLCHAIN={toolchain} go version`"))
-            .with_context(|| format!("{purpose}; if yours does not know GOTOOLCHAIN, {help}"))
     }
 }
 
@@ -196,55 +128,12 @@ fn join(parts: &Path) -> Result<Vec<u8>> {
     ComponentEncoder::default().module(&core)?.adapter(SYSTEM, &adapter)?.encode()
 }
 
-/// Returns a text that changes with the files of these folders.
-fn fingerprint(folders: &[&Path]) -> Result<String> {
-    let mut hasher = DefaultHasher::new();
-    RECIPE.hash(&mut hasher);
-    for folder in folders {
-        let mut files = Vec::new();
-        collect(folder, &mut files).with_context(|| format!("read {}", folder.display()))?;
-        files.sort();
-        for file in files {
-            file.hash(&mut hasher);
-            fs::read(&file).with_context(|| format!("read {}", file.display()))?.hash(&mut hasher);
-        }
-    }
-    Ok(format!("{:016x}\n", hasher.finish()))
-}
-
-/// Adds the files below a folder.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            collect(&entry.path(), files)?;
-        } else {
-            files.push(entry.path());
-        }
-    }
-    Ok(())
-}
-
-/// Writes a file in one go: somebody may be reading the old one.
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a file is in a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    let mut part = tempfile::Builder::new()
-        // As any file that a build leaves; the umask still counts.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)?;
-    std::io::Write::write_all(&mut part, bytes)?;
-    part.persist(path).with_context(|| format!("write {}", path.display()))?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_results_of_go_tests_are_counted_without_subtests() {
-        let mut results = Results::default();
         let output = "\
 === RUN   TestOne
 --- PASS: TestOne (0.00s)
@@ -257,32 +146,8 @@ FAIL\texample.com/a\t0.005s
 # example.com/b
 FAIL\texample.com/b [build failed]
 FAIL";
-        output.lines().for_each(|line| results.read(line));
-        let expected =
-            Results { passed: 1, failed: vec!["TestTwo".to_owned(), "example.com/b [build failed]".to_owned()] };
-        assert_eq!(results, expected);
-    }
-
-    #[test]
-    fn a_change_of_any_file_is_a_reason_to_build() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("inner")).unwrap();
-        let file = folder.path().join("inner/main.go");
-        let fingerprint = || fingerprint(&[folder.path()]).unwrap();
-        fs::write(&file, "one").unwrap();
-        let one = fingerprint();
-        assert_eq!(one, fingerprint());
-        fs::write(&file, "two").unwrap();
-        let two = fingerprint();
-        fs::rename(&file, folder.path().join("main.go")).unwrap();
-        let moved = fingerprint();
-        assert!(one != two && two != moved && one != moved);
-    }
-
-    #[test]
-    fn the_toolchain_is_the_one_of_the_sdk() {
-        let sdk = Workspace::load().unwrap().root.join(SDK);
-        let Go { toolchain } = Go::of(&sdk).unwrap();
-        assert!(toolchain.starts_with("go1."), "{toolchain}");
+        let lines: Vec<String> = output.lines().map(str::to_owned).collect();
+        let failures = ["TestTwo", "example.com/b [build failed]"].map(str::to_owned).to_vec();
+        assert_eq!(results(&lines), Tally::of(1, 2, 0, failures));
     }
 }

@@ -3,90 +3,62 @@
 //! The SDK builds components by itself; what it needs beside Python is in its `requirements.txt`, and is installed once, into
 //! the cache. Packages that happen to be installed for Python here are left out, so that builds are the same everywhere.
 
-use std::env;
+use std::env::consts::{ARCH, OS};
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use super::Tested;
-use crate::builds;
-use crate::process;
+use super::{Language, Tested, tested};
 use crate::test::tally::Tally;
 use crate::ui::Task;
 use crate::workspace::Workspace;
+use crate::{builds, files, process};
 
 /// The folder of the SDK.
 const SDK: &str = "sdk-guest/python";
-/// What says which tools are needed, in that folder: to build components,
-const LOCK: &str = "requirements.txt";
-/// and to make packages of the SDK.
-const PACKAGING: &str = "packaging.txt";
+/// What says which tools are needed to build components, and to make packages of the SDK.
+const LOCK: &str = "sdk-guest/python/requirements.txt";
+const PACKAGING: &str = "sdk-guest/python/packaging.txt";
 /// How the folders of plugins end; before it is the name of the module.
 const SUFFIX: &str = "-python";
-/// How the names of folders start that tools are installed in.
-const PART: &str = "part-";
 /// The oldest Python that will do.
 const PYTHON: (u32, u32) = (3, 10);
 
-/// Python with the SDK and what it needs.
-struct Python {
-    /// The folder of the SDK.
-    sdk: PathBuf,
-    /// The folder of installed tools.
-    tools: PathBuf,
-}
+pub(super) const LANGUAGE: Language =
+    Language { mark: ".py", inputs: &["sdk-guest/python/src", LOCK, "wit"], build, test, pack };
 
-/// Builds the plugin in `folder` and writes the component to `out`, unless that was built from the same files.
-pub(crate) fn build(task: &mut Task, workspace: &Workspace, folder: &Path, out: &Path) -> Result<()> {
-    let module = module(folder)?;
-    let python = Python::ensure(task, workspace, LOCK)?;
-    let inputs = inputs(workspace, folder, &python)?;
-    let stamp = out.with_extension("wasm.built");
-    let is_built = |built: &str| fs::read_to_string(&stamp).is_ok_and(|said| said == built);
-    if is_built(&built(inputs, out)) {
-        return Ok(());
-    }
-    task.at(&format!("building {}", folder.display()));
-    let mut command = python.command();
-    command.args(["-m", "capstan", "build"]).arg(module);
-    command.arg("--output").arg(out);
+fn build(task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<Vec<u8>> {
+    let (module, out) = (module(folder)?, tempfile::tempdir()?);
+    let out = out.path().join("component.wasm");
+    let mut command = python(task, workspace, LOCK)?;
+    command.args(["-m", "capstan", "build"]).arg(module).arg("--output").arg(&out);
     builds::must(task, command, &format!("the build of {}", folder.display()))?;
-    fs::write(&stamp, built(inputs, out)).with_context(|| format!("write {}", stamp.display()))
+    files::bytes(&out)
 }
 
-/// Runs the unit tests of the SDK and of the plugins in `folders`, which need no component.
-pub(crate) fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Tested> {
-    let python = Python::ensure(task, workspace, LOCK)?;
-    let mut tested = python.tests(task, &python.sdk.join("tests"))?;
-    for folder in folders {
+fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Vec<Tested>> {
+    let mut runs = Vec::new();
+    for folder in std::iter::once(&workspace.root.join(SDK).join("tests")).chain(folders) {
+        let files = files::below(folder)?;
+        let names = files.iter().filter_map(|file| file.file_name());
         // Where there are no tests, newer Pythons say that as a failure.
-        if has_tests(folder)? {
-            tested.add(python.tests(task, folder)?);
+        if names.into_iter().any(|name| name.to_string_lossy().starts_with("test")) {
+            let mut command = python(task, workspace, LOCK)?;
+            command.args(["-m", "unittest", "discover"]).current_dir(folder);
+            runs.push(tested(task, command, results)?);
         }
     }
-    Ok(tested)
+    Ok(runs)
 }
 
 /// Makes the SDK's wheel, out of its archive of sources.
-pub(crate) fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
-    let python = Python::ensure(task, workspace, PACKAGING)?;
-    let mut command = python.command();
+fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
+    let mut command = python(task, workspace, PACKAGING)?;
     command.args(["-m", "build", "--no-isolation", "--outdir"]);
-    command.arg(out).arg(&python.sdk);
+    command.arg(out).arg(workspace.root.join(SDK));
     builds::must(task, command, "python -m build")
-}
-
-/// Says whether a folder has files that Python takes for tests.
-fn has_tests(folder: &Path) -> Result<bool> {
-    let mut files = Vec::new();
-    collect(folder, "py", &mut files)?;
-    let mut names = files.iter().filter_map(|file| file.file_name());
-    Ok(names.any(|name| name.to_string_lossy().starts_with("test")))
 }
 
 /// Returns the author's file in the folder of a plugin: `webpage.py` in `webpage-python`.
@@ -100,94 +72,18 @@ fn module(folder: &Path) -> Result<PathBuf> {
     Ok(module)
 }
 
-/// Returns what a component and the files that it was built from are, as a text.
-fn built(inputs: u64, out: &Path) -> String {
-    let mut hasher = DefaultHasher::new();
-    // Without a component it says so, and is never what was noted.
-    fs::read(out).ok().hash(&mut hasher);
-    format!("{inputs:016x} {:016x}\n", hasher.finish())
-}
-
-/// Returns what a component depends on: the plugin, the SDK, the contract, and the tools.
-fn inputs(workspace: &Workspace, folder: &Path, python: &Python) -> Result<u64> {
-    let mut files = Vec::new();
-    for (folder, extension) in [(folder, "py"), (&python.sdk.join("src"), "py"), (&workspace.root.join("wit"), "wit")] {
-        collect(folder, extension, &mut files)?;
-    }
-    files.sort();
-    let mut hasher = DefaultHasher::new();
-    python.tools.file_name().hash(&mut hasher);
-    for file in files {
-        let text = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
-        (workspace.short(&file), text).hash(&mut hasher);
-    }
-    Ok(hasher.finish())
-}
-
-/// Adds the files of a kind below a folder.
-fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, extension, files)?;
-        } else if path.extension().is_some_and(|found| found == extension) {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
-// === impl Python ===
-
-impl Python {
-    /// Makes sure that the tools are there, installing them if need be.
-    fn ensure(task: &mut Task, workspace: &Workspace, lock: &str) -> Result<Self> {
-        let sdk = workspace.root.join(SDK);
-        let version = version()?;
-        let lock = sdk.join(lock);
-        let text = fs::read(&lock).with_context(|| format!("read {}", lock.display()))?;
-        let mut hasher = DefaultHasher::new();
-        (text, &version, env::consts::OS, env::consts::ARCH).hash(&mut hasher);
-        let shelf = cluster::cache()?.join("python");
-        let tools = shelf.join(format!("{:016x}", hasher.finish()));
-        if !tools.is_dir() {
-            install(task, &shelf, &tools, &lock)?;
-        }
-        Ok(Self { sdk, tools })
-    }
-
-    /// Returns Python, to be run with the SDK.
-    fn command(&self) -> Command {
-        let mut path = OsString::from(self.sdk.join("src"));
-        path.push(":");
-        path.push(&self.tools);
-        let mut command = Command::new("python3");
-        command
-            // Without the packages of this machine.
-            .arg("-S")
-            .env("PYTHONPATH", path)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("PYTHONUNBUFFERED", "1");
-        command
-    }
-
-    fn tests(&self, task: &mut Task, folder: &Path) -> Result<Tested> {
-        task.at(&format!("the tests in {}", folder.display()));
-        let mut command = self.command();
-        command.args(["-m", "unittest", "discover"]).current_dir(folder);
-        let finished = process::run(command, &mut |line| {
-            if !line.trim().is_empty() {
-                task.at(line.trim());
-            }
-        })?;
-        let mut tally = results(&finished.output);
-        if !finished.status.success() && tally.failed == 0 {
-            tally.failed = 1;
-            let name = format!("{} (ended without a result)", folder.display());
-            tally.failures.push(name);
-        }
-        Ok(Tested { finished, tally })
-    }
+/// Returns Python, to be run with the SDK and the tools of a lock file, without the packages of this machine.
+fn python(task: &mut Task, workspace: &Workspace, lock: &str) -> Result<Command> {
+    let lock = workspace.root.join(lock);
+    let key = (files::bytes(&lock)?, version()?, OS, ARCH);
+    let tools = files::tools(task, "Python", &key, |task, to| install(task, &lock, to))?;
+    let mut path = OsString::from(workspace.root.join(SDK).join("src"));
+    path.push(":");
+    path.push(tools);
+    let mut command = Command::new("python3");
+    command.arg("-S").env("PYTHONPATH", path);
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUNBUFFERED", "1");
+    Ok(command)
 }
 
 /// Returns the version of Python. An error says which one is needed.
@@ -195,13 +91,10 @@ fn version() -> Result<String> {
     let (major, minor) = PYTHON;
     let need = format!("Python {major}.{minor} or newer is needed for the plugins in Python");
     let how = "install Python 3 with pip (python3 and python3-pip in most distributions), so that `python3` is it";
-    let script = "import sys; print('%d.%d' % sys.version_info[:2])";
-    let output = match Command::new("python3").args(["-c", script]).output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            bail!("{need}, and there is no `python3`: {how}")
-        }
-        Err(error) => return Err(error).context("start python3"),
+    let mut command = Command::new("python3");
+    command.args(["-c", "import sys; print('%d.%d' % sys.version_info[:2])"]);
+    let Some(output) = process::output(command)? else {
+        bail!("{need}, and there is no `python3`: {how}");
     };
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let numbers = said.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
@@ -212,61 +105,20 @@ fn version() -> Result<String> {
     }
 }
 
-/// Installs the tools, unless another process does. Half an installation has another name.
-fn install(task: &mut Task, shelf: &Path, tools: &Path, lock: &Path) -> Result<()> {
-    fs::create_dir_all(shelf).with_context(|| format!("create {}", shelf.display()))?;
-    let _held = hold(task, &shelf.join("lock"))?;
-    if tools.is_dir() {
-        return Ok(());
-    }
-    sweep(shelf)?;
-    task.at("installing the tools for Python (once)");
-    let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
-    if !pip.is_ok_and(|output| output.status.success()) {
+fn install(task: &mut Task, lock: &Path, to: &Path) -> Result<()> {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "--version"]);
+    if !process::output(pip)?.is_some_and(|output| output.status.success()) {
         bail!(
             "pip is needed to install the tools for Python: `python3 -m ensurepip`, or python3-pip in most distributions"
         );
     }
-    let part = tempfile::Builder::new().prefix(PART).tempdir_in(shelf)?;
     let mut command = Command::new("python3");
-    command
-        .args(["-m", "pip", "install", "--quiet", "--no-input"])
-        .args(["--disable-pip-version-check", "--root-user-action=ignore"])
-        .args(["--require-hashes", "--only-binary=:all:", "--no-deps"])
-        .arg("--requirement")
-        .arg(lock)
-        .arg("--target")
-        .arg(part.path());
-    builds::must(task, command, "the installation of the tools for Python")?;
-    fs::rename(part.keep(), tools).with_context(|| format!("put {}", tools.display()))
-}
-
-/// Removes what killed installations have left; the lock is held.
-fn sweep(shelf: &Path) -> Result<()> {
-    for entry in fs::read_dir(shelf)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(PART) {
-            // A killed pip may still be writing there; the next sweep gets it.
-            drop(fs::remove_dir_all(entry.path()));
-        }
-    }
-    Ok(())
-}
-
-/// Returns a lock that ends with the returned file, and with the process.
-fn hold(task: &mut Task, path: &Path) -> Result<File> {
-    let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            task.at("waiting for another process to install the tools for Python");
-            file.lock()?;
-        }
-        Err(TryLockError::Error(error)) => {
-            return Err(error).context("lock the folder of the tools for Python");
-        }
-    }
-    Ok(file)
+    command.args(["-m", "pip", "install", "--quiet", "--no-input"]);
+    command.args(["--disable-pip-version-check", "--root-user-action=ignore"]);
+    command.args(["--require-hashes", "--only-binary=:all:", "--no-deps"]);
+    command.arg("--requirement").arg(lock).arg("--target").arg(to);
+    builds::must(task, command, "the installation of the tools for Python")
 }
 
 /// Reads what unittest writes: `FAIL: test_a (test_b.C.test_a)`, `Ran 8 tests in 0.1s`, `FAILED (failures=1, skipped=2)`.
@@ -301,6 +153,8 @@ fn number(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn read(text: &str) -> Tally {
@@ -336,19 +190,5 @@ FAILED (failures=2, errors=1, skipped=1)";
         assert!(error.ends_with("web-page-python/web_page.py"), "{error}");
         fs::write(folder.join("web_page.py"), "").unwrap();
         assert_eq!(module(&folder).unwrap(), folder.join("web_page.py"));
-    }
-
-    #[test]
-    fn a_component_is_as_noted_until_it_or_its_sources_change() {
-        let root = tempfile::tempdir().unwrap();
-        let out = root.path().join("a.wasm");
-        fs::write(&out, "wasm").unwrap();
-        let noted = built(1, &out);
-        assert_eq!(built(1, &out), noted);
-        assert_ne!(built(2, &out), noted);
-        fs::write(&out, "other").unwrap();
-        assert_ne!(built(1, &out), noted);
-        fs::remove_file(&out).unwrap();
-        assert_ne!(built(1, &out), noted);
     }
 }
