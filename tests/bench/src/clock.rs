@@ -7,17 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
-/// Measures from where it is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts.
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// Returns the time since the start.
     pub(crate) fn spent(self) -> Duration {
         self.0.elapsed()
     }
@@ -29,7 +26,6 @@ pub(crate) fn wall() -> i64 {
     i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Lets time pass.
 pub(crate) fn pass(time: Duration) {
     thread::sleep(time);
 }

@@ -106,7 +106,6 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Returns its CPU time in seconds.
     pub(crate) fn cpu(&self) -> Result<f64> {
         usage::cpu(self.pid())
     }
@@ -153,7 +152,6 @@ impl Daemon {
         parse(&answer).with_context(|| format!("{path}: no HTTP answer"))
     }
 
-    /// Returns the end of its log.
     pub(crate) fn tail(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let from = log.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);

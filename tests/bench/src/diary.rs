@@ -18,7 +18,6 @@ const TEXT: &[u8] = b"fails on purpose";
 /// How its second edition does, in as many bytes.
 const OTHER: &[u8] = b"fails as planned";
 
-/// Which of two components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edition {
     /// The probe as it is built.
@@ -30,7 +29,6 @@ pub(crate) enum Edition {
 /// What has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// Which component it was.
     pub(crate) edition: Edition,
     /// What `edition` was in its configuration.
     pub(crate) config: u64,
@@ -45,7 +43,6 @@ pub(crate) struct Answer {
     pub(crate) probe: String,
     /// The last event that the probe had heard of.
     pub(crate) event: usize,
-    /// Who looked.
     pub(crate) version: Version,
 }
 
@@ -56,7 +53,6 @@ pub(crate) struct Diary {
     rest: Vec<u8>,
     /// What a run has said whose second line has not come yet, by probe.
     halves: BTreeMap<String, Half>,
-    /// In the order of the log.
     pub(crate) answers: Vec<Answer>,
     /// When versions came into force, by the daemon's clock, in microseconds; the first one is 1.
     pub(crate) placed: BTreeMap<usize, i64>,
@@ -97,7 +93,6 @@ impl Edition {
         Ok(bytes)
     }
 
-    /// Returns the other one.
     pub(crate) fn other(self) -> Self {
         match self {
             Self::First => Self::Second,
@@ -118,7 +113,6 @@ fn begins(text: &[u8]) -> bool {
 // === impl Diary ===
 
 impl Diary {
-    /// Opens a log.
     pub(crate) fn open(log: &Path) -> Result<Self> {
         Ok(Self {
             file: File::open(log).with_context(|| format!("read {}", log.display()))?,

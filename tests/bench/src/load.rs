@@ -11,7 +11,6 @@ use serde_json::Value;
 use crate::clock::{Stopwatch, pass};
 use crate::stage::Stage;
 
-/// Connections at once.
 const CONNECTIONS: usize = 4;
 
 /// Creates objects of a kind, given its path, one for each number below `count`.

@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::measure::Sizes;
 use crate::subject::Subject;
 
-/// Where figures come from.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Setting {

@@ -44,10 +44,8 @@ pub(crate) enum Measure {
     Neighbours,
 }
 
-/// How much of everything there is.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Sizes {
-    /// Pages.
     pub(crate) pages: usize,
     /// Deployments that nobody owns.
     pub(crate) deployments: usize,
@@ -57,17 +55,13 @@ pub(crate) struct Sizes {
 
 /// What rounds work with, and what has come out so far.
 pub(crate) struct Rounds<'a> {
-    /// What is measured.
     pub(crate) subject: &'a Subject,
-    /// What was asked for, in order.
     pub(crate) wanted: &'a [Measure],
-    /// How much of everything.
     pub(crate) sizes: Sizes,
     /// Whether somebody looks who wants to know what goes on.
     pub(crate) talkative: bool,
     /// Which one it is, from 1.
     pub(crate) number: usize,
-    /// The figures, one row for each.
     pub(crate) rows: Vec<Row>,
     /// What has to be known beside them.
     pub(crate) remarks: Vec<String>,
@@ -118,11 +112,9 @@ impl Measure {
 
 // === impl Rounds ===
 
-/// Takes some measures on a stage.
 type Take = fn(&mut Rounds<'_>, &Stage) -> Result<()>;
 
 impl Rounds<'_> {
-    /// Takes the measures that were asked for.
     pub(crate) fn run(&mut self) -> Result<()> {
         use Measure::{Cache, Change, Check, Create, Drift, Idle, Languages, Neighbours, Noop, Restart, Swap, Swaps};
         // Each row shares a control plane.
@@ -152,7 +144,6 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// Says what goes on.
     fn tell(&self, what: &str) {
         if self.talkative {
             eprintln!("round {}: {what}", self.number);
@@ -202,7 +193,6 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// Returns the time since the beginning.
     pub(crate) fn spent(&self) -> Duration {
         self.watch.spent()
     }
@@ -271,7 +261,6 @@ fn is_read(request: &str) -> bool {
     ["get ", "list ", "watch "].iter().any(|verb| request.starts_with(verb))
 }
 
-/// Returns a count as a figure.
 #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
 pub(crate) fn number(count: usize) -> f64 {
     count as f64

@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 
-/// The namespace of the pages.
 pub(crate) const PAGES: &str = "pages";
 /// The namespace of the Deployments that nobody owns.
 pub(crate) const FOREIGN: &str = "foreign";
@@ -11,22 +10,18 @@ pub(crate) const FOREIGN: &str = "foreign";
 /// How large a page's HTML is, in bytes.
 const HTML: usize = 2000;
 
-/// Returns the path of all objects of the sample's kind, or of one.
 pub(crate) fn pages_path() -> String {
     format!("/apis/sample.capstan.dev/v1/namespaces/{PAGES}/webpages")
 }
 
-/// Returns the path of the pages' config maps.
 pub(crate) fn config_maps_path() -> String {
     format!("/api/v1/namespaces/{PAGES}/configmaps")
 }
 
-/// Returns the path of the Deployments that nobody owns.
 pub(crate) fn foreign_path() -> String {
     format!("/apis/apps/v1/namespaces/{FOREIGN}/deployments")
 }
 
-/// Returns the name of a page.
 pub(crate) fn page_name(number: usize) -> String {
     format!("page-{number:04}")
 }
@@ -51,12 +46,10 @@ pub(crate) fn html(number: usize, edition: usize) -> String {
     [&head, body.as_str(), tail].concat()
 }
 
-/// Returns the path of the probes of a namespace.
 pub(crate) fn probes_path(namespace: &str) -> String {
     format!("/apis/test.capstan.dev/v1/namespaces/{namespace}/probes")
 }
 
-/// Returns the name of a probe.
 pub(crate) fn probe_name(number: usize) -> String {
     format!("probe-{number:04}")
 }
@@ -86,79 +79,8 @@ pub(crate) fn probe_spec(event: usize) -> Value {
 /// Returns a Deployment as companies have them: two containers with probes, resources, environment and volumes. With the
 /// API server's defaults and managedFields it is of 6 KB.
 pub(crate) fn deployment(number: usize) -> Value {
-    let name = format!("checkout-service-{number:05}");
-    let labels = json!({
-        "app.kubernetes.io/name": "checkout-service",
-        "app.kubernetes.io/instance": name,
-        "app.kubernetes.io/part-of": "shop",
-    });
-    let annotations = json!({
-        "meta.helm.sh/release-name": name,
-        "meta.helm.sh/release-namespace": FOREIGN,
-    });
-    let selector = json!({ "app.kubernetes.io/name": "checkout-service", "app.kubernetes.io/instance": name });
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": { "name": name, "labels": labels, "annotations": annotations },
-        "spec": {
-            "replicas": 3,
-            "revisionHistoryLimit": 5,
-            "selector": { "matchLabels": selector },
-            "strategy": { "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
-            "template": {
-                "metadata": { "labels": labels, "annotations": {
-                    "prometheus.io/scrape": "true", "prometheus.io/port": "9090",
-                } },
-                "spec": {
-                    "serviceAccountName": "checkout-service",
-                    "terminationGracePeriodSeconds": 45,
-                    "securityContext": { "runAsNonRoot": true, "runAsUser": 10001, "fsGroup": 10001 },
-                    "containers": [application(number), sidecar()],
-                    "volumes": [
-                        { "name": "config", "configMap": { "name": format!("{name}-config") } },
-                        { "name": "scratch", "emptyDir": { "sizeLimit": "256Mi" } },
-                    ],
-                },
-            },
-        },
-    })
-}
-
-fn application(number: usize) -> Value {
-    let probe = |path: &str, period: u32| json!({ "httpGet": { "path": path, "port": "http" }, "periodSeconds": period, "failureThreshold": 3 });
-    let from = |field: &str| json!({ "fieldRef": { "fieldPath": field } });
-    json!({
-        "name": "application",
-        "image": "registry.example.com/shop/checkout-service:4.17.2",
-        "args": ["--config=/etc/checkout/config.yaml", "--log-format=json"],
-        "env": [
-            { "name": "POD_NAME", "valueFrom": from("metadata.name") },
-            { "name": "SHARD", "value": format!("{number}") },
-            { "name": "DATABASE_URL", "valueFrom": { "secretKeyRef": { "name": "checkout-database", "key": "url" } } },
-        ],
-        "ports": [
-            { "name": "http", "containerPort": 8080, "protocol": "TCP" },
-            { "name": "metrics", "containerPort": 9090, "protocol": "TCP" },
-        ],
-        "livenessProbe": probe("/livez", 20),
-        "readinessProbe": probe("/readyz", 5),
-        "resources": { "requests": { "cpu": "250m", "memory": "256Mi" }, "limits": { "memory": "512Mi" } },
-        "securityContext": { "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true },
-        "volumeMounts": [
-            { "name": "config", "mountPath": "/etc/checkout", "readOnly": true },
-            { "name": "scratch", "mountPath": "/tmp" },
-        ],
-    })
-}
-
-fn sidecar() -> Value {
-    json!({
-        "name": "log-shipper",
-        "image": "registry.example.com/platform/log-shipper:1.9.0",
-        "resources": { "requests": { "cpu": "20m", "memory": "32Mi" }, "limits": { "memory": "64Mi" } },
-        "volumeMounts": [{ "name": "scratch", "mountPath": "/var/log/application" }],
-    })
+    let text = include_str!("objects/deployment.json").replace("NUMBER", &format!("{number:05}"));
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -172,5 +94,10 @@ mod tests {
         assert!(texts.iter().all(|text| text.ends_with("</body>\n</html>\n")));
         assert_ne!(texts[0], texts[1]);
         assert_ne!(texts[0], texts[2]);
+    }
+
+    #[test]
+    fn a_deployment_has_its_number_in_its_name() {
+        assert_eq!(deployment(7).pointer("/metadata/name"), Some(&json!("checkout-service-00007")));
     }
 }

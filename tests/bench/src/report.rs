@@ -5,8 +5,6 @@ use serde::Serialize;
 use crate::machine::Setting;
 use crate::measure::Measure;
 
-mod matrix;
-
 /// The least width of the names.
 const NAME: usize = 26;
 
@@ -37,7 +35,6 @@ pub(crate) struct Row {
     met: Option<bool>,
 }
 
-/// All there is to tell.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
     setting: Setting,
@@ -95,12 +92,10 @@ impl Report {
         Self { setting, figures, remarks }
     }
 
-    /// Returns it as JSON.
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }
 
-    /// Returns it for people.
     pub(crate) fn table(&self) -> String {
         let mut lines = self.setting.lines().to_vec();
         for rows in self.figures.chunk_by(|one, next| one.measure == next.measure) {
@@ -109,7 +104,7 @@ impl Report {
             };
             lines.push(format!("\n{}: {}", measure.name(), measure.about(self.setting.sizes)));
             if *measure == Measure::Languages {
-                lines.extend(matrix::of(rows));
+                lines.extend(matrix(rows));
                 continue;
             }
             let names = rows.iter().map(|row| row.name.chars().count());
@@ -161,6 +156,35 @@ impl Row {
             }
         }
     }
+}
+
+/// Returns the lines of a table in Markdown, to be put into a page, with a column for each subject of rows that are named
+/// `subject: figure`; both in the order in which they first come.
+fn matrix(rows: &[Row]) -> Vec<String> {
+    let (mut subjects, mut figures) = (Vec::<&str>::new(), Vec::<(&str, &str)>::new());
+    for row in rows {
+        let (subject, figure) = split(row);
+        if !subjects.contains(&subject) {
+            subjects.push(subject);
+        }
+        if !figures.contains(&(figure, row.unit)) {
+            figures.push((figure, row.unit));
+        }
+    }
+    let mut lines =
+        vec![format!("| | {} |", subjects.join(" | ")), format!("| --- |{}", " ---: |".repeat(subjects.len()))];
+    lines.extend(figures.into_iter().map(|(figure, unit)| {
+        let cells = subjects.iter().map(|subject| {
+            let row = rows.iter().find(|row| split(row) == (*subject, figure));
+            row.map_or_else(String::new, |row| format!("{} {unit}", row.range()).trim_end().to_owned())
+        });
+        format!("| {figure} | {} |", cells.collect::<Vec<_>>().join(" | "))
+    }));
+    lines
+}
+
+fn split(row: &Row) -> (&str, &str) {
+    row.name.split_once(": ").unwrap_or(("", &row.name))
 }
 
 /// Returns a number with as many digits as it deserves; one without a unit is a count if it can be.
@@ -227,5 +251,28 @@ mod tests {
     fn an_exact_target_is_missed_by_one() {
         let target = Target::of(Measure::Create, "writes");
         assert_eq!(target.map(|target| [3999.0, 4000.0, 4001.0].map(|n| target.is_met(n))), Some([false, true, false]));
+    }
+
+    #[test]
+    fn a_figure_that_a_subject_does_not_have_leaves_a_gap() {
+        let row = |name: &str, unit, values: &[f64]| Row {
+            measure: Measure::Languages,
+            name: name.to_owned(),
+            unit,
+            values: values.to_vec(),
+            target: None,
+            met: None,
+        };
+        let rows = [
+            row("Rust: component", "MiB", &[0.25]),
+            row("Rust: fresh: writes", "", &[0.0]),
+            row("Go: component", "MiB", &[2.0, 2.5]),
+        ];
+        let table = "\
+| | Rust | Go |
+| --- | ---: | ---: |
+| component | 0.25 MiB | 2.00 – 2.50 MiB |
+| fresh: writes | 0 |  |";
+        assert_eq!(matrix(&rows).join("\n"), table);
     }
 }

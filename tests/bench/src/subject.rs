@@ -17,11 +17,8 @@ const CONTROLLER: &str = "      plugin: webpage\n";
 /// The component of the sample, as its manifest names it.
 pub(crate) const SAMPLE: &str = "webpage.wasm";
 
-/// What is measured.
 pub(crate) struct Subject {
-    /// The daemon's binary.
     pub(crate) capstan: PathBuf,
-    /// The sample's component.
     pub(crate) component: PathBuf,
     /// The component that does what its primary says.
     pub(crate) probe: PathBuf,
@@ -103,7 +100,6 @@ fn cargo(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder of the sources.
 fn repository() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here)

@@ -26,7 +26,6 @@ pub(crate) struct Args {
     only: Option<Kind>,
 }
 
-/// What a benchmark measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// Single functions, by `cargo bench`.

@@ -4,7 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-/// Measures from where it is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 

@@ -41,7 +41,6 @@ pub(crate) struct Args {
     kubeconfig_only: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let mut options = if args.tests { for_tests(workspace)? } else { Options::default() };
     if args.kwok {

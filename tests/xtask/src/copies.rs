@@ -12,7 +12,6 @@ use crate::workspace::Workspace;
 /// A change of one place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edit<'a> {
-    /// Where it is, from the root.
     pub(crate) file: &'a str,
     /// What is there, once.
     pub(crate) from: &'a str,

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use tempfile::TempDir;
 
 use crate::clock::{Stopwatch, said};
 use crate::demo::daemon::Daemon;
@@ -25,6 +24,8 @@ use crate::{builds, files, plugins, ui};
 
 /// How many last lines of the daemon's log are shown when something goes wrong.
 const TAIL: usize = 15;
+/// The daemon's log.
+const LOG: &str = "daemon.log";
 
 /// `cargo xtask demo`.
 #[derive(Debug, clap::Args)]
@@ -53,16 +54,6 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// What it takes.
-struct Demo<'a> {
-    ui: &'a Ui,
-    workspace: &'a Workspace,
-    args: &'a Args,
-    site: &'a Site,
-    folder: &'a TempDir,
-}
-
-/// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     ui.line(format!(
         "\n{}\n{}\n",
@@ -75,14 +66,14 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     ui.line(bold("Preparing"));
     build(ui, workspace)?;
     let mut site = visited.map_or_else(|| Site::start(ui, workspace, args, folder.path()), Ok)?;
-    let shown = site.furnish(ui).and_then(|()| Demo { ui, workspace, args, site: &site, folder: &folder }.play());
+    let shown = site.furnish(ui).and_then(|()| play(ui, workspace, args, &site, folder.path()));
     let code = match shown {
         Err(error) if !error.is::<Interrupted>() => {
             folder.disable_cleanup(true);
-            fail(ui, &error, &log(&folder));
+            fail(ui, &error, &folder.path().join(LOG));
             Ok(ExitCode::FAILURE)
         }
-        shown => shown,
+        shown => shown.map(|()| ExitCode::SUCCESS),
     };
     let ended = site.end(ui);
     code.and_then(|code| ended.map(|()| code))
@@ -98,11 +89,6 @@ fn build(ui: &Ui, workspace: &Workspace) -> Result<()> {
     ui.doing("workshop", |task| workshop::open(task, workspace))
 }
 
-/// Returns the file of the daemon's log.
-fn log(folder: &TempDir) -> PathBuf {
-    folder.path().join("daemon.log")
-}
-
 /// Says what went wrong, with the end of the daemon's log.
 fn fail(ui: &Ui, error: &anyhow::Error, log: &Path) {
     ui.line("");
@@ -115,58 +101,51 @@ fn fail(ui: &Ui, error: &anyhow::Error, log: &Path) {
     }
 }
 
-// === impl Demo ===
+fn play(ui: &Ui, workspace: &Workspace, args: &Args, site: &Site, folder: &Path) -> Result<()> {
+    let [manifest, component] = site.install(workspace, &folder.join("operator"))?;
+    let mut daemon = Daemon::start(&workspace.daemon(), &manifest, site, folder.join(LOG))?;
+    ui.doing("daemon", |task| daemon.wait(task))?;
+    ui::uncut(dim(&format!("    its log is {}", daemon.log.display())));
 
-impl Demo<'_> {
-    fn play(&self) -> Result<ExitCode> {
-        let Self { ui, workspace, args, site, folder } = self;
-        let [manifest, component] = site.install(workspace, &folder.path().join("operator"))?;
-        let mut daemon = Daemon::start(&workspace.daemon(), &manifest, site, log(folder))?;
-        ui.doing("daemon", |task| daemon.wait(task))?;
-        ui::uncut(dim(&format!("    its log is {}", daemon.log.display())));
-
-        let watch = Stopwatch::start();
-        let mut stage = Stage::open(ui, site, &mut daemon)?;
-        script::play(&mut stage, workspace, &component)?;
-        let summary = format!("All {} acts went as expected, in {}.", stage.acts, said(watch.spent()));
-        drop(stage);
-        ui.line(format!("\n{}", green(&summary)));
-        let count = |name: &str| daemon.count(&format!("capstan_reconciliations_{name}_total"));
-        let (runs, failed) = (count("started")?, count("failure")?);
-        ui.line(format!("The daemon: {}, {runs} runs, {failed} of them failed.", daemon.memory()));
-        if !args.once {
-            self.hand_over(&daemon, &component);
-            while interrupt::pause().is_ok() {
-                daemon.check()?;
-            }
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    fn hand_over(&self, daemon: &Daemon, component: &Path) {
-        let Self { ui, workspace, site, .. } = self;
+    let watch = Stopwatch::start();
+    let mut stage = Stage::open(ui, site, &mut daemon)?;
+    script::play(&mut stage, workspace, &component)?;
+    let summary = format!("All {} acts went as expected, in {}.", stage.acts, said(watch.spent()));
+    drop(stage);
+    ui.line(format!("\n{}", green(&summary)));
+    let count = |name: &str| daemon.count(&format!("capstan_reconciliations_{name}_total"));
+    let (runs, failed) = (count("started")?, count("failure")?);
+    ui.line(format!("The daemon: {}, {runs} runs, {failed} of them failed.", daemon.memory()));
+    if !args.once {
         ui.line(format!("\n{}", bold("It is yours now. In another terminal:")));
-        for line in site.exports() {
-            ui::uncut(format!("  {}", cyan(&line)));
-        }
-        let shown = |words: &str| site.shown(words);
-        let [change, swap] = workshop::by_hand(workspace, component);
-        let address = daemon.address;
-        let examples = [
-            (shown("apply -f plugins/webpage/example.yaml"), ""),
-            (shown("get webpages,configmaps,deployments,services,ingresses"), "what there is"),
-            (shown(&format!(r#"patch webpage {PAGE} --type merge -p '{{"spec":{{"exposed":false}}}}'"#)), "no Ingress"),
-            (shown(&format!("delete service {PAGE}")), "comes back"),
-            (change, "change the operator …"),
-            (swap, "… and swap it"),
-            (format!("curl -s http://{address}/debug/plugins"), "which version is at work"),
-            (format!("curl -s http://{address}/metrics"), ""),
-            (format!("tail -f {}", daemon.log.display()), ""),
-        ];
-        for (command, note) in examples {
+        for (command, note) in to_try(workspace, site, &daemon, &component) {
             let note = if note.is_empty() { String::new() } else { dim(&format!("   # {note}")) };
             ui::uncut(format!("  {}{note}", cyan(&command)));
         }
         ui.line(format!("\n{}", dim("Ctrl-C ends it all.")));
+        while interrupt::pause().is_ok() {
+            daemon.check()?;
+        }
     }
+    Ok(())
+}
+
+/// Returns commands for the visitor, and what to say of them.
+fn to_try(workspace: &Workspace, site: &Site, daemon: &Daemon, component: &Path) -> Vec<(String, &'static str)> {
+    let shown = |words: &str| site.shown(words);
+    let [change, swap] = workshop::by_hand(workspace, component);
+    let address = daemon.address;
+    let mut commands: Vec<_> = site.exports().into_iter().map(|line| (line, "")).collect();
+    commands.extend([
+        (shown("apply -f plugins/webpage/example.yaml"), ""),
+        (shown("get webpages,configmaps,deployments,services,ingresses"), "what there is"),
+        (shown(&format!(r#"patch webpage {PAGE} --type merge -p '{{"spec":{{"exposed":false}}}}'"#)), "no Ingress"),
+        (shown(&format!("delete service {PAGE}")), "comes back"),
+        (change, "change the operator …"),
+        (swap, "… and swap it"),
+        (format!("curl -s http://{address}/debug/plugins"), "which version is at work"),
+        (format!("curl -s http://{address}/metrics"), ""),
+        (format!("tail -f {}", daemon.log.display()), ""),
+    ]);
+    commands
 }

@@ -22,7 +22,6 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("read {}", path.display()))
 }
 
-/// Makes a folder, and those above it.
 pub(crate) fn folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))
 }
@@ -57,7 +56,6 @@ pub(crate) fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Copies the files below a folder.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     for path in below(from)? {
         let target = to.join(path.strip_prefix(from)?);

@@ -57,16 +57,13 @@ pub(crate) enum Profile {
     Release,
 }
 
-/// An image that has been written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// The OCI archive.
     pub(crate) archive: PathBuf,
     /// The name that it has in the archive.
     pub(crate) tag: String,
     /// The digest of its manifest, by which it is pulled.
     pub(crate) digest: String,
-    /// The size of the archive.
     pub(crate) size: u64,
 }
 
@@ -79,7 +76,6 @@ struct Staged {
     _lock: File,
 }
 
-/// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let staged = ui.making("binary", |task| {
         let staged = stage(task, workspace, args.profile)?;

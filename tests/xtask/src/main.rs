@@ -14,7 +14,6 @@ mod packages;
 mod plugins;
 mod process;
 mod simulate;
-mod table;
 mod test;
 mod ui;
 mod workspace;

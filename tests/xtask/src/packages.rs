@@ -104,7 +104,6 @@ fn texts(folder: &Path, end: &str) -> Result<Vec<String>> {
     those.map(|path| files::text(&path)).collect()
 }
 
-/// Returns what is in a folder, by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;

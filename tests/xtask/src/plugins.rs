@@ -37,7 +37,6 @@ pub(crate) struct Args {
     names: Vec<String>,
 }
 
-/// A sample plugin.
 #[derive(Clone)]
 struct Plugin {
     name: String,
@@ -63,10 +62,8 @@ pub(crate) struct Language {
 /// A run of unit tests, and what they add up to.
 pub(crate) type Tested = (Finished, Tally);
 
-/// All of them.
 pub(crate) const LANGUAGES: [&Language; 3] = [&go::LANGUAGE, &javascript::LANGUAGE, &python::LANGUAGE];
 
-/// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     ui.doing("plugins", |task| build(task, workspace, &args.names))?;
     ui::uncut(format!("    {}", workspace.built_plugins().display()));

@@ -34,10 +34,8 @@ pub(crate) struct Process {
     guard: Child,
 }
 
-/// A program that has run to its end.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// How it ended.
     pub(crate) status: ExitStatus,
     /// What it wrote to either output, without what cargo overwrites while it works.
     pub(crate) output: Vec<String>,
@@ -65,7 +63,6 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns how it ended, if it has.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("wait for {}", self.name))
     }

@@ -1,20 +1,18 @@
 //! Plays what may happen to the daemon on a model of the API server, one simulation for each seed.
 
 mod fault;
-mod hunt;
 
 use std::process::{Command, ExitCode};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
 use fault::{FAULTS, Fault};
 
-use crate::process;
 use crate::ui::Ui;
 use crate::workspace::Workspace;
+use crate::{copies, process, ui};
 
-/// All faults.
 const ALL: &str = "all";
 
 /// `cargo xtask simulate`.
@@ -54,14 +52,13 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(std::iter::once(ALL).chain(faults))
 }
 
-/// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     if args.fault.is_empty() {
         return process::each(ui, vec![command(workspace, args)]);
     }
     let is_wanted = |fault: &&Fault| args.fault.iter().any(|name| name == ALL || name == fault.name);
     let wanted: Vec<_> = FAULTS.iter().filter(is_wanted).collect();
-    hunt::hunt(ui, workspace, &wanted, || command(workspace, args))
+    hunt(ui, workspace, &wanted, || command(workspace, args))
 }
 
 fn command(workspace: &Workspace, args: &Args) -> Command {
@@ -78,4 +75,39 @@ fn command(workspace: &Workspace, args: &Args) -> Command {
     command.args((!args.fault.is_empty()).then_some("--brief"));
     command.args(args.trace.then_some("--trace"));
     command
+}
+
+/// Puts faults into a copy of the workspace, one at a time, and has simulations find them there; says what showed them. `command` plays the simulations.
+fn hunt(ui: &Ui, workspace: &Workspace, faults: &[&Fault], command: impl Fn() -> Command) -> Result<ExitCode> {
+    let mut rows = vec![["fault", "seed", "what was wrong"].map(ui::bold).to_vec()];
+    let mut code = ExitCode::SUCCESS;
+    for fault in faults {
+        let Fault { name, what, .. } = fault;
+        let mut command = command();
+        command.current_dir(copies::make(workspace, "faults", &[fault.edit()])?);
+        command.env("CARGO_TARGET_DIR", &workspace.target);
+        let mut task = ui.task(name);
+        let finished = process::run(command, &mut |line| task.at(line))?;
+        let seen = finished.output.iter().find_map(|line| failure(line));
+        match seen {
+            Some(_) => task.done(what),
+            None => task.failed(what),
+        };
+        if seen.is_none() {
+            if !finished.status.success() {
+                ui::whole(&finished.output);
+                bail!("with {name} nothing can be played");
+            }
+            code = ExitCode::FAILURE;
+        }
+        let (seed, wrong) = seen.unwrap_or(("none", what));
+        rows.push([*name, seed, wrong].map(str::to_owned).to_vec());
+    }
+    ui::whole(&[ui::table(&rows)]);
+    Ok(code)
+}
+
+/// Returns the seed that failed, and what was wrong, if a line says that.
+fn failure(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("seed ")?.split_once(": ")
 }

@@ -14,10 +14,9 @@ use cluster::Cluster;
 
 use crate::clock::{Stopwatch, said};
 use crate::interrupt::Interrupted;
-use crate::table;
 use crate::test::step::Step;
 use crate::test::tally::Tally;
-use crate::ui::{Ui, bold, dim, green, red};
+use crate::ui::{self, Ui, bold, dim, green, red};
 use crate::workspace::Workspace;
 
 /// `cargo xtask test`.
@@ -61,7 +60,6 @@ enum Outcome {
     Skipped,
 }
 
-/// What steps share.
 struct Run<'a> {
     ui: &'a Ui,
     workspace: &'a Workspace,
@@ -72,7 +70,6 @@ struct Run<'a> {
     image: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let watch = Stopwatch::start();
     let mut run = Run { ui, workspace, filter: args.filter.as_deref(), cluster: None, image: None };
@@ -83,7 +80,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     }
     drop(run);
     ui.line("");
-    ui.line(table::render(&cells(&rows)));
+    ui.line(ui::table(&cells(&rows)));
     let mut failures = rows.iter().flat_map(|row| &row.shown.tally.failures).peekable();
     if failures.peek().is_some() {
         ui.line(format!("\n{}", red("failed:")));
@@ -140,7 +137,6 @@ impl Shown {
         Self { outcome, tally: Tally::default(), detail: detail.into() }
     }
 
-    /// Adds what tests have come to.
     fn add(&mut self, tally: Tally, succeeded: bool) {
         self.tally.add(tally);
         self.detail = self.tally.to_string();
@@ -226,6 +222,6 @@ mod tests {
             "unit  failed   7 passed, 3 failed  3.00 s",
             "deny  skipped",
         ];
-        assert_eq!(table::render(&cells(&rows)), lines.join("\n"));
+        assert_eq!(ui::table(&cells(&rows)), lines.join("\n"));
     }
 }

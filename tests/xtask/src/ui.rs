@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::Result;
-use console::{Style, Term};
+use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::{Stopwatch, said};
@@ -18,7 +18,6 @@ const LABEL: usize = 16;
 /// The widest lines, for the eye's sake.
 const WIDEST: usize = 110;
 
-/// Where things are said.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ui {
     /// Whether somebody sees what is overwritten.
@@ -83,7 +82,6 @@ impl Ui {
         }
     }
 
-    /// Begins something that takes a while.
     pub(crate) fn task(self, label: &str) -> Task {
         let bar = if self.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.set_style(style("  {spinner:.cyan} {prefix} {wide_msg:.dim} {elapsed:>4}"));
@@ -101,7 +99,6 @@ fn style(template: &str) -> ProgressStyle {
 // === impl Task ===
 
 impl Task {
-    /// Says what is going on.
     pub(crate) fn at(&mut self, what: &str) {
         self.bar.set_message(what.to_owned());
         if !self.ui.lively && self.last_sign.spent() > SIGN_OF_LIFE {
@@ -139,12 +136,12 @@ impl Task {
 
     /// Ends it well, and returns how long it took.
     pub(crate) fn done(self, detail: &str) -> Duration {
-        self.end(&Style::new().green().apply_to("✓").to_string(), detail)
+        self.end(&green("✓"), detail)
     }
 
     /// Ends it badly, and returns how long it took.
     pub(crate) fn failed(self, detail: &str) -> Duration {
-        self.end(&Style::new().red().bold().apply_to("✗").to_string(), detail)
+        self.end(&red("✗"), detail)
     }
 
     /// Ends it without a result.
@@ -166,7 +163,6 @@ pub(crate) fn uncut(text: impl Display) {
     whole(&[text.to_string()]);
 }
 
-/// Writes lines as they are.
 pub(crate) fn whole(lines: &[String]) {
     let mut out = io::stdout().lock();
     for line in lines {
@@ -174,13 +170,11 @@ pub(crate) fn whole(lines: &[String]) {
     }
 }
 
-/// Writes an error with its causes to standard error.
 pub(crate) fn error(error: &anyhow::Error) {
-    let word = Style::new().for_stderr().red().bold().apply_to("error");
+    let word = console::style("error").for_stderr().red().bold();
     drop(writeln!(io::stderr(), "{word}: {error:#}"));
 }
 
-/// Returns whether a question can be asked.
 pub(crate) fn can_ask() -> bool {
     Term::stdout().is_term() && io::IsTerminal::is_terminal(&io::stdin())
 }
@@ -194,29 +188,24 @@ pub(crate) fn ask(question: &str) -> bool {
     io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
-/// Returns a text for what is beside the point.
-pub(crate) fn dim(text: &str) -> String {
-    Style::new().dim().apply_to(text).to_string()
+macro_rules! styles {
+    ($($(#[$doc:meta])* $style:ident)*) => {
+        $($(#[$doc])* pub(crate) fn $style(text: &str) -> String {
+            console::style(text).$style().to_string()
+        })*
+    };
 }
-
-/// Returns a text for a heading.
-pub(crate) fn bold(text: &str) -> String {
-    Style::new().bold().apply_to(text).to_string()
-}
-
-/// Returns a text for what is well.
-pub(crate) fn green(text: &str) -> String {
-    Style::new().green().apply_to(text).to_string()
-}
-
-/// Returns a text for what is not.
-pub(crate) fn red(text: &str) -> String {
-    Style::new().red().apply_to(text).to_string()
-}
-
-/// Returns a text for what can be typed.
-pub(crate) fn cyan(text: &str) -> String {
-    Style::new().cyan().apply_to(text).to_string()
+styles! {
+    /// What is beside the point.
+    dim
+    /// A heading.
+    bold
+    /// What is well.
+    green
+    /// What is not.
+    red
+    /// What can be typed.
+    cyan
 }
 
 /// Returns a size as people say it: `118 KB`, `3.2 MB`.
@@ -226,6 +215,24 @@ pub(crate) fn size(bytes: u64) -> String {
     if kilobytes < 1000.0 { format!("{kilobytes:.0} KB") } else { format!("{:.1} MB", kilobytes / 1000.0) }
 }
 
+/// Returns the rows with their cells below one another, two spaces apart; colours don't count as width.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| console::measure_text_width(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let lines = rows.iter().map(|row| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| {
+            let fill = width.saturating_sub(console::measure_text_width(cell));
+            format!("{cell}{}", " ".repeat(fill))
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,5 +240,17 @@ mod tests {
     #[test]
     fn a_size_is_said_in_the_unit_that_fits() {
         assert_eq!([1_499, 118_200, 23_440_000].map(size), ["1 KB", "118 KB", "23.4 MB"]);
+    }
+
+    #[test]
+    fn cells_stand_below_one_another_whatever_their_colour() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [
+            row(["step", "result", "time"]),
+            row(["core", "\u{1b}[32mok\u{1b}[0m", "3 s"]),
+            row(["fmt", "failed", ""]),
+        ];
+        let lines = ["step  result  time", "core  \u{1b}[32mok\u{1b}[0m      3 s", "fmt   failed"];
+        assert_eq!(table(&rows), lines.join("\n"));
     }
 }

@@ -10,16 +10,13 @@ use serde_json::Value;
 /// What `cargo metadata` says, as far as it is used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workspace {
-    /// The folder of the root manifest.
     pub(crate) root: PathBuf,
-    /// Where cargo builds.
     pub(crate) target: PathBuf,
     /// The members that have benchmarks for `cargo bench`.
     pub(crate) benches: Vec<String>,
 }
 
 impl Workspace {
-    /// Asks cargo.
     pub(crate) fn load() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .ancestors()
@@ -47,7 +44,6 @@ impl Workspace {
         })
     }
 
-    /// Returns cargo, to be run in the root.
     pub(crate) fn cargo(&self) -> Command {
         cargo(&self.root)
     }
@@ -60,12 +56,10 @@ impl Workspace {
         command
     }
 
-    /// Returns where that puts it.
     pub(crate) fn daemon(&self) -> PathBuf {
         self.target.join("debug/capstan")
     }
 
-    /// Returns the folder of built plugins.
     pub(crate) fn built_plugins(&self) -> PathBuf {
         self.target.join("plugins")
     }

@@ -19,9 +19,7 @@ use crate::usage;
 const REST: Duration = Duration::from_secs(2);
 /// For how long runs count.
 const NOOP: Duration = Duration::from_secs(10);
-/// Bytes in a MiB.
 const MIB: f64 = 1_048_576.0;
-/// What the manifest says of instances.
 const INSTANCES: [&str; 2] = ["fresh", "warm"];
 /// The languages that the sample is written in, and its components in them. Only the one in Rust is always there.
 const LANGUAGES: [(&str, &str); 4] = [
@@ -31,7 +29,6 @@ const LANGUAGES: [(&str, &str); 4] = [
     ("Go", "webpage-go.wasm"),
 ];
 
-/// The sample in a language.
 struct Sample<'a> {
     language: &'static str,
     /// Its component on the stage.
@@ -39,12 +36,10 @@ struct Sample<'a> {
     stage: &'a Stage,
 }
 
-/// Returns how many pages there are.
 pub(super) fn pages(sizes: Sizes) -> usize {
     sizes.pages.div_ceil(2)
 }
 
-/// Takes the measure.
 pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     stage.namespace(PAGES)?;
     rounds.tell("languages: creating pages");

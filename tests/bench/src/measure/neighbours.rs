@@ -54,7 +54,6 @@ const CROWDS: [Crowd; 4] = [
     Crowd { name: "400 runs, 50 plugins", plugins: 50 },
 ];
 
-/// Takes the measure.
 pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     stage.replace(COMPONENT, &std::fs::read(&rounds.subject.probe)?)?;
     stage.namespace(NAMESPACE)?;

@@ -28,7 +28,6 @@ const NOOP: Duration = Duration::from_secs(20);
 const WARM: Duration = Duration::from_secs(2);
 /// What makes a daemon look at pages again and again.
 pub(super) const AGAIN: [&str; 2] = ["maxReconciliationInterval: 1ms", "rateLimit: none"];
-/// Microseconds in a second.
 pub(super) const MICRO: f64 = 1e6;
 
 /// A daemon that looks at pages again and again, and what that took in a while.

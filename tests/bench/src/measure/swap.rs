@@ -71,7 +71,6 @@ pub(super) fn swaps(sizes: Sizes) -> usize {
     sizes.swaps.min(SWAPS)
 }
 
-/// Takes the measure.
 pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     rounds.tell("swap: creating probes");
     for (at, manner) in MANNERS.iter().enumerate() {

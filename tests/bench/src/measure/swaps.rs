@@ -24,9 +24,7 @@ const RIG: Rig<'_> = Rig {
 const PARTS: usize = 10;
 /// How long the daemon is left alone before it is looked at.
 const REST: Duration = Duration::from_millis(500);
-/// Milliseconds in a second.
 const MILLI: f64 = 1e3;
-/// Hundredths in a whole.
 const PER_CENT: f64 = 100.0;
 
 /// What the daemon has in use.
@@ -39,7 +37,6 @@ struct Holdings {
     counts: [usize; 3],
 }
 
-/// Takes the measure.
 pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     rounds.tell("swaps");
     RIG.populate(stage, PRIMARIES)?;

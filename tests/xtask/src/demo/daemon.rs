@@ -30,7 +30,6 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon, given its binary.
     pub(super) fn start(binary: &Path, manifest: &Path, site: &Site, log: PathBuf) -> Result<Self> {
         let output = File::create(&log).with_context(|| format!("write {}", log.display()))?;
         let address =
@@ -44,7 +43,6 @@ impl Daemon {
         Ok(Self { process: Process::start(command)?, since: Stopwatch::start(), log, address })
     }
 
-    /// Waits until it is ready; returns a sentence on it.
     pub(super) fn wait(&mut self, task: &mut Task) -> Result<String> {
         let mut unready = String::new();
         let ready = interrupt::until(LIMIT, "the daemon to be ready", || {

@@ -25,7 +25,6 @@ pub(super) struct Site {
     /// kubectl.
     program: PathBuf,
     pub(super) kubeconfig: PathBuf,
-    /// Where the page lives.
     pub(super) namespace: String,
     /// Where commands run.
     root: PathBuf,

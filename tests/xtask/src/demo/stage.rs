@@ -32,7 +32,6 @@ pub(super) type Expected<'a> = (&'static str, &'a dyn Fn(&World) -> bool);
 /// What a watch said, and when: an object, and whether it is there.
 type Event = (Duration, &'static Kind, Value, bool);
 
-/// Where acts are played.
 pub(super) struct Stage<'a> {
     ui: &'a Ui,
     site: &'a Site,
@@ -43,7 +42,6 @@ pub(super) struct Stage<'a> {
     /// Since the watches were started.
     clock: Stopwatch,
     pub(super) world: World,
-    /// How many have been played.
     pub(super) acts: usize,
     title: &'static str,
     command: Option<JoinHandle<Result<Finished>>>,
@@ -54,7 +52,6 @@ pub(super) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Starts to watch.
     pub(super) fn open(ui: &'a Ui, site: &'a Site, daemon: &'a mut Daemon) -> Result<Self> {
         let (clock, mut watches, mut world) = (Stopwatch::start(), Vec::new(), World::default());
         // More than happens while one line is written.
@@ -81,7 +78,6 @@ impl<'a> Stage<'a> {
         Ok(Self { ui, site, daemon, _watches: watches, events, clock, world, acts, title, command, cause, start })
     }
 
-    /// Begins an act.
     pub(super) fn act(&mut self, title: &'static str) {
         self.acts += 1;
         (self.title, self.start) = (title, None);

@@ -5,9 +5,7 @@ use crate::copies::Edit;
 /// A fault, as a change of one place.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    /// Its name.
     pub(crate) name: &'static str,
-    /// What goes wrong with it.
     pub(crate) what: &'static str,
     /// Where the place is.
     pub(crate) file: &'static str,
@@ -24,7 +22,6 @@ impl Fault {
     }
 }
 
-/// All of them.
 pub(crate) const FAULTS: [Fault; 8] = [
     Fault {
         name: "deaf-to-siblings",

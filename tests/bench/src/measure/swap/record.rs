@@ -39,13 +39,11 @@ pub(super) struct Swapped {
     pub(super) version: Version,
 }
 
-/// An event.
 pub(super) struct Sent {
     /// When the request was begun.
     pub(super) at: i64,
     /// The probe, with its namespace.
     pub(super) probe: String,
-    /// Its number; no other has it.
     pub(super) event: usize,
 }
 
@@ -64,7 +62,6 @@ pub(super) struct Gaps {
 pub(super) struct Waits {
     /// Of events that were sent [`NEAR`] the time at which a version came into force.
     pub(super) at_swaps: Spread,
-    /// Of all others.
     pub(super) elsewhere: Spread,
 }
 
