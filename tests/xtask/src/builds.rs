@@ -39,13 +39,7 @@ pub(crate) fn must(task: &mut Task, command: Command, what: &str) -> Result<()> 
 
 /// Returns how many units of how many are built, and which are being built, from cargo's progress line.
 pub(crate) fn units(line: &str) -> Option<(u64, u64, &str)> {
-    let line = line.trim_start();
-    let (head, rest) = line.split_once("] ")?;
-    if !head.contains(" [") {
-        return None;
-    }
-    let (count, what) = rest.split_once(':').unwrap_or((rest, ""));
-    let (done, of) = count.trim().split_once('/')?;
+    let [done, of, what] = process::found(r"^\s*\S+ \[.*\] (\d+)/(\d+):?(.*)$", line)?;
     Some((done.parse().ok()?, of.parse().ok()?, what.trim()))
 }
 

@@ -7,6 +7,7 @@ use std::{fs, io};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::files;
 use crate::workspace::Workspace;
 
 /// A change of one place.
@@ -54,12 +55,11 @@ pub(crate) fn make(workspace: &Workspace, name: &str, edits: &[Edit<'_>]) -> Res
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error).context(path.to_owned()),
         };
-        write(&to, &bytes)?;
+        files::put(&to, &bytes)?;
     }
     for edit in edits {
         let path = root.join(edit.file);
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        write(&path, edit.of(&text)?.as_bytes())?;
+        files::put(&path, edit.of(&files::text(&path)?)?.as_bytes())?;
     }
     Ok(root)
 }
@@ -70,14 +70,6 @@ fn renamed(manifest: &str, name: &str) -> Result<String> {
     let (version, _) = rest.split_once('"').context("no version")?;
     let line = |version| format!("\nversion = \"{version}\"");
     Ok(manifest.replacen(&line(version), &line(&format!("{version}+{name}")), 1))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    if fs::read(path).is_ok_and(|there| there == bytes) {
-        return Ok(());
-    }
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).and_then(|()| fs::write(path, bytes)).with_context(|| path.display().to_string())
 }
 
 fn link(path: &Path, target: &Path) -> Result<()> {

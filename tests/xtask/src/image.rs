@@ -277,8 +277,8 @@ fn install(task: &mut Task) -> Result<()> {
 
 /// Returns major and minor out of `buildah version 1.28.2 (image-spec …)`.
 fn version(said: &str) -> Option<(u32, u32)> {
-    let mut numbers = said.strip_prefix("buildah version ")?.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    let [major, minor] = process::found(r"^buildah version (\d+)\.(\d+)\.", said)?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 impl Profile {

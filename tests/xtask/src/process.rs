@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use regex_lite::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::clock::Stopwatch;
@@ -67,6 +68,16 @@ impl Process {
         self.child.try_wait().with_context(|| format!("wait for {}", self.name))
     }
 
+    /// Waits for its end; fails when interrupted before.
+    fn wait(&mut self) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            interrupt::pause()?;
+        }
+    }
+
     /// Asks it to end, and kills it if it does not.
     pub(crate) fn stop(&mut self) {
         let watch = Stopwatch::start();
@@ -119,19 +130,17 @@ pub(crate) fn output(mut command: Command) -> Result<Option<Output>> {
     }
 }
 
+/// Returns what the groups of a regular expression find in a line that a program has written.
+pub(crate) fn found<'a, const N: usize>(pattern: &str, line: &'a str) -> Option<[&'a str; N]> {
+    Some(Regex::new(pattern).ok()?.captures(line)?.extract().1)
+}
+
 /// Runs programs one after another, each with our own outputs; goes on after a failure, which the exit code says.
 pub(crate) fn each(ui: &Ui, commands: Vec<Command>) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for command in commands {
         ui.line(dim(&format!("$ cargo {}", typed(command.get_args()))));
-        let mut process = Process::start(command)?;
-        let status = loop {
-            if let Some(status) = process.ended()? {
-                break status;
-            }
-            interrupt::pause()?;
-        };
-        if !status.success() {
+        if !Process::start(command)?.wait()?.success() {
             code = ExitCode::FAILURE;
         }
     }
@@ -165,12 +174,7 @@ pub(crate) fn run(mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result
             (None | Some(_), _) => {}
         }
     }
-    loop {
-        if let Some(status) = process.ended()? {
-            return Ok(Finished { status, output });
-        }
-        interrupt::pause()?;
-    }
+    Ok(Finished { status: process.wait()?, output })
 }
 
 /// Gives the lines of a stream to `on_line` until that says no; `\r` ends a line too, as it does where one is overwritten.

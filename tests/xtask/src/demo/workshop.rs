@@ -1,6 +1,5 @@
 //! Builds another version of the sample, from a copy of its source, as its author would; the sample itself stays as it is.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,7 +30,7 @@ pub(super) fn open(task: &mut Task, workspace: &Workspace) -> Result<String> {
 /// Builds the changed copy, and writes the component to `out`; returns a sentence on it.
 pub(super) fn rebuild(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<String> {
     let component = build(task, workspace, &[NAME, CHANGE])?;
-    fs::write(out, &component).with_context(|| format!("write {}", out.display()))?;
+    files::put(out, &component)?;
     Ok(format!("webpage ({})", size(component.len() as u64)))
 }
 
@@ -71,7 +70,7 @@ fn build(task: &mut Task, workspace: &Workspace, edits: &[Edit<'_>]) -> Result<V
     copies::make(workspace, "demo", edits)?;
     let (command, built) = command(workspace);
     builds::must(task, command, "the build of the copy of the sample")?;
-    fs::read(&built).with_context(|| format!("read {}", built.display()))
+    files::bytes(&built)
 }
 
 #[cfg(test)]

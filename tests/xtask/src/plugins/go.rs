@@ -12,6 +12,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 use super::{Language, Tested, tested};
+use crate::process::found;
 use crate::test::tally::Tally;
 use crate::ui::Task;
 use crate::workspace::Workspace;
@@ -72,13 +73,16 @@ fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
 
 /// Reads what `go test -v` writes. Subtests are indented and count with their test; a package that can't be built is a failure.
 fn results(lines: &[String]) -> Tally {
-    let passed = lines.iter().filter(|line| line.starts_with("--- PASS: ")).count();
-    let failures = lines.iter().filter_map(|line| match line.strip_prefix("--- FAIL: ") {
-        Some(name) => name.split(' ').next().map(str::to_owned),
-        None => Some(line.strip_prefix("FAIL\t").filter(|package| package.ends_with("failed]"))?.replace('\t', " ")),
-    });
-    let failures: Vec<String> = failures.collect();
-    Tally::of(passed as u64, failures.len() as u64, 0, failures)
+    let mut tally = Tally::default();
+    for line in lines {
+        if line.starts_with("--- PASS: ") {
+            tally.passed += 1;
+        } else if let Some([name]) = found(r"^--- FAIL: (\S+)", line).or_else(|| found(r"^FAIL\t(.*failed\])$", line)) {
+            tally.failed += 1;
+            tally.fail(&name.replace('\t', " "));
+        }
+    }
+    tally
 }
 
 impl Go {

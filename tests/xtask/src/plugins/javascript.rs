@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use super::{Language, Tested, tested};
+use crate::process::found;
 use crate::test::tally::Tally;
 use crate::ui::Task;
 use crate::workspace::Workspace;
@@ -70,18 +71,11 @@ fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
 /// Reads the Test Anything Protocol, as Node writes it. The sums follow when the tests are over; before that, a line that begins
 /// with `#` may be what a test has printed.
 fn results(lines: &[String]) -> Tally {
-    let failure = |line: &String| Some(line.trim_start().strip_prefix("not ok ")?.split_once(" - ")?.1.to_owned());
-    let mut tally = Tally::of(0, 0, 0, lines.iter().filter_map(failure).collect());
+    let failures = lines.iter().filter_map(|line| found(r"^\s*not ok \d+ - (.*)$", line));
+    let mut tally = Tally::of(0, 0, 0, failures.map(|[name]| name.to_owned()).collect());
     for line in lines.iter().skip_while(|line| !line.starts_with("1..")) {
-        let words = line.strip_prefix("# ").and_then(|rest| rest.split_once(' '));
-        let Some((word, Ok(number))) = words.map(|(word, rest)| (word, rest.parse::<u64>())) else {
-            continue;
-        };
-        match word {
-            "pass" => tally.passed += number,
-            "fail" | "cancelled" => tally.failed += number,
-            "skipped" | "todo" => tally.ignored += number,
-            _ => {}
+        if let Some([word, number]) = found(r"^# (\w+) (\d+)$", line) {
+            tally.count(number, word);
         }
     }
     tally
@@ -137,7 +131,8 @@ fn check_node() -> Result<()> {
 
 /// Returns the first number of `v20.20.2`.
 fn major(version: &str) -> Option<u32> {
-    version.strip_prefix('v')?.split('.').next()?.parse().ok()
+    let [major] = found(r"^v(\d+)\.", version)?;
+    major.parse().ok()
 }
 
 #[cfg(test)]

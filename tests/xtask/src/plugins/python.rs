@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use super::{Language, Tested, tested};
+use crate::process::found;
 use crate::test::tally::Tally;
 use crate::ui::Task;
 use crate::workspace::Workspace;
@@ -97,9 +98,9 @@ fn version() -> Result<String> {
         bail!("{need}, and there is no `python3`: {how}");
     };
     let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let numbers = said.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    match numbers {
-        Some(found) if found >= PYTHON => Ok(said),
+    let numbers = found(r"^(\d+)\.(\d+)$", &said);
+    match numbers.and_then(|[major, minor]| Some((major.parse().ok()?, minor.parse().ok()?))) {
+        Some(version) if version >= PYTHON => Ok(said),
         Some(_) => bail!("{need}, and this is {said}: {how}"),
         None => bail!("{need}, and `python3` does not say its version: {how}"),
     }
@@ -123,32 +124,20 @@ fn install(task: &mut Task, lock: &Path, to: &Path) -> Result<()> {
 
 /// Reads what unittest writes: `FAIL: test_a (test_b.C.test_a)`, `Ran 8 tests in 0.1s`, `FAILED (failures=1, skipped=2)`.
 fn results(lines: &[String]) -> Tally {
-    let (mut ran, mut ignored, mut failures) = (0, 0, Vec::new());
+    let (mut tally, mut ran) = (Tally::default(), 0);
     for line in lines {
-        let failure = ["FAIL: ", "ERROR: "].iter().find_map(|start| line.strip_prefix(start));
-        if let Some(failure) = failure {
-            // What follows says which part of the test it was.
-            let name = failure.split_once(") ").map_or(failure, |(name, _)| name);
-            let name = name.trim_end_matches(')').to_owned() + ")";
-            if !failures.contains(&name) {
-                failures.push(name);
-            }
-        } else if let Some(rest) = line.strip_prefix("Ran ") {
-            ran = number(rest);
-        } else if line.starts_with("OK (") || line.starts_with("FAILED (") {
-            let skipped = line.split_once("skipped=").map_or("", |(_, rest)| rest);
-            ignored = number(skipped);
+        // What follows says which part of the test it was.
+        if let Some([name]) = found(r"^(?:FAIL|ERROR): (.*?\))(?: |$)", line) {
+            tally.fail(name);
+        } else if let Some([number]) = found(r"^Ran (\d+) ", line) {
+            ran = number.parse().unwrap_or(0);
+        } else if let Some([number]) = found(r"^(?:OK|FAILED) \(.*skipped=(\d+)", line) {
+            tally.count(number, "skipped");
         }
     }
-    let failed = failures.len() as u64;
-    Tally::of(ran.saturating_sub(failed + ignored), failed, ignored, failures)
-}
-
-/// Returns the number that a text begins with.
-fn number(text: &str) -> u64 {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit());
-    let digits = digits.map_or(Some(text), |end| text.get(..end));
-    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    tally.failed = tally.failures.len() as u64;
+    tally.passed = u64::saturating_sub(ran, tally.failed + tally.ignored);
+    tally
 }
 
 #[cfg(test)]

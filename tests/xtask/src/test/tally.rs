@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::process::found;
+
 /// What the lines so far add up to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -29,16 +31,33 @@ impl Tally {
         if let Some(name) = binary(line) {
             self.close();
             self.open = Some(name.to_owned());
-        } else if let Some(counts) = line.strip_prefix("test result: ") {
+        } else if let Some([counts]) = found(r"^(?:test result: .*?\. |Summary \[.*run: )(.*)$", line) {
             self.open = None;
-            self.count(counts.split_once(". ").map_or(counts, |(_, counts)| counts));
-        } else if let Some(summary) = line.strip_prefix("Summary [") {
-            self.open = None;
-            let counts = summary.split_once("run: ").map(|(_, counts)| counts);
-            self.count(counts.unwrap_or_default());
-        } else if let Some(name) = failure(line)
-            && !self.failures.iter().any(|known| known == name)
-        {
+            // `3 passed; 1 failed; 0 ignored; …` or `3 passed (1 slow), 1 failed, 1 timed out, 2 skipped`
+            for part in counts.split([';', ',']) {
+                if let Some([number, word]) = found(r"^ *(\d+) ([^(]*\w)", part) {
+                    self.count(number, word);
+                }
+            }
+        } else if let Some(name) = failure(line) {
+            self.fail(name);
+        }
+    }
+
+    /// Counts tests that a runner calls so.
+    pub(crate) fn count(&mut self, number: &str, word: &str) {
+        let number = number.parse::<u64>().unwrap_or(0);
+        match word {
+            "passed" | "pass" => self.passed += number,
+            "failed" | "timed out" | "exec failed" | "fail" | "cancelled" => self.failed += number,
+            "ignored" | "skipped" | "todo" => self.ignored += number,
+            _ => {}
+        }
+    }
+
+    /// Notes the name of a test that failed; a runner may say it twice.
+    pub(crate) fn fail(&mut self, name: &str) {
+        if !self.failures.iter().any(|known| known == name) {
             self.failures.push(name.to_owned());
         }
     }
@@ -64,24 +83,6 @@ impl Tally {
             self.failures.push(format!("{name} (ended without a result)"));
         }
     }
-
-    /// Reads `3 passed; 1 failed; 0 ignored; …` and `3 passed (1 slow), 1 failed, 1 timed out, 2 skipped`.
-    fn count(&mut self, counts: &str) {
-        for part in counts.split([';', ',']) {
-            let Some((number, word)) = part.trim().split_once(' ') else {
-                continue;
-            };
-            let Ok(number) = number.parse::<u64>() else {
-                continue;
-            };
-            match word.split(" (").next().unwrap_or(word) {
-                "passed" => self.passed += number,
-                "failed" | "timed out" | "exec failed" => self.failed += number,
-                "ignored" | "skipped" => self.ignored += number,
-                _ => {}
-            }
-        }
-    }
 }
 
 impl Display for Tally {
@@ -95,22 +96,13 @@ impl Display for Tally {
 
 /// Returns the test binary that a line of `cargo test` starts.
 fn binary(line: &str) -> Option<&str> {
-    line.strip_prefix("Running ")
-        .filter(|rest| rest.contains(" (") && rest.ends_with(')'))
-        .or_else(|| line.strip_prefix("Doc-tests "))
+    found(r"^(?:Running (.* \(.*\)))$", line).or_else(|| found("^Doc-tests (.*)$", line)).map(|[name]| name)
 }
 
-/// Returns the test that a line says to have failed.
+/// Returns the test that a line says to have failed: of cargo's, or as nextest's `FAIL [   0.004s] ( 3/21) package::binary a::test`.
 fn failure(line: &str) -> Option<&str> {
-    if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-        return Some(name);
-    }
-    // nextest: `FAIL [   0.004s] ( 3/21) package::binary a::test`
-    let rest = ["FAIL [", "TIMEOUT [", "SIGABRT [", "SIGSEGV ["].iter().find_map(|start| line.strip_prefix(start))?;
-    let (_, name) = rest.split_once("] ")?;
-    let name = name.trim();
-    let name = if name.starts_with('(') { name.split_once(") ").map_or(name, |(_, name)| name) } else { name };
-    Some(name.trim())
+    let nextest = r"^(?:FAIL|TIMEOUT|SIGABRT|SIGSEGV) \[.*?\] +(?:\([^)]*\) )?(.*)$";
+    found(r"^test (.*) \.\.\. FAILED$", line).or_else(|| found(nextest, line)).map(|[name]| name)
 }
 
 #[cfg(test)]
