@@ -83,9 +83,10 @@ struct Line {
 impl Edition {
     /// Returns the component of this edition.
     pub(crate) fn of(self, probe: &[u8]) -> Result<Vec<u8>> {
-        let places = || (0..probe.len()).filter(|at| probe.get(*at..).is_some_and(begins));
-        let begins_at = places().next().filter(|_| places().count() == 1);
-        let at = begins_at.context("the probe says exactly once how it fails on purpose")?;
+        let mut places = (0..probe.len()).filter(|at| probe.get(*at..).is_some_and(|rest| rest.starts_with(TEXT)));
+        let (Some(at), None) = (places.next(), places.next()) else {
+            bail!("the probe does not say exactly once how it fails on purpose");
+        };
         let mut bytes = probe.to_vec();
         if let (Self::Second, Some(place)) = (self, bytes.get_mut(at..at + OTHER.len())) {
             place.copy_from_slice(OTHER);
@@ -101,13 +102,9 @@ impl Edition {
     }
 
     fn that_says(text: &str) -> Option<Self> {
-        let text = text.as_bytes();
-        if begins(text) { Some(Self::First) } else { text.starts_with(OTHER).then_some(Self::Second) }
+        let begins = |with| text.as_bytes().starts_with(with);
+        if begins(TEXT) { Some(Self::First) } else { begins(OTHER).then_some(Self::Second) }
     }
-}
-
-fn begins(text: &[u8]) -> bool {
-    text.starts_with(TEXT)
 }
 
 // === impl Diary ===

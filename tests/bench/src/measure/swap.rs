@@ -196,7 +196,7 @@ impl Manner {
         times(rounds, "gap elsewhere", &gaps.elsewhere, &[MEDIAN, P99, MOST]);
         let more = gaps.at_swaps.at(MEDIAN) - gaps.elsewhere.at(MEDIAN);
         rounds.note(Measure::Swap, name("more at a swap"), "ms", more);
-        count(rounds, "old answers after a new one", number(gaps.late));
+        count(rounds, "old answers after a new one", number(record.late()?));
         times(rounds, "rename to in force", &record.placing(), &[MEDIAN, MOST]);
         match self.work {
             Work::Always => {

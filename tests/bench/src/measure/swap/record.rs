@@ -47,69 +47,49 @@ pub(super) struct Sent {
     pub(super) event: usize,
 }
 
-/// Times between answers, each and the one before.
-pub(super) struct Gaps {
-    /// Before the first answer of a version.
+/// Times at swaps, and those of all others.
+pub(super) struct Split {
     pub(super) at_swaps: Spread,
-    /// The one that a look at any other time between the first swap and the last falls into. A swap, too, falls rather into a
-    /// long one than into a short one, so a gap counts by its length.
     pub(super) elsewhere: Spread,
-    /// Answers of a version after the first one of the next: of runs that were under way.
-    pub(super) late: usize,
 }
 
-/// Times from an event to its first answer.
-pub(super) struct Waits {
-    /// Of events that were sent [`NEAR`] the time at which a version came into force.
-    pub(super) at_swaps: Spread,
-    pub(super) elsewhere: Spread,
+impl Split {
+    /// Takes times in microseconds, and whether they were at a swap.
+    fn of(times: impl IntoIterator<Item = (i64, bool)>) -> Self {
+        let (at_swaps, elsewhere): (Vec<_>, Vec<_>) = times.into_iter().partition(|(_, at_swap)| *at_swap);
+        let spread = |times: Vec<(i64, bool)>| Spread::of_micros(times.into_iter().map(|(time, _)| time));
+        Self { at_swaps: spread(at_swaps), elsewhere: spread(elsewhere) }
+    }
 }
 
 impl Record {
-    /// Returns the gaps between answers.
-    pub(super) fn gaps(&self) -> Result<Gaps> {
+    /// Returns the times between answers, each and the one before. At a swap is the gap before the first answer of a version;
+    /// elsewhere the one that a look at any other time between the first swap and the last falls into. A swap, too, falls rather
+    /// into a long one than into a short one, so a gap counts by its length.
+    pub(super) fn gaps(&self) -> Result<Split> {
         let firsts = self.firsts()?;
-        let (Some(begin), Some(end)) = (firsts.first(), firsts.last()) else {
-            return Ok(Gaps { at_swaps: Spread::default(), elsewhere: Spread::default(), late: 0 });
-        };
-        let is_first: BTreeSet<usize> = firsts.iter().copied().collect();
-        let (mut at_swaps, mut elsewhere) = (Vec::new(), Vec::new());
+        let between = firsts.first().copied().unwrap_or_default()..firsts.last().copied().unwrap_or_default();
         let pairs = self.answers.iter().zip(self.answers.iter().skip(1));
-        for (at, (before, answer)) in (1..).zip(pairs) {
-            let gap = answer.at - before.at;
-            if is_first.contains(&at) {
-                at_swaps.push(gap);
-            } else if (*begin..*end).contains(&at) {
-                let looks = answer.at.div_euclid(LOOK) - before.at.div_euclid(LOOK);
-                elsewhere.extend((0..looks).map(|_| gap));
-            }
-        }
-        Ok(Gaps {
-            at_swaps: Spread::of_micros(at_swaps),
-            elsewhere: Spread::of_micros(elsewhere),
-            late: self.late(&firsts),
-        })
+        Ok(Split::of((1..).zip(pairs).flat_map(|(at, (before, answer))| {
+            let is_first = firsts.contains(&at);
+            let looks = answer.at.div_euclid(LOOK) - before.at.div_euclid(LOOK);
+            let counts = if is_first { 1 } else { looks * i64::from(between.contains(&at)) };
+            (0..counts).map(move |_| (answer.at - before.at, is_first))
+        })))
     }
 
-    /// Returns the times from events to their answers.
-    pub(super) fn waits(&self) -> Waits {
+    /// Returns the times from events to their first answers; at swaps are those of events that were sent [`NEAR`] the time at which
+    /// a version came into force.
+    pub(super) fn waits(&self) -> Split {
         let mut answered = BTreeMap::new();
         for answer in &self.answers {
             answered.entry(answer.event).or_insert(answer.at);
         }
         let placed: BTreeSet<i64> = self.swaps.iter().map(|swap| swap.placed).collect();
-        let (mut at_swaps, mut elsewhere) = (Vec::new(), Vec::new());
-        for Sent { at, event, .. } in &self.sent {
-            let Some(answer) = answered.get(event).filter(|answer| *answer >= at) else {
-                continue;
-            };
-            if placed.range(at - NEAR..at + NEAR).next().is_some() {
-                at_swaps.push(answer - at);
-            } else {
-                elsewhere.push(answer - at);
-            }
-        }
-        Waits { at_swaps: Spread::of_micros(at_swaps), elsewhere: Spread::of_micros(elsewhere) }
+        Split::of(self.sent.iter().filter_map(|Sent { at, event, .. }| {
+            let answer = answered.get(event).filter(|answer| *answer >= at)?;
+            Some((answer - at, placed.range(at - NEAR..at + NEAR).next().is_some()))
+        }))
     }
 
     /// Returns how long each version took to be in force.
@@ -154,17 +134,19 @@ impl Record {
         firsts.collect()
     }
 
-    /// Counts answers of the version before, after the first one of each version and before the next swap.
-    fn late(&self, firsts: &[usize]) -> usize {
+    /// Counts answers of the version before, after the first one of each version and before the next swap: of runs that were under
+    /// way.
+    pub(super) fn late(&self) -> Result<usize> {
+        let firsts = self.firsts()?;
         let ends = self.swaps.iter().skip(1).map(|swap| swap.renamed);
         let ends = ends.chain([i64::MAX]);
         let late = self.swaps.iter().zip(firsts).zip(ends);
         let late = late.map(|((swap, first), end)| {
-            let since = self.answers.iter().skip(*first);
+            let since = self.answers.iter().skip(first);
             let until = since.take_while(|answer| answer.at < end);
             until.filter(|answer| answer.version != swap.version).count()
         });
-        late.sum()
+        Ok(late.sum())
     }
 }
 
@@ -212,7 +194,7 @@ mod tests {
         assert_eq!(gaps.at_swaps, Spread::of_micros([4000, 7000]));
         let elsewhere = [vec![1000; 10], vec![3000; 30], vec![12_000; 120]];
         assert_eq!(gaps.elsewhere, Spread::of_micros(elsewhere.concat()));
-        assert_eq!(gaps.late, 1);
+        assert_eq!(record.late().unwrap(), 1);
         assert_eq!(record.placing(), Spread::of_micros([2000, 2000]));
         assert_eq!(record.all_again(), Spread::of_micros([3000, 3000]));
     }
