@@ -1,13 +1,13 @@
 //! Starts a daemon to be measured, asks it for its metrics, and makes sure that it ends.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use ureq::Agent;
 
 use crate::clock::{Patience, Stopwatch};
 use crate::stage::Stage;
@@ -76,11 +76,9 @@ impl Daemon {
     pub(crate) fn until_ready(&mut self) -> Result<Duration> {
         READY.until("the daemon to be ready", || {
             self.check()?;
-            Ok(match self.get("/readyz") {
-                Ok((200, _)) => Some(self.started.spent()),
-                // It does not listen yet, or says what it waits for.
-                Ok(_) | Err(_) => None,
-            })
+            // Else it does not listen yet, or says what it waits for.
+            let is_ready = self.get("/readyz").is_ok_and(|(code, _)| code == 200);
+            Ok(is_ready.then(|| self.started.spent()))
         })
     }
 
@@ -118,13 +116,10 @@ impl Daemon {
     /// Ends it as an operator does, by SIGTERM, and waits for that.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.check()?;
-        let pid = self.child.id().to_string();
-        Command::new("kill").arg(pid).status().context("run kill")?;
+        Command::new("kill").arg(self.pid().to_string()).status().context("run kill")?;
         let status = END.until("the daemon's end", || Ok(self.child.try_wait()?))?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(anyhow!("the daemon ended with {status}: {}", self.tail()))
+        ensure!(status.success(), "the daemon ended with {status}: {}", self.tail());
+        Ok(())
     }
 
     /// Fails if it has ended.
@@ -144,12 +139,9 @@ impl Daemon {
 
     /// Returns status and body of a page.
     fn get(&self, path: &str) -> Result<(u16, String)> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(ANSWER))?;
-        write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        parse(&answer).with_context(|| format!("{path}: no HTTP answer"))
+        let agent = Agent::config_builder().proxy(None).http_status_as_error(false).timeout_global(Some(ANSWER));
+        let mut answer = agent.build().new_agent().get(format!("http://{}{path}", self.address)).call()?;
+        Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?))
     }
 
     pub(crate) fn tail(&self) -> String {
@@ -173,20 +165,10 @@ fn kill(child: &mut Child) {
     drop(child.wait());
 }
 
-fn parse(answer: &str) -> Option<(u16, String)> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let code = head.split(' ').nth(1)?.parse().ok()?;
-    Some((code, body.to_owned()))
-}
-
 /// Returns the sum of all series of a metric.
 fn sum(text: &str, name: &str) -> f64 {
-    let values = text.lines().filter_map(|line| {
-        let rest = line.strip_prefix(name)?;
-        let value = rest.starts_with(['{', ' ']).then(|| line.rsplit(' ').next());
-        value??.parse::<f64>().ok()
-    });
-    values.sum()
+    let series = text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
+    series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
 #[cfg(test)]
@@ -197,12 +179,5 @@ mod tests {
     fn a_metric_is_summed_over_its_series_and_not_mixed_up_with_a_longer_name() {
         let text = "# TYPE runs counter\nruns{controller=\"a\"} 2\nruns{controller=\"b\"} 3\nruns_active 7\n";
         assert_eq!((sum(text, "runs"), sum(text, "walks")), (5.0, 0.0));
-    }
-
-    #[test]
-    fn an_answer_has_a_code_and_a_body() {
-        let answer = "HTTP/1.0 503 Service Unavailable\r\na: b\r\n\r\nno\n";
-        assert_eq!(parse(answer), Some((503, "no\n".to_owned())));
-        assert_eq!(parse("HTTP/1.0 200"), None);
     }
 }

@@ -94,13 +94,6 @@ impl Edition {
         Ok(bytes)
     }
 
-    pub(crate) fn other(self) -> Self {
-        match self {
-            Self::First => Self::Second,
-            Self::Second => Self::First,
-        }
-    }
-
     fn that_says(text: &str) -> Option<Self> {
         let begins = |with| text.as_bytes().starts_with(with);
         if begins(TEXT) { Some(Self::First) } else { begins(OTHER).then_some(Self::Second) }

@@ -57,15 +57,8 @@ struct Args {
     /// Measure this binary; nothing is built.
     #[arg(long, value_name = "FILE")]
     capstan: Option<PathBuf>,
-    /// How many pages; targets are set for 1,000.
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    pages: usize,
-    /// How many Deployments `cache` has; targets are set for 10,000.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    deployments: usize,
-    /// How often `swaps` replaces a component; targets are set for 1,000. `swap` does it 40 times at most.
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    swaps: usize,
+    #[command(flatten)]
+    sizes: Sizes,
 }
 
 /// How figures are printed.
@@ -85,17 +78,14 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let subject = Subject::find(args.capstan, args.no_build)?;
-    let sizes = Sizes { pages: args.pages, deployments: args.deployments, swaps: args.swaps };
-    let (rows, remarks, kubernetes) = (Vec::new(), Vec::new(), String::new());
     let talkative = std::io::stderr().is_terminal();
-    let mut rounds =
-        Rounds { subject: &subject, wanted: &wanted, sizes, talkative, number: 0, rows, remarks, kubernetes };
+    let mut rounds = Rounds::new(&subject, &wanted, args.sizes, talkative);
     for number in 1..=args.rounds {
         rounds.number = number;
         rounds.run()?;
     }
-    let Rounds { rows, remarks, kubernetes, .. } = rounds;
-    let report = Report::new(Setting::of(&subject, kubernetes, args.rounds, sizes)?, rows, remarks);
+    let setting = Setting::of(&subject, rounds.kubernetes, args.rounds, args.sizes)?;
+    let report = Report::new(setting, rounds.rows, rounds.remarks);
     match args.output {
         Output::Table => print!("{}", report.table()),
         Output::Json => println!("{}", report.json()?),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use self::spread::{Rank, Spread};
@@ -44,12 +44,17 @@ pub(crate) enum Measure {
     Neighbours,
 }
 
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+/// How much of everything there is.
+#[derive(Args, Clone, Copy, Debug, Serialize)]
 pub(crate) struct Sizes {
+    /// How many pages; targets are set for 1,000.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) pages: usize,
-    /// Deployments that nobody owns.
+    /// How many Deployments `cache` has; targets are set for 10,000.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) deployments: usize,
-    /// How often a component is replaced.
+    /// How often `swaps` replaces a component; targets are set for 1,000. `swap` does it 40 times at most.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) swaps: usize,
 }
 
@@ -114,7 +119,12 @@ impl Measure {
 
 type Take = fn(&mut Rounds<'_>, &Stage) -> Result<()>;
 
-impl Rounds<'_> {
+impl<'a> Rounds<'a> {
+    pub(crate) fn new(subject: &'a Subject, wanted: &'a [Measure], sizes: Sizes, talkative: bool) -> Self {
+        let (rows, remarks, kubernetes) = (Vec::new(), Vec::new(), String::new());
+        Self { subject, wanted, sizes, talkative, number: 0, rows, remarks, kubernetes }
+    }
+
     pub(crate) fn run(&mut self) -> Result<()> {
         use Measure::{Cache, Change, Check, Create, Drift, Idle, Languages, Neighbours, Noop, Restart, Swap, Swaps};
         // Each row shares a control plane.

@@ -64,7 +64,7 @@ impl Target {
             (Measure::Cache, "Pss above idle") => Self::AtMost(60.0),
             (Measure::Cache, "peak RSS / Pss") => Self::AtMost(1.3),
             (Measure::Swap, name) if name.ends_with(": more at a swap") => Self::AtMost(5.0),
-            (Measure::Swap, name) if ends_with_one_of(name, &NOTHING) => Self::Exactly(0.0),
+            (Measure::Swap, name) if NOTHING.iter().any(|end| name.ends_with(end)) => Self::Exactly(0.0),
             (Measure::Swaps, "growth of Pss since the first tenth") => Self::AtMost(5.0),
             (Measure::Neighbours, name) if name.ends_with(": p99 / p99 alone") => Self::AtMost(3.0),
             (Measure::Neighbours, name) if name.ends_with(": /livez, p99") => Self::AtMost(20.0),
@@ -117,10 +117,6 @@ impl Report {
     }
 }
 
-fn ends_with_one_of(text: &str, ends: &[&str]) -> bool {
-    ends.iter().any(|end| text.ends_with(end))
-}
-
 /// Adds a figure to those of its name, or as the first one of it.
 pub(crate) fn add(rows: &mut Vec<Row>, measure: Measure, name: String, unit: &'static str, value: f64) {
     let target = Target::of(measure, &name);
@@ -149,12 +145,11 @@ impl Row {
             return told;
         };
         let word = if self.met == Some(true) { "met" } else { "MISSED" };
-        match target {
-            Target::AtMost(most) => format!("{told} at most {}: {word}", amount(most, self.unit)),
-            Target::Exactly(wanted) => {
-                format!("{told} exactly {}: {word}", amount(wanted, self.unit))
-            }
-        }
+        let (how, value) = match target {
+            Target::AtMost(most) => ("at most", most),
+            Target::Exactly(wanted) => ("exactly", wanted),
+        };
+        format!("{told} {how} {}: {word}", amount(value, self.unit))
     }
 }
 

@@ -38,8 +38,8 @@ pub(super) struct Rig<'a> {
 pub(super) struct Show<'a> {
     stage: &'a Stage,
     rig: Rig<'a>,
-    /// The component's two editions.
-    components: [Vec<u8>; 2],
+    /// The component's two editions; the first one is at work.
+    components: [(Edition, Vec<u8>); 2],
     /// What was asked for last.
     pub(super) version: Version,
     pub(super) daemon: Daemon,
@@ -68,11 +68,11 @@ impl<'a> Rig<'a> {
     pub(super) fn start(self, rounds: &Rounds<'_>, stage: &'a Stage, primaries: usize) -> Result<Show<'a>> {
         let path = &rounds.subject.probe;
         let probe = fs::read(path).with_context(|| format!("read {}", path.display()))?;
-        let components = [Edition::First.of(&probe)?, Edition::Second.of(&probe)?];
+        let components = [(Edition::First, Edition::First.of(&probe)?), (Edition::Second, Edition::Second.of(&probe)?)];
         let version = Version { edition: Edition::First, config: 1 };
         let manifest = stage.manifest(self.name, &self.manifest(version.config))?;
         // The one that it begins with comes last.
-        for component in components.iter().rev() {
+        for (_, component) in components.iter().rev() {
             stage.replace(COMPONENT, component)?;
             stage.check(&manifest)?;
         }
@@ -115,12 +115,9 @@ impl Show<'_> {
     pub(super) fn change(&mut self, change: Change) -> Result<i64> {
         match change {
             Change::Component => {
-                self.version.edition = self.version.edition.other();
-                let [first, second] = &self.components;
-                let component = match self.version.edition {
-                    Edition::First => first,
-                    Edition::Second => second,
-                };
+                self.components.rotate_left(1);
+                let [(edition, component), _] = &self.components;
+                self.version.edition = *edition;
                 self.stage.replace(COMPONENT, component)
             }
             Change::Config => {
