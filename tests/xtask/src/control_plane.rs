@@ -1,16 +1,16 @@
 //! Starts a control plane, showing what takes long, and holds it for whoever wants to use it.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use cluster::{Cluster, Options, Progress, Tool, Tools};
 
 use crate::clock::said;
+use crate::files;
 use crate::interrupt::{self, TICK};
 use crate::ui::{self, Task, Ui, bold, cyan, dim};
 use crate::workspace::Workspace;
@@ -54,19 +54,13 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     }
     let cluster = start_shown(ui, "control plane", options)?;
     let export = |name: &str, value: &Path| cyan(&format!("export {name}={}", value.display()));
-    ui::uncut(format!(
-        "\n{}\n  {}\n  {}",
-        bold("To use it:"),
-        export("KUBECONFIG", &cluster.admin_kubeconfig()),
-        cyan(&format!("{} get namespaces", cluster.kubectl_path().display())),
-    ));
+    let lines = |head: &str, export: String, command: &str| {
+        ui::uncut(format!("\n{}\n  {export}\n  {}", bold(head), cyan(command)));
+    };
+    let get = format!("{} get namespaces", cluster.kubectl_path().display());
+    lines("To use it:", export("KUBECONFIG", &cluster.admin_kubeconfig()), &get);
     if args.tests {
-        ui::uncut(format!(
-            "\n{}\n  {}\n  {}",
-            bold("To run tests on it:"),
-            export(cluster::SHARED, cluster.dir()),
-            cyan("cargo test -p scenarios"),
-        ));
+        lines("To run tests on it:", export(cluster::SHARED, cluster.dir()), "cargo test -p scenarios");
     }
     ui.line(format!("\n{}", dim("Ctrl-C ends it.")));
     Ok(hold(cluster))
@@ -75,14 +69,8 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 /// Returns what the tests' control plane is made of: workloads run, and the kinds of all sample plugins are known to the
 /// garbage collector from its start.
 pub(crate) fn for_tests(workspace: &Workspace) -> Result<Options> {
-    let folder = workspace.root.join("plugins");
-    let plugins = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-    let mut manifests = Vec::new();
-    for plugin in plugins {
-        manifests.push(plugin?.path().join("crd.yaml"));
-    }
-    manifests.retain(|path| path.is_file());
-    manifests.sort();
+    let plugins = files::entries(&workspace.root.join("plugins"))?.into_iter();
+    let manifests = plugins.map(|plugin| plugin.join("crd.yaml")).filter(|path| path.is_file()).collect();
     Ok(with_nodes(Options { manifests, ..Options::default() }))
 }
 
@@ -151,19 +139,15 @@ fn aside<T: Send + 'static>(
 
 /// Shows how far a start is.
 fn show(task: &mut Task, progress: &Progress) {
-    match progress {
-        Progress::Waiting { lock } => {
-            task.announce(&format!("waiting for another process that builds it ({})", lock.display()));
-        }
+    task.announce(&match progress {
+        Progress::Waiting { lock } => format!("waiting for another process that builds it ({})", lock.display()),
         Progress::Building { tool, position, of } => {
-            task.announce(&format!("building {tool}, {position} of {of}: minutes, the first time only"));
+            format!("building {tool}, {position} of {of}: minutes, the first time only")
         }
-        Progress::Built { tool, took } => {
-            task.announce(&format!("built {tool} in {}", said(*took)));
-        }
-        Progress::Starting { tool } => task.at(&format!("starting {tool}")),
-        Progress::Started { .. } => {}
-    }
+        Progress::Built { tool, took } => format!("built {tool} in {}", said(*took)),
+        Progress::Starting { tool } => return task.at(&format!("starting {tool}")),
+        Progress::Started { .. } => return,
+    });
 }
 
 fn hold(cluster: Cluster) -> ExitCode {

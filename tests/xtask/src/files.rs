@@ -56,6 +56,14 @@ pub(crate) fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Returns what is in a folder, by name.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     for path in below(from)? {
         let target = to.join(path.strip_prefix(from)?);

@@ -1,24 +1,20 @@
 //! Looks for documents that break the work on them, with libFuzzer: cargo-fuzz builds and runs each target for a while.
 
-use std::fs;
-use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::process;
 use crate::ui::Ui;
 use crate::workspace::Workspace;
+use crate::{files, process};
 
 /// Where cargo-fuzz finds its package.
 const FOLDER: &str = "tests/fuzz/libfuzzer";
 
-/// What an input may take: seconds and MiB. The targets themselves assert more.
-const BOUNDS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=1024"];
-
-/// No input is longer, in bytes: documents are made of few bytes.
-const LENGTH: &str = "-max_len=4096";
+/// What an input may take, seconds and MiB: the targets themselves assert more. No input is longer, in bytes: documents are made of
+/// few bytes.
+const BOUNDS: [&str; 3] = ["-timeout=20", "-rss_limit_mb=1024", "-max_len=4096"];
 
 /// `cargo xtask fuzz`.
 #[derive(Debug, clap::Args)]
@@ -65,32 +61,18 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 }
 
 fn command(workspace: &Workspace, target: Target, seconds: u32) -> Result<Command> {
-    let name = target.to_possible_value();
-    let name = name.as_ref().map_or("", |value| value.get_name());
+    let name = format!("{target:?}").to_lowercase();
     let folder = workspace.target.join("fuzz");
-    let (corpus, artifacts) = (folder.join("corpus").join(name), folder.join("artifacts").join(name));
-    for folder in [&corpus, &artifacts] {
-        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
-    }
+    let [corpus, artifacts] = ["corpus", "artifacts"].map(|kind| folder.join(kind).join(&name));
+    files::folder(&corpus)?;
+    files::folder(&artifacts)?;
     let mut command = workspace.cargo();
-    command
-        // The coverage of libFuzzer needs no unstable compiler, the sanitizers would: the code has no `unsafe`.
-        .args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", FOLDER])
-        .arg("--target-dir")
-        .arg(&folder)
-        .args((target == Target::Components).then_some("--features=components"))
-        .arg(name)
-        .arg(&corpus)
-        .arg("--")
-        .arg(format!("-max_total_time={seconds}"))
-        .arg(format!("-artifact_prefix={}/", shown(&artifacts)))
-        .arg(LENGTH)
-        .args(BOUNDS);
+    // The coverage of libFuzzer needs no unstable compiler, the sanitizers would: the code has no `unsafe`.
+    command.args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", FOLDER]).arg("--target-dir").arg(&folder);
+    command.args((target == Target::Components).then_some("--features=components"));
+    command.arg(name).arg(&corpus).arg("--").arg(format!("-max_total_time={seconds}"));
+    command.arg(format!("-artifact_prefix={}/", artifacts.display())).args(BOUNDS);
     Ok(command)
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }
 
 #[cfg(test)]

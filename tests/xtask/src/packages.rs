@@ -1,10 +1,9 @@
 //! Decides whether the packages of the SDKs are whole: makes each as its registry gets it, and looks inside.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::ui::Task;
 use crate::workspace::Workspace;
@@ -27,7 +26,7 @@ pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(Strin
         (language.pack)(task, workspace, &out.join("package"))?;
     }
     let mut checked = Vec::new();
-    for archive in entries(&out.join("package"))? {
+    for archive in files::entries(&out.join("package"))? {
         let name = archive.file_name().unwrap_or_default().to_string_lossy();
         if let Some(top) = top(&name) {
             let package = unpack(task, &archive, &out.join("unpacked").join(&*name))?;
@@ -59,23 +58,19 @@ fn unpack(task: &mut Task, archive: &Path, to: &Path) -> Result<PathBuf> {
     if archive.is_dir() {
         return Ok(archive.to_owned());
     }
-    fs::create_dir_all(to)?;
+    files::folder(to)?;
     let is_wheel = archive.extension().is_some_and(|end| end == "whl");
-    let mut command = Command::new(if is_wheel { "python3" } else { "tar" });
-    if is_wheel {
-        command.args(["-m", "zipfile", "-e"]).arg(archive).arg(to);
-    } else {
-        let words = ["--strip-components=1", "-C"];
-        command.args(words).arg(to).arg("-xf").arg(archive);
-    }
-    builds::must(task, command, &format!("unpacking {}", archive.display()))?;
+    let (mut zip, mut tar) = (Command::new("python3"), Command::new("tar"));
+    zip.args(["-m", "zipfile", "-e"]).arg(archive).arg(to);
+    tar.args(["--strip-components=1", "-C"]).arg(to).arg("-xf").arg(archive);
+    builds::must(task, if is_wheel { zip } else { tar }, &format!("unpacking {}", archive.display()))?;
     Ok(to.to_owned())
 }
 
 /// Returns what is wrong with a package: what is at its top, its licence, and the contract.
 fn problems(root: &Path, package: &Path, top: &str, has_contract: bool) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
-    let names = entries(package)?;
+    let names = files::entries(package)?;
     let names = names.iter().filter_map(|path| path.file_name()?.to_str());
     let names: Vec<&str> = names
         .filter(|name| !name.starts_with('.'))
@@ -85,7 +80,7 @@ fn problems(root: &Path, package: &Path, top: &str, has_contract: bool) -> Resul
     if names.join(" ") != top {
         wrong.push(format!("has {}, and not {top}", names.join(" ")));
     }
-    let licence = fs::read_to_string(root.join("LICENSE"))?;
+    let licence = files::text(&root.join("LICENSE"))?;
     if !texts(package, "LICENSE")?.contains(&licence) {
         wrong.push("has no copy of LICENSE".to_owned());
     }
@@ -102,11 +97,4 @@ fn texts(folder: &Path, end: &str) -> Result<Vec<String>> {
     let files = files::below(folder)?.into_iter();
     let those = files.filter(|path| !path.is_symlink() && path.to_string_lossy().ends_with(end));
     those.map(|path| files::text(&path)).collect()
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
 }

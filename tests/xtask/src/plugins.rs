@@ -110,14 +110,11 @@ fn tested(task: &mut Task, command: Command, results: fn(&[String]) -> Tally) ->
 
 /// Returns the plugins by name.
 fn all(workspace: &Workspace) -> Result<Vec<Plugin>> {
-    let folder = workspace.root.join("plugins");
     let mut plugins = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
-        let entry = entry?;
-        let (name, folder) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
-        let Ok(files) = fs::read_dir(&folder) else { continue };
-        let files: Vec<_> = files.flatten().map(|file| file.file_name().to_string_lossy().into_owned()).collect();
-        let has = |mark: &str| files.iter().any(|file| file.ends_with(mark));
+    for folder in files::entries(&workspace.root.join("plugins"))?.into_iter().filter(|path| path.is_dir()) {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let files = files::entries(&folder)?;
+        let has = |mark: &str| files.iter().any(|file| file.to_string_lossy().ends_with(mark));
         let language = LANGUAGES.into_iter().find(|language| has(language.mark));
         if has("Cargo.toml") {
             plugins.push(Plugin { name, folder, language: None });
@@ -125,7 +122,6 @@ fn all(workspace: &Workspace) -> Result<Vec<Plugin>> {
             plugins.push(Plugin { name, folder, language });
         }
     }
-    plugins.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(plugins)
 }
 
