@@ -7,46 +7,50 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
+/// Measures from where it is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopwatch(Instant);
+pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    pub(crate) fn start() -> Self {
+    /// Starts.
+    pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    pub(crate) fn spent(self) -> Duration {
+    /// Returns the time since the start.
+    pub fn spent(self) -> Duration {
         self.0.elapsed()
     }
 }
 
 /// Returns the wall clock in microseconds since 1970, which is what the daemon's log counts by.
-pub(crate) fn wall() -> i64 {
+pub fn wall() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn pass(time: Duration) {
+/// Lets time pass.
+pub fn pass(time: Duration) {
     thread::sleep(time);
 }
 
 /// How often something is looked at, and for how long at most.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// The pause between two looks.
-    pub(crate) every: Duration,
+    pub every: Duration,
     /// After this the wait has failed.
-    pub(crate) limit: Duration,
+    pub limit: Duration,
 }
 
 impl Patience {
     /// Looks every so many milliseconds, for so many seconds.
-    pub(crate) const fn new(every_ms: u64, limit_s: u64) -> Self {
+    pub const fn new(every_ms: u64, limit_s: u64) -> Self {
         Self { every: Duration::from_millis(every_ms), limit: Duration::from_secs(limit_s) }
     }
 
     /// Waits until `look` finds something, and returns it.
-    pub(crate) fn until<T>(self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    pub fn until<T>(self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         let watch = Stopwatch::start();
         loop {
             let looked = look().with_context(|| format!("while waiting for {what}"))?;

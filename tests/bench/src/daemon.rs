@@ -1,8 +1,9 @@
-//! Starts a daemon to be measured, asks it for its metrics, and makes sure that it ends.
+//! Starts a daemon, asks it for its pages and metrics, and makes sure that it ends.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -10,7 +11,6 @@ use anyhow::{Context, Result, bail, ensure};
 use ureq::Agent;
 
 use crate::clock::{Patience, Stopwatch};
-use crate::stage::Stage;
 use crate::usage;
 
 /// How long the daemon may take to answer.
@@ -25,40 +25,27 @@ const TAIL: usize = 2000;
 /// Kills a process when its own standard input ends, which it does however this program ends.
 const WATCH: &str = "trap '' INT TERM HUP; read -r _; kill -KILL \"$1\" 2>/dev/null";
 
-/// How a daemon's log is written, and what is in it.
-pub(crate) type Talk = [&'static str; 2];
-/// What is wrong, for people.
-pub(crate) const WRONG: Talk = ["text", "warn"];
-/// Also what components log, and which versions of them come into force: for [`crate::diary`].
-pub(crate) const DIARY: Talk = ["json", "warn,guest=info,capstan::supervisor=info"];
-
 /// A running daemon. Dropping it kills it.
-pub(crate) struct Daemon {
+pub struct Daemon {
     child: Child,
     /// Kills the daemon if we are killed.
     watcher: Child,
-    address: SocketAddr,
-    pub(crate) log: PathBuf,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The file of its log.
+    pub log: PathBuf,
     /// Runs since its start.
-    pub(crate) started: Stopwatch,
+    pub started: Stopwatch,
 }
 
 impl Daemon {
-    /// Starts a daemon with this manifest, and waits until it is ready.
-    pub(crate) fn ready(stage: &Stage, name: &str, manifest: &str) -> Result<Self> {
-        let mut daemon = Self::start(stage, &stage.manifest(name, manifest)?, WRONG)?;
-        daemon.until_ready()?;
-        Ok(daemon)
-    }
-
-    /// Starts a daemon with the manifest in this file.
-    pub(crate) fn start(stage: &Stage, manifest: &Path, [format, filter]: Talk) -> Result<Self> {
+    /// Starts `capstan run`, with its log in this file.
+    pub fn start(mut command: Command, log: PathBuf) -> Result<Self> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let (address, log) = (free.context("find a free port")?, manifest.with_extension("log"));
-        let mut command = stage.capstan("run", manifest);
-        command.args(["--log-format", format, "--listen", &address.to_string()]);
-        command.arg("--kubeconfig").arg(&stage.kubeconfig).env("RUST_LOG", filter);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
+        let address = free.context("find a free port")?;
+        command.args(["--listen", &address.to_string()]).process_group(0);
+        let output = File::create(&log).with_context(|| format!("write {}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         let started = Stopwatch::start();
         let mut child = command.spawn().context("start capstan")?;
         let mut watch = Command::new("sh");
@@ -73,7 +60,7 @@ impl Daemon {
     }
 
     /// Waits until it is ready: all caches filled, all plugins loaded. Returns the time since its start.
-    pub(crate) fn until_ready(&mut self) -> Result<Duration> {
+    pub fn until_ready(&mut self) -> Result<Duration> {
         READY.until("the daemon to be ready", || {
             self.check()?;
             // Else it does not listen yet, or says what it waits for.
@@ -83,38 +70,39 @@ impl Daemon {
     }
 
     /// Returns how long it takes to say that it is alive.
-    pub(crate) fn livez(&self) -> Result<Duration> {
+    pub fn livez(&self) -> Result<Duration> {
         let watch = Stopwatch::start();
         self.page("/livez")?;
         Ok(watch.spent())
     }
 
     /// Returns a metric, summed over its series.
-    pub(crate) fn metric(&self, name: &str) -> Result<f64> {
+    pub fn metric(&self, name: &str) -> Result<f64> {
         Ok(sum(&self.page("/metrics")?, name))
     }
 
     /// Returns how many of its runs have come so far: `started`, `success` or `failure`.
-    pub(crate) fn runs(&self, how: &str) -> Result<f64> {
+    pub fn runs(&self, how: &str) -> Result<f64> {
         self.metric(&format!("capstan_reconciliations_{how}_total"))
     }
 
     /// Returns its process id, by which [`crate::usage`] knows it.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(crate) fn cpu(&self) -> Result<f64> {
+    /// Returns its CPU time in seconds.
+    pub fn cpu(&self) -> Result<f64> {
         usage::cpu(self.pid())
     }
 
     /// Returns its memory in MiB, and the most that it has ever had.
-    pub(crate) fn memory(&self) -> Result<[f64; 2]> {
+    pub fn memory(&self) -> Result<[f64; 2]> {
         Ok([usage::pss(self.pid())?, usage::peak(self.pid())?])
     }
 
     /// Ends it as an operator does, by SIGTERM, and waits for that.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         self.check()?;
         Command::new("kill").arg(self.pid().to_string()).status().context("run kill")?;
         let status = END.until("the daemon's end", || Ok(self.child.try_wait()?))?;
@@ -123,7 +111,7 @@ impl Daemon {
     }
 
     /// Fails if it has ended.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("the daemon ended with {status}: {}", self.tail()),
@@ -131,20 +119,21 @@ impl Daemon {
     }
 
     /// Returns a page that has to be there.
-    fn page(&self, path: &str) -> Result<String> {
+    pub fn page(&self, path: &str) -> Result<String> {
         let (code, text) = self.get(path)?;
         ensure!(code == 200, "{path}: {code}: {text}");
         Ok(text)
     }
 
     /// Returns status and body of a page.
-    fn get(&self, path: &str) -> Result<(u16, String)> {
+    pub fn get(&self, path: &str) -> Result<(u16, String)> {
         let agent = Agent::config_builder().proxy(None).http_status_as_error(false).timeout_global(Some(ANSWER));
         let mut answer = agent.build().new_agent().get(format!("http://{}{path}", self.address)).call()?;
         Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?))
     }
 
-    pub(crate) fn tail(&self) -> String {
+    /// Returns the end of its log.
+    pub fn tail(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let from = log.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
         log.get(from..).unwrap_or_default().to_owned()

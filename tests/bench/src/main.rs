@@ -9,10 +9,9 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use bench::{clock, daemon, usage};
 use clap::{Parser, ValueEnum};
 
-mod clock;
-mod daemon;
 mod diary;
 mod load;
 mod machine;
@@ -21,7 +20,6 @@ mod objects;
 mod report;
 mod stage;
 mod subject;
-mod usage;
 
 use machine::Setting;
 use measure::{Measure, Rounds, Sizes};

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::clock::{Patience, Stopwatch, wall};
+use crate::daemon::Daemon;
 use crate::subject::{SAMPLE, Subject};
 use crate::usage;
 
@@ -22,11 +23,18 @@ const GROUP: &str = "system:masters";
 /// How long the API server may take to serve a new kind.
 const SERVED: Patience = Patience::new(20, 30);
 
+/// How a daemon's log is written, and what is in it.
+pub(crate) type Talk = [&'static str; 2];
+/// What is wrong, for people.
+pub(crate) const WRONG: Talk = ["text", "warn"];
+/// Also what components log, and which versions of them come into force: for [`crate::diary`].
+pub(crate) const DIARY: Talk = ["json", "warn,guest=info,capstan::supervisor=info"];
+
 /// A control plane with the kinds that are needed, and the daemon's files.
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     /// The daemon's.
-    pub(crate) kubeconfig: PathBuf,
+    kubeconfig: PathBuf,
     /// Goes with the control plane.
     folder: PathBuf,
     capstan: PathBuf,
@@ -99,6 +107,20 @@ impl Stage {
         capstan.arg(command).arg("--manifest").arg(manifest);
         capstan.arg("--code-cache").arg(self.folder.join("code"));
         capstan
+    }
+
+    /// Starts a daemon with the manifest in this file.
+    pub(crate) fn start(&self, manifest: &Path, [format, filter]: Talk) -> Result<Daemon> {
+        let mut command = self.capstan("run", manifest);
+        command.args(["--log-format", format]).arg("--kubeconfig").arg(&self.kubeconfig).env("RUST_LOG", filter);
+        Daemon::start(command, manifest.with_extension("log"))
+    }
+
+    /// Starts a daemon with this manifest, and waits until it is ready.
+    pub(crate) fn ready(&self, name: &str, manifest: &str) -> Result<Daemon> {
+        let mut daemon = self.start(&self.manifest(name, manifest)?, WRONG)?;
+        daemon.until_ready()?;
+        Ok(daemon)
     }
 
     /// Runs `capstan check` and returns how long it took.

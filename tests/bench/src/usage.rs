@@ -13,17 +13,17 @@ const OWN: usize = 11;
 const WAITED_FOR: usize = 13;
 
 /// Returns user and system time of a process, all its threads together, in seconds.
-pub(crate) fn cpu(process: impl Display) -> Result<f64> {
+pub fn cpu(process: impl Display) -> Result<f64> {
     ticks_of(&read(&format!("/proc/{process}/stat"))?, OWN)
 }
 
 /// Returns user and system time of this program's children that have ended and been waited for, with theirs, in seconds.
-pub(crate) fn children_cpu() -> Result<f64> {
+pub fn children_cpu() -> Result<f64> {
     ticks_of(&read("/proc/self/stat")?, WAITED_FOR)
 }
 
 /// Returns how many mappings of memory, open files and threads a process has.
-pub(crate) fn holdings(pid: u32) -> Result<[usize; 3]> {
+pub fn holdings(pid: u32) -> Result<[usize; 3]> {
     let entries = |path: String| Ok::<_, Error>(fs::read_dir(&path).with_context(|| format!("read {path}"))?.count());
     let mappings = read(&format!("/proc/{pid}/maps"))?.lines().count();
     Ok([mappings, entries(format!("/proc/{pid}/fd"))?, entries(format!("/proc/{pid}/task"))?])
@@ -31,17 +31,17 @@ pub(crate) fn holdings(pid: u32) -> Result<[usize; 3]> {
 
 /// Returns how long the machine's cores have been busy since it started, taken together, in seconds; with the time that
 /// the machine's host kept for itself.
-pub(crate) fn machine_cpu() -> Result<f64> {
+pub fn machine_cpu() -> Result<f64> {
     busy_of(&read("/proc/stat")?)
 }
 
 /// Returns the memory of a process in MiB; what is shared with other processes counts in proportion (Pss).
-pub(crate) fn pss(pid: u32) -> Result<f64> {
+pub fn pss(pid: u32) -> Result<f64> {
     mib(&read(&format!("/proc/{pid}/smaps_rollup"))?, "Pss:")
 }
 
 /// Returns the most memory that a process has ever had, in MiB (`VmHWM`).
-pub(crate) fn peak(pid: u32) -> Result<f64> {
+pub fn peak(pid: u32) -> Result<f64> {
     mib(&read(&format!("/proc/{pid}/status"))?, "VmHWM:")
 }
 

@@ -9,10 +9,9 @@ use std::thread;
 use anyhow::{Result, bail};
 use cluster::{Cluster, Options, Progress, Tool, Tools};
 
-use crate::clock::said;
 use crate::files;
 use crate::interrupt::{self, TICK};
-use crate::ui::{self, Task, Ui, bold, cyan, dim};
+use crate::ui::{self, Task, Ui, bold, cyan, dim, said};
 use crate::workspace::Workspace;
 
 /// `cargo xtask cluster`.

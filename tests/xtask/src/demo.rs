@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use bench::clock::Stopwatch;
+use bench::daemon::Daemon;
 
-use crate::clock::{Stopwatch, said};
-use crate::demo::daemon::Daemon;
 use crate::demo::site::Site;
 use crate::demo::stage::Stage;
 use crate::demo::world::PAGE;
 use crate::interrupt::{self, Interrupted};
-use crate::ui::{Ui, bold, cyan, dim, green};
+use crate::ui::{Ui, bold, cyan, dim, green, said};
 use crate::workspace::Workspace;
 use crate::{builds, files, plugins, ui};
 
@@ -103,8 +103,8 @@ fn fail(ui: &Ui, error: &anyhow::Error, log: &Path) {
 
 fn play(ui: &Ui, workspace: &Workspace, args: &Args, site: &Site, folder: &Path) -> Result<()> {
     let [manifest, component] = site.install(workspace, &folder.join("operator"))?;
-    let mut daemon = Daemon::start(&workspace.daemon(), &manifest, site, folder.join(LOG))?;
-    ui.doing("daemon", |task| daemon.wait(task))?;
+    let mut daemon = daemon::start(&workspace.daemon(), &manifest, site, folder.join(LOG))?;
+    ui.doing("daemon", |task| daemon::wait(&mut daemon, task))?;
     ui::uncut(dim(&format!("    its log is {}", daemon.log.display())));
 
     let watch = Stopwatch::start();
@@ -113,9 +113,8 @@ fn play(ui: &Ui, workspace: &Workspace, args: &Args, site: &Site, folder: &Path)
     let summary = format!("All {} acts went as expected, in {}.", stage.acts, said(watch.spent()));
     drop(stage);
     ui.line(format!("\n{}", green(&summary)));
-    let count = |name: &str| daemon.count(&format!("capstan_reconciliations_{name}_total"));
-    let (runs, failed) = (count("started")?, count("failure")?);
-    ui.line(format!("The daemon: {}, {runs} runs, {failed} of them failed.", daemon.memory()));
+    let (memory, runs, failed) = (daemon::memory(&daemon), daemon.runs("started")?, daemon.runs("failure")?);
+    ui.line(format!("The daemon: {memory}, {runs} runs, {failed} of them failed."));
     if !args.once {
         ui.line(format!("\n{}", bold("It is yours now. In another terminal:")));
         for (command, note) in to_try(workspace, site, &daemon, &component) {
@@ -127,7 +126,7 @@ fn play(ui: &Ui, workspace: &Workspace, args: &Args, site: &Site, folder: &Path)
             daemon.check()?;
         }
     }
-    Ok(())
+    daemon.stop()
 }
 
 /// Returns commands for the visitor, and what to say of them.

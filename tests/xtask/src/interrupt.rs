@@ -5,11 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use bench::clock::Patience;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-
-use crate::clock::{Stopwatch, said};
 
 static STOPPED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
@@ -48,17 +47,10 @@ pub(crate) fn pause() -> Result<(), Interrupted> {
     check()
 }
 
-/// Returns what `look` finds, asking again until it finds something.
-pub(crate) fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let watch = Stopwatch::start();
-    loop {
+/// Returns what `look` finds, asking again until it finds something; fails when that many seconds have passed, or when interrupted.
+pub(crate) fn until<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    Patience::new(20, seconds).until(what, || {
         check()?;
-        if let Some(found) = look()? {
-            return Ok(found);
-        }
-        if watch.spent() >= limit {
-            bail!("waited {} for {what}", said(limit));
-        }
-        thread::park_timeout(TICK / 5);
-    }
+        look()
+    })
 }

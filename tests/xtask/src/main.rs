@@ -2,7 +2,6 @@
 
 mod bench;
 mod builds;
-mod clock;
 mod control_plane;
 mod copies;
 mod demo;

@@ -13,10 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bench::clock::Stopwatch;
 use regex_lite::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::clock::Stopwatch;
 use crate::interrupt::{self, TICK};
 use crate::ui::{Ui, dim};
 
@@ -58,10 +58,6 @@ impl Process {
             .spawn()
             .context("start sh")?;
         Ok(Self { name, child, guard })
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
     }
 
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
@@ -264,18 +260,18 @@ mod tests {
         let note = folder.path().join("child");
         let script = format!("sleep 600 & echo $! > {}; wait", note.display());
         let process = Process::start(sh(&script)).unwrap();
-        let child = interrupt::until(TICK * 100, "the child", || {
+        let child = interrupt::until(10, "the child", || {
             let text = std::fs::read_to_string(&note).unwrap_or_default();
             Ok(text.ends_with('\n').then(|| text.trim().to_owned()))
         });
-        let ids = [process.id().to_string(), child.unwrap()];
+        let ids = [process.child.id().to_string(), child.unwrap()];
         assert!(ids.iter().all(|id| is_running(id)));
         (process, ids)
     }
 
     fn wait_until_gone(ids: &[String]) {
         let gone = || Ok(ids.iter().all(|id| !is_running(id)).then_some(()));
-        interrupt::until(TICK * 100, "the end", gone).unwrap();
+        interrupt::until(10, "the end", gone).unwrap();
     }
 
     #[test]
@@ -291,7 +287,7 @@ mod tests {
         // What the kernel does for a process that is killed.
         drop(process.guard.stdin.take());
         wait_until_gone(&[child]);
-        let ended = interrupt::until(TICK * 100, "its end", || process.ended());
+        let ended = interrupt::until(10, "its end", || process.ended());
         assert!(!ended.unwrap().success() && !is_running(&id));
     }
 }

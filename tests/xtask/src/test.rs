@@ -9,14 +9,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use bench::clock::Stopwatch;
 use clap::ValueEnum;
 use cluster::Cluster;
 
-use crate::clock::{Stopwatch, said};
 use crate::interrupt::Interrupted;
 use crate::test::step::Step;
 use crate::test::tally::Tally;
-use crate::ui::{self, Ui, bold, dim, green, red};
+use crate::ui::{self, Ui, bold, dim, green, red, said};
 use crate::workspace::Workspace;
 
 /// `cargo xtask test`.

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use super::pages::{AGAIN, Again, MICRO, START, again, until_good, until_runs};
 use super::{Measure, Rounds, Sizes, Span, number};
 use crate::clock::pass;
-use crate::daemon::Daemon;
 use crate::load;
 use crate::objects::{PAGES, page, pages_path};
 use crate::stage::Stage;
@@ -68,7 +67,7 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
 
 /// Makes the pages and what depends on them, which looks the same in all languages.
 fn create(rounds: &Rounds<'_>, stage: &Stage) -> Result<()> {
-    let daemon = Daemon::ready(stage, "pages", &Subject::sample()?)?;
+    let daemon = stage.ready("pages", &Subject::sample()?)?;
     let (count, span) = (pages(rounds.sizes), Span::begin(stage, Some(&daemon))?);
     load::create(stage, &pages_path(), count, |number| page(number, 1))?;
     until_good(stage, &span, &daemon, count)?;
@@ -92,7 +91,7 @@ impl Sample<'_> {
 
     /// Notes the memory of a daemon that has looked at all pages once, as many at a time as it does by itself.
     fn memory(&self, rounds: &mut Rounds<'_>, instances: &str) -> Result<()> {
-        let daemon = Daemon::ready(self.stage, "language", &self.manifest(instances, &[])?)?;
+        let daemon = self.stage.ready("language", &self.manifest(instances, &[])?)?;
         until_runs(START, &daemon, number(pages(rounds.sizes)))?;
         pass(REST);
         let [pss, peak] = daemon.memory()?;

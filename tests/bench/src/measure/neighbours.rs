@@ -73,7 +73,7 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
 
 impl Crowd {
     fn measure(self, rounds: &mut Rounds<'_>, stage: &Stage, event: usize) -> Result<Spread> {
-        let mut daemon = Daemon::ready(stage, "neighbours", &self.manifest(event))?;
+        let mut daemon = stage.ready("neighbours", &self.manifest(event))?;
         started(&mut daemon, CHANGES)?;
         load::create(stage, &probes_path(NAMESPACE), self.plugins * EACH, |number| spinner(number, event))?;
         started(&mut daemon, CHANGES + self.plugins * EACH)?;

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::{Measure, Rounds, Span, number};
 use crate::clock::{Patience, pass};
-use crate::daemon::{Daemon, WRONG};
+use crate::daemon::Daemon;
 use crate::load;
 use crate::objects::{PAGES, config_maps_path, html, page, page_name, pages_path};
-use crate::stage::Stage;
+use crate::stage::{Stage, WRONG};
 use crate::subject::{SAMPLE, Subject};
 
 /// How often the daemon's own count is read at a start, which lasts for tenths of a second, and at most for how long.
@@ -46,7 +46,7 @@ pub(super) struct Again<'a> {
 pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     use Measure::{Change, Drift, Noop, Restart};
     stage.namespace(PAGES)?;
-    let daemon = Daemon::ready(stage, "pages", &Subject::sample()?)?;
+    let daemon = stage.ready("pages", &Subject::sample()?)?;
     create(rounds, stage, &daemon)?;
     daemon.stop()?;
     if rounds.wants(&[Restart, Drift, Change]) {
@@ -82,7 +82,7 @@ fn restart(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<Daemon> {
     rounds.tell("restart");
     let manifest = stage.manifest("pages", &Subject::sample()?)?;
     let span = Span::begin(stage, None)?;
-    let mut daemon = Daemon::start(stage, &manifest, WRONG)?;
+    let mut daemon = stage.start(&manifest, WRONG)?;
     let ready = daemon.until_ready()?;
     until_runs(START, &daemon, number(rounds.sizes.pages))?;
     let done = daemon.started.spent();
@@ -158,7 +158,7 @@ pub(super) fn again<'a>(
     pages: usize,
     time: Duration,
 ) -> Result<Again<'a>> {
-    let daemon = Daemon::ready(stage, name, manifest)?;
+    let daemon = stage.ready(name, manifest)?;
     until_runs(WORK, &daemon, number(pages))?;
     pass(WARM);
     let span = Span::begin(stage, Some(&daemon))?;

@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 
 use super::Rounds;
 use crate::clock::{Patience, pass};
-use crate::daemon::{DIARY, Daemon};
+use crate::daemon::Daemon;
 use crate::diary::{Answer, Diary, Edition, Version};
 use crate::load;
 use crate::objects::{probe, probes_path};
-use crate::stage::Stage;
+use crate::stage::{DIARY, Stage};
 
 /// The component's file.
 const COMPONENT: &str = "probe.wasm";
@@ -76,7 +76,7 @@ impl<'a> Rig<'a> {
             stage.replace(COMPONENT, component)?;
             stage.check(&manifest)?;
         }
-        let mut daemon = Daemon::start(stage, &manifest, DIARY)?;
+        let mut daemon = stage.start(&manifest, DIARY)?;
         let diary = Diary::open(&daemon.log)?;
         daemon.until_ready()?;
         let mut show = Show { stage, rig: self, components, version, daemon, diary };

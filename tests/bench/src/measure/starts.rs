@@ -6,10 +6,9 @@ use anyhow::Result;
 
 use super::{Measure, Rounds, Span, number};
 use crate::clock::pass;
-use crate::daemon::{Daemon, WRONG};
 use crate::load;
 use crate::objects::{FOREIGN, deployment, foreign_path};
-use crate::stage::Stage;
+use crate::stage::{Stage, WRONG};
 use crate::subject::Subject;
 
 /// The median of so many checks counts.
@@ -38,7 +37,7 @@ pub(super) fn idle(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     rounds.tell("idle");
     let manifest = stage.manifest("idle", &Subject::sample()?)?;
     let span = Span::begin(stage, None)?;
-    let mut daemon = Daemon::start(stage, &manifest, WRONG)?;
+    let mut daemon = stage.start(&manifest, WRONG)?;
     let ready = daemon.until_ready()?;
     pass(REST);
     rounds.note(Measure::Idle, "start to ready", "s", ready.as_secs_f64());
@@ -52,7 +51,7 @@ pub(super) fn idle(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
 /// Measures a daemon without foreign objects, then the same with them.
 pub(super) fn cache(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     rounds.tell("cache: idle for comparison");
-    let daemon = Daemon::ready(stage, "cache", &Subject::sample()?)?;
+    let daemon = stage.ready("cache", &Subject::sample()?)?;
     pass(REST);
     let [idle, _] = daemon.memory()?;
     daemon.stop()?;
@@ -68,7 +67,7 @@ pub(super) fn cache(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     rounds.tell("cache: start");
     let manifest = stage.manifest("cache", &Subject::sample()?)?;
     let span = Span::begin(stage, None)?;
-    let mut daemon = Daemon::start(stage, &manifest, WRONG)?;
+    let mut daemon = stage.start(&manifest, WRONG)?;
     let ready = daemon.until_ready()?;
     pass(REST);
     let [pss, peak] = daemon.memory()?;

@@ -7,16 +7,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use bench::clock::Stopwatch;
+use bench::daemon::Daemon;
 use serde_json::Value;
 
-use super::daemon::Daemon;
+use super::daemon;
 use super::site::Site;
 use super::workshop;
 use super::world::{KINDS, Kind, PLUGIN, World};
-use crate::clock::{Stopwatch, said};
 use crate::interrupt;
 use crate::process::{self, Finished, Process};
-use crate::ui::{self, Ui, bold, cyan, dim, green, red};
+use crate::ui::{self, Ui, bold, cyan, dim, green, red, said};
 use crate::workspace::Workspace;
 
 /// How long nothing more is waited for once all is as expected: what comes late belongs to the act.
@@ -73,7 +74,7 @@ impl<'a> Stage<'a> {
                 drop(sender.send(Err(anyhow!("the watch of {}s has ended", kind.name))));
             });
         }
-        world.take(&PLUGIN, daemon.plugin()?, true);
+        world.take(&PLUGIN, daemon::plugin(daemon)?, true);
         let (acts, title, command, cause, start) = (0, "", None, "", None);
         Ok(Self { ui, site, daemon, _watches: watches, events, clock, world, acts, title, command, cause, start })
     }
@@ -110,7 +111,7 @@ impl<'a> Stage<'a> {
     /// Says that the daemon is the one that it was.
     pub(super) fn vouch(&mut self) -> Result<()> {
         self.daemon.check()?;
-        let (id, up) = self.daemon.id();
+        let (id, up) = (self.daemon.pid(), self.daemon.started.spent());
         let words = format!("the daemon was not restarted: it is process {id} still, up for {}", said(up));
         self.ui.line(format!("   {} {words}", green("✓")));
         Ok(())
@@ -148,7 +149,7 @@ impl<'a> Stage<'a> {
             };
             let at = event.as_ref().map_or_else(|| self.clock.spent(), |(at, ..)| *at);
             // Before the event, which may follow from what the daemon has to say.
-            let plugin = self.daemon.plugin()?;
+            let plugin = daemon::plugin(self.daemon)?;
             self.tell((at, &PLUGIN, plugin, true));
             if let Some(event) = event {
                 self.tell(event);
