@@ -199,7 +199,7 @@ pub(crate) fn count(count: usize) -> String {
 fn grouped(digits: &str) -> String {
     let mut told = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+        if at > 0 && told != "-" && (digits.len() - at).is_multiple_of(3) {
             told.push(',');
         }
         told.push(digit);
@@ -237,8 +237,8 @@ mod tests {
     fn numbers_have_the_digits_that_they_deserve() {
         let times = [0.0, 0.004, 2.345, 45.67, 4000.0, 999.5].map(|time| amount(time, "s"));
         assert_eq!(times, ["0.00", "0.00", "2.35", "45.7", "4,000", "999.5"]);
-        let counts = [0.0, 4000.0, 1_234_567.8, 1.04].map(|count| amount(count, ""));
-        assert_eq!(counts, ["0", "4,000", "1,234,568", "1.04"]);
+        let counts = [0.0, 4000.0, -180.0, 1_234_567.8, 1.04].map(|count| amount(count, ""));
+        assert_eq!(counts, ["0", "4,000", "-180", "1,234,568", "1.04"]);
         assert_eq!(count(1_000_000), "1,000,000");
     }
 
