@@ -10,17 +10,9 @@ pub(crate) const FOREIGN: &str = "foreign";
 /// How large a page's HTML is, in bytes.
 const HTML: usize = 2000;
 
-pub(crate) fn pages_path() -> String {
-    format!("/apis/sample.capstan.dev/v1/namespaces/{PAGES}/webpages")
-}
-
-pub(crate) fn config_maps_path() -> String {
-    format!("/api/v1/namespaces/{PAGES}/configmaps")
-}
-
-pub(crate) fn foreign_path() -> String {
-    format!("/apis/apps/v1/namespaces/{FOREIGN}/deployments")
-}
+pub(crate) const PAGES_PATH: &str = "/apis/sample.capstan.dev/v1/namespaces/pages/webpages";
+pub(crate) const CONFIG_MAPS_PATH: &str = "/api/v1/namespaces/pages/configmaps";
+pub(crate) const FOREIGN_PATH: &str = "/apis/apps/v1/namespaces/foreign/deployments";
 
 pub(crate) fn page_name(number: usize) -> String {
     format!("page-{number:04}")
@@ -56,12 +48,13 @@ pub(crate) fn probe_name(number: usize) -> String {
 
 /// Returns a probe that has not heard of an event yet.
 pub(crate) fn probe(number: usize) -> Value {
-    json!({
-        "apiVersion": "test.capstan.dev/v1",
-        "kind": "Probe",
-        "metadata": { "name": probe_name(number) },
-        "spec": probe_spec(0),
-    })
+    labelled_probe(&probe_name(number), "none", &probe_spec(0))
+}
+
+/// Returns a probe that one of several controllers selects by the crowd that it is of.
+pub(crate) fn labelled_probe(name: &str, crowd: &str, spec: &Value) -> Value {
+    let metadata = json!({ "name": name, "labels": { "crowd": crowd } });
+    json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": metadata, "spec": spec })
 }
 
 /// Returns the spec of a probe that hears of an event. Its condition answers in the log, with the number of the event as the

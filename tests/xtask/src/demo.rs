@@ -20,7 +20,7 @@ use crate::demo::world::PAGE;
 use crate::interrupt::{self, Interrupted};
 use crate::ui::{Ui, bold, cyan, dim, green, said};
 use crate::workspace::Workspace;
-use crate::{builds, files, plugins, ui};
+use crate::{files, plugins, process, ui};
 
 /// How many last lines of the daemon's log are shown when something goes wrong.
 const TAIL: usize = 15;
@@ -83,7 +83,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 fn build(ui: &Ui, workspace: &Workspace) -> Result<()> {
     ui.doing("plugin", |task| plugins::build(task, workspace, &["webpage".to_owned()]))?;
     ui.doing("build", |task| {
-        builds::must(task, workspace.build_daemon(), "the build of the daemon")?;
+        process::must(task, workspace.build_daemon(), "the build of the daemon")?;
         Ok("capstan, the daemon".to_owned())
     })?;
     ui.doing("workshop", |task| workshop::open(task, workspace))

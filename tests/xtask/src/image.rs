@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::ui::{self, Task, Ui, cyan, size};
 use crate::workspace::Workspace;
-use crate::{builds, files, plugins, process};
+use crate::{files, plugins, process};
 
 /// The oldest buildah that is known to do, and the one that is installed: major and minor.
 const BUILDAH: (u32, u32) = (1, 28);
@@ -137,7 +137,7 @@ fn compile(task: &mut Task, workspace: &Workspace, profile: Profile, target: &st
     command.args(["build", "-p", "capstan", "--bin", "capstan"]);
     command.args(["--target", target, "--profile", &profile.name()]);
     command.args(["--config", &without_places(workspace, target)?]);
-    builds::must(task, command, "the build of the daemon")?;
+    process::must(task, command, "the build of the daemon")?;
     // Cargo's folder for `dev` has another name.
     let folder = if profile == Profile::Dev { "debug".to_owned() } else { profile.name() };
     let binary = workspace.target.join(target).join(folder).join("capstan");
@@ -184,7 +184,7 @@ fn write(task: &mut Task, workspace: &Workspace, staged: &Staged, tag: Option<&s
     let scratch = tempfile::Builder::new().prefix(".image-").tempdir_in(folder)?;
     let note = |name: &str| scratch.path().join(name);
     let image = note("image");
-    builds::must(task, bud(&scratch, workspace, staged.machine, &image), "buildah bud")?;
+    process::must(task, bud(&scratch, workspace, staged.machine, &image), "buildah bud")?;
 
     let tag = tag.map_or_else(|| format!("capstan:{VERSION}"), str::to_owned);
     let part = note("archive");
@@ -192,7 +192,7 @@ fn write(task: &mut Task, workspace: &Workspace, staged: &Staged, tag: Option<&s
     push.arg("push").arg("--digestfile").arg(note("digest"));
     push.arg(fs::read_to_string(&image)?.trim());
     push.arg(format!("oci-archive:{}:{tag}", part.display()));
-    builds::must(task, push, "buildah push")?;
+    process::must(task, push, "buildah push")?;
     fs::rename(&part, &archive).with_context(|| format!("write {}", archive.display()))?;
     Ok(Image {
         size: archive.metadata()?.len(),
@@ -270,9 +270,9 @@ fn install(task: &mut Task) -> Result<()> {
     let (major, minor) = BUILDAH;
     let package = format!("buildah={major}.{minor}.*");
     task.announce(&format!("buildah is missing: apt-get installs {package}"));
-    builds::must(task, apt(&["update"]), "apt-get update")?;
+    process::must(task, apt(&["update"]), "apt-get update")?;
     let words = ["install", "-y", "--no-install-recommends", &package];
-    builds::must(task, apt(&words), &format!("apt-get install {package}"))
+    process::must(task, apt(&words), &format!("apt-get install {package}"))
 }
 
 /// Returns major and minor out of `buildah version 1.28.2 (image-spec …)`.

@@ -1,7 +1,6 @@
 //! The menu: what `cargo` itself can't say, as `cargo xtask COMMAND`.
 
 mod bench;
-mod builds;
 mod control_plane;
 mod copies;
 mod demo;

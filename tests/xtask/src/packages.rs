@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::ui::Task;
 use crate::workspace::Workspace;
-use crate::{builds, files, plugins};
+use crate::{files, plugins, process};
 
 /// How many there are: two crates, two files for Python, and one each for JavaScript and Go.
 const COUNT: usize = 6;
@@ -21,7 +21,7 @@ pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(Strin
     let words = "package -p capstan-guest-macros -p capstan-guest --no-verify --allow-dirty --offline";
     let mut cargo = workspace.cargo();
     cargo.args(words.split(' ')).arg("--target-dir").arg(out);
-    builds::must(task, cargo, "cargo package")?;
+    process::must(task, cargo, "cargo package")?;
     for language in plugins::LANGUAGES {
         (language.pack)(task, workspace, &out.join("package"))?;
     }
@@ -63,7 +63,7 @@ fn unpack(task: &mut Task, archive: &Path, to: &Path) -> Result<PathBuf> {
     let (mut zip, mut tar) = (Command::new("python3"), Command::new("tar"));
     zip.args(["-m", "zipfile", "-e"]).arg(archive).arg(to);
     tar.args(["--strip-components=1", "-C"]).arg(to).arg("-xf").arg(archive);
-    builds::must(task, if is_wheel { zip } else { tar }, &format!("unpacking {}", archive.display()))?;
+    process::must(task, if is_wheel { zip } else { tar }, &format!("unpacking {}", archive.display()))?;
     Ok(to.to_owned())
 }
 

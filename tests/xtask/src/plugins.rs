@@ -11,11 +11,11 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
+use crate::files;
 use crate::process::{self, Finished};
 use crate::test::tally::Tally;
 use crate::ui::{self, Task, Ui, size};
 use crate::workspace::Workspace;
-use crate::{builds, files};
 
 /// What components are compiled for.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
@@ -79,7 +79,7 @@ pub(crate) fn build(task: &mut Task, workspace: &Workspace, names: &[String]) ->
     if packages.peek().is_some() {
         ensure_target(task, workspace, TARGET)?;
         command.args(packages.flat_map(|plugin| ["-p", &plugin.name]));
-        builds::must(task, command, "the build of the plugins")?;
+        process::must(task, command, "the build of the plugins")?;
     }
     let installed = plugins.iter().map(|plugin| plugin.install(task, workspace));
     Ok(installed.collect::<Result<Vec<_>>>()?.join(", "))
@@ -199,7 +199,7 @@ pub(crate) fn ensure_target(task: &mut Task, workspace: &Workspace, target: &str
     task.at("adding the target to the toolchain");
     let mut command = Command::new("rustup");
     command.args(["target", "add", target]).current_dir(&workspace.root);
-    builds::must(task, command, &format!("rustup target add {target}")).with_context(|| {
+    process::must(task, command, &format!("rustup target add {target}")).with_context(|| {
         format!(
             "Rust's standard library for {target} is missing: install Rust by https://rustup.rs, \
              or add {target} to your toolchain by its own means"

@@ -12,13 +12,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bench::clock::Stopwatch;
+use console::strip_ansi_codes;
 use regex_lite::Regex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::interrupt::{self, TICK};
-use crate::ui::{Ui, dim};
+use crate::ui::{Task, Ui, dim};
 
 /// Kills the process group that is its argument when its standard input ends.
 const GUARD: &str = "read -r _; kill -s KILL -- \"-$1\"";
@@ -157,7 +158,8 @@ pub(crate) fn run(mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result
         match lines.recv_timeout(TICK) {
             Ok(line) => {
                 on_line(&line);
-                if !is_passing(&line) {
+                // What cargo overwrites on a terminal is passing.
+                if units(&line).is_none() {
                     output.push(line);
                 }
             }
@@ -171,6 +173,41 @@ pub(crate) fn run(mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result
         }
     }
     Ok(Finished { status: process.wait()?, output })
+}
+
+/// Runs cargo, which shows on `task`; `on_line` gets each line too, without its colours.
+pub(crate) fn show(task: &mut Task, mut command: Command, on_line: &mut dyn FnMut(&str)) -> Result<Finished> {
+    let colour = if console::colors_enabled() { "always" } else { "never" };
+    command
+        .env("CARGO_TERM_COLOR", colour)
+        // Else cargo says nothing of its progress, as it does not write to a terminal.
+        .env("CARGO_TERM_PROGRESS_WHEN", "always")
+        .env("CARGO_TERM_PROGRESS_WIDTH", "120");
+    run(command, &mut |line| {
+        let plain = strip_ansi_codes(line);
+        match units(&plain) {
+            Some((done, of, what)) => task.progress(done, of, what),
+            None if plain.trim().is_empty() => {}
+            None => task.at(plain.trim()),
+        }
+        on_line(&plain);
+    })
+}
+
+/// As [`show`], for a build that has to succeed.
+pub(crate) fn must(task: &mut Task, command: Command, what: &str) -> Result<()> {
+    let Finished { status, output } = show(task, command, &mut |_| {})?;
+    if status.success() {
+        return Ok(());
+    }
+    task.whole(&output);
+    bail!("{what} failed ({status})");
+}
+
+/// Returns how many units of how many are built, and which are being built, from cargo's progress line.
+pub(crate) fn units(line: &str) -> Option<(u64, u64, &str)> {
+    let [done, of, what] = found(r"^\s*\S+ \[.*\] (\d+)/(\d+):?(.*)$", line)?;
+    Some((done.parse().ok()?, of.parse().ok()?, what.trim()))
 }
 
 /// Gives the lines of a stream to `on_line` until that says no; `\r` ends a line too, as it does where one is overwritten.
@@ -201,11 +238,6 @@ fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
 
 fn text(line: &mut Vec<u8>) -> String {
     String::from_utf8_lossy(&mem::take(line)).into_owned()
-}
-
-/// Returns whether a line is cargo's progress, which it overwrites on a terminal.
-fn is_passing(line: &str) -> bool {
-    crate::builds::units(line).is_some()
 }
 
 #[cfg(test)]
@@ -289,5 +321,17 @@ mod tests {
         wait_until_gone(&[child]);
         let ended = interrupt::until(10, "its end", || process.ended());
         assert!(!ended.unwrap().success() && !is_running(&id));
+    }
+
+    #[test]
+    fn only_progress_lines_are_progress() {
+        let table = [
+            ("    Building [=====>   ] 126/127: xtask(bin), syn", Some((126, 127, "xtask(bin), syn"))),
+            ("    Building [=====>   ] 3/9", Some((3, 9, ""))),
+            ("   Compiling syn v2.0.1 (a [b] 1/2)", None),
+            ("test result: ok. 3 passed; 0 failed", None),
+            ("[2/3] a", None),
+        ];
+        assert_eq!(table.map(|(line, _)| units(line)), table.map(|(_, expected)| expected));
     }
 }

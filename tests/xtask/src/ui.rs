@@ -174,17 +174,16 @@ pub(crate) fn error(error: &anyhow::Error) {
     drop(writeln!(io::stderr(), "{word}: {error:#}"));
 }
 
-pub(crate) fn can_ask() -> bool {
-    Term::stdout().is_term() && io::IsTerminal::is_terminal(&io::stdin())
-}
-
-/// Asks a question; anything but yes is no.
-pub(crate) fn ask(question: &str) -> bool {
+/// Asks a question; anything but yes is no. None if nobody is there to answer.
+pub(crate) fn ask(question: &str) -> Option<bool> {
+    if !Term::stdout().is_term() || !io::IsTerminal::is_terminal(&io::stdin()) {
+        return None;
+    }
     let mut out = io::stdout().lock();
-    drop(write!(out, "{question} [y/N] "));
-    drop(out.flush());
+    drop(write!(out, "{question} [y/N] ").and_then(|()| out.flush()));
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+    let is_read = io::stdin().read_line(&mut answer).is_ok();
+    Some(is_read && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 macro_rules! styles {

@@ -9,7 +9,7 @@ use super::pages::{AGAIN, Again, MICRO, START, again, until_good, until_runs};
 use super::{Measure, Rounds, Sizes, Span, number};
 use crate::clock::pass;
 use crate::load;
-use crate::objects::{PAGES, page, pages_path};
+use crate::objects::{PAGES, PAGES_PATH, page};
 use crate::stage::Stage;
 use crate::subject::{SAMPLE, Subject};
 use crate::usage;
@@ -69,7 +69,7 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
 fn create(rounds: &Rounds<'_>, stage: &Stage) -> Result<()> {
     let daemon = stage.ready("pages", &Subject::sample()?)?;
     let (count, span) = (pages(rounds.sizes), Span::begin(stage, Some(&daemon))?);
-    load::create(stage, &pages_path(), count, |number| page(number, 1))?;
+    load::create(stage, PAGES_PATH, count, |number| page(number, 1))?;
     until_good(stage, &span, &daemon, count)?;
     daemon.stop()
 }

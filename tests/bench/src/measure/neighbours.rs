@@ -16,7 +16,7 @@ use super::{Measure, Rounds, Span, number};
 use crate::clock::{Patience, pass, wall};
 use crate::daemon::Daemon;
 use crate::load;
-use crate::objects::{probe_name, probes_path};
+use crate::objects::{labelled_probe, probe_name, probes_path};
 use crate::stage::Stage;
 
 /// The namespace of all primaries.
@@ -172,14 +172,11 @@ fn spec(event: usize) -> Value {
 }
 
 fn victim(number: usize, event: usize) -> Value {
-    let metadata = json!({ "name": probe_name(number), "labels": { "crowd": "none" } });
-    json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": metadata, "spec": spec(event) })
+    labelled_probe(&probe_name(number), "none", &spec(event))
 }
 
 /// A primary whose runs compute for minutes.
 fn spinner(number: usize, event: usize) -> Value {
-    let crowd = format!("{event}-{}", number / EACH);
-    let metadata = json!({ "name": format!("spinner-{event}-{number}"), "labels": { "crowd": crowd } });
     let spec = json!({ "reconcile": { "do": [{ "busyMs": 240_000 }] } });
-    json!({ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "metadata": metadata, "spec": spec })
+    labelled_probe(&format!("spinner-{event}-{number}"), &format!("{event}-{}", number / EACH), &spec)
 }

@@ -12,7 +12,7 @@ use super::{Measure, Rounds, Span, number};
 use crate::clock::{Patience, pass};
 use crate::daemon::Daemon;
 use crate::load;
-use crate::objects::{PAGES, config_maps_path, html, page, page_name, pages_path};
+use crate::objects::{CONFIG_MAPS_PATH, PAGES, PAGES_PATH, html, page, page_name};
 use crate::stage::{Stage, WRONG};
 use crate::subject::{SAMPLE, Subject};
 
@@ -69,7 +69,7 @@ fn create(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()>
     rounds.tell("create");
     let count = rounds.sizes.pages;
     let span = Span::begin(stage, Some(daemon))?;
-    load::create(stage, &pages_path(), count, |number| page(number, 1))?;
+    load::create(stage, PAGES_PATH, count, |number| page(number, 1))?;
     let created = span.spent();
     let done = until_good(stage, &span, daemon, count)?;
     rounds.note(Measure::Create, "until all are good", "s", done);
@@ -97,10 +97,10 @@ fn drift(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> 
     let (count, api) = (rounds.sizes.pages, stage.cluster.api());
     let span = Span::begin(stage, Some(daemon))?;
     // A deletion of a collection is what a deletion by its path is, when the path is that of a kind.
-    api.call(&config_maps_path(), Call::Delete)?;
+    api.call(CONFIG_MAPS_PATH, Call::Delete)?;
     let deleted = span.spent();
     let done = LIST.until("the config maps to be back", || {
-        let there = count_of(api, &config_maps_path())?;
+        let there = count_of(api, CONFIG_MAPS_PATH)?;
         Ok((there == count).then(|| span.spent()))
     })?;
     rounds.note(Measure::Drift, "until all are back", "s", done.as_secs_f64());
@@ -113,7 +113,7 @@ fn change(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()>
     let count = rounds.sizes.pages;
     let span = Span::begin(stage, Some(daemon))?;
     load::pace(stage, count, Duration::ZERO, &AtomicBool::new(false), |api, number| {
-        let path = format!("{}/{}", pages_path(), page_name(number));
+        let path = format!("{}/{}", PAGES_PATH, page_name(number));
         api.merge(&path, &json!({ "spec": { "html": html(number, 2) } }))?;
         Ok(())
     })?;
@@ -121,7 +121,7 @@ fn change(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()>
     until_good(stage, &span, daemon, count)?;
     let wanted: BTreeMap<String, String> =
         (0..count).map(|number| (format!("{}-html", page_name(number)), html(number, 2))).collect();
-    let done = until_all(stage, &span, &config_maps_path(), count, |map| {
+    let done = until_all(stage, &span, CONFIG_MAPS_PATH, count, |map| {
         let name = map.pointer("/metadata/name").and_then(Value::as_str);
         let text = map.pointer("/data/index.html").and_then(Value::as_str);
         name.and_then(|name| wanted.get(name)).is_some_and(|wanted| Some(wanted.as_str()) == text)
@@ -180,7 +180,7 @@ pub(super) fn until_runs(patience: Patience, daemon: &Daemon, count: f64) -> Res
 /// Waits until so many pages are published as they are now. Returns when the list was asked for that showed it.
 pub(super) fn until_good(stage: &Stage, span: &Span<'_>, daemon: &Daemon, count: usize) -> Result<f64> {
     until_runs(WORK, daemon, span.runs + number(count))?;
-    until_all(stage, span, &pages_path(), count, is_good)
+    until_all(stage, span, PAGES_PATH, count, is_good)
 }
 
 /// Waits until there are so many objects and all are as `wanted` says. Returns when the list was asked for that showed it.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{Measure, Rounds, Span, number};
 use crate::clock::pass;
 use crate::load;
-use crate::objects::{FOREIGN, deployment, foreign_path};
+use crate::objects::{FOREIGN, FOREIGN_PATH, deployment};
 use crate::stage::{Stage, WRONG};
 use crate::subject::Subject;
 
@@ -59,8 +59,8 @@ pub(super) fn cache(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     let count = rounds.sizes.deployments;
     rounds.tell("cache: creating Deployments");
     stage.namespace(FOREIGN)?;
-    load::create(stage, &foreign_path(), count, deployment)?;
-    let sample = stage.list(&format!("{}?limit=1", foreign_path()))?;
+    load::create(stage, FOREIGN_PATH, count, deployment)?;
+    let sample = stage.list(&format!("{FOREIGN_PATH}?limit=1"))?;
     let size = sample.first().map_or(0, |object| object.to_string().len());
     rounds.note(Measure::Cache, "one as JSON", "KiB", number(size) / KIB_PER_MIB);
 

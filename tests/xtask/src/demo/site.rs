@@ -72,10 +72,9 @@ impl Site {
             args.namespace,
             workspace.short(kubeconfig).display(),
         ));
-        if !args.yes && !ui::can_ask() {
-            bail!("nobody is here to be asked: --yes says that this is wanted");
-        }
-        if args.yes || ui::ask("Go on?") { Ok(site) } else { Err(Interrupted.into()) }
+        let answer = if args.yes { Some(true) } else { ui::ask("Go on?") };
+        let answer = answer.context("nobody is here to be asked: --yes says that this is wanted")?;
+        if answer { Ok(site) } else { Err(Interrupted.into()) }
     }
 
     fn new(workspace: &Workspace, args: &Args, program: PathBuf, kubeconfig: PathBuf, own: Option<Cluster>) -> Self {

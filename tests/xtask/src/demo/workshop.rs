@@ -9,7 +9,7 @@ use crate::copies::{self, Edit};
 use crate::plugins::{PROFILE, TARGET};
 use crate::ui::{Task, size};
 use crate::workspace::Workspace;
-use crate::{builds, files, process};
+use crate::{files, process};
 
 /// The change of the operator: its pages get a title.
 pub(super) const CHANGE: Edit<'_> = Edit {
@@ -69,7 +69,7 @@ fn build(task: &mut Task, workspace: &Workspace, edits: &[Edit<'_>]) -> Result<V
     let _lock = files::lock(task, &lock, "waiting for another demo, which builds")?;
     copies::make(workspace, "demo", edits)?;
     let (command, built) = command(workspace);
-    builds::must(task, command, "the build of the copy of the sample")?;
+    process::must(task, command, "the build of the copy of the sample")?;
     files::bytes(&built)
 }
 

@@ -16,7 +16,7 @@ use crate::process::found;
 use crate::test::tally::Tally;
 use crate::ui::Task;
 use crate::workspace::Workspace;
-use crate::{builds, files, process};
+use crate::{files, process};
 
 #[cfg(test)]
 mod bindings;
@@ -43,7 +43,7 @@ fn build(task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<Vec<u8
     let mut command = go.command(folder);
     command.args(["tool", "component", "-stage"]).arg(parts.path()).arg(".");
     let short = workspace.short(folder).display();
-    builds::must(task, command, &format!("the build of {short}"))?;
+    process::must(task, command, &format!("the build of {short}"))?;
     join(parts.path()).with_context(|| format!("make a component of {short}"))
 }
 
@@ -68,7 +68,7 @@ fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
     }
     let mut command = Go::ensure(task, workspace)?.command(&module);
     command.env("GOPROXY", "off").args(["vet", "./..."]);
-    builds::must(task, command, "go vet of the module")
+    process::must(task, command, "go vet of the module")
 }
 
 /// Reads what `go test -v` writes. Subtests are indented and count with their test; a package that can't be built is a failure.
@@ -105,7 +105,7 @@ impl Go {
         task.announce(&format!("fetching {} (once)", go.toolchain));
         let mut fetch = go.command(&sdk);
         fetch.arg("version");
-        builds::must(task, fetch, &format!("`GOTOOLCHAIN={} go version`", go.toolchain))
+        process::must(task, fetch, &format!("`GOTOOLCHAIN={} go version`", go.toolchain))
             .with_context(|| format!("{purpose}; if yours does not know GOTOOLCHAIN, {help}"))?;
         Ok(go)
     }

@@ -17,7 +17,7 @@ use crate::process::found;
 use crate::test::tally::Tally;
 use crate::ui::Task;
 use crate::workspace::Workspace;
-use crate::{builds, files, process};
+use crate::{files, process};
 
 /// The folder of the SDK, which has the builder.
 const SDK: &str = "sdk-guest/javascript";
@@ -39,7 +39,7 @@ fn build(task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<Vec<u8
     let mut command = Command::new("node");
     command.arg(site.path().join(SDK).join("bin/capstan-js.js"));
     command.args(["build", entry, "-o", "component.wasm"]).current_dir(&place);
-    builds::must(task, command, &format!("the build of {}", short.display()))?;
+    process::must(task, command, &format!("the build of {}", short.display()))?;
     files::bytes(&place.join("component.wasm"))
 }
 
@@ -65,7 +65,7 @@ fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
     let mut command = Command::new("npm");
     command.args(["pack", "--pack-destination"]).arg(out);
     command.current_dir(workspace.root.join(SDK));
-    builds::must(task, command, "npm pack")
+    process::must(task, command, "npm pack")
 }
 
 /// Reads the Test Anything Protocol, as Node writes it. The sums follow when the tests are over; before that, a line that begins
@@ -109,7 +109,7 @@ fn tools(task: &mut Task, workspace: &Workspace) -> Result<PathBuf> {
         }
         let mut command = Command::new("npm");
         command.args(["ci", "--no-progress"]).current_dir(to);
-        builds::must(task, command, &format!("npm ci in {SDK}")).context(
+        process::must(task, command, &format!("npm ci in {SDK}")).context(
             "the tools for JavaScript can't be installed: npm comes with Node, and needs its registry this once",
         )
     })

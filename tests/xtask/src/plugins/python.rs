@@ -15,7 +15,7 @@ use crate::process::found;
 use crate::test::tally::Tally;
 use crate::ui::Task;
 use crate::workspace::Workspace;
-use crate::{builds, files, process};
+use crate::{files, process};
 
 /// The folder of the SDK.
 const SDK: &str = "sdk-guest/python";
@@ -35,7 +35,7 @@ fn build(task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<Vec<u8
     let out = out.path().join("component.wasm");
     let mut command = python(task, workspace, LOCK)?;
     command.args(["-m", "capstan", "build"]).arg(module).arg("--output").arg(&out);
-    builds::must(task, command, &format!("the build of {}", folder.display()))?;
+    process::must(task, command, &format!("the build of {}", folder.display()))?;
     files::bytes(&out)
 }
 
@@ -59,7 +59,7 @@ fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
     let mut command = python(task, workspace, PACKAGING)?;
     command.args(["-m", "build", "--no-isolation", "--outdir"]);
     command.arg(out).arg(workspace.root.join(SDK));
-    builds::must(task, command, "python -m build")
+    process::must(task, command, "python -m build")
 }
 
 /// Returns the author's file in the folder of a plugin: `webpage.py` in `webpage-python`.
@@ -119,7 +119,7 @@ fn install(task: &mut Task, lock: &Path, to: &Path) -> Result<()> {
     command.args(["--disable-pip-version-check", "--root-user-action=ignore"]);
     command.args(["--require-hashes", "--only-binary=:all:", "--no-deps"]);
     command.arg("--requirement").arg(lock).arg("--target").arg(to);
-    builds::must(task, command, "the installation of the tools for Python")
+    process::must(task, command, "the installation of the tools for Python")
 }
 
 /// Reads what unittest writes: `FAIL: test_a (test_b.C.test_a)`, `Ran 8 tests in 0.1s`, `FAILED (failures=1, skipped=2)`.

@@ -11,7 +11,7 @@ use super::{Outcome, Run, Shown};
 use crate::test::tally::Tally;
 use crate::ui::{Task, dim, size};
 use crate::workspace::Workspace;
-use crate::{builds, control_plane, image, packages, plugins, process};
+use crate::{control_plane, image, packages, plugins, process};
 
 /// A step, in the order in which they run: by speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -204,7 +204,7 @@ impl Run<'_> {
     /// A new advisory is shown and fails nothing: it would break commits that were right.
     fn deny(&self, task: &mut Task) -> Result<Shown> {
         let mut shown = run_all(task, [self.cargo("deny check bans licenses sources")])?;
-        let advisories = builds::show(task, self.cargo("deny check advisories"), &mut |_| {})?;
+        let advisories = process::show(task, self.cargo("deny check advisories"), &mut |_| {})?;
         if !advisories.status.success() {
             task.whole(&advisories.output);
             "but look at the advisories above".clone_into(&mut shown.detail);
@@ -219,7 +219,7 @@ fn run_all(task: &mut Task, commands: impl IntoIterator<Item = Command>) -> Resu
     for command in commands {
         let line = dim(&format!("$ cargo {}", process::typed(command.get_args())));
         let mut tally = Tally::default();
-        let finished = builds::show(task, command, &mut |line| tally.read(line))?;
+        let finished = process::show(task, command, &mut |line| tally.read(line))?;
         let succeeded = finished.status.success();
         shown.add(if succeeded { tally } else { tally.after_failure() }, succeeded);
         if !succeeded {
