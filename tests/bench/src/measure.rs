@@ -195,16 +195,12 @@ impl<'a> Span<'a> {
         let runs = |how| daemon.map_or(Ok(0.0), |daemon| daemon.runs(how));
         Ok(Self {
             stage,
-            mark: stage.mark()?,
+            mark: stage.cluster.audit()?.mark()?,
             runs: runs("success")?,
             failures: runs("failure")?,
             cpu: cpu(stage, daemon)?,
             watch: Stopwatch::start(),
         })
-    }
-
-    pub(crate) fn spent(&self) -> Duration {
-        self.watch.spent()
     }
 
     /// Returns how many runs have ended well since the beginning.

@@ -142,11 +142,6 @@ impl Stage {
         self.cluster.processes().values().map(|pid| usage::cpu(*pid)).sum()
     }
 
-    /// Returns the place in the audit log after all that the daemon has asked so far.
-    pub(crate) fn mark(&self) -> Result<Mark> {
-        self.cluster.audit()?.mark()
-    }
-
     /// Counts the daemon's requests since then, as `create configmaps` or `patch webpages/status`.
     pub(crate) fn requests(&self, since: Mark) -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();

@@ -75,8 +75,18 @@ impl Process {
         }
     }
 
+    fn signal(&self, signal: Signal) {
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            // An error means that it has just ended.
+            kill_process_group(group, signal).unwrap_or_default();
+        }
+    }
+}
+
+impl Drop for Process {
     /// Asks it to end, and kills it if it does not.
-    pub(crate) fn stop(&mut self) {
+    fn drop(&mut self) {
         let watch = Stopwatch::start();
         let mut signal = Signal::TERM;
         // An error means that there is nothing left to wait for.
@@ -92,20 +102,6 @@ impl Process {
         // Its work is done; it would otherwise wait for our end.
         drop(self.guard.kill());
         drop(self.guard.wait());
-    }
-
-    fn signal(&self, signal: Signal) {
-        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(group) = group {
-            // An error means that it has just ended.
-            kill_process_group(group, signal).unwrap_or_default();
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

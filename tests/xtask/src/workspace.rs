@@ -56,10 +56,6 @@ impl Workspace {
         command
     }
 
-    pub(crate) fn daemon(&self) -> PathBuf {
-        self.target.join("debug/capstan")
-    }
-
     pub(crate) fn built_plugins(&self) -> PathBuf {
         self.target.join("plugins")
     }

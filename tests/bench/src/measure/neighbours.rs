@@ -78,11 +78,10 @@ impl Crowd {
         load::create(stage, &probes_path(NAMESPACE), self.plugins * EACH, |number| spinner(number, event))?;
         started(&mut daemon, CHANGES + self.plugins * EACH)?;
         let span = Span::begin(stage, Some(&daemon))?;
-        let mark = stage.mark()?;
         let (sent, probed) = changed(stage, &daemon, event)?;
         let times = LAST.until("each status", || {
             daemon.check()?;
-            let got = stage.statuses(mark)?;
+            let got = stage.statuses(span.mark)?;
             let counted = sent.iter().skip(WARM_UP);
             let times = counted.map(|(name, at)| Some(got.get(name)? - at));
             Ok(times.collect::<Option<Vec<i64>>>())

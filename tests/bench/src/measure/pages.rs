@@ -70,7 +70,7 @@ fn create(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()>
     let count = rounds.sizes.pages;
     let span = Span::begin(stage, Some(daemon))?;
     load::create(stage, PAGES_PATH, count, |number| page(number, 1))?;
-    let created = span.spent();
+    let created = span.watch.spent();
     let done = until_good(stage, &span, daemon, count)?;
     rounds.note(Measure::Create, "until all are good", "s", done);
     rounds.note(Measure::Create, "the creation itself", "s", created.as_secs_f64());
@@ -98,10 +98,10 @@ fn drift(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> 
     let span = Span::begin(stage, Some(daemon))?;
     // A deletion of a collection is what a deletion by its path is, when the path is that of a kind.
     api.call(CONFIG_MAPS_PATH, Call::Delete)?;
-    let deleted = span.spent();
+    let deleted = span.watch.spent();
     let done = LIST.until("the config maps to be back", || {
         let there = count_of(api, CONFIG_MAPS_PATH)?;
-        Ok((there == count).then(|| span.spent()))
+        Ok((there == count).then(|| span.watch.spent()))
     })?;
     rounds.note(Measure::Drift, "until all are back", "s", done.as_secs_f64());
     rounds.note(Measure::Drift, "the deletion itself", "s", deleted.as_secs_f64());
@@ -117,7 +117,7 @@ fn change(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()>
         api.merge(&path, &json!({ "spec": { "html": html(number, 2) } }))?;
         Ok(())
     })?;
-    let changed = span.spent();
+    let changed = span.watch.spent();
     until_good(stage, &span, daemon, count)?;
     let wanted: BTreeMap<String, String> =
         (0..count).map(|number| (format!("{}-html", page_name(number)), html(number, 2))).collect();
@@ -166,7 +166,7 @@ pub(super) fn again<'a>(
         || Ok::<_, Error>((daemon.cpu()?, daemon.metric("capstan_reconciliations_execution_duration_seconds_sum")?));
     let before = used()?;
     pass(time);
-    let (runs, after, seconds) = (span.runs(&daemon)?, used()?, span.spent().as_secs_f64());
+    let (runs, after, seconds) = (span.runs(&daemon)?, used()?, span.watch.spent().as_secs_f64());
     Ok(Again { span, seconds, runs, cpu: after.0 - before.0, time: after.1 - before.1, daemon })
 }
 
@@ -186,7 +186,7 @@ pub(super) fn until_good(stage: &Stage, span: &Span<'_>, daemon: &Daemon, count:
 /// Waits until there are so many objects and all are as `wanted` says. Returns when the list was asked for that showed it.
 fn until_all(stage: &Stage, span: &Span<'_>, path: &str, count: usize, wanted: impl Fn(&Value) -> bool) -> Result<f64> {
     LIST.until("all objects to be as wanted", || {
-        let asked = span.spent();
+        let asked = span.watch.spent();
         let objects = stage.list(path)?;
         let all = objects.len() == count && objects.iter().all(&wanted);
         Ok(all.then_some(asked.as_secs_f64()))
