@@ -26,7 +26,6 @@ pub(crate) enum Edition {
     Second,
 }
 
-/// What has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) edition: Edition,
@@ -34,7 +33,6 @@ pub(crate) struct Version {
     pub(crate) config: u64,
 }
 
-/// A run that looked at a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// When, by the daemon's clock, in microseconds.
@@ -46,7 +44,6 @@ pub(crate) struct Answer {
     pub(crate) version: Version,
 }
 
-/// What a daemon has logged so far.
 pub(crate) struct Diary {
     file: File,
     /// The begin of a line that has no end yet.

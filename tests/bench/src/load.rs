@@ -13,7 +13,6 @@ use crate::stage::Stage;
 
 const CONNECTIONS: usize = 4;
 
-/// Creates objects of a kind, given its path, one for each number below `count`.
 pub(crate) fn create(stage: &Stage, path: &str, count: usize, object: impl Fn(usize) -> Value + Sync) -> Result<()> {
     let create = |api: &Api, number| {
         api.create(path, &object(number))?;

@@ -27,7 +27,6 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Asks the kernel and the daemon.
     pub(crate) fn of(subject: &Subject, kubernetes: String, rounds: usize, sizes: Sizes) -> Result<Self> {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Ok(Self {
@@ -42,7 +41,6 @@ impl Setting {
         })
     }
 
-    /// Returns it in two lines.
     pub(crate) fn lines(&self) -> [String; 2] {
         let Self { cores, cpu, memory, kernel, capstan, kubernetes, rounds, .. } = self;
         let version = capstan.get("version").and_then(Value::as_str).unwrap_or("?");

@@ -46,7 +46,6 @@ pub(crate) fn probe_name(number: usize) -> String {
     format!("probe-{number:04}")
 }
 
-/// Returns a probe that has not heard of an event yet.
 pub(crate) fn probe(number: usize) -> Value {
     labelled_probe(&probe_name(number), "none", &probe_spec(0))
 }

@@ -85,7 +85,6 @@ impl Target {
 // === impl Report ===
 
 impl Report {
-    /// Tells these figures.
     pub(crate) fn new(setting: Setting, mut figures: Vec<Row>, remarks: Vec<String>) -> Self {
         // A name that only a later round had still belongs to its measure.
         figures.sort_by_key(|row| row.measure);

@@ -69,7 +69,6 @@ impl Stage {
         self.cluster.api_as(self.cluster.user(ADMIN)?)
     }
 
-    /// Makes a namespace. It ends with the control plane.
     pub(crate) fn namespace(&self, name: &str) -> Result<()> {
         let namespace = json!({ "metadata": { "name": name } });
         self.cluster.api().create("/api/v1/namespaces", &namespace)?;
@@ -169,7 +168,6 @@ impl Stage {
         timed.collect()
     }
 
-    /// Returns the items of a list.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<Value>> {
         match self.cluster.api().get(path)?.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => Ok(items),

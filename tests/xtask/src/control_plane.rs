@@ -73,7 +73,6 @@ pub(crate) fn for_tests(workspace: &Workspace) -> Result<Options> {
     Ok(with_nodes(Options { manifests, ..Options::default() }))
 }
 
-/// Returns options with the scheduler and kwok.
 pub(crate) fn with_nodes(options: Options) -> Options {
     options.with(Tool::KubeScheduler).with(Tool::Kwok)
 }
@@ -93,7 +92,6 @@ pub(crate) fn start_shown(ui: &Ui, label: &str, options: Options) -> Result<Clus
     })
 }
 
-/// Builds what is missing of the binaries.
 pub(crate) fn prepare(task: &mut Task, needs: BTreeSet<Tool>) -> Result<Tools> {
     aside(move |tell| cluster::prepare(&needs, tell), &mut |progress| show(task, &progress))
 }
@@ -136,7 +134,6 @@ fn aside<T: Send + 'static>(
     }
 }
 
-/// Shows how far a start is.
 fn show(task: &mut Task, progress: &Progress) {
     task.announce(&match progress {
         Progress::Waiting { lock } => format!("waiting for another process that builds it ({})", lock.display()),

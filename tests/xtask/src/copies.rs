@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::files;
 use crate::workspace::Workspace;
 
-/// A change of one place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edit<'a> {
     pub(crate) file: &'a str,
@@ -64,7 +63,6 @@ pub(crate) fn make(workspace: &Workspace, name: &str, edits: &[Edit<'_>]) -> Res
     Ok(root)
 }
 
-/// Returns the root manifest with the copy's version.
 fn renamed(manifest: &str, name: &str) -> Result<String> {
     let (_, rest) = manifest.split_once("[workspace.package]\nversion = \"").context("no version")?;
     let (version, _) = rest.split_once('"').context("no version")?;

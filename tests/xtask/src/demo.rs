@@ -79,7 +79,6 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     code.and_then(|code| ended.map(|()| code))
 }
 
-/// Builds all that is shown.
 fn build(ui: &Ui, workspace: &Workspace) -> Result<()> {
     ui.doing("plugin", |task| plugins::build(task, workspace, &["webpage".to_owned()]))?;
     ui.doing("build", |task| {

@@ -17,7 +17,6 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
 }
 
-/// Returns the bytes of a file; an error names it.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("read {}", path.display()))
 }

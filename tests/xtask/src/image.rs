@@ -98,7 +98,6 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the image that tests run.
 pub(crate) fn for_tests(task: &mut Task, workspace: &Workspace) -> Result<Image> {
     let staged = stage(task, workspace, Profile::Dev)?;
     let output = archive(workspace, Profile::Dev);
@@ -202,7 +201,6 @@ fn write(task: &mut Task, workspace: &Workspace, staged: &Staged, tag: Option<&s
     })
 }
 
-/// Returns the build of the image, whose id is written to `image`.
 fn bud(scratch: &TempDir, workspace: &Workspace, machine: &str, image: &Path) -> Command {
     // The usual variable for the time that reproducible builds are given.
     let time = env::var_os("SOURCE_DATE_EPOCH").unwrap_or_else(|| OsString::from("0"));
@@ -231,7 +229,6 @@ fn buildah(scratch: &TempDir) -> Command {
 
 // === buildah ===
 
-/// Makes sure that there is a buildah that does.
 fn ensure_buildah(task: &mut Task) -> Result<()> {
     let (major, minor) = BUILDAH;
     let mut command = Command::new("buildah");

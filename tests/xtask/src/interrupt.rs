@@ -17,12 +17,10 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// How often a wait looks whether it has been interrupted.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// Ctrl-C was pressed, or the process was told to end.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub(crate) struct Interrupted;
 
-/// Starts to listen for SIGINT, SIGTERM and SIGHUP.
 pub(crate) fn watch() -> Result<()> {
     let stopped = STOPPED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {

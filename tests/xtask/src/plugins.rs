@@ -108,7 +108,6 @@ fn tested(task: &mut Task, command: Command, results: fn(&[String]) -> Tally) ->
     Ok((finished, tally))
 }
 
-/// Returns the plugins by name.
 fn all(workspace: &Workspace) -> Result<Vec<Plugin>> {
     let mut plugins = Vec::new();
     for folder in files::entries(&workspace.root.join("plugins"))?.into_iter().filter(|path| path.is_dir()) {
@@ -187,11 +186,9 @@ fn built(inputs: u64, component: &Path) -> String {
 
 /// Makes sure that the standard library for a target is there.
 pub(crate) fn ensure_target(task: &mut Task, workspace: &Workspace, target: &str) -> Result<()> {
-    let output = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", target])
-        .current_dir(&workspace.root)
-        .output()
-        .context("start rustc")?;
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", target]).current_dir(&workspace.root);
+    let output = rustc.output().context("start rustc")?;
     let library = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && Path::new(library.trim()).is_dir() {
         return Ok(());

@@ -50,15 +50,10 @@ impl Process {
     pub(crate) fn start(mut command: Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.stdin(Stdio::null()).process_group(0).spawn().with_context(|| format!("start {name}"))?;
-        let guard = Command::new("sh")
-            .args(["-c", GUARD, "guard", &child.id().to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .context("start sh")?;
-        Ok(Self { name, child, guard })
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, "guard", &child.id().to_string()]).process_group(0);
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { name, child, guard: guard.spawn().context("start sh")? })
     }
 
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {

@@ -66,7 +66,6 @@ struct Run<'a> {
     filter: Option<&'a str>,
     /// The control plane that all scenarios share.
     cluster: Option<Cluster>,
-    /// The archive of the container image.
     image: Option<PathBuf>,
 }
 

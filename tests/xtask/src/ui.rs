@@ -143,7 +143,6 @@ impl Task {
         self.end(&red("✗"), detail)
     }
 
-    /// Ends it without a result.
     pub(crate) fn skipped(self, detail: &str) -> Duration {
         self.end(&dim("–"), detail)
     }

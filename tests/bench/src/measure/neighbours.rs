@@ -19,9 +19,7 @@ use crate::load;
 use crate::objects::{labelled_probe, probe_name, probes_path};
 use crate::stage::Stage;
 
-/// The namespace of all primaries.
 const NAMESPACE: &str = "neighbours";
-/// The component's file.
 const COMPONENT: &str = "neighbour.wasm";
 /// How many primaries change, one after another.
 const CHANGES: usize = 300;
@@ -38,7 +36,6 @@ const RUNS: Patience = Patience::new(20, 120);
 /// How long the last status is waited for; what has not come then is lost.
 const LAST: Patience = Patience::new(200, 60);
 
-/// Who computes meanwhile.
 #[derive(Clone, Copy)]
 struct Crowd {
     name: &'static str,
@@ -102,7 +99,6 @@ impl Crowd {
         Ok(spread)
     }
 
-    /// An operator whose primaries change, and one for each plugin that computes.
     fn manifest(self, event: usize) -> String {
         let operator = |name: &str, selector: &str| {
             format!(

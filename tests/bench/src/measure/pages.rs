@@ -18,10 +18,8 @@ use crate::subject::{SAMPLE, Subject};
 
 /// How often the daemon's own count is read at a start, which lasts for tenths of a second, and at most for how long.
 pub(super) const START: Patience = Patience::new(10, 60);
-/// How often it is read while the daemon works for seconds: reading costs it something.
+/// How often it is read while the daemon works for seconds, and how often all objects are listed: both cost something.
 const WORK: Patience = Patience::new(100, 180);
-/// How often all objects are listed, which costs the server something.
-const LIST: Patience = Patience::new(100, 180);
 /// How long pages are looked at again and again.
 const NOOP: Duration = Duration::from_secs(20);
 /// How long it runs before that counts.
@@ -99,7 +97,7 @@ fn drift(rounds: &mut Rounds<'_>, stage: &Stage, daemon: &Daemon) -> Result<()> 
     // A deletion of a collection is what a deletion by its path is, when the path is that of a kind.
     api.call(CONFIG_MAPS_PATH, Call::Delete)?;
     let deleted = span.watch.spent();
-    let done = LIST.until("the config maps to be back", || {
+    let done = WORK.until("the config maps to be back", || {
         let there = count_of(api, CONFIG_MAPS_PATH)?;
         Ok((there == count).then(|| span.watch.spent()))
     })?;
@@ -185,7 +183,7 @@ pub(super) fn until_good(stage: &Stage, span: &Span<'_>, daemon: &Daemon, count:
 
 /// Waits until there are so many objects and all are as `wanted` says. Returns when the list was asked for that showed it.
 fn until_all(stage: &Stage, span: &Span<'_>, path: &str, count: usize, wanted: impl Fn(&Value) -> bool) -> Result<f64> {
-    LIST.until("all objects to be as wanted", || {
+    WORK.until("all objects to be as wanted", || {
         let asked = span.watch.spent();
         let objects = stage.list(path)?;
         let all = objects.len() == count && objects.iter().all(&wanted);

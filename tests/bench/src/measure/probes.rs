@@ -14,7 +14,6 @@ use crate::load;
 use crate::objects::{probe, probes_path};
 use crate::stage::{DIARY, Stage};
 
-/// The component's file.
 const COMPONENT: &str = "probe.wasm";
 /// How often the log is read, and for how long something in it is waited for.
 const LISTEN: Patience = Patience::new(2, 60);
@@ -26,7 +25,6 @@ const QUIET: Duration = Duration::from_millis(500);
 pub(super) struct Rig<'a> {
     /// The manifest's name, and the log's.
     pub(super) name: &'a str,
-    /// The namespace of the primaries.
     pub(super) namespace: &'a str,
     /// What the manifest says of the plugin, in YAML's flow style.
     pub(super) plugin: &'a str,
@@ -163,7 +161,6 @@ impl Show<'_> {
         })
     }
 
-    /// Lets time pass, and reads what is said meanwhile.
     pub(super) fn pass(&mut self, time: Duration) -> Result<()> {
         pass(time);
         self.diary.read()

@@ -23,7 +23,6 @@ mod record;
 
 use record::{Record, Sent, Swapped};
 
-/// The namespace of the primaries.
 const NAMESPACE: &str = "swap";
 /// The time from one event to the next.
 const EVERY: Duration = Duration::from_millis(5);
@@ -41,7 +40,6 @@ const APART: usize = 1_000_000;
 /// One way to swap, and what happens meanwhile.
 struct Manner {
     rig: Rig<'static>,
-    /// What is replaced.
     change: Change,
     work: Work,
 }
@@ -66,7 +64,6 @@ const MANNERS: [Manner; 4] = [
 const EIGHT: &str = "concurrency: 8";
 const AGAIN: &str = "maxReconciliationInterval: 1ms\n      rateLimit: none";
 
-/// Returns how often something is replaced.
 pub(super) fn swaps(sizes: Sizes) -> usize {
     sizes.swaps.min(SWAPS)
 }

@@ -14,7 +14,6 @@ use crate::ui::{Task, size};
 /// How many seconds it may take until it is ready.
 const LIMIT: u64 = 60;
 
-/// Starts a daemon, given its binary.
 pub(super) fn start(binary: &Path, manifest: &Path, site: &Site, log: PathBuf) -> Result<Daemon> {
     let mut command = Command::new(binary);
     command.arg("run").arg("-m").arg(manifest).arg("--kubeconfig").arg(&site.kubeconfig).args(["--log-format", "json"]);

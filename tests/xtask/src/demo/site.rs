@@ -22,11 +22,9 @@ const CRD_NAME: &str = "webpages.sample.capstan.dev";
 
 /// A cluster, and what has been made in it.
 pub(super) struct Site {
-    /// kubectl.
     program: PathBuf,
     pub(super) kubeconfig: PathBuf,
     pub(super) namespace: String,
-    /// Where commands run.
     root: PathBuf,
     /// None if it is the visitor's.
     own: Option<Cluster>,
@@ -35,7 +33,6 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Starts a control plane.
     pub(super) fn start(ui: &Ui, workspace: &Workspace, args: &Args, folder: &Path) -> Result<Self> {
         // Before the garbage collector starts, it then knows the kind at once.
         let manifests = vec![workspace.root.join(CRD)];

@@ -24,7 +24,7 @@ use crate::workspace::Workspace;
 const SETTLE: Duration = Duration::from_millis(300);
 /// How often a wait looks up when nothing happens.
 const LOOK: Duration = Duration::from_millis(10);
-/// How wide kinds are.
+/// How wide kinds and names are.
 const SUBJECT: usize = 22;
 
 /// Something that should come true, in words and as a question.

@@ -7,7 +7,6 @@ use serde_json::Value;
 /// The page of `plugins/webpage/example.yaml`.
 pub(super) const PAGE: &str = "hello";
 
-/// A kind that is looked at.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     /// Where its objects are; `NS` stands for the namespace.
@@ -16,7 +15,6 @@ pub(super) struct Kind {
     news: &'static [&'static str],
 }
 
-/// The kinds that are watched.
 pub(super) const KINDS: [Kind; 5] = [
     Kind { name: "WebPage", path: "/apis/sample.capstan.dev/v1/namespaces/NS/webpages", news: PAGE_NEWS },
     Kind { name: "ConfigMap", path: "/api/v1/namespaces/NS/configmaps", news: &["/data/index.html"] },
@@ -56,12 +54,10 @@ impl World {
         (!news.is_empty()).then_some(('~', news))
     }
 
-    /// Returns whether there is an object of a kind.
     pub(super) fn has(&self, kind: &str) -> bool {
         self.0.contains_key(kind)
     }
 
-    /// Returns what the object of a kind has at a pointer.
     pub(super) fn at(&self, kind: &str, pointer: &str) -> Option<&Value> {
         self.0.get(kind)?.pointer(pointer)
     }
@@ -86,7 +82,6 @@ fn is_ours(kind: &Kind, object: &Value) -> bool {
     }
 }
 
-/// Returns a value on one line.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), |text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }

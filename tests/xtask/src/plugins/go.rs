@@ -21,7 +21,6 @@ use crate::{files, process};
 #[cfg(test)]
 mod bindings;
 
-/// Where the SDK is, as seen from the root.
 const SDK: &str = "sdk-guest/go";
 /// What a core module calls its system, for which the adapter stands in.
 const SYSTEM: &str = "wasi_snapshot_preview1";
@@ -110,7 +109,6 @@ impl Go {
         Ok(go)
     }
 
-    /// Returns `go`, to be run in a folder.
     fn command(&self, folder: &Path) -> Command {
         let mut command = Command::new("go");
         // What a workspace file above us says is not for us.
@@ -119,7 +117,6 @@ impl Go {
     }
 }
 
-/// Returns the component that the staged parts make.
 fn join(parts: &Path) -> Result<Vec<u8>> {
     let mut core = fs::read(parts.join("core.wasm")).context("read core.wasm")?;
     let mut adapter = wat::parse_file(parts.join("adapter.wat"))?;

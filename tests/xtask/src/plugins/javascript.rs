@@ -21,11 +21,8 @@ use crate::{files, process};
 
 /// The folder of the SDK, which has the builder.
 const SDK: &str = "sdk-guest/javascript";
-/// What says which tools are needed.
 const LOCK: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
-/// What an author's file may be called.
 const ENTRIES: [&str; 2] = ["src/operator.js", "src/operator.ts"];
-/// The oldest Node that will do.
 const NODE: u32 = 20;
 
 pub(super) const LANGUAGE: Language = Language { mark: "package.json", inputs: &[SDK], build, test, pack };
@@ -59,7 +56,6 @@ fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<V
     Ok(vec![(finished, tally)])
 }
 
-/// Makes the SDK's package.
 fn pack(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<()> {
     check_node()?;
     let mut command = Command::new("npm");
@@ -129,7 +125,6 @@ fn check_node() -> Result<()> {
     bail!("plugins in JavaScript need Node {NODE} or newer, and `node --version` says {said:?}: {advice}")
 }
 
-/// Returns the first number of `v20.20.2`.
 fn major(version: &str) -> Option<u32> {
     let [major] = found(r"^v(\d+)\.", version)?;
     major.parse().ok()

@@ -17,14 +17,12 @@ use crate::ui::Task;
 use crate::workspace::Workspace;
 use crate::{files, process};
 
-/// The folder of the SDK.
 const SDK: &str = "sdk-guest/python";
 /// What says which tools are needed to build components, and to make packages of the SDK.
 const LOCK: &str = "sdk-guest/python/requirements.txt";
 const PACKAGING: &str = "sdk-guest/python/packaging.txt";
 /// How the folders of plugins end; before it is the name of the module.
 const SUFFIX: &str = "-python";
-/// The oldest Python that will do.
 const PYTHON: (u32, u32) = (3, 10);
 
 pub(super) const LANGUAGE: Language =
@@ -87,7 +85,6 @@ fn python(task: &mut Task, workspace: &Workspace, lock: &str) -> Result<Command>
     Ok(command)
 }
 
-/// Returns the version of Python. An error says which one is needed.
 fn version() -> Result<String> {
     let (major, minor) = PYTHON;
     let need = format!("Python {major}.{minor} or newer is needed for the plugins in Python");

@@ -86,7 +86,6 @@ impl Step {
     }
 }
 
-/// Returns whether cargo has a command.
 fn has(workspace: &Workspace, name: &str) -> bool {
     let mut command = workspace.cargo();
     command.args([name, "--version"]);
@@ -129,7 +128,6 @@ impl Run<'_> {
         }
     }
 
-    /// Returns cargo with these words.
     fn cargo(&self, words: &str) -> Command {
         let mut command = self.workspace.cargo();
         command.args(words.split_whitespace());

@@ -104,7 +104,6 @@ impl Record {
         Spread::of_micros(times.filter_map(|swap| Some(swap.all_answered? - swap.placed)))
     }
 
-    /// Counts the events that nobody has answered.
     pub(super) fn unanswered(&self) -> usize {
         let answered = self.answered();
         let is_unanswered = |sent: &&Sent| !answered.contains(&sent.event);
