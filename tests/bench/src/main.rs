@@ -14,16 +14,14 @@ use clap::{Parser, ValueEnum};
 
 mod diary;
 mod load;
-mod machine;
 mod measure;
 mod objects;
 mod report;
 mod stage;
 mod subject;
 
-use machine::Setting;
 use measure::{Measure, Rounds, Sizes};
-use report::Report;
+use report::{Report, Setting};
 use subject::Subject;
 
 /// Measures the daemon on a control plane of its own.
