@@ -452,7 +452,7 @@ async fn nothing_is_done_for_a_primary_while_it_is_paused() {
     let nothing = |again| (Finished::Done { finalizer_removed: false, again }, vec![], vec![]);
     let paused = |value: Option<&str>| json!({ "annotations": { "capstan.dev/paused": value } });
     let mut bench = Bench::new(Script::default(), EXPLICIT);
-    for (value, again) in [("true", None), ("sometimes", None), ("1970-01-01T00:01:00Z", Some(Duration::from_secs(60)))]
+    for (value, again) in [("true", None), ("sometimes", None), ("1970-01-01T00:01:00Z", Some(Duration::from_mins(1)))]
     {
         bench.page(paused(Some(value)));
         assert_eq!(bench.run().await, nothing(again), "{value}: not even the finalizer is added");

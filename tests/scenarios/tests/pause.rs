@@ -19,8 +19,8 @@ fn await_text(place: &Place, name: &str, text: &str) {
     place.await_object(&place.probes(), name, "its status", |p| p["status"]["text"] == text);
 }
 
-fn await_paused(daemon: &Daemon, primaries: f64) {
-    let paused = || daemon.metric("capstan_custom_resources_paused", "");
+fn await_paused(daemon: &Daemon, primaries: u64) {
+    let paused = || daemon.count("capstan_custom_resources_paused", "");
     wait::until_ok(SOON, "the pause", || if paused() == primaries { Ok(()) } else { Err(paused()) }).unwrap();
 }
 
@@ -33,7 +33,7 @@ fn a_primary_is_left_alone_while_its_annotation_says_so_and_runs_once_afterwards
     place.probe("q", spec("first"));
     await_text(&place, "p", "first");
     pause(&place, "p", json!("true"));
-    await_paused(&daemon, 1.0);
+    await_paused(&daemon, 1);
     let shown = daemon.controllers();
     let states = shown["controllers"][0]["states"].as_array().unwrap();
     let paused: Vec<&Value> =
@@ -49,7 +49,7 @@ fn a_primary_is_left_alone_while_its_annotation_says_so_and_runs_once_afterwards
     pause(&place, "p", Value::Null);
     await_text(&place, "p", "second");
     daemon.await_quiet();
-    await_paused(&daemon, 0.0);
+    await_paused(&daemon, 0);
     assert!(daemon.runs() > runs);
 }
 
@@ -61,14 +61,14 @@ fn a_primary_that_is_deleted_while_it_is_paused_stays_until_it_is_not() {
     place.probe("p", spec("first"));
     await_text(&place, "p", "first");
     pause(&place, "p", json!("true"));
-    await_paused(&daemon, 1.0);
+    await_paused(&daemon, 1);
     place.delete(&place.probes(), "p");
     daemon.await_quiet();
     let going = place.find(&place.probes(), "p").unwrap();
     assert!(going["metadata"]["finalizers"].is_array(), "{going}");
     pause(&place, "p", json!("false"));
     place.await_gone(&place.probes(), "p");
-    await_paused(&daemon, 0.0);
+    await_paused(&daemon, 0);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_pause_with_a_time_ends_then_and_one_that_is_unclear_does_not() {
     let end = Timestamp::now() + SignedDuration::from_secs(3);
     pause(&place, "p", json!(end.to_string()));
     pause(&place, "q", json!("soon"));
-    await_paused(&daemon, 2.0);
+    await_paused(&daemon, 2);
     let line = daemon.await_line("paused: the annotation capstan.dev/paused should be true, false or a time");
     assert!(line.contains("soon"), "{line}");
     for name in ["p", "q"] {
@@ -107,7 +107,7 @@ fn a_controller_that_its_manifest_pauses_does_nothing_until_it_does_not_and_then
     folder.put("operator.yaml", manifest("paused: true\n"));
     let daemon = folder.daemon(&place);
     place.probe("p", spec("first"));
-    await_paused(&daemon, 1.0);
+    await_paused(&daemon, 1);
     let left = place.find(&place.probes(), "p").unwrap();
     assert!(left["status"].is_null() && left["metadata"]["finalizers"].is_null(), "{left}");
     folder.put("operator.yaml", manifest(""));
@@ -115,6 +115,6 @@ fn a_controller_that_its_manifest_pauses_does_nothing_until_it_does_not_and_then
     folder.put("operator.yaml", manifest("paused: true\n"));
     daemon.await_plugin("probe", "active", 3);
     place.merge(&place.probes(), "p", &json!({ "spec": spec("second") }));
-    await_paused(&daemon, 1.0);
+    await_paused(&daemon, 1);
     await_text(&place, "p", "first");
 }
