@@ -76,7 +76,7 @@ pub(crate) const FAULTS: [Fault; 8] = [
     Fault {
         name: "no-op-as-written",
         what: "a write that changes nothing hides what somebody else has changed",
-        file: "host/core/src/source.rs",
+        file: "host/core/src/source/write.rs",
         right: "if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {",
         wrong: "if !manager.is_empty() {",
     },
