@@ -18,14 +18,18 @@ impl Overlay {
         }
     }
 
-    /// Drops the answer that a change from the watch has caught up with (`OV-2`).
-    pub fn saw(&mut self, change: &Change) {
+    /// Drops the answer that a change from the watch, or from a list, has caught up with (`OV-2`). A deletion that was
+    /// missed has no version of its own: it happened before `synced`, which the cache has come to.
+    pub fn saw(&mut self, change: &Change, synced: Version) {
         if self.0.is_empty() {
             return;
         }
         let object = change.object();
-        let unknown = matches!(change, Change::Deleted { unknown: true, .. });
-        if self.0.get(object.key()).is_some_and(|own| unknown || object.version() >= own.version()) {
+        let seen = match change {
+            Change::Deleted { unknown: true, .. } => synced,
+            Change::Added(_) | Change::Updated { .. } | Change::Deleted { unknown: false, .. } => object.version(),
+        };
+        if self.0.get(object.key()).is_some_and(|own| seen >= own.version()) {
             self.0.remove(object.key());
         }
     }
@@ -148,10 +152,13 @@ mod tests {
             ("older deletion", deleted(4, false), 1),
             ("newer deletion", deleted(6, false), 0),
             ("missed deletion", deleted(4, true), 0),
+            ("missed deletion before the write", deleted(3, true), 1),
         ] {
             let mut overlay = Overlay::default();
             overlay.put(object("a", 5), Version(0));
-            overlay.saw(&change);
+            // What was missed is one version older than the list that misses it.
+            let synced = Version(change.object().version().0 + 1);
+            overlay.saw(&change, synced);
             assert_eq!(overlay.iter().count(), left, "{case}");
         }
     }
@@ -190,11 +197,13 @@ mod tests {
         assert_eq!(versions(&merged), expected.map(|(name, version)| (name.to_owned(), version)));
     }
 
-    /// A server with two objects, and a cache that gets the event of each write later.
+    /// A server with two objects, and a cache that gets the event of each write later, or a list that may be old.
     #[derive(Default)]
     struct World {
         version: u64,
         server: BTreeMap<&'static str, Object>,
+        /// The states of the server that the cache has not come to.
+        states: Vec<(u64, BTreeMap<&'static str, Object>)>,
         late: std::collections::VecDeque<Event>,
         writer: Writer,
         overlay: Overlay,
@@ -206,6 +215,8 @@ mod tests {
         Foreign(&'static str),
         Delete(&'static str),
         Deliver,
+        /// The watch is lost, and a list shows the state after so many of the changes that are late.
+        List(usize),
     }
 
     impl World {
@@ -220,13 +231,40 @@ mod tests {
                     if self.server.remove(name).is_some() {
                         self.version += 1;
                         self.late.push_back(Event::Deleted(object(name, self.version)));
+                        self.states.push((self.version, self.server.clone()));
                     }
                 }
                 Step::Deliver => {
-                    if let Some(change) = self.late.pop_front().and_then(|event| self.writer.apply(event)) {
-                        self.overlay.saw(&change);
+                    if let Some(event) = self.late.pop_front() {
+                        self.states.remove(0);
+                        let change = self.writer.apply(event);
+                        self.saw(change);
                     }
                 }
+                Step::List(number) => {
+                    if self.states.is_empty() {
+                        return;
+                    }
+                    let number = number % self.states.len();
+                    let (version, state) = self.states.drain(..=number).last().unwrap();
+                    self.late.drain(..=number);
+                    self.writer.start_list();
+                    for object in state.into_values() {
+                        let change = self.writer.list_item(object);
+                        self.saw(change);
+                    }
+                    let gone = self.writer.finish_list(Version(version));
+                    self.saw(gone);
+                    let synced = self.writer.cache().version();
+                    self.overlay.retain(|own| own.version() > synced);
+                }
+            }
+        }
+
+        fn saw(&mut self, changes: impl IntoIterator<Item = Change>) {
+            let synced = self.writer.cache().version();
+            for change in changes {
+                self.overlay.saw(&change, synced);
             }
         }
 
@@ -235,6 +273,7 @@ mod tests {
             let written = object(name, self.version);
             self.server.insert(name, written.clone());
             self.late.push_back(Event::Applied(written.clone()));
+            self.states.push((self.version, self.server.clone()));
             written
         }
 
@@ -251,6 +290,7 @@ mod tests {
             name().prop_map(Step::Foreign),
             name().prop_map(Step::Delete),
             Just(Step::Deliver),
+            (0..4_usize).prop_map(Step::List),
         ]
     }
 

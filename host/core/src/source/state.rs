@@ -52,12 +52,13 @@ impl State {
 
     pub(super) fn take(&mut self, change: Change, facts: &Facts) -> Verdict {
         let key = change.object().key().clone();
-        let Some((place, _)) = watcher(&self.places, &key) else {
+        let Some((place, cache)) = watcher(&self.places, &key) else {
             return Verdict::Held;
         };
+        let synced = cache.version();
         let listing = if self.listing.contains(place) { Listing::Running } else { Listing::Idle };
         self.look_up(&key, facts);
-        self.overlay.saw(&change);
+        self.overlay.saw(&change, synced);
         self.windows.admit(change, listing)
     }
 
