@@ -132,6 +132,11 @@ pub fn clean(document: &mut Value) {
     }
 }
 
+/// Returns true if an object has the daemon's mark.
+pub fn is_marked(object: &Value) -> bool {
+    Ties::of(object).mark.is_some()
+}
+
 impl Writer<'_> {
     fn is_primary(&self, owner: &Value, key: &ObjectRef) -> bool {
         self.primary.is_owner(self.primary_gvk, owner, key)
@@ -214,12 +219,13 @@ fn named(owner: &Value) -> String {
 // === patches ===
 
 /// Returns the effect of a JSON patch. The element at an index when the patch arrives is not known here, so any
-/// change of a tie counts.
+/// change of a tie counts. `marked` is asked if all annotations are changed at once: true if the object may have the
+/// mark.
 ///
 /// # Errors
 /// The text of a refusal, if the patch changes fields that only the API server may set, or the object or its metadata
 /// as a whole.
-pub fn of_patch(patch: &Patch) -> Result<Effect, String> {
+pub fn of_patch(patch: &Patch, marked: impl Fn() -> bool) -> Result<Effect, String> {
     let mut effect = Effect::Harmless;
     for step in &patch.0 {
         let paths = match step {
@@ -243,7 +249,7 @@ pub fn of_patch(patch: &Patch) -> Result<Effect, String> {
                 }
                 Field::Ties => effect = Effect::Foreign(format!("it changes {path}")),
                 Field::Annotations => {
-                    if !leaves_mark(step) {
+                    if sets_mark(step) || marked() {
                         effect = Effect::Foreign(format!("it changes {path}, and {MARK} in it"));
                     }
                 }
@@ -258,13 +264,16 @@ pub fn clean_patch(patch: &mut Patch) {
     patch.0.retain(|step| field(step.path()) != Field::Servers);
 }
 
-/// Returns the effect of a merge patch, which replaces lists as a whole.
-pub fn of_merge_patch(patch: &Value) -> Effect {
+/// Returns the effect of a merge patch, which replaces lists as a whole. `marked` is as for [`of_patch`].
+pub fn of_merge_patch(patch: &Value, marked: impl Fn() -> bool) -> Effect {
     let metadata = patch.get("metadata");
     let touched =
         [OWNERS, FINALIZERS].into_iter().find(|field| metadata.is_some_and(|metadata| metadata.get(field).is_some()));
     let annotations = metadata.and_then(|metadata| metadata.get(ANNOTATIONS));
-    let marks = annotations.is_some_and(|annotations| annotations.get(MARK).is_some());
+    let marks = annotations.is_some_and(|annotations| match annotations {
+        Value::Object(annotations) => annotations.contains_key(MARK),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => marked(),
+    });
     match (touched, metadata) {
         (Some(field), _) => Effect::Foreign(format!("it changes /metadata/{field}")),
         (None, Some(_)) if marks => Effect::Foreign(format!("it changes the annotation {MARK}")),
@@ -285,13 +294,13 @@ enum Field {
     Another,
 }
 
-/// Returns true if an operation on all annotations does not set the mark.
-fn leaves_mark(step: &Operation) -> bool {
+/// Returns true if an operation on all annotations may set the mark.
+fn sets_mark(step: &Operation) -> bool {
     match step {
-        Operation::Add { value, .. } | Operation::Replace { value, .. } => value.get(MARK).is_none(),
-        Operation::Remove { .. } | Operation::Test { .. } => true,
+        Operation::Add { value, .. } | Operation::Replace { value, .. } => value.get(MARK).is_some(),
+        Operation::Remove { .. } | Operation::Test { .. } => false,
         // The value that is moved or copied is not known here.
-        Operation::Move { .. } | Operation::Copy { .. } => false,
+        Operation::Move { .. } | Operation::Copy { .. } => true,
     }
 }
 
@@ -417,7 +426,7 @@ mod tests {
             ),
         ] {
             let read: Patch = serde_json::from_value(patch.clone()).unwrap();
-            let found = of_patch(&read).map(|effect| match effect {
+            let found = of_patch(&read, || true).map(|effect| match effect {
                 Effect::Foreign(what) => what,
                 Effect::Harmless | Effect::HarmlessIfNew => "ok".to_owned(),
             });
@@ -431,7 +440,36 @@ mod tests {
             (json!({ "metadata": { "finalizers": [] } }), false),
             (json!({ "metadata": null }), false),
         ] {
-            assert_eq!(of_merge_patch(&patch) == Effect::Harmless, harmless, "{patch}");
+            assert_eq!(of_merge_patch(&patch, || true) == Effect::Harmless, harmless, "{patch}");
+        }
+    }
+
+    #[test]
+    fn a_patch_of_all_annotations_counts_if_the_mark_may_be_among_them() {
+        let at = |op: &str, value: Value| json!([{ "op": op, "path": "/metadata/annotations", "value": value }]);
+        let moved = json!([{ "op": "move", "from": "/data", "path": "/metadata/annotations" }]);
+        // Harmless without the mark, and harmless if the object may have it.
+        for (patch, without, with) in [
+            (at("test", json!({})), true, true),
+            (at("add", json!({ "a": "b" })), true, false),
+            (at("replace", json!({})), true, false),
+            (at("remove", Value::Null), true, false),
+            (at("add", json!({ MARK: "x" })), false, false),
+            (moved, false, false),
+        ] {
+            let read: Patch = serde_json::from_value(patch.clone()).unwrap();
+            let harmless = |marked| of_patch(&read, || marked).unwrap() == Effect::Harmless;
+            assert_eq!((harmless(false), harmless(true)), (without, with), "{patch}");
+        }
+        for (annotations, without, with) in [
+            (json!({ "a": null }), true, true),
+            (json!({ MARK: null }), false, false),
+            (json!(null), true, false),
+            (json!("x"), true, false),
+        ] {
+            let patch = json!({ "metadata": { "annotations": annotations } });
+            let harmless = |marked| of_merge_patch(&patch, || marked) == Effect::Harmless;
+            assert_eq!((harmless(false), harmless(true)), (without, with), "{patch}");
         }
     }
 

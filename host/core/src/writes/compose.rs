@@ -151,7 +151,7 @@ pub(super) fn compose(
             let mut patch = patch::diff(actual, tree, &mut context.budget.lock())
                 .map_err(|e| CallError::new(CallReason::Exhausted, format!("the edit: {e}")))?;
             ties::clean_patch(&mut patch);
-            let effect = ties::of_patch(&patch).map_err(invalid)?;
+            let effect = ties::of_patch(&patch, || ties::is_marked(actual)).map_err(invalid)?;
             permit_effect(context, &request.target, effect)?;
             if patch.0.is_empty() {
                 return Ok(None);

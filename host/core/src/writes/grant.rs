@@ -7,7 +7,7 @@ use super::request::{Body, Request, invalid};
 use crate::cluster::Target;
 use crate::guest::{CallError, CallReason, ObjectTarget};
 use crate::manifest::Permission;
-use crate::object::Object;
+use crate::object::{MARK, Object};
 use crate::permission::ties::{self, Before, Effect, Manner};
 
 /// Subresources that a component may never write.
@@ -48,11 +48,9 @@ fn effect(context: &WriteContext<'_>, target: &Target, verb: &mut Body, primary:
     let Target { gvk, key, subresource } = target;
     let writer = ties::Writer { primary, primary_gvk: &context.primaries.spec().gvk, finalizer: context.finalizer };
     // The cached object, not the one that the component gives as `actual`.
-    let known = || {
-        let target = ObjectTarget { gvk: gvk.clone(), key: key.clone() };
-        let known = cached(context, primary, &target);
-        known.and_then(|object| object.tree(&mut context.budget.lock()).ok())
-    };
+    let object = || cached(context, primary, &ObjectTarget { gvk: gvk.clone(), key: key.clone() });
+    let known = || object().and_then(|object| object.tree(&mut context.budget.lock()).ok());
+    let marked = || object().is_none_or(|object| object.tags().annotations.contains_key(MARK));
     let of_document = |tree: &Value, known: Option<&Value>, manner| {
         let before = known.map_or(Before::Unknown, Before::Known);
         ties::of_document(tree, before, manner, key, &writer)
@@ -84,8 +82,8 @@ fn effect(context: &WriteContext<'_>, target: &Target, verb: &mut Body, primary:
         }
         // Checked in `compose`, where the patch is known.
         Body::Edit(_) => Effect::Harmless,
-        Body::JsonPatch(patch) => ties::of_patch(patch).map_err(invalid)?,
-        Body::MergePatch(patch) => ties::of_merge_patch(patch),
+        Body::JsonPatch(patch) => ties::of_patch(patch, marked).map_err(invalid)?,
+        Body::MergePatch(patch) => ties::of_merge_patch(patch, marked),
     })
 }
 
