@@ -389,14 +389,6 @@ impl<'a> Play<'a> {
         for (namespace, name) in self.stage.taken_for_gone() {
             self.stage.model.delete(MAPS, Some(&namespace), &name);
         }
-        // A daemon that has never read an object takes it for absent while it can't be read.
-        for thing in Thing::all().filter(|thing| self.object(*thing).is_none()) {
-            let name = Dependent::Kept.object_name(thing.name());
-            let key = (thing.namespace().to_owned(), name);
-            if self.stage.since_odd(&key).is_some() {
-                self.stage.model.delete(MAPS, Some(&key.0), &key.1);
-            }
-        }
         for object in self.stage.model.objects(MAPS) {
             let metadata = &object["metadata"];
             let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();

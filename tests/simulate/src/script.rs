@@ -13,7 +13,7 @@ use capstan_core::object::{Gvk, ObjectRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::plan::Whim;
 use crate::stage::{Key, Known, Running, Seen, Stage};
@@ -232,19 +232,21 @@ impl Scene {
         let there = self.stage.model.object(MAPS, Some(namespace), &name);
         let place = Place::Source(dependent.name().to_owned());
         let found = self.run.find_named(place, ObjectRef::namespaced(namespace, &name));
-        let found = found.ok().flatten();
+        // An object that may be there is refused by name, and not shown as absent.
+        let Ok(found) = found else { return };
         let found: Option<Value> = found.and_then(|text| serde_json::from_str(&text).ok());
         let known = seen
             .dependents
             .get(dependent.name())
             .filter(|known| there.as_ref().is_some_and(|there| text(there, "uid") == known.uid));
-        let since = known.map_or_else(Instant::now, |known| known.since);
         if let Some(known) = known {
             let now = found.as_ref().filter(|found| text(found, "uid") == known.uid);
             let now = now.map(version);
-            let odd = self.stage.since_odd(&(namespace.clone(), name.clone()));
-            let lost = odd.is_some_and(|odd| self.may_be_lost(now, odd.duration_since(since)));
-            if now.is_none_or(|now| now < known.version) && !lost {
+            let odd = self.stage.was_odd(&(namespace.clone(), name.clone()));
+            // An object that can't be read, or could not be read, may be read in an old version: a cache has only what it
+            // has seen itself. One that it has never seen is refused.
+            let old = now.is_some() && odd;
+            if now.is_none_or(|now| now < known.version) && !old {
                 self.stage.wrong(format!(
                     "a run of {:?} reads {name} at version {now:?}, one before it has read {}",
                     self.key, known.version
@@ -252,15 +254,9 @@ impl Scene {
             }
         }
         if let Some(found) = found {
-            let known = Known { uid: text(&found, "uid").to_owned(), version: version(&found), since };
+            let known = Known { uid: text(&found, "uid").to_owned(), version: version(&found) };
             seen.dependents.insert(dependent.name(), known);
         }
-    }
-
-    /// True if an object that can't be read, or could not be read, may be read in an old version, or not at all: a
-    /// cache has only what it has seen itself.
-    fn may_be_lost(&self, now: Option<u64>, age: Duration) -> bool {
-        now.is_some() || self.stage.is_swapped() || age < Duration::from_secs(5)
     }
 
     /// Looks at the first run of a primary that is new, or new to the daemon.

@@ -46,10 +46,8 @@ struct State {
     ran: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
-    /// True if the manifest has changed since the daemon started.
-    swapped: bool,
     /// Objects that could not be read for a while, and since when.
-    odd: BTreeMap<Key, Instant>,
+    odd: BTreeSet<Key>,
     /// Objects that the daemon took for deleted because their kind was not served: it logs that, and it is no error.
     unserved: BTreeSet<Key>,
     /// The number of writes to each primary without an answer of success, since it was created last.
@@ -72,8 +70,6 @@ pub(crate) struct Known {
     pub(crate) uid: String,
     /// The newest version.
     pub(crate) version: u64,
-    /// When it was read first.
-    pub(crate) since: Instant,
 }
 
 /// Ends a run when it is dropped.
@@ -103,8 +99,7 @@ impl Stage {
                 ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
-                odd: BTreeMap::new(),
-                swapped: false,
+                odd: BTreeSet::new(),
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
                 met: BTreeSet::new(),
@@ -250,7 +245,6 @@ impl Stage {
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.running.clear();
-        state.swapped = false;
         state.seen.clear();
     }
 
@@ -259,7 +253,6 @@ impl Stage {
     pub(crate) fn swap(&self, variant: Variant) {
         let mut state = self.state.lock();
         state.variant = variant;
-        state.swapped = true;
         for ((namespace, _), seen) in &mut state.seen {
             if !variant.watches(namespace) {
                 seen.dependents.clear();
@@ -272,18 +265,14 @@ impl Stage {
         self.state.lock().variant.watches(namespace)
     }
 
-    pub(crate) fn is_swapped(&self) -> bool {
-        self.state.lock().swapped
-    }
-
     /// Takes in that an object can't be read.
     pub(crate) fn odd(&self, key: Key) {
-        self.state.lock().odd.entry(key).or_insert_with(Instant::now);
+        self.state.lock().odd.insert(key);
     }
 
-    /// Returns when an object could first not be read; `None` if it always could.
-    pub(crate) fn since_odd(&self, key: &Key) -> Option<Instant> {
-        self.state.lock().odd.get(key).copied()
+    /// True if an object can't be read, or could not be read at some time.
+    pub(crate) fn was_odd(&self, key: &Key) -> bool {
+        self.state.lock().odd.contains(key)
     }
 
     /// Begins a run.
