@@ -246,7 +246,7 @@ mod tests {
                         return;
                     }
                     let number = number % self.states.len();
-                    let (version, state) = self.states.drain(..=number).last().unwrap();
+                    let (version, state) = self.states.drain(..=number).next_back().unwrap();
                     self.late.drain(..=number);
                     self.writer.start_list();
                     for object in state.into_values() {
