@@ -389,6 +389,14 @@ impl<'a> Play<'a> {
         for (namespace, name) in self.stage.taken_for_gone() {
             self.stage.model.delete(MAPS, Some(&namespace), &name);
         }
+        // A daemon that starts while an object can't be read does not know whose it is: a clean-up can't find it.
+        for thing in Thing::all().filter(|thing| self.object(*thing).is_none()) {
+            let name = Dependent::Kept.object_name(thing.name());
+            let key = (thing.namespace().to_owned(), name);
+            if self.stage.was_odd(&key) {
+                self.stage.model.delete(MAPS, Some(&key.0), &key.1);
+            }
+        }
         for object in self.stage.model.objects(MAPS) {
             let metadata = &object["metadata"];
             let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();
