@@ -132,11 +132,6 @@ pub fn clean(document: &mut Value) {
     }
 }
 
-/// Returns true if an object has the daemon's mark.
-pub fn is_marked(object: &Value) -> bool {
-    Ties::of(object).mark.is_some()
-}
-
 impl Writer<'_> {
     fn is_primary(&self, owner: &Value, key: &ObjectRef) -> bool {
         self.primary.is_owner(self.primary_gvk, owner, key)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::context::{WriteContext, sources};
-use super::grant::permit_effect;
+use super::grant::{may_be_marked, permit_effect};
 use super::request::{Body, Request, invalid, version_path};
 use crate::budget::Budget;
 use crate::cluster::{Target, Verb, Write};
@@ -127,6 +127,7 @@ pub(super) fn is_ours(context: &WriteContext<'_>, target: &Target, primary: &Obj
 /// force.
 pub(super) fn compose(
     context: &WriteContext<'_>,
+    primary: &Object,
     request: &Request,
     actual: Option<&Value>,
     ours: bool,
@@ -151,7 +152,8 @@ pub(super) fn compose(
             let mut patch = patch::diff(actual, tree, &mut context.budget.lock())
                 .map_err(|e| CallError::new(CallReason::Exhausted, format!("the edit: {e}")))?;
             ties::clean_patch(&mut patch);
-            let effect = ties::of_patch(&patch, || ties::is_marked(actual)).map_err(invalid)?;
+            let effect =
+                ties::of_patch(&patch, || may_be_marked(context, primary, &request.target)).map_err(invalid)?;
             permit_effect(context, &request.target, effect)?;
             if patch.0.is_empty() {
                 return Ok(None);

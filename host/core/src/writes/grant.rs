@@ -50,7 +50,7 @@ fn effect(context: &WriteContext<'_>, target: &Target, verb: &mut Body, primary:
     // The cached object, not the one that the component gives as `actual`.
     let object = || cached(context, primary, &ObjectTarget { gvk: gvk.clone(), key: key.clone() });
     let known = || object().and_then(|object| object.tree(&mut context.budget.lock()).ok());
-    let marked = || object().is_none_or(|object| object.tags().annotations.contains_key(MARK));
+    let marked = || may_be_marked(context, primary, target);
     let of_document = |tree: &Value, known: Option<&Value>, manner| {
         let before = known.map_or(Before::Unknown, Before::Known);
         ties::of_document(tree, before, manner, key, &writer)
@@ -85,6 +85,14 @@ fn effect(context: &WriteContext<'_>, target: &Target, verb: &mut Body, primary:
         Body::JsonPatch(patch) => ties::of_patch(patch, marked).map_err(invalid)?,
         Body::MergePatch(patch) => ties::of_merge_patch(patch, marked),
     })
+}
+
+/// Returns true if an object has the daemon's mark, or if nothing is known of it. What the component gives as `actual` does
+/// not count.
+pub(super) fn may_be_marked(context: &WriteContext<'_>, primary: &Object, target: &Target) -> bool {
+    let Target { gvk, key, .. } = target;
+    let cached = cached(context, primary, &ObjectTarget { gvk: gvk.clone(), key: key.clone() });
+    cached.is_none_or(|object| object.tags().annotations.contains_key(MARK))
 }
 
 /// Sets the known object's version in a document that has none, so that it replaces this version only.
