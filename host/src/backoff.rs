@@ -22,7 +22,7 @@ pub struct Chance {
 
 /// The pauses between tries of the same request.
 #[derive(Clone, Debug)]
-pub struct Pause {
+pub struct Backoff {
     next: Duration,
     longest: Duration,
     chance: Chance,
@@ -62,7 +62,7 @@ impl fmt::Debug for Chance {
     }
 }
 
-impl Pause {
+impl Backoff {
     /// Returns pauses that grow up to `longest`, for a caller that waits for a change at the API server.
     pub fn up_to(longest: Duration, chance: &Chance) -> Self {
         Self { next: FIRST, longest, chance: chance.clone() }
@@ -106,7 +106,7 @@ mod tests {
         // IE-3
         for (reason, longest) in [(Reason::Unreachable, 4), (Reason::Busy, 4), (Reason::Forbidden, 32)] {
             let error = Error::new(reason, 0, "");
-            let mut pause = Pause::up_to(Duration::from_secs(32), &Chance::default());
+            let mut pause = Backoff::up_to(Duration::from_secs(32), &Chance::default());
             for seconds in [1, 2, 4, 8, 16, 32, 64] {
                 let whole = Duration::from_secs(seconds.min(longest));
                 let found = pause.after(&error);

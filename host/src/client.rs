@@ -24,7 +24,7 @@ pub mod pulse;
 pub mod recorder;
 pub(crate) mod request;
 
-use crate::pause::Chance;
+use crate::backoff::Chance;
 use answer::About;
 use pulse::Pulse;
 use request::Asked;

@@ -15,9 +15,9 @@ use tokio::task::block_in_place;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::client::{ApiServer, Kind};
 use crate::metrics::InformerMetrics;
-use crate::pause::Pause;
 use list_watch::{End, Item, ListWatch};
 use state::{Held, LONGEST_PAUSE};
 
@@ -181,7 +181,7 @@ impl Informer {
     }
 
     async fn keep_true(&mut self) {
-        let mut pause = Pause::up_to(LONGEST_PAUSE, self.list_watch.chance());
+        let mut pause = Backoff::up_to(LONGEST_PAUSE, self.list_watch.chance());
         let mut from = None::<Version>;
         loop {
             let started = Instant::now();

@@ -18,6 +18,7 @@ use capstan_core::text;
 use clap::CommandFactory;
 
 pub mod admin;
+pub mod backoff;
 pub mod cli;
 pub mod client;
 pub mod control;
@@ -31,7 +32,7 @@ pub mod machine;
 pub mod metrics;
 pub mod operators;
 pub mod part;
-pub mod pause;
+
 pub mod plugin;
 pub mod read;
 pub mod run;

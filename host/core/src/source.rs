@@ -297,7 +297,7 @@ impl Source {
             let State { windows, places, .. } = &mut *state;
             (ghosts, windows.listed(synced, |key| is_in(places, key, &place)))
         };
-        let gone = ghosts.into_iter().flat_map(|last| self.notices_of(Change::Deleted { last, unknown: true }));
+        let gone = ghosts.into_iter().flat_map(|last| self.triggers_of(Change::Deleted { last, unknown: true }));
         gone.chain(released.into_iter().flat_map(|released| self.released(released))).collect()
     }
 
@@ -341,7 +341,7 @@ impl Source {
         self.triggers(change, mapped)
     }
 
-    fn notices_of(&self, change: Change) -> Vec<Trigger> {
+    fn triggers_of(&self, change: Change) -> Vec<Trigger> {
         let primaries = self.primaries_of(&change);
         self.triggers(change, primaries)
     }

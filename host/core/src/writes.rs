@@ -48,7 +48,7 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         return Ok(unchanged(context, primary, &request, cached.as_ref(), tree));
     }
     let ours = matches!(request.verb, Body::Apply(_)) && is_ours(context, &request.target, primary);
-    let Some(write) = compose(context, &request, actual.as_ref().map(|(_, tree)| tree), ours)? else {
+    let Some(write) = compose(context, primary, &request, actual.as_ref().map(|(_, tree)| tree), ours)? else {
         let unchanged = |(cached, tree): &Actual| unchanged(context, primary, &request, cached.as_ref(), tree);
         return Ok(actual.as_ref().map_or_else(String::new, unchanged));
     };

@@ -1,6 +1,6 @@
 //! Reads YAML into serde types, with all that is wrong in it at its place in the text; knows no operator.
 //!
-//! `tree.rs` reads the text, `de.rs` takes types out of the tree, and `diagnostic.rs` words what is wrong for its author.
+//! `tree.rs` reads the text, `de.rs` takes types out of the tree, and `diagnostic.rs` shows what is wrong at its place in the text.
 
 mod de;
 mod diagnostic;

@@ -13,8 +13,8 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::plan::Plan;
+use crate::backoff::Chance;
 use crate::client::{ApiServer, Identity, Kind};
-use crate::pause::Chance;
 
 /// From one time that the API server is asked to the next, at most.
 const AGAIN: Duration = Duration::from_secs(30);

@@ -19,10 +19,10 @@ use super::declared::{Declared, Environment, Kinds, LONGEST_PAUSE, finalizer_nam
 use super::handle::{Handle, Phase};
 use super::plan::Plan;
 use super::rights::{Read, Rights};
+use crate::backoff::Backoff;
 use crate::client::{ApiServer, Identity};
 use crate::informer::State;
 use crate::informer::pool::Subscription;
-use crate::pause::Pause;
 
 /// All that a controller needs to run.
 pub(super) struct Prepared {
@@ -78,7 +78,7 @@ struct Patience<'a> {
 
 /// Questions that are put to the API server until the answers are enough.
 struct Questions {
-    pause: Pause,
+    pause: Backoff,
     /// Is told when the API server is back.
     returns: watch::Receiver<()>,
     until: Option<Instant>,
@@ -274,7 +274,7 @@ impl Patience<'_> {
 
 impl Questions {
     fn new(api: &ApiServer, until: Option<Instant>) -> Self {
-        Self { pause: Pause::up_to(LONGEST_PAUSE, api.chance()), returns: api.pulse().returns(), until }
+        Self { pause: Backoff::up_to(LONGEST_PAUSE, api.chance()), returns: api.pulse().returns(), until }
     }
 
     /// Waits for so long, or until the API server is back or the time is up.

@@ -13,9 +13,9 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::backoff::Chance;
 use crate::client::request::{self, Asked, Selection};
 use crate::client::{ApiServer, Broken, Kind, collect};
-use crate::pause::Chance;
 
 /// The API server ends a watch after a time from one half to the whole of this, never the same: those that began together must
 /// not come back together. We then ask again from where we were.

@@ -6,7 +6,7 @@ use capstan_core::cluster::Error;
 use capstan_core::object::Version;
 
 use super::list_watch::End;
-use crate::pause::Pause;
+use crate::backoff::Backoff;
 
 /// A watch that ends sooner than this has not worked.
 const TOO_SOON: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(super) struct Next {
 }
 
 /// Decides from how a watch ended and how long it lasted.
-pub(super) fn next(ended: &Result<End, Error>, lasted: Duration, held: Held, pauses: &mut Pause) -> Next {
+pub(super) fn next(ended: &Result<End, Error>, lasted: Duration, held: Held, pauses: &mut Backoff) -> Next {
     if lasted > LONGEST_PAUSE || ended.is_ok() && lasted >= TOO_SOON {
         pauses.reset();
     }
@@ -58,7 +58,7 @@ mod tests {
     use capstan_core::cluster::Reason;
 
     use super::*;
-    use crate::pause::Chance;
+    use crate::backoff::Chance;
 
     #[test]
     fn an_informer_goes_on_from_where_it_was_and_pauses_for_longer_each_time_it_fails() {
@@ -68,7 +68,7 @@ mod tests {
         let broken = Held { synced: false, ..whole };
         let failed = |reason| Err(Error::new(reason, 0, ""));
         let (away, forbidden) = (|| failed(Reason::Unreachable), || failed(Reason::Forbidden));
-        let mut pauses = Pause::up_to(LONGEST_PAUSE, &Chance::new(|_| 1.0));
+        let mut pauses = Backoff::up_to(LONGEST_PAUSE, &Chance::new(|_| 1.0));
         // One after the other.
         for (line, (ended, lasted, held, pause, goes_on)) in [
             (Ok(End::Closed), 290, whole, 0, true),

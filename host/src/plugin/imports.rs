@@ -1,4 +1,5 @@
-//! What a component may ask the daemon: each function asks the run ([`Asking`]), which asks the manifest.
+//! What a component may ask the daemon: each function asks the run ([`Asking`]), which asks
+//! the manifest; and the functions of WASI that it has.
 
 use std::sync::Arc;
 

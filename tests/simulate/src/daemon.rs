@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan::backoff;
 use capstan::client::meter::Meters;
 use capstan::client::{ApiServer, recorder};
 use capstan::controller::Environment;
 use capstan::informer::pool::Pool;
 use capstan::metrics::Metrics;
 use capstan::part::Part;
-use capstan::pause;
 use capstan::supervisor::Supervisor;
 use capstan::supervisor::status::Status;
 use capstan::workers::Workers;
@@ -46,7 +46,7 @@ impl Daemon {
         let client = kube::Client::new(Line::new(stage), "default");
         // The order of draws is not always the same: tokio wakes waiting tasks in an order of its own.
         let chances = Mutex::new(BTreeMap::<String, Chance>::new());
-        let chance = pause::Chance::new(move |whose| {
+        let chance = backoff::Chance::new(move |whose| {
             let mut chances = chances.lock();
             let fresh = || Chance::of((seed, 100 + number), whose);
             let chance = chances.entry(whose.to_owned()).or_insert_with(fresh);

@@ -1,4 +1,5 @@
-//! Decides what a run does: reconcile, clean up, add or remove finalizers, or nothing (DI rules).
+//! Decides what a run of a primary that is not paused does: reconcile, clean up, add or remove finalizers, or nothing
+//! (DI rules).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

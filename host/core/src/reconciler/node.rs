@@ -409,7 +409,8 @@ impl Visitor<'_> {
         asked.map_err(|failure| format!("match {export} of {name}: {failure}").into())
     }
 
-    /// Writes an object and returns the answer. The event of the write causes no run.
+    /// Writes an object and returns the answer. The event of the write causes no run, unless it may be that of
+    /// another client's change.
     async fn write(
         &self,
         source: &Source,

@@ -73,7 +73,7 @@ impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
     }
 
     /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be the event of
-    /// another client's change, because `manager` has perhaps changed nothing (`FW-8`, `RO-7`).
+    /// another client's change, as the answer differs in more than what `manager` owns, or in nothing (`FW-8`, `RO-7`).
     pub fn answered(self, answer: Object, manager: &str) {
         if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
             self.wrote(answer);
