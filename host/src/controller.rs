@@ -253,6 +253,7 @@ impl Task<'_> {
         let stays = |key: &ObjectRef| primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err();
         handle.queue.retain(stays);
         handle.verdicts.retain(stays);
+        handle.metrics.count_paused(handle.verdicts.paused());
         let controller = handle.assemble(&declared, environment, sources, before.as_ref());
         warn_of_unused(&controller);
         let mut in_force = handle.in_force.write();

@@ -107,8 +107,8 @@ impl Wanted {
     /// Returns what is wanted once these files have been read, where `before` was wanted until now.
     ///
     /// Each file counts as a whole: if it can't be read, or if one of its names is taken by another file, what it said last
-    /// stays. Files that go along with each other are heeded together. A file that is not there any more says nothing. Where two new files want one name, the one that comes first
-    /// gets it.
+    /// stays. Files that go along with each other are heeded together. The operators of a file that is not there any more
+    /// end. Where two new files want one name, the one that comes first gets it.
     pub fn after(before: &[Operator], files: &[File]) -> Self {
         let mut wanted = Self::default();
         for operator in before {
@@ -164,9 +164,10 @@ impl Version<'_> {
     /// is told of by the sources.
     pub fn follows(self, before: Version<'_>) -> OnSwap {
         match (before.spec.paused, self.spec.paused) {
-            // PA-3: whoever comes out of a pause runs once, for nobody knows what it has missed.
-            (true, false) => OnSwap::ReconcileAll,
-            (_, true) => OnSwap::Nothing,
+            // PA-3: whoever comes out of a pause runs once, for nobody knows what it has missed. PA-5: whoever comes into
+            // one runs once, too, and does nothing but to be known as paused.
+            (true, false) | (false, true) => OnSwap::ReconcileAll,
+            (true, true) => OnSwap::Nothing,
             (false, false) if self.is_as(before) => OnSwap::Nothing,
             (false, false) => self.plugin.on_swap,
         }
@@ -368,7 +369,7 @@ mod tests {
             (", namespaces: [a]", ALL, "2", ALL),
             ("", OnSwap::Nothing, "2", OnSwap::Nothing),
             // PA-2, PA-3
-            (", paused: true", ALL, "2", OnSwap::Nothing),
+            (", paused: true", OnSwap::Nothing, "2", ALL),
         ] {
             let (before, after) = (read("", OnSwap::Nothing), read(fields, on_swap));
             let version = |(spec, plugin), component| Version { spec, plugin, component };

@@ -38,7 +38,6 @@ async fn executed(handle: &Handle, ticket: Ticket) {
         metrics.exceeded.inc();
         tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
     }
-    metrics.count_paused(controller.verdicts.paused());
     let now = Instant::now();
     let key = ticket.key().clone();
     let what = ticket.finish(finished, now);
@@ -47,6 +46,7 @@ async fn executed(handle: &Handle, ticket: Ticket) {
         controller.verdicts.forget(&key);
         metrics.count_primaries(controller.queue.len());
     }
+    metrics.count_paused(controller.verdicts.paused());
     if matches!(what.next, Next::Outage(_)) {
         metrics.outages.inc();
     }

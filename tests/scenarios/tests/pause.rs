@@ -113,8 +113,8 @@ fn a_controller_that_its_manifest_pauses_does_nothing_until_it_does_not_and_then
     folder.put("operator.yaml", manifest(""));
     await_text(&place, "p", "first");
     folder.put("operator.yaml", manifest("paused: true\n"));
-    daemon.await_plugin("probe", "active", 3);
-    place.merge(&place.probes(), "p", &json!({ "spec": spec("second") }));
     await_paused(&daemon, 1);
+    place.merge(&place.probes(), "p", &json!({ "spec": spec("second") }));
+    daemon.await_quiet();
     await_text(&place, "p", "first");
 }
