@@ -329,12 +329,13 @@ async fn can_be_had(kinds: &BTreeSet<Gvk>, rights: Option<&Rights>, api: &ApiSer
                 Err(_) => {}
             }
         }
+        questions.rest(after).await;
+        // Denied a moment ago: API servers that disagree for a while must not make the controller start over and over.
         if let Some(rights) = denied
             && rights.granted().await
         {
             return;
         }
-        questions.rest(after).await;
     }
     pending::<()>().await;
 }
