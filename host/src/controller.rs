@@ -132,6 +132,8 @@ impl Task<'_> {
             let Held { rights, rest } = held;
             let without = rest.names();
             let rights = rights.as_ref();
+            // What comes while a version is prepared anew must not begin that again: lists may take longer than questions.
+            let settled = !self.anew;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Break::Stop,
@@ -141,7 +143,7 @@ impl Task<'_> {
                     }
                     *held = self.take_over(next);
                 }
-                come = rest.come(rights, &environment.api) => match come {
+                come = rest.come(rights, &environment.api, settled) => match come {
                     Come::Anew => self.anew = true,
                     Come::Cache => self.known_now(rest),
                 },
@@ -158,14 +160,17 @@ impl Task<'_> {
                 // Never happens: the handle, which has the sender, outlives its task.
                 return std::future::pending().await;
             }
-            while std::mem::take(&mut self.anew) || !self.put_in_place() {
+            while self.anew || !self.put_in_place() {
                 let declared = Arc::clone(&self.wanted.borrow_and_update());
                 let Self { handle, environment, .. } = *self;
                 let prepared = prepare(declared, handle, environment, Entry::Keep, &without);
                 tokio::select! {
                     biased;
                     Ok(()) = self.wanted.changed() => {}
-                    prepared = Box::pin(prepared) => return prepared,
+                    prepared = Box::pin(prepared) => {
+                        self.anew = false;
+                        return prepared;
+                    }
                 }
             }
         }

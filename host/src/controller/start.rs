@@ -303,11 +303,12 @@ impl Rest {
     }
 
     /// Waits until something of it is there, or may be read; for ever, if there is nothing.
-    pub(super) async fn come(&mut self, rights: Option<&Rights>, api: &ApiServer) -> Come {
+    /// Kinds and rights are asked for only if the controller is `settled`, and not being prepared anew for them.
+    pub(super) async fn come(&mut self, rights: Option<&Rights>, api: &ApiServer, settled: bool) -> Come {
         let Self { kinds, unfilled, .. } = self;
         tokio::select! {
             biased;
-            () = can_be_had(kinds, rights, api) => Come::Anew,
+            () = can_be_had(kinds, rights, api), if settled => Come::Anew,
             scope = filled(unfilled) => {
                 self.names.remove(&scope);
                 Come::Cache
