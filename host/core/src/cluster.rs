@@ -197,6 +197,11 @@ impl Error {
         self.reason == Reason::Conflict
     }
 
+    /// Returns true if the request may have been carried out although it failed: its answer was lost or can't be used.
+    pub fn may_be_done(&self) -> bool {
+        matches!(self.reason, Reason::Unreachable | Reason::Unusable)
+    }
+
     /// Returns true if the API server can't serve any request now.
     pub fn is_outage(&self) -> bool {
         matches!(self.reason, Reason::Busy | Reason::Unreachable)

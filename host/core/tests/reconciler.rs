@@ -52,6 +52,8 @@ struct Server {
     failures: Mutex<Vec<Error>>,
     /// It answers no write.
     hangs: AtomicBool,
+    /// It carries out the next write, and its answer is lost.
+    loses: AtomicBool,
 }
 
 impl Server {
@@ -177,7 +179,12 @@ impl Cluster for Server {
         if self.hangs.load(Ordering::Relaxed) {
             return std::future::pending().boxed();
         }
-        async move { self.carry_out(write) }.boxed()
+        let lost = self.loses.swap(false, Ordering::Relaxed);
+        async move {
+            let answer = self.carry_out(write);
+            if lost { Err(unavailable(Reason::Unreachable, 0)) } else { answer }
+        }
+        .boxed()
     }
 
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
@@ -565,6 +572,43 @@ async fn what_is_found_to_be_ours_is_cleaned_up_though_no_cache_shows_it() {
     bench.page(going);
     let writes = strings(&["delete ConfigMap a", "patch Page a"]);
     assert_eq!(bench.run().await.2, writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_creation_without_an_answer_has_made_is_not_left_behind() {
+    // KD-9: no cache has shown it, nor a conflict, when the primary is deleted or the dependent gets another name.
+    let ours = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+    let mut going = ours.clone();
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let lost = |fields: &'static str, refused: Option<Error>| {
+        let ours = ours.clone();
+        async move {
+            let mut bench = Bench::new(Script::default(), fields);
+            bench.page(ours);
+            bench.server.loses.store(true, Ordering::Relaxed);
+            assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+            // What is refused afterwards says nothing of it.
+            if let Some(refused) = refused {
+                bench.server.failures.lock().push(refused);
+                bench.run().await;
+            }
+            bench
+        }
+    };
+    for refused in [None, Some(unavailable(Reason::Rejected, 422)), Some(unavailable(Reason::Unreachable, 503))] {
+        let mut bench = lost(EXPLICIT, refused).await;
+        bench.page(going.clone());
+        assert_eq!(bench.run().await.2, strings(&["delete ConfigMap a", "patch Page a"]));
+    }
+    const RENAMED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, onRename: delete } } }";
+    let mut bench = lost(RENAMED, None).await;
+    bench.page_of(ours.clone(), json!({ "name": "b" }));
+    assert_eq!(bench.run().await.2, strings(&["create ConfigMap b", "delete ConfigMap a"]));
+    // What was made by others since then is theirs.
+    let mut bench = lost(EXPLICIT, None).await;
+    bench.server.put(&config_map(), json!({ "metadata": { "name": "a", "namespace": "n", "uid": "theirs" } }));
+    bench.page(going);
+    assert_eq!(bench.run().await.2, strings(&["patch Page a"]));
 }
 
 #[tokio::test(start_paused = true)]

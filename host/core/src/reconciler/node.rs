@@ -20,6 +20,7 @@ use crate::workflow::{self, Activation, Outcome, Step, Task};
 
 mod claim;
 mod former;
+mod unanswered;
 mod visitor;
 
 pub(super) use visitor::Visitor;
@@ -85,6 +86,7 @@ impl Visitor<'_> {
     ) -> Result<Outcome, Stopped> {
         let mut done = Vec::new();
         if ours {
+            self.look_for_unanswered(name, spec).await?;
             done = self.delete(name, spec).await?;
             if self.lets_formers_go(spec) {
                 let formers = self.let_formers_go(name, spec).await?;
@@ -254,7 +256,10 @@ impl Visitor<'_> {
             },
         };
         let source = self.source(name)?;
-        let now = self.write(source, desired.key(), write).await?;
+        let now = match basis {
+            Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await?,
+            Basis::Ours(_) => self.write(source, desired.key(), write).await?,
+        };
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
         Ok((operation, now))
     }

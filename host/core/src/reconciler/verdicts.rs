@@ -23,7 +23,7 @@ pub struct Verdicts {
 }
 
 /// The memory of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit, one
-/// entry per inactive dependent.
+/// entry per inactive dependent and one per dependent whose creation was not answered.
 #[derive(Default)]
 struct Remembered {
     /// The uid of the primary: nothing is remembered of another primary with the same name.
@@ -31,6 +31,7 @@ struct Remembered {
     verdicts: Vec<(Arc<str>, Verdict)>,
     memos: Memos,
     asleep: Vec<(Arc<str>, Asleep)>,
+    unanswered: Vec<(Arc<str>, ObjectRef)>,
 }
 
 /// An inactive dependent: its object is not looked at, so changes of it cause no run (`WF-4`).
@@ -84,6 +85,21 @@ impl Verdicts {
                 Some((_, old)) => *old = verdict,
                 None => verdicts.push((Arc::clone(name), verdict)),
             }
+        });
+    }
+
+    /// Returns the object of a dependent that may have been created: its creation has no answer.
+    pub fn unanswered(&self, primary: &Object, dependent: &str) -> Option<ObjectRef> {
+        let primaries = self.primaries.lock();
+        let all = &primaries.get(primary.key())?.of(primary)?.unanswered;
+        all.iter().find(|(known, _)| &**known == dependent).map(|(_, key)| key.clone())
+    }
+
+    /// Remembers that the creation of a dependent's object has no answer; `None`: it has one.
+    pub fn keep_unanswered(&self, primary: &Object, dependent: &Arc<str>, key: Option<ObjectRef>) {
+        self.change(primary, |remembered| {
+            remembered.unanswered.retain(|(known, _)| known != dependent);
+            remembered.unanswered.extend(key.map(|key| (Arc::clone(dependent), key)));
         });
     }
 
