@@ -12,7 +12,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering as Memory};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::room::Holding;
@@ -61,9 +61,7 @@ pub enum Event {
 
 #[derive(Default)]
 struct Shared {
-    /// Ordered by key, so that lists need no sorting and a namespace is one range of it. A slot is found by the key in
-    /// its object's own header: there is no second copy of any name.
-    objects: RwLock<BTreeSet<Slot>>,
+    objects: RwLock<Objects>,
     /// Everything up to this version is in `objects`. Written with `objects` locked; read without that lock where
     /// another lock is held.
     version: AtomicU64,
@@ -72,8 +70,35 @@ struct Shared {
     bytes: AtomicUsize,
     /// True if an object has been left out.
     incomplete: AtomicBool,
+}
+
+#[derive(Default)]
+struct Objects {
+    /// Ordered by key, so that lists need no sorting and a namespace is one range of it. A slot is found by the key in
+    /// its object's own header: there is no second copy of any name.
+    slots: BTreeSet<Slot>,
     /// The objects whose newest version can't be read, with the list that mentioned them last.
-    unreadable: Mutex<BTreeMap<ObjectRef, u32>>,
+    unreadable: BTreeMap<ObjectRef, u32>,
+}
+
+/// The versions up to which a cache shows its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    synced: Version,
+    unreadable: BTreeSet<ObjectRef>,
+}
+
+impl Seen {
+    /// Returns that all objects are shown up to a version.
+    pub fn up_to(synced: Version) -> Self {
+        Self { synced, unreadable: BTreeSet::new() }
+    }
+
+    /// Returns the version up to which an object is shown: zero if its newest version can't be read, because an older
+    /// one is shown then, or none.
+    pub fn of(&self, object: &ObjectRef) -> Version {
+        if self.unreadable.contains(object) { Version::default() } else { self.synced }
+    }
 }
 
 /// An object and the list that mentioned it last; equal and ordered by its key alone.
@@ -90,10 +115,11 @@ impl Cache {
         self.look(key).0
     }
 
-    /// Returns an object, together with the version up to which the cache has seen everything.
+    /// Returns an object, together with the version up to which the cache shows it ([`Seen::of`]).
     pub fn look(&self, key: &ObjectRef) -> (Option<Object>, Version) {
-        let objects = self.0.objects.read();
-        (objects.get(key).map(|slot| slot.object.clone()), self.version())
+        let Objects { slots, unreadable } = &*self.0.objects.read();
+        let seen = if unreadable.contains_key(key) { Version::default() } else { self.version() };
+        (slots.get(key).map(|slot| slot.object.clone()), seen)
     }
 
     /// Returns all objects, ordered by namespace and name.
@@ -102,29 +128,29 @@ impl Cache {
     }
 
     /// Returns the objects of one namespace, or of all (`None`), ordered by namespace and name, together with the
-    /// version up to which the cache has seen everything.
-    pub fn snapshot(&self, namespace: Option<&str>) -> (Vec<Object>, Version) {
-        let objects = self.0.objects.read();
+    /// versions up to which the cache shows them.
+    pub fn snapshot(&self, namespace: Option<&str>) -> (Vec<Object>, Seen) {
+        let Objects { slots, unreadable } = &*self.0.objects.read();
         let found = match namespace {
-            None => objects.iter().map(|slot| slot.object.clone()).collect(),
+            None => slots.iter().map(|slot| slot.object.clone()).collect(),
             Some(namespace) => {
                 let first = ObjectRef::namespaced(namespace, "");
-                let range = objects.range::<ObjectRef, _>((Bound::Included(&first), Bound::Unbounded));
+                let range = slots.range::<ObjectRef, _>((Bound::Included(&first), Bound::Unbounded));
                 let inside = range.take_while(|slot| slot.object.key().namespace.as_deref() == Some(namespace));
                 inside.map(|slot| slot.object.clone()).collect()
             }
         };
-        (found, self.version())
+        (found, Seen { synced: self.version(), unreadable: unreadable.keys().cloned().collect() })
     }
 
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
-        self.0.objects.read().len()
+        self.0.objects.read().slots.len()
     }
 
     /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
-        self.0.objects.read().is_empty()
+        self.0.objects.read().slots.is_empty()
     }
 
     /// Returns the last synced version: everything up to it has been seen. Zero before the first list has ended.
@@ -145,12 +171,12 @@ impl Cache {
 
     /// Returns the keys of objects whose newest version can't be read; readers get an older version of them.
     pub fn unreadable(&self) -> Vec<ObjectRef> {
-        self.0.unreadable.lock().keys().cloned().collect()
+        self.0.objects.read().unreadable.keys().cloned().collect()
     }
 
     /// Returns true if the newest version of this object can't be read.
     pub fn is_unreadable(&self, key: &ObjectRef) -> bool {
-        self.0.unreadable.lock().contains_key(key)
+        self.0.objects.read().unreadable.contains_key(key)
     }
 
     /// Returns true if the cache is synced: a first list has ended.
@@ -220,11 +246,11 @@ impl Writer {
             return true;
         };
         let list = self.list;
-        let mut objects = self.cache.0.objects.write();
-        if let Some(Slot { object, .. }) = objects.take(key) {
-            objects.insert(Slot { object, list });
+        let Objects { slots, unreadable } = &mut *self.cache.0.objects.write();
+        if let Some(Slot { object, .. }) = slots.take(key) {
+            slots.insert(Slot { object, list });
         }
-        let before = self.cache.0.unreadable.lock().insert(key.clone(), list);
+        let before = unreadable.insert(key.clone(), list);
         before.is_none()
     }
 
@@ -238,12 +264,12 @@ impl Writer {
     fn take_out(&mut self, key: &ObjectRef, synced: Version) -> Option<Slot> {
         let shared = Arc::clone(&self.cache.0);
         let mut objects = shared.objects.write();
-        let known = objects.take(key);
+        let known = objects.slots.take(key);
         if let Some(slot) = &known {
             self.give_back(slot.size());
         }
         self.advance(synced);
-        shared.unreadable.lock().remove(key);
+        objects.unreadable.remove(key);
         known
     }
 
@@ -265,17 +291,17 @@ impl Writer {
     /// final states were not seen.
     pub fn finish_list(&mut self, version: Version) -> Vec<Change> {
         let shared = Arc::clone(&self.cache.0);
-        let Shared { objects, version: synced_version, synced, incomplete, unreadable, .. } = &*shared;
-        let mut objects = objects.write();
+        let Shared { objects, version: synced_version, synced, incomplete, .. } = &*shared;
+        let Objects { slots, unreadable } = &mut *objects.write();
         let (list, nameless) = (self.list, self.nameless);
-        let gone = objects.extract_if(.., |slot| slot.list != list && !nameless);
+        let gone = slots.extract_if(.., |slot| slot.list != list && !nameless);
         let changes = gone
             .map(|slot| {
                 self.give_back(slot.size());
                 Change::Deleted { last: slot.object, unknown: true }
             })
             .collect();
-        unreadable.lock().retain(|_, seen| *seen == list || nameless);
+        unreadable.retain(|_, seen| *seen == list || nameless);
         incomplete.store(self.short, Memory::Release);
         // A list is right even if its version is lower, as after a restored backup.
         synced_version.store(version.0, Memory::Release);
@@ -287,21 +313,21 @@ impl Writer {
         let new = object.clone();
         let slot = Slot { object, list: self.list };
         let shared = Arc::clone(&self.cache.0);
-        let mut objects = shared.objects.write();
-        let known = objects.get(slot.object.key()).map_or(0, Slot::size);
+        let Objects { slots, unreadable } = &mut *shared.objects.write();
+        let known = slots.get(slot.object.key()).map_or(0, Slot::size);
         if !self.takes(known, slot.size()) {
             // The list mentions the known object, which stays in its old version.
-            if let Some(stays) = objects.take(slot.object.key()) {
+            if let Some(stays) = slots.take(slot.object.key()) {
                 let Slot { object, .. } = stays;
-                objects.insert(Slot { object, ..slot });
+                slots.insert(Slot { object, ..slot });
             }
             self.short = true;
             self.cache.0.incomplete.store(true, Memory::Release);
             self.advance(synced);
             return None;
         }
-        shared.unreadable.lock().remove(new.key());
-        let before = objects.replace(slot);
+        unreadable.remove(new.key());
+        let before = slots.replace(slot);
         self.advance(synced);
         match before {
             None => Some(Change::Added(new)),
@@ -553,7 +579,7 @@ mod tests {
         assert_eq!(keys(&cache.list()), ["x@1", "a/b@1", "a/z@1", "ab/c@1", "b/a@1"]);
         assert_eq!(keys(&cache.snapshot(Some("a")).0), ["a/b@1", "a/z@1"]);
         // IN-4
-        assert_eq!(cache.snapshot(Some("aa")), (vec![], Version(1)));
+        assert_eq!(cache.snapshot(Some("aa")), (vec![], Seen::up_to(Version(1))));
         assert_eq!(cache.get(&ObjectRef::namespaced("c", "a")), None);
     }
 

@@ -163,7 +163,7 @@ impl Source {
         // The answer to an own write is read already, but its event has not come yet: the window decides if that
         // event counts.
         let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
-        let (present, synced) = cache.snapshot(None);
+        let (present, shown_to) = cache.snapshot(None);
         let entered = cache.clone();
         {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
@@ -189,7 +189,7 @@ impl Source {
             }
         }
         for last in seen.into_values() {
-            if last.version() <= synced {
+            if last.version() <= shown_to.of(last.key()) {
                 let unknown = true;
                 news.push(Change::Deleted { last, unknown });
             } else {
@@ -283,14 +283,11 @@ impl Source {
             (cache, fresh)
         };
         let synced = cache.version();
-        let overtaken = fresh.into_iter().filter(|own| own.version() <= synced);
-        let ghosts: Vec<_> = overtaken
-            .map(|own| {
-                let key = own.key();
-                let is_gone = cache.is_complete() && !cache.is_unreadable(key) && cache.get(key).is_none();
-                (is_gone, own)
-            })
-            .collect();
+        let overtaken = fresh.into_iter().filter_map(|own| {
+            let (cached, seen) = cache.look(own.key());
+            (own.version() <= seen).then(|| (cached.is_none() && cache.is_complete(), own))
+        });
+        let ghosts = overtaken.collect();
         let (ghosts, released) = {
             let mut state = self.state.write();
             let ghosts = state.drop_overtaken(ghosts);
@@ -309,11 +306,12 @@ impl Source {
         let released = {
             let mut state = self.state.write();
             let State { places, overlay, windows, .. } = &mut *state;
-            let Some(synced) = places.get(&place).map(Cache::version) else {
+            let Some(cache) = places.get(&place) else {
                 return Vec::new();
             };
+            let synced = cache.version();
             let covers = |key: &ObjectRef| is_in(places, key, &place);
-            overlay.retain(|own| own.version() > synced || !covers(own.key()));
+            overlay.retain(|own| !covers(own.key()) || own.version() > cache.look(own.key()).1);
             windows.overtaken(synced, covers)
         };
         let released = released.into_iter();
@@ -408,10 +406,10 @@ impl Source {
             Some(namespace) => watcher(&places, &ObjectRef::namespaced(namespace, "")).into_iter().collect(),
         };
         let merged = read.into_iter().flat_map(|(place, cache)| {
-            let (cached, synced) = cache.snapshot(namespace);
+            let (cached, seen) = cache.snapshot(namespace);
             let wanted = |key: &ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
             let own = own.iter().filter(|own| wanted(own.key()) && is_in(&places, own.key(), place));
-            overlay::merge(own, cached, synced)
+            overlay::merge(own, cached, &seen)
         });
         merged.collect()
     }
@@ -1115,22 +1113,39 @@ mod tests {
     }
 
     #[test]
-    fn what_own_writes_made_and_a_list_shows_but_nobody_can_read_is_neither_deleted_nor_absent() {
-        // OV-5
-        let source = primaries();
-        let mut informer = Informer::new(&source, None);
-        informer.list([], 1);
-        source.begin(key("odd"), |_| ()).wrote(object("odd", 2, ""));
-        let doubt = || source.known(Within::Object(&key("odd"))).err().map(|doubt| doubt.why.to_string());
-        assert_eq!((names(&source.list(None)), doubt()), (vec!["n/odd@2".into()], None));
-        source.before_list(None);
-        informer.writer.start_list();
-        informer.writer.quarantine(Some(&key("odd")));
-        informer.writer.finish_list(Version(5));
-        assert_eq!(told(&source.after_list(None)), NOBODY);
-        assert_eq!((source.get(&key("odd")), doubt()), (None, Some("this object can't be read".into())));
-        assert_eq!(informer.list([], 9), NOBODY);
-        assert_eq!((source.get(&key("odd")), doubt()), (None, None), "the next list says that it is gone");
+    fn an_object_that_nobody_can_read_stays_as_an_own_write_made_it() {
+        // OV-5: whether the cache has no version of it, or one from before.
+        for before in [None, Some(1)] {
+            let source = primaries();
+            let mut informer = Informer::new(&source, None);
+            informer.list(before.map(|version| object("odd", version, "")), 1);
+            source.begin(key("odd"), |_| ()).wrote(object("odd", 2, ""));
+            let read = || {
+                let one = source.get(&key("odd")).map(|object| object.version().0);
+                (one, names(&source.list(None)), source.known(Within::Object(&key("odd"))))
+            };
+            let as_made = (Some(2), vec!["n/odd@2".to_owned()], Ok(()));
+            assert_eq!(read(), as_made, "{before:?}");
+            source.before_list(None);
+            informer.writer.start_list();
+            informer.writer.quarantine(Some(&key("odd")));
+            informer.writer.finish_list(Version(5));
+            assert_eq!(told(&source.after_list(None)), NOBODY);
+            assert_eq!(read(), as_made, "{before:?}");
+            informer.event(Event::Bookmark(Version(7)));
+            assert_eq!((told(&source.passed(None)), read()), (vec![], as_made), "{before:?}");
+            // What comes next of it counts, and the next list says that it is gone.
+            let mut after = Informer { source: &source, place: None, writer: informer.writer };
+            if before.is_some() {
+                assert_eq!(after.applied(object("odd", 9, "")), ["n/odd changed"]);
+                assert_eq!(read().0, Some(9));
+            }
+            let gone = after.list([], 12);
+            let last = if before.is_some() { 9 } else { 2 };
+            assert_eq!(gone, [format!("n/odd deleted@{last}?")]);
+            assert_eq!(read(), (None, vec![], Ok(())), "{before:?}");
+            assert!(source.state.read().overlay.is_empty());
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cache::Seen;
 use crate::object::{Change, Object, ObjectRef, Version};
 
 /// The answers of own writes that the watch has not caught up with yet. Usually empty.
@@ -77,8 +78,8 @@ pub fn newest(own: Option<&Object>, cached: Option<Object>, synced: Version) -> 
 
 /// Returns a list from the cache, with newer versions from own writes, and with objects that only own writes have
 /// (`OV-4`). Both lists are ordered by key, and so is the result.
-pub fn merge<'a>(own: impl IntoIterator<Item = &'a Object>, cached: Vec<Object>, synced: Version) -> Vec<Object> {
-    let mut own = own.into_iter().filter(|own| own.version() > synced).peekable();
+pub fn merge<'a>(own: impl IntoIterator<Item = &'a Object>, cached: Vec<Object>, seen: &Seen) -> Vec<Object> {
+    let mut own = own.into_iter().filter(|own| own.version() > seen.of(own.key())).peekable();
     if own.peek().is_none() {
         return cached;
     }
@@ -88,6 +89,7 @@ pub fn merge<'a>(own: impl IntoIterator<Item = &'a Object>, cached: Vec<Object>,
             merged.push(alone.clone());
         }
         let same = own.next_if(|own| own.key() == object.key());
+        let synced = seen.of(object.key());
         merged.extend(newest(same, Some(object), synced));
     }
     merged.extend(own.cloned());
@@ -192,7 +194,7 @@ mod tests {
             object("f", 13),
         ];
         let cached = vec![object("b", 1), object("c", 2), object("d", 3), object("e", 4)];
-        let merged = merge(&own, cached, Version(10));
+        let merged = merge(&own, cached, &Seen::up_to(Version(10)));
         let expected = [("a", 11), ("b", 1), ("c", 12), ("d", 3), ("e", 4), ("f", 13)];
         assert_eq!(versions(&merged), expected.map(|(name, version)| (name.to_owned(), version)));
     }
@@ -278,8 +280,8 @@ mod tests {
         }
 
         fn read(&self) -> Vec<Object> {
-            let (cached, synced) = self.writer.cache().snapshot(None);
-            merge(self.overlay.iter(), cached, synced)
+            let (cached, seen) = self.writer.cache().snapshot(None);
+            merge(self.overlay.iter(), cached, &seen)
         }
     }
 

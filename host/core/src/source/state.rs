@@ -78,9 +78,9 @@ impl State {
     /// Keeps an answer (`OV-1`). The watch would never catch up with an object that a full cache leaves out, so its
     /// answer is not kept.
     pub(super) fn keep(&mut self, answer: Object, cache: &Cache) {
-        if cache.is_complete() || cache.get(answer.key()).is_some() {
-            let synced = cache.version();
-            self.overlay.put(answer, synced);
+        let (cached, seen) = cache.look(answer.key());
+        if cache.is_complete() || cached.is_some() {
+            self.overlay.put(answer, seen);
         }
     }
 
