@@ -10,6 +10,7 @@ use capstan_core::object::Managers;
 use capstan_core::permission::Home;
 use capstan_core::room::Room;
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::sleep;
 
@@ -43,12 +44,16 @@ impl Guest for Unasked {
 /// Returns what controllers share, over an API server that serves the kind `Page` without any objects; and the paths
 /// of the requests that it got.
 fn environment() -> (Arc<Environment>, Arc<Mutex<Vec<String>>>) {
-    let (client, asked) = scripted(|path| {
-        let kinds = r#"{"resources":[{"name":"pages","kind":"Page","namespaced":true}]}"#;
-        if path == "/apis/sample.dev/v1" {
-            return Answer(Some(200), vec![Body::Comes(kinds.to_owned())]);
-        }
-        Answer(Some(200), vec![Body::Comes(end_of_list(7)), Body::Silent])
+    environment_of(|path| (path == "/apis/sample.dev/v1").then(|| vec![kinds(&["Page"])]))
+}
+
+/// The same, with these answers; a list of no objects where there is none.
+fn environment_of(
+    mut answer: impl FnMut(&str) -> Option<Vec<Body>> + Send + 'static,
+) -> (Arc<Environment>, Arc<Mutex<Vec<String>>>) {
+    let (client, asked) = scripted(move |path| {
+        let nothing = || vec![Body::Comes(end_of_list(7)), Body::Silent];
+        Answer(Some(200), answer(path).unwrap_or_else(nothing))
     });
     let api = Arc::new(ApiServer::new(client, Managers::default()));
     let metrics = Arc::<Metrics>::default();
@@ -69,10 +74,22 @@ fn environment() -> (Arc<Environment>, Arc<Mutex<Vec<String>>>) {
     (Arc::new(environment), asked)
 }
 
+/// Returns what an API server answers that serves these kinds.
+fn kinds(served: &[&str]) -> Body {
+    let name = |kind: &&str| format!("{}s", kind.to_lowercase());
+    let all = served.iter().map(|kind| json!({ "name": name(kind), "kind": kind, "namespaced": true }));
+    Body::Comes(json!({ "resources": all.collect::<Vec<_>>() }).to_string())
+}
+
 /// Returns a controller of pages in these namespaces.
 fn pages(namespaces: &str, environment: &Environment) -> Declared {
+    pages_with(&format!("namespaces: {namespaces}"), environment)
+}
+
+/// Returns a controller of pages with these fields.
+fn pages_with(fields: &str, environment: &Environment) -> Declared {
     let text = format!(
-        "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, namespaces: {namespaces} }}\n"
+        "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, {fields} }}\n"
     );
     let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
     Declared {
@@ -124,4 +141,37 @@ async fn a_change_of_a_controller_that_has_stopped_does_nothing() {
     assert!(handle.controller().is_none());
     assert!(environment.pool.states().is_empty());
     assert_eq!(*asked.lock(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_a_controller_is_prepared_anew_for_it_does_not_begin_that_again() {
+    // IE-1: its list takes longer than the questions whether the kind is served.
+    const SERVED: Duration = Duration::from_mins(1);
+    const LISTED: Duration = Duration::from_secs(50);
+    let (start, mut questions) = (Instant::now(), 0);
+    let (environment, asked) = environment_of(move |path| {
+        questions += 1;
+        assert!(questions < 1000, "it asks without a pause");
+        let served: &[_] = if start.elapsed() < SERVED { &["Page"] } else { &["Page", "Theme"] };
+        let slow = || vec![Body::Rests(LISTED), Body::Comes(end_of_list(8)), Body::Silent];
+        match path {
+            "/apis/sample.dev/v1" => Some(vec![kinds(served)]),
+            _ => path.contains("/themes").then(slow),
+        }
+    });
+    let themes =
+        "sources: { themes: { informer: { apiVersion: sample.dev/v1, kind: Theme, mapper: ownerReference } } }";
+    let fields = format!("namespaces: [n], cacheSyncTimeout: 55s, {themes}");
+    let handle = Arc::new(Handle::new(pages_with(&fields, &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = run(Arc::clone(&handle), Arc::clone(&environment), stop.clone());
+    let task = tokio::spawn(task);
+    let lists = |what: &str| asked.lock().iter().filter(|path| path.contains(what)).count();
+    sleep(SERVED).await;
+    assert!(handle.without.lock().is_some(), "it runs without themes");
+    sleep(LISTED + SERVED).await;
+    assert_eq!(*handle.without.lock(), None);
+    assert_eq!((lists("/pages?watch=true&send"), lists("/themes?")), (1, 1));
+    stop.cancel();
+    task.await.unwrap();
 }
