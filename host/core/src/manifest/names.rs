@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::{Schema, json_schema};
 
-use crate::object::labels::{is_domain, is_key, is_label};
+use crate::object::labels::{is_domain, is_key, is_label, is_tag};
 use crate::object::pointer::Pointer;
 use crate::yaml::Form;
 
@@ -35,6 +35,8 @@ pub(super) struct Key(pub(super) Arc<str>);
 pub(super) struct FilePath(pub(super) PathBuf);
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
+/// The part of a key or finalizer after its `/`, as a regular expression.
+const TAG: &str = "[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?";
 
 /// What the names of field managers begin with that belong to others: tools, parts of Kubernetes, and controllers that many
 /// clusters have. `manager` is what operators are called that were made with kubebuilder.
@@ -109,8 +111,8 @@ impl Form for Finalizer {
             None => "the `/` after its domain is missing",
             Some((domain, _)) if !is_domain(domain) => "what is before the `/` must be a DNS domain",
             Some((domain, _)) if !domain.contains('.') => "the domain needs at least one dot",
-            Some((_, name)) if !is_label(name) => {
-                "what is after the `/` must be lower-case letters, digits and `-`, at most 63 of them"
+            Some((_, name)) if name.is_empty() || !is_tag(name) => {
+                "what is after the `/` must be letters, digits, `-`, `_` and `.`, at most 63 of them, with a letter or digit at both ends"
             }
             Some(_) => return Ok(Self(text.into())),
         };
@@ -118,7 +120,7 @@ impl Form for Finalizer {
     }
 
     fn schema() -> Schema {
-        json_schema!({ "title": "finalizer", "type": "string", "maxLength": 317, "pattern": format!("^{LABEL}(\\.{LABEL})+/{LABEL}$") })
+        json_schema!({ "title": "finalizer", "type": "string", "maxLength": 317, "pattern": format!("^{LABEL}(\\.{LABEL})+/{TAG}$") })
     }
 }
 
@@ -185,8 +187,7 @@ impl Form for Key {
     }
 
     fn schema() -> Schema {
-        let pattern = "^([-.a-z0-9]+/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$";
-        json_schema!({ "title": "key", "type": "string", "pattern": pattern })
+        json_schema!({ "title": "key", "type": "string", "pattern": format!("^([-.a-z0-9]+/)?{TAG}$") })
     }
 }
 
@@ -232,10 +233,12 @@ mod tests {
 
     // LC-3
     #[test]
-    fn a_finalizer_is_a_domain_with_a_dot_and_a_label() {
+    fn a_finalizer_is_a_domain_with_a_dot_and_a_name() {
         let long_domain = format!("{}a/b", "a.".repeat(127));
-        let texts = ["a.b/c", "a.b.c-d/e-f", "a/b", "a.b", "a.b/", "/a", "a..b/c", "a.b/C", "a.b/c/d", &long_domain];
-        assert_eq!(right::<Finalizer>(&texts), ["a.b/c", "a.b.c-d/e-f"]);
+        let right_ones = ["a.b/c", "a.b.c-d/e-f", "a.b/C_d.E"];
+        let wrong = ["a/b", "a.b", "a.b/", "/a", "a..b/c", "A.b/c", "a.b/-c", "a.b/c/d", &long_domain];
+        assert_eq!(right::<Finalizer>(&right_ones), right_ones);
+        assert_eq!(right::<Finalizer>(&wrong), [""; 0]);
     }
 
     #[test]
