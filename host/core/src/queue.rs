@@ -1,7 +1,7 @@
 //! Waits for the next primary to work on: the only hand-off between watching and working.
 //!
 //! Watching calls [`Queue::event`], working awaits [`Queue::next`] and ends each [`Ticket`] with [`Ticket::finish`].
-//! Timers, retries, reschedules and leadership have no other way in. The queue holds keys, never objects.
+//! Timers, retries and reschedules have no other way in. The queue holds keys, never objects.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

@@ -406,7 +406,7 @@ export namespace recorder {
     key?: string;
     /** What was being done. */
     action?: string;
-    /** Who reports it, instead of the controller's name. */
+    /** Who reports it, kept as the annotation `capstan.dev/component`. */
     component?: string;
     labels?: Record<string, string>;
     annotations?: Record<string, string>;

@@ -51,7 +51,7 @@ impl Event {
         self
     }
 
-    /// Says who reports it, instead of the controller's name.
+    /// Says who reports it, kept as the annotation `capstan.dev/component`.
     pub fn component(mut self, component: &str) -> Self {
         self.0.component = Some(component.to_owned());
         self

@@ -57,6 +57,6 @@ class Memo:
 run = Memo("run")
 """Kept as long as the run: hands values from one call to another, such as from `reconcile` to `desired`."""
 primary = Memo("primary")
-"""Kept as long as the primary; lost when the daemon stops or loses its lease."""
+"""Kept as long as the primary; lost when the daemon stops."""
 plugin = Memo("plugin")
 """Kept as long as this version of the plugin is loaded. All its runs share it; the last writer wins."""

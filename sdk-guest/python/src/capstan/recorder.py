@@ -28,7 +28,7 @@ class Details(TypedDict, total=False):
     action: str | None
     """What was being done."""
     component: str | None
-    """Who reports it, instead of the controller's name."""
+    """Who reports it, kept as the annotation `capstan.dev/component`; the controller, if not given."""
     labels: Mapping[str, str]
     """Labels of the Event."""
     annotations: Mapping[str, str]

@@ -21,7 +21,7 @@ type CallError = capstan_operator_types.CallError
 const (
 	// As long as the run: hands values from one call to another (the attributes of CX).
 	LifetimeRun uint8 = 0
-	// As long as the primary; lost when the daemon stops or loses its lease.
+	// As long as the primary; lost when the daemon stops.
 	LifetimePrimary uint8 = 1
 	// As long as the plugin's version is loaded. All its runs share it; the last writer wins.
 	LifetimePlugin uint8 = 2
