@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use capstan_core::text;
+use capstan_core::{manifest, text};
 use clap::CommandFactory;
 
 pub mod admin;
@@ -41,7 +41,7 @@ pub mod supervisor;
 pub mod watchdog;
 pub mod workers;
 
-use cli::args::{Cli, Command, LogFormat, Output};
+use cli::args::{Cli, Command, Kind, LogFormat, Output};
 use logging::Log;
 use plugin::loader::CompileLimits;
 
@@ -58,7 +58,13 @@ pub fn main(cli: Cli) -> ExitCode {
         }
         Command::Plugins(args) => block_on(async move { cli::plugins::run(&args).await }),
         Command::Rbac(args) => cli::rbac::run(&args),
-        Command::Schema => print(&format!("{:#}\n", capstan_core::manifest::schema())),
+        Command::Schema { kind } => print(&format!(
+            "{:#}\n",
+            match kind {
+                Kind::Operator => manifest::schema(),
+                Kind::Defaults => manifest::schema_of_defaults(),
+            }
+        )),
         Command::Completions { shell } => completions(shell),
         Command::CompileComponent { memory, cpu } => {
             let cpu = Duration::from_secs(cpu);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use capstan_core::manifest::{self, Operator};
+use capstan_core::manifest::{self, Defaults, Operator};
 use capstan_core::rollout::{File, Wanted};
 use capstan_core::text;
 
@@ -26,19 +26,53 @@ pub struct Read {
     pub problems: Vec<(PathBuf, String)>,
 }
 
+/// The manifests that a command line names, and what holds where they say nothing.
+pub struct Manifests {
+    paths: Vec<PathBuf>,
+    defaults: Defaults,
+}
+
+impl Manifests {
+    /// Returns these files and folders with the defaults of a file.
+    ///
+    /// # Errors
+    /// If the file of defaults can't be read, or is wrong.
+    pub fn new(paths: &[PathBuf], defaults: Option<&Path>) -> anyhow::Result<Self> {
+        let defaults = match defaults {
+            None => Defaults::default(),
+            Some(file) => {
+                let content = read::text(file, read::TEXT);
+                let content = content.with_context(|| format!("read defaults {}", file.display()))?;
+                Defaults::parse(&content, file).map_err(|errors| anyhow::anyhow!(text::block(&errors.to_string())))?
+            }
+        };
+        Ok(Self { paths: paths.to_owned(), defaults })
+    }
+
+    /// Returns the files and folders.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    fn parsed(&self, path: PathBuf, content: &str) -> File {
+        let operators = manifest::parse_with(content, &path, &self.defaults);
+        File { content: operators.map_err(|errors| text::block(&errors.to_string())), path }
+    }
+}
+
 /// Reads all manifests.
 ///
 /// # Errors
 /// If a path does not exist or can't be read, or a folder has no manifest in it.
-pub fn read(paths: &[PathBuf]) -> anyhow::Result<Read> {
+pub fn read(manifests: &Manifests) -> anyhow::Result<Read> {
     let mut found = Vec::new();
-    for path in paths {
+    for path in &manifests.paths {
         let files = files(path)?;
         anyhow::ensure!(!files.is_empty(), "folder {} has no *.yaml or *.yml file", path.display());
         for path in files {
             let text = read::text(&path, read::TEXT);
             let text = text.with_context(|| format!("read manifest {}", path.display()))?;
-            found.push(parsed(path, &text));
+            found.push(manifests.parsed(path, &text));
         }
     }
     let Wanted { operators, problems } = Wanted::after(&[], &found);
@@ -48,9 +82,9 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Read> {
 /// Reads all manifests as they are now, where `before` is what they said last. What can't be read is told as a problem of
 /// its file; of a folder that can't be read, as one of each file that was in it. A file that somebody is writing, by its
 /// real path in `writing`, says what it said before.
-pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>) -> Vec<File> {
+pub fn scan(manifests: &Manifests, before: &[Operator], writing: &BTreeSet<PathBuf>) -> Vec<File> {
     let mut found = Vec::new();
-    for path in paths {
+    for path in &manifests.paths {
         let said = |file: &Path| {
             let said = before.iter().filter(|operator| operator.origin.file() == file);
             said.cloned().collect::<Vec<_>>()
@@ -69,7 +103,7 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
                     return (!content.is_empty()).then_some(File { content: Ok(content), path });
                 }
                 Some(match read::text(&path, read::TEXT) {
-                    Ok(text) => parsed(path, &text),
+                    Ok(text) => manifests.parsed(path, &text),
                     Err(error) => {
                         let why = format!("read manifest {}: {error}", path.display());
                         broken(path, &why)
@@ -84,10 +118,6 @@ pub fn scan(paths: &[PathBuf], before: &[Operator], writing: &BTreeSet<PathBuf>)
         }
     }
     found
-}
-
-fn parsed(path: PathBuf, content: &str) -> File {
-    File { content: manifest::parse(content, &path).map_err(|errors| text::block(&errors.to_string())), path }
 }
 
 fn broken(path: PathBuf, why: &str) -> File {

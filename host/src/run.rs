@@ -24,7 +24,7 @@ use crate::informer::State;
 use crate::informer::pool::Pool;
 use crate::logging::Log;
 use crate::metrics::Metrics;
-use crate::operators::{self, Read};
+use crate::operators::{self, Manifests, Read};
 use crate::part::Part;
 use crate::supervisor::Supervisor;
 use crate::supervisor::disk::Disk;
@@ -99,7 +99,7 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
         workers,
     });
     let status = Arc::new(Status::default());
-    let disk = Disk::new(args.source.clone(), Room::new(args.plugin_memory()))?;
+    let disk = Disk::new(&args.source, Room::new(args.plugin_memory()))?;
     let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .capped(args.plugin_concurrency());
     let mut pages = pages(&status, &environment, log);
@@ -141,7 +141,8 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
 
 /// Makes sure that there is something to run. What is wrong with some of the manifests only, the supervisor tells.
 fn check(source: &args::Source) -> anyhow::Result<()> {
-    let Read { operators, problems } = operators::read(&source.manifests)?;
+    let Read { operators, problems } =
+        operators::read(&Manifests::new(&source.manifests, source.defaults.as_deref())?)?;
     let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
     anyhow::ensure!(!operators.is_empty() || problems.is_empty(), "no manifest is valid:\n{}", problems.join("\n"));
     anyhow::ensure!(!operators.is_empty(), "the manifests declare no controller");

@@ -73,6 +73,11 @@
 - name: operators
   configMap:
     name: {{ include "capstan.fullname" . }}-operators
+{{- if .Values.defaults }}
+- name: defaults
+  configMap:
+    name: {{ include "capstan.fullname" . }}-defaults
+{{- end }}
 {{- range $operator, $declared := .Values.operators }}
 {{- range $plugin, $component := $declared.components }}
 {{- $about := dict "root" $ "operator" $operator "plugin" $plugin }}
@@ -123,6 +128,11 @@
 - name: operators
   mountPath: {{ include "capstan.manifestFolder" . }}
   readOnly: true
+{{- if .Values.defaults }}
+- name: defaults
+  mountPath: /etc/capstan/defaults
+  readOnly: true
+{{- end }}
 {{- range $operator, $declared := .Values.operators }}
 {{- range $plugin, $component := $declared.components }}
 {{- $about := dict "operator" $operator "plugin" $plugin }}
@@ -146,6 +156,9 @@
 - --manifest={{ include "capstan.manifestFolder" . }}
 {{- range .Values.manifests }}
 - --manifest={{ . }}
+{{- end }}
+{{- if .Values.defaults }}
+- --defaults=/etc/capstan/defaults/defaults.yaml
 {{- end }}
 - --code-cache=/var/cache/capstan/code
 - --code-cache-key-file=/etc/capstan/code-key/key

@@ -27,8 +27,8 @@ mod unique;
 mod units;
 
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
-pub use parse::parse;
-pub use raw::schema;
+pub use parse::{Defaults, parse, parse_with};
+pub use raw::{schema, schema_of_defaults};
 pub use unique::{Origin, check_together};
 pub use units::{Bytes, Time, duration, size};
 

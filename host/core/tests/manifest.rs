@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use capstan_core::manifest::{parse, schema};
+use capstan_core::manifest::{Controller, Defaults, OnStartError, parse, parse_with, schema, schema_of_defaults};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -236,4 +236,94 @@ fn the_documentation_has_every_field_of_the_schema_and_no_other() {
     let (_, after) = rest.split_once("<!-- end of fields -->").unwrap();
     let right = format!("{before}<!-- fields{marker}-->\n\n{}<!-- end of fields -->{after}", tables::tables(&schema()));
     golden(Path::new(DOCS), &right).unwrap_or_else(|difference| panic!("{difference}"));
+}
+
+// === defaults of the daemon ===
+
+const DEFAULTS: &str = "
+apiVersion: capstan.dev/v1alpha1
+kind: Defaults
+spec:
+  controllers:
+    generationAware: false
+    serverSideApply: false
+    retry: { maxAttempts: 3 }
+    rateLimit: none
+    minRescheduleInterval: 1s
+    maxReconciliationInterval: 1h
+    concurrency: 2
+    cacheSyncTimeout: 10s
+    onStartError: wait
+";
+
+/// Returns a controller with these fields, as it is with these defaults.
+fn controller(fields: &str, defaults: &Defaults) -> Controller {
+    let text = format!(
+        "{{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: {{ name: a }}, spec: {{ plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}, controllers: {{ c: {{ plugin: p, primary: {{ apiVersion: v1, kind: Pod }}, {fields} }} }} }} }}"
+    );
+    let mut operators = parse_with(&text, Path::new("a.yaml"), defaults).unwrap_or_else(|errors| panic!("{errors}"));
+    operators.remove(0).controllers.remove("c").unwrap()
+}
+
+#[test]
+fn what_a_manifest_leaves_out_is_as_the_defaults_of_the_daemon_say() {
+    let (none, given) = (Defaults::default(), Defaults::parse(DEFAULTS, Path::new("d.yaml")).unwrap());
+    let fields = "generationAware: false, serverSideApply: false, retry: { maxAttempts: 3 }, rateLimit: none, minRescheduleInterval: 1s, maxReconciliationInterval: 1h, concurrency: 2, cacheSyncTimeout: 10s, onStartError: wait";
+    assert_eq!(controller("", &given), controller(fields, &none));
+    // The manifest has the last word, field by field; what is null is left out.
+    let own = "retry: { initialInterval: 1s }, rateLimit: { maxReconciliations: 1 }, maxReconciliationInterval: none, onStartError: goOn, generationAware: null";
+    let (found, alone) = (controller(own, &given), controller(own, &none));
+    assert_eq!((found.retry, found.rate_limit, found.max_interval), (alone.retry, alone.rate_limit, None));
+    assert_eq!((found.on_start_error, found.generation_aware, found.concurrency), (OnStartError::GoOn, false, 2));
+}
+
+#[test]
+fn defaults_are_fields_of_controllers_and_the_example_has_all_of_them() {
+    let (defaults, operators) = (schema_of_defaults(), schema());
+    let fields = |schema: &Value, of: &str| schema["$defs"][of]["properties"].as_object().unwrap().clone();
+    let (own, all) = (fields(&defaults, "Controllers"), fields(&operators, "Controller"));
+    let shape = |field: &Value| {
+        let mut field = field.clone();
+        for said in ["description", "default"] {
+            field.as_object_mut().unwrap().remove(said);
+        }
+        field
+    };
+    for (name, field) in &own {
+        assert!(DEFAULTS.contains(&format!(" {name}: ")), "{name}");
+        assert_eq!(shape(field), shape(&all[name]), "{name}");
+    }
+    let docs = fs::read_to_string(DOCS).unwrap();
+    let section = docs.split("## Defaults of the daemon").nth(1).unwrap();
+    let (_, example) = section.split_once("```yaml").unwrap();
+    let (example, named) = example.split_once("```").unwrap();
+    assert!(Defaults::parse(example, Path::new("docs/manifest.md")).is_ok());
+    let missing: Vec<_> = own.keys().filter(|name| !named.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn defaults_that_are_wrong_are_told_with_their_place() {
+    let with = |from: &str, to: &str| DEFAULTS.replace(from, to);
+    for (text, expected) in [
+        (
+            with("kind: Defaults", "kind: Operator"),
+            "d.yaml:3:7: kind: found `Operator`; expected `apiVersion: capstan.dev/v1alpha1` and `kind: Defaults`",
+        ),
+        (
+            with("concurrency: 2", "concurency: 2"),
+            "d.yaml:12:5: spec.controllers.concurency: unknown field `concurency`; did you mean `concurrency`?",
+        ),
+        (
+            with("maxAttempts: 3", "initialInterval: 5s, maxInterval: 1s"),
+            "d.yaml:8:48: spec.controllers.retry.maxInterval: found 1s, less than `initialInterval`, which is 5s",
+        ),
+        (with("  controllers:", "  controller:"), "d.yaml:4:1: spec: the field `controllers` is missing"),
+        (format!("{DEFAULTS}---{DEFAULTS}"), "d.yaml:1:1: found 2 documents; expected one"),
+        (String::new(), "d.yaml:1:1: found no document; expected one of `capstan.dev/v1alpha1 Defaults`"),
+    ] {
+        let errors = Defaults::parse(&text, Path::new("d.yaml")).err().map(|errors| errors.to_string());
+        let first = errors.as_deref().and_then(|text| text.lines().next()).map(str::to_owned);
+        assert_eq!(first.as_deref(), Some(expected), "{errors:?}");
+    }
 }

@@ -576,6 +576,7 @@ async fn what_is_found_to_be_ours_is_cleaned_up_though_no_cache_shows_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_creation_without_an_answer_has_made_is_not_left_behind() {
+    const RENAMED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, onRename: delete } } }";
     // KD-9: no cache has shown it, nor a conflict, when the primary is deleted or the dependent gets another name.
     let ours = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
     let mut going = ours.clone();
@@ -600,7 +601,6 @@ async fn what_a_creation_without_an_answer_has_made_is_not_left_behind() {
         bench.page(going.clone());
         assert_eq!(bench.run().await.2, strings(&["delete ConfigMap a", "patch Page a"]));
     }
-    const RENAMED: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, onRename: delete } } }";
     let mut bench = lost(RENAMED, None).await;
     bench.page_of(ours.clone(), json!({ "name": "b" }));
     assert_eq!(bench.run().await.2, strings(&["create ConfigMap b", "delete ConfigMap a"]));

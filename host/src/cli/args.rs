@@ -39,13 +39,18 @@ pub enum Command {
     Plugins(Plugins),
     /// Print the roles that the daemon needs for manifests: all that they permit, and nothing else.
     Rbac(Rbac),
-    /// Print the JSON schema of the manifest, for editors.
+    /// Print the JSON schema of the manifest, or of the daemon's defaults, for editors.
     #[command(after_help = "\
 Examples:
   capstan schema > capstan.schema.json
+  capstan schema defaults
 Then, as the first line of a manifest:
   # yaml-language-server: $schema=capstan.schema.json")]
-    Schema,
+    Schema {
+        /// The kind of document.
+        #[arg(value_enum, default_value_t = Kind::Operator)]
+        kind: Kind,
+    },
     /// Print a completion script for a shell.
     #[command(after_help = "\
 Examples:
@@ -251,6 +256,10 @@ pub struct Source {
         value_delimiter = ','
     )]
     pub manifests: Vec<PathBuf>,
+    /// A file with what holds for controllers whose manifest does not say otherwise; read once (`capstan schema
+    /// defaults` has its fields).
+    #[arg(long, value_name = "FILE", env = "CAPSTAN_DEFAULTS")]
+    pub defaults: Option<PathBuf>,
     /// The folder of compiled components; without it capstan/code below `$XDG_CACHE_HOME` or ~/.cache.
     #[arg(long, value_name = "FOLDER", env = "CAPSTAN_CODE_CACHE")]
     pub code_cache: Option<PathBuf>,
@@ -265,6 +274,15 @@ pub struct Source {
     /// The most CPU time that compiling a component may take; by the clock it may take three times that.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = seconds, env = "CAPSTAN_COMPILE_TIMEOUT")]
     pub compile_timeout: Duration,
+}
+
+/// The kind of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// A manifest.
+    Operator,
+    /// The defaults of a daemon.
+    Defaults,
 }
 
 /// The format of log lines.

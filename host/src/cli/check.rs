@@ -8,7 +8,7 @@ use capstan_core::text;
 use serde::Serialize;
 
 use crate::cli::args::{Check, Output};
-use crate::operators::{self, Read};
+use crate::operators::{self, Manifests, Read};
 
 /// The result for one manifest, plugin or controller.
 #[derive(Debug, Serialize)]
@@ -34,7 +34,8 @@ pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
 }
 
 async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
-    let Read { operators, problems } = operators::read(&args.source.manifests)?;
+    let Read { operators, problems } =
+        operators::read(&Manifests::new(&args.source.manifests, args.source.defaults.as_deref())?)?;
     let mut findings = Vec::new();
     for (file, detail) in problems {
         findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });

@@ -9,7 +9,7 @@ use capstan_core::rbac::{self, Kinds, Reach, Rights, Rule, Rules};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Documents, Rbac};
-use crate::operators::{self, Read};
+use crate::operators::{self, Manifests, Read};
 
 /// The API group of roles.
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -66,7 +66,7 @@ fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
 }
 
 fn read(args: &Rbac) -> anyhow::Result<Vec<Operator>> {
-    let Read { operators, problems } = operators::read(&args.manifests)?;
+    let Read { operators, problems } = operators::read(&Manifests::new(&args.manifests, None)?)?;
     if !problems.is_empty() {
         let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
         bail!("not all manifests are valid:\n{}", texts.join("\n"));

@@ -18,7 +18,7 @@ use super::supply::{Again, Component, Content, Loader, Refusal, Supply};
 use crate::cli::args::Source;
 use crate::client::chain;
 use crate::files::{Files, Watchlist};
-use crate::operators;
+use crate::operators::{self, Manifests};
 use crate::plugin::Plugin;
 use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::loader::{self, CodeCache};
@@ -32,7 +32,7 @@ const LOOKS: usize = 50;
 
 /// The manifests and components that the command line names.
 pub struct Disk {
-    source: Source,
+    manifests: Manifests,
     files: Files,
     cache: CodeCache,
     engine: Engine,
@@ -63,12 +63,12 @@ impl Disk {
     /// Returns what the command line names, with the memory of `room` for all instances together.
     ///
     /// # Errors
-    /// If no component can run on this machine, or the system refuses the signal handler.
-    pub fn new(source: Source, room: Room) -> anyhow::Result<Self> {
+    /// If no component can run on this machine, the defaults are wrong, or the system refuses the signal handler.
+    pub fn new(source: &Source, room: Room) -> anyhow::Result<Self> {
         Ok(Self {
-            cache: operators::code_cache(&source),
+            manifests: Manifests::new(&source.manifests, source.defaults.as_deref())?,
+            cache: operators::code_cache(source),
             engine: operators::engine(&[])?.with_room(room),
-            source,
             files: Files::new(),
             hangup: signal(SignalKind::hangup())?,
         })
@@ -76,7 +76,7 @@ impl Disk {
 
     fn watch(&mut self, operators: &[Operator]) {
         let mut list = Watchlist::default();
-        for path in &self.source.manifests {
+        for path in self.manifests.paths() {
             list.add_manifests(path);
         }
         for plugin in operators.iter().flat_map(|operator| operator.plugins.values()) {
@@ -104,7 +104,7 @@ impl Disk {
 impl Supply for Disk {
     fn manifests(&mut self, before: &[Operator]) -> Vec<File> {
         self.watch(before);
-        operators::scan(&self.source.manifests, before, &self.files.writing())
+        operators::scan(&self.manifests, before, &self.files.writing())
     }
 
     fn want(&mut self, operators: &[Operator]) {

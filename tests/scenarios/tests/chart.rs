@@ -198,10 +198,16 @@ fn helm_test_checks_manifests_and_components() {
         let [check] = &documents(&hooks)[..] else { panic!("{hooks}") };
         assert_eq!(check["metadata"]["annotations"]["helm.sh/hook"], "test");
         let output = Pod::new(release.place.cluster, name, &check["spec"]).run(Way::best());
-        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.success(), said.concat())
     };
     let (well, said) = checked();
     assert!(well && said.contains("ok     controller  webpage"), "{said}");
+    release.upgrade(&["--set", "defaults.controllers.concurrency=many"]);
+    let (well, said) = checked();
+    assert!(!well && said.contains("/etc/capstan/defaults/defaults.yaml:"), "{said}");
+    release.upgrade(&["--set", "defaults.controllers.concurrency=2"]);
+    assert!(checked().0);
     release.upgrade(&["--set", "operators.webpage.manifest.spec.controllers.webpage.finaliser=x.dev/y"]);
     let (well, said) = checked();
     assert!(!well && said.contains("did you mean `finalizer`?"), "{said}");
@@ -238,7 +244,7 @@ fn what_the_daemon_takes_live_does_not_roll_the_pod_and_the_rest_does() {
     release.upgrade(&["--set", limits]);
     assert!(manifest().contains("memory: 32Mi"));
     assert_eq!(template(), before);
-    for change in ["drain=1m", "log.level=debug", "image.tag=other"] {
+    for change in ["drain=1m", "log.level=debug", "image.tag=other", "defaults.controllers.concurrency=2"] {
         release.upgrade(&["--set", change]);
         assert_ne!(template(), before, "{change}");
     }
@@ -300,6 +306,7 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
     let example = format!("{chart}/examples/webpage.yaml");
     let table = [
         ("service.port=many", "at '/service/port': got string, want integer"),
+        ("defaults.controllers.retries=none", "additional properties 'retries' not allowed"),
         ("servce.port=1", "additional properties 'servce' not allowed"),
         ("replicas=2", "additional properties 'replicas' not allowed"),
         ("log.format=xml", "at '/log/format': value must be one of 'auto', 'text', 'json'"),

@@ -1,5 +1,6 @@
 //! Starting, stopping, being killed and started again.
 
+use std::fs;
 use std::time::Duration;
 
 use cluster::{Query, wait};
@@ -28,6 +29,29 @@ fn s030_a_run_under_way_ends_before_the_daemon_does() {
     assert!(status.success());
     let probe = place.find(&place.probes(), "p").unwrap();
     assert_eq!(probe["status"]["observedGeneration"], 2);
+}
+
+#[test]
+fn what_a_manifest_leaves_out_is_as_the_defaults_of_the_daemon_say() {
+    let place = Place::new("defaults");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let document = |fields: &str| {
+        let text =
+            format!("apiVersion: capstan.dev/v1alpha1\nkind: Defaults\nspec: {{ controllers: {{ {fields} }} }}\n");
+        fs::write(file.path(), text).unwrap();
+    };
+    document("retry: none");
+    let defaults = ["--defaults", file.path().to_str().unwrap()];
+    let manifest = place.probe_manifest("");
+    let daemon = Start::new(&manifest).arguments(&defaults).run(&place).until_ready();
+    place.probe("p", json!({ "reconcile": { "do": [{ "fail": "never works" }] } }));
+    daemon.await_line("never works");
+    daemon.await_quiet();
+    assert_eq!(daemon.log().matches("never works").count(), 1, "it is not retried");
+    document("retries: none");
+    let mut refused = Start::new(&manifest).arguments(&defaults).run(&place);
+    refused.await_line("spec.controllers.retries: unknown field `retries`");
+    assert_eq!(refused.await_end().code(), Some(1));
 }
 
 #[test]
@@ -157,11 +181,11 @@ fn an_api_server_that_is_away_for_a_while_is_waited_for() {
     let place = Place::new("away");
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("config");
-    let text = std::fs::read_to_string(place.cluster.admin_kubeconfig()).unwrap();
+    let text = fs::read_to_string(place.cluster.admin_kubeconfig()).unwrap();
     let (head, port) = place.cluster.url().rsplit_once(':').unwrap();
     let nowhere = text.replace(&format!("{head}:{port}"), &format!("{head}:1"));
     assert_ne!(text, nowhere);
-    std::fs::write(&kubeconfig, nowhere).unwrap();
+    fs::write(&kubeconfig, nowhere).unwrap();
     let manifest = place.probe_manifest("");
     let daemon = Start::new(&manifest).kubeconfig(kubeconfig).run(&place);
     daemon.await_line("the API server can't be reached");

@@ -15,7 +15,7 @@ use crate::object::pointer::Pointer;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
 use super::names::{ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved};
-use super::raw::{self, Maybe, MaybeLeaf, Named};
+use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
 use super::units::{Factor, LONGEST, Time, Times, Workers};
 use super::{
     Controller, Mapper, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, Source,
@@ -24,6 +24,9 @@ use super::{
 
 mod dependent;
 mod plugin;
+
+/// A time, or none.
+type Interval = Maybe<OrWord<raw::Nothing, Scalar<Time>>>;
 
 /// What is known while a document is checked.
 pub(super) struct Check<'a> {
@@ -43,20 +46,28 @@ fn located<T>(field: &Maybe<T>) -> Option<&Located<T>> {
     field.as_ref().and_then(Slot::read)
 }
 
+/// Returns the field of a manifest, or that of the defaults if it is left out.
+fn or<'f, T>(field: &'f Maybe<T>, default: &'f Maybe<T>) -> &'f Maybe<T> {
+    match field {
+        Some(Slot::Read(_) | Slot::Wrong) => field,
+        Some(Slot::Missing) | None => default,
+    }
+}
+
 fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
     get(field).map_or(default, |Scalar(Time(duration))| *duration)
 }
 
-fn min_reschedule(raw: &raw::Controller) -> Duration {
-    match get(&raw.min_reschedule_interval) {
+fn min_reschedule(field: &Interval) -> Duration {
+    match get(field) {
         None => Duration::from_millis(100),
         Some(OrWord::Word(_)) => Duration::ZERO,
         Some(OrWord::Value(Scalar(Time(interval)))) => *interval,
     }
 }
 
-fn max_interval(raw: &raw::Controller) -> Option<Duration> {
-    match get(&raw.max_reconciliation_interval) {
+fn max_interval(field: &Interval) -> Option<Duration> {
+    match get(field) {
         None => Some(Duration::from_hours(10)),
         Some(OrWord::Word(_)) => None,
         Some(OrWord::Value(Scalar(Time(interval)))) => Some(*interval),
@@ -154,7 +165,11 @@ impl<'a> Check<'a> {
     }
 
     /// Returns the operator; if not, or if anything was found wrong, there is a fault.
-    pub(super) fn operator(&mut self, document: &Slot<raw::Document>) -> Option<Operator> {
+    pub(super) fn operator(
+        &mut self,
+        document: &Slot<raw::Document>,
+        defaults: &defaults::Controllers,
+    ) -> Option<Operator> {
         let Located { value: document, place } = document.read()?;
         let metadata = self.need(&document.metadata, *place, "metadata");
         let name = metadata.and_then(|at| self.need(&at.value.name, at.place, "name"));
@@ -165,7 +180,7 @@ impl<'a> Check<'a> {
         let declared = plugins.map(|plugins| names(&plugins.value));
         let plugins = plugins.map(|named| self.plugins(named)).unwrap_or_default();
         let (mut controllers, marks) =
-            controllers.map(|named| self.controllers(named, declared.as_ref())).unwrap_or_default();
+            controllers.map(|named| self.controllers(named, declared.as_ref(), defaults)).unwrap_or_default();
         let account = self.service_account(&spec.value.service_account);
         for controller in controllers.values_mut() {
             controller.service_account.clone_from(&account);
@@ -173,6 +188,24 @@ impl<'a> Check<'a> {
         let Located { value: Scalar(Name(name)), place } = name?;
         let origin = Origin { file: self.file.to_owned(), name: self.mark(*place), controllers: marks };
         Some(Operator { name: Arc::clone(name), plugins, controllers, origin })
+    }
+
+    /// Returns the defaults of controllers; if not, or if anything was found wrong, there is a fault.
+    pub(super) fn defaults(&mut self, document: Slot<defaults::Document>) -> Option<defaults::Controllers> {
+        let Slot::Read(Located { value: document, place }) = document else {
+            return None;
+        };
+        self.need(&document.spec, place, "spec");
+        let Slot::Read(Located { value: spec, place }) = document.spec else {
+            return None;
+        };
+        self.need(&spec.controllers, place, "controllers");
+        let Slot::Read(Located { value: controllers, .. }) = spec.controllers else {
+            return None;
+        };
+        self.retry(&controllers.retry);
+        self.rate_limit(&controllers.rate_limit);
+        Some(controllers)
     }
 
     fn service_account(&mut self, field: &Maybe<raw::ServiceAccount>) -> Option<ServiceAccount> {
@@ -200,6 +233,7 @@ impl<'a> Check<'a> {
         &mut self,
         named: &Located<Named<raw::Controller>>,
         plugins: Option<&BTreeSet<&str>>,
+        defaults: &defaults::Controllers,
     ) -> (BTreeMap<Arc<str>, Controller>, BTreeMap<Arc<str>, Mark>) {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one controller");
@@ -209,7 +243,7 @@ impl<'a> Check<'a> {
         for (name, place, controller) in self.each(&named.value) {
             marks.insert(Arc::clone(name), self.mark(place));
             self.field_manager(name, place, &controller.value.field_manager);
-            let controller = self.controller(name, controller, plugins);
+            let controller = self.controller(name, controller, plugins, defaults);
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
         (controllers, marks)
@@ -241,6 +275,7 @@ impl<'a> Check<'a> {
         name: &Arc<str>,
         controller: &Located<raw::Controller>,
         plugins: Option<&BTreeSet<&str>>,
+        defaults: &defaults::Controllers,
     ) -> Option<Controller> {
         let Located { value: raw, place } = controller;
         let plugin = self.need(&raw.plugin, *place, "plugin");
@@ -252,8 +287,8 @@ impl<'a> Check<'a> {
         let namespaces = self.namespaces(&raw.namespaces).unwrap_or(Namespaces::All);
         let label_selector = self.label_selector(&raw.label_selector);
         let former_finalizers = self.former_finalizers(&raw.finalizers);
-        let retry = self.retry(&raw.retry);
-        let rate_limit = self.rate_limit(&raw.rate_limit);
+        let retry = self.retry(or(&raw.retry, &defaults.retry));
+        let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
@@ -263,19 +298,19 @@ impl<'a> Check<'a> {
             primary: primary?,
             namespaces,
             label_selector,
-            generation_aware: flag(&raw.generation_aware, true),
+            generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true),
             paused: flag(&raw.paused, false),
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
             field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),
-            server_side_apply: flag(&raw.server_side_apply, true),
+            server_side_apply: flag(or(&raw.server_side_apply, &defaults.server_side_apply), true),
             retry,
             rate_limit,
-            max_interval: max_interval(raw),
-            min_reschedule: min_reschedule(raw),
-            concurrency: workers(&raw.concurrency, 8),
-            cache_sync_timeout: time(&raw.cache_sync_timeout, Duration::from_mins(2)),
-            on_start_error: get(&raw.on_start_error).copied().unwrap_or_default(),
+            max_interval: max_interval(or(&raw.max_reconciliation_interval, &defaults.max_reconciliation_interval)),
+            min_reschedule: min_reschedule(or(&raw.min_reschedule_interval, &defaults.min_reschedule_interval)),
+            concurrency: workers(or(&raw.concurrency, &defaults.concurrency), 8),
+            cache_sync_timeout: time(or(&raw.cache_sync_timeout, &defaults.cache_sync_timeout), Duration::from_mins(2)),
+            on_start_error: get(or(&raw.on_start_error, &defaults.on_start_error)).copied().unwrap_or_default(),
             indexes,
             sources,
             workflow,

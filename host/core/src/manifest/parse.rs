@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Operator;
 use super::check::Check;
-use super::raw::Document;
+use super::raw::{Document, defaults};
 use crate::yaml::{self, Errors, Fault, Place, Problem, Reader, Slot, Tree, Value};
 
 /// Returns the operators that the YAML documents of a file declare. `file` is named in errors, and its folder is where
@@ -31,16 +31,81 @@ use crate::yaml::{self, Errors, Fault, Place, Problem, Reader, Slot, Tree, Value
 /// assert!(errors.to_string().starts_with("webpage.yaml:8:24: spec.controllers.webpage.plugin: there is no plugin `webpge`"));
 /// ```
 pub fn parse(text: &str, file: &Path) -> Result<Vec<Operator>, Errors> {
+    parse_with(text, file, &Defaults::default())
+}
+
+/// Returns the same as [`parse`], with what these defaults say where the documents say nothing.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with(text: &str, file: &Path, defaults: &Defaults) -> Result<Vec<Operator>, Errors> {
+    documents(text, file, OPERATOR, |document: Slot<Document>, check| check.operator(&document, &defaults.0))
+}
+
+/// What the daemon takes for what manifests leave out. Without a document of it, nothing.
+#[derive(Default)]
+pub struct Defaults(defaults::Controllers);
+
+impl Defaults {
+    /// Returns the defaults that a file with one YAML document declares. `file` is named in errors.
+    ///
+    /// # Errors
+    /// [`Errors`] with all that is wrong, each with its place.
+    ///
+    /// ```
+    /// # use std::path::Path;
+    /// # use capstan_core::manifest::{Defaults, parse_with};
+    /// let text = "
+    /// apiVersion: capstan.dev/v1alpha1
+    /// kind: Defaults
+    /// spec: { controllers: { retry: { maxAttempts: 3 } } }
+    /// ";
+    /// assert!(Defaults::parse(text, Path::new("defaults.yaml")).is_ok());
+    /// let errors = Defaults::parse(&text.replace("3", "0.5"), Path::new("defaults.yaml")).err().unwrap();
+    /// assert!(errors.to_string().starts_with("defaults.yaml:4:48: spec.controllers.retry.maxAttempts: found `0.5`"));
+    /// ```
+    pub fn parse(text: &str, file: &Path) -> Result<Self, Errors> {
+        let read = documents(text, file, DEFAULTS, |document, check| check.defaults(document))?;
+        let [controllers] = <[_; 1]>::try_from(read).map_err(|read| {
+            let fault = Fault::new(0, format!("found {} documents; expected one", read.len()));
+            Errors::new(vec![Problem::new(file, text, &Place::start(), fault)])
+        })?;
+        Ok(Self(controllers))
+    }
+}
+
+const API_VERSION: &str = "capstan.dev/v1alpha1";
+const OPERATOR: &str = "Operator";
+const DEFAULTS: &str = "Defaults";
+
+/// Reads the documents of a file, all of one kind, and takes something from each.
+fn documents<D: for<'de> Deserialize<'de>, T>(
+    text: &str,
+    file: &Path,
+    kind: &str,
+    mut take: impl FnMut(Slot<D>, &mut Check<'_>) -> Option<T>,
+) -> Result<Vec<T>, Errors> {
     let problem = |place: &Place, fault: Fault| Problem::new(file, text, place, fault);
     let trees = yaml::documents(text).map_err(|syntax| {
         let place = Place { path: String::new(), mark: syntax.mark };
         Errors::new(vec![problem(&place, Fault::new(0, format!("not YAML: {}", syntax.message)))])
     })?;
     let mut problems = Vec::new();
-    let mut operators = Vec::new();
+    let mut taken = Vec::new();
     for tree in &trees {
-        match document(tree, file) {
-            Ok(operator) => operators.push(operator),
+        let mut document = || {
+            if let Some(fault) = other_kind(tree, kind) {
+                return Err(vec![fault]);
+            }
+            let faults = RefCell::new(Vec::new());
+            let document = Slot::<D>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
+            let mut check = Check::new(&tree.places, file, faults.into_inner());
+            let taken = take(document, &mut check);
+            let faults = check.into_faults();
+            taken.filter(|_| faults.is_empty()).ok_or(faults)
+        };
+        match document() {
+            Ok(one) => taken.push(one),
             Err(faults) => {
                 let placed = faults.into_iter().filter_map(|fault| tree.places.get(fault.place).zip(Some(fault)));
                 problems.extend(placed.map(|(place, fault)| problem(place, fault)));
@@ -48,34 +113,16 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Operator>, Errors> {
         }
     }
     if trees.is_empty() {
-        let fault = Fault::new(0, format!("found no document; expected one of `{API_VERSION} {KIND}`"));
+        let fault = Fault::new(0, format!("found no document; expected one of `{API_VERSION} {kind}`"));
         problems.push(problem(&Place::start(), fault));
     }
-    if problems.is_empty() { Ok(operators) } else { Err(Errors::new(problems)) }
+    if problems.is_empty() { Ok(taken) } else { Err(Errors::new(problems)) }
 }
 
-const API_VERSION: &str = "capstan.dev/v1alpha1";
-const KIND: &str = "Operator";
-
-fn document(tree: &Tree, file: &Path) -> Result<Operator, Vec<Fault>> {
-    if let Some(fault) = other_kind(tree) {
-        return Err(vec![fault]);
-    }
-    let faults = RefCell::new(Vec::new());
-    let document = Slot::<Document>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
-    let mut check = Check::new(&tree.places, file, faults.into_inner());
-    let operator = check.operator(&document);
-    let faults = check.into_faults();
-    match operator {
-        Some(operator) if faults.is_empty() => Ok(operator),
-        Some(_) | None => Err(faults),
-    }
-}
-
-/// Says what is wrong with a document that is not an operator's. Nothing else about it is worth telling.
-fn other_kind(tree: &Tree) -> Option<Fault> {
+/// Says what is wrong with a document of another kind. Nothing else about it is worth telling.
+fn other_kind(tree: &Tree, expected: &str) -> Option<Fault> {
     if !matches!(tree.root.value, Value::Map(_)) {
-        let message = format!("found {}; expected a document of `{API_VERSION} {KIND}`", tree.root);
+        let message = format!("found {}; expected a document of `{API_VERSION} {expected}`", tree.root);
         return Some(Fault::new(tree.root.place, message));
     }
     let wrong = |name: &str, right: &str| match tree.field(name) {
@@ -85,10 +132,10 @@ fn other_kind(tree: &Tree) -> Option<Fault> {
     };
     let (place, found) = match wrong("apiVersion", API_VERSION) {
         Some((place, found)) => match tree.field("kind").and_then(|node| node.text()) {
-            Some(kind) if kind != KIND => (place, format!("{found} in a document of kind `{kind}`")),
+            Some(kind) if kind != expected => (place, format!("{found} in a document of kind `{kind}`")),
             Some(_) | None => (place, found),
         },
-        None => wrong("kind", KIND)?,
+        None => wrong("kind", expected)?,
     };
-    Some(Fault::new(place, format!("{found}; expected `apiVersion: {API_VERSION}` and `kind: {KIND}`")))
+    Some(Fault::new(place, format!("{found}; expected `apiVersion: {API_VERSION}` and `kind: {expected}`")))
 }

@@ -14,6 +14,7 @@ use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 
+pub(super) mod defaults;
 mod dependent;
 
 pub(super) use dependent::{
@@ -50,6 +51,13 @@ words!(All = "all", Own = "own", Nothing = "none", Unlimited = "unlimited", Fres
 pub fn schema() -> Value {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>();
     schema.insert("title".to_owned(), "Capstan operator".into());
+    schema.to_value()
+}
+
+/// Returns the JSON schema of the daemon's defaults.
+pub fn schema_of_defaults() -> Value {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<defaults::Document>();
+    schema.insert("title".to_owned(), "Capstan defaults".into());
     schema.to_value()
 }
 
