@@ -429,7 +429,7 @@ fn a_dependent_of_what_can_not_be_listed_is_not_made_and_fails_by_name() {
 }
 
 #[test]
-fn what_only_an_inactive_dependent_needs_is_not_waited_for() {
+fn s126_what_only_an_inactive_dependent_needs_is_not_waited_for() {
     let place = Place::new("inactive");
     let fields = "workflow:\n  dependents:\n    route: { apiVersion: nowhere.dev/v1, kind: Route, activation: { cel: \"false\" } }\n";
     let daemon = Start::new(&place.probe_manifest(fields)).run(&place).until_ready();

@@ -11,6 +11,7 @@ mod interrupt;
 mod packages;
 mod plugins;
 mod process;
+mod scenarios;
 mod simulate;
 mod test;
 mod ui;
@@ -52,6 +53,8 @@ enum Command {
     Test(test::Args),
     /// Show Capstan at work: from an empty cluster to a page that looks after itself.
     Demo(demo::Args),
+    /// Print which scenarios tests show, and why not the others.
+    Scenarios(scenarios::Args),
     /// Run the benchmarks.
     Bench(bench::Args),
     /// Look for documents that break the work on them.
@@ -87,6 +90,7 @@ fn run(ui: &Ui, command: Command) -> anyhow::Result<ExitCode> {
         Command::Image(args) => image::run(ui, &workspace, &args),
         Command::Test(args) => test::run(ui, &workspace, &args),
         Command::Demo(args) => demo::run(ui, &workspace, &args),
+        Command::Scenarios(args) => scenarios::run(ui, &workspace, &args),
         Command::Bench(args) => bench::run(ui, &workspace, &args),
         Command::Fuzz(args) => fuzz::run(ui, &workspace, &args),
         Command::Simulate(args) => simulate::run(ui, &workspace, &args),
