@@ -1,6 +1,7 @@
 //! Decides which checks and tests run, in which order, and what their results add up to.
 
 mod step;
+mod stress;
 pub(crate) mod tally;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,8 @@ Examples:
   cargo xtask test --only core lint          two steps
   cargo xtask test --only scenarios -- s012  the scenarios whose name contains s012, on a control plane
   cargo xtask test retry                     all tests whose name contains retry
+  cargo xtask test --only scenarios --stress --times 20 -- s012
+                                             these scenarios 20 times on busy processors
 
 A step that another one needs is added. cargo-nextest and cargo-deny are used where they are installed.
 The last line is `N passed, N failed`; the exit status is 1 if anything failed.")]
@@ -34,6 +37,12 @@ pub(crate) struct Args {
     /// Only these steps, and what they need.
     #[arg(long, value_enum, value_name = "STEP", num_args = 1..)]
     only: Vec<Step>,
+    /// Load all processors while tests run, as a busy machine does; they are compiled before.
+    #[arg(long)]
+    stress: bool,
+    /// Run the scenarios so many times, or until one fails.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
     /// Only tests whose name contains this; steps that run no tests are left out.
     filter: Option<String>,
 }
@@ -64,6 +73,9 @@ struct Run<'a> {
     ui: &'a Ui,
     workspace: &'a Workspace,
     filter: Option<&'a str>,
+    stress: bool,
+    /// How often scenarios are run.
+    times: u32,
     /// The control plane that all scenarios share.
     cluster: Option<Cluster>,
     image: Option<PathBuf>,
@@ -71,9 +83,11 @@ struct Run<'a> {
 
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let watch = Stopwatch::start();
-    let mut run = Run { ui, workspace, filter: args.filter.as_deref(), cluster: None, image: None };
+    let Args { only, stress, times, filter } = args;
+    let filter = filter.as_deref();
+    let mut run = Run { ui, workspace, filter, stress: *stress, times: *times, cluster: None, image: None };
     let mut rows: Vec<Row> = Vec::new();
-    for step in plan(&args.only, args.filter.is_some()) {
+    for step in plan(only, filter.is_some()) {
         let row = run.step(step, &rows)?;
         rows.push(row);
     }
@@ -86,7 +100,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
         failures.for_each(|name| ui.line(format!("  {name}")));
     }
     let (passed, mut failed) = sum(&rows);
-    if let Some(filter) = args.filter.as_deref().filter(|_| passed + failed == 0) {
+    if let Some(filter) = filter.filter(|_| passed + failed == 0) {
         ui.line(red(&format!("no test has {filter} in its name")));
         failed = 1;
     }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use cluster::{SHARED, Tool};
 
+use super::stress::Stress;
 use super::{Outcome, Run, Shown};
 use crate::test::tally::Tally;
 use crate::ui::{Task, dim, size};
@@ -121,7 +122,7 @@ impl Run<'_> {
             Step::Cluster => self.start_cluster(task),
             Step::Scenarios => {
                 let names = [&names[..], &["--skip", IMAGE_TESTS]].concat();
-                self.tests(task, "-p scenarios -p cluster -p model", &names)
+                rounds(self.times, || self.tests(task, "-p scenarios -p cluster -p model", &names))
             }
             Step::Image => self.image(task),
             Step::Deny => self.deny(task),
@@ -144,13 +145,23 @@ impl Run<'_> {
             command.envs(self.image.as_ref().map(|image| (IMAGE, image)));
             command
         };
-        if has(self.workspace, "nextest") {
+        let all: &[&str] = if ignored { &["--include-ignored"] } else { &[] };
+        let (build, tests) = if has(self.workspace, "nextest") {
             let all = if ignored { " --run-ignored all" } else { "" };
             let tests = test(&format!("nextest run --no-fail-fast --no-tests=pass{all}"), &[]);
-            return run_all(task, [tests, test("test --doc --no-fail-fast", &[])]);
+            ("nextest run --no-run", vec![tests, test("test --doc --no-fail-fast", &[])])
+        } else {
+            ("test --no-run", vec![test("test --no-fail-fast", all)])
+        };
+        if !self.stress {
+            return run_all(task, tests);
         }
-        let all: &[&str] = if ignored { &["--include-ignored"] } else { &[] };
-        run_all(task, [test("test --no-fail-fast", all)])
+        let built = run_all(task, [test(build, &[])])?;
+        if built.outcome != Outcome::Passed {
+            return Ok(built);
+        }
+        let _stress = Stress::start();
+        run_all(task, tests)
     }
 
     /// Runs the tests of all other languages, whatever becomes of the ones before. They know no filter.
@@ -211,6 +222,23 @@ impl Run<'_> {
     }
 }
 
+/// Runs tests so many times, until one fails.
+fn rounds(times: u32, mut tests: impl FnMut() -> Result<Shown>) -> Result<Shown> {
+    let mut all = Shown::new(Outcome::Passed, "");
+    for round in 1..=times {
+        let Shown { outcome, tally, .. } = tests()?;
+        let succeeded = outcome == Outcome::Passed;
+        all.add(tally, succeeded);
+        if !succeeded {
+            if times > 1 {
+                all.detail = format!("{}, in round {round}", all.detail);
+            }
+            break;
+        }
+    }
+    Ok(all)
+}
+
 /// Runs commands whatever becomes of the ones before, and adds up their tests.
 fn run_all(task: &mut Task, commands: impl IntoIterator<Item = Command>) -> Result<Shown> {
     let mut shown = Shown::new(Outcome::Passed, "");
@@ -226,4 +254,24 @@ fn run_all(task: &mut Task, commands: impl IntoIterator<Item = Command>) -> Resu
         }
     }
     Ok(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_end_with_the_first_that_fails() {
+        let mut left = 3;
+        let mut tests = || {
+            left -= 1;
+            let mut shown = Shown::new(Outcome::Passed, "");
+            shown.add(Tally::of(2, u64::from(left == 0), 0, Vec::new()), left != 0);
+            Ok(shown)
+        };
+        let two = rounds(2, &mut tests).unwrap();
+        assert_eq!((two.outcome, &*two.detail), (Outcome::Passed, "4 passed"));
+        let rest = rounds(20, tests).unwrap();
+        assert_eq!((rest.outcome, &*rest.detail), (Outcome::Failed, "2 passed, 1 failed, in round 1"));
+    }
 }
