@@ -5,13 +5,17 @@ mod steps;
 
 use std::time::Duration;
 
+use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
     Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Json, Match, Matchers,
-    Reconciler, Result, Update, info,
+    Reconciler, Result, Update,
 };
 use serde_json::{Map, Value, json};
 use spec::{Cleanup, Next, OnError, Probe, Reconcile};
-use steps::Seen;
+use steps::{Seen, log};
+
+/// The memo of a primary that counts its runs, where they take turns.
+const TURNS: &str = "turns";
 
 struct Prober;
 
@@ -19,17 +23,26 @@ impl Reconciler for Prober {
     type Primary = Probe;
 
     fn reconcile(probe: &Probe) -> Result<Update> {
-        let asked = &probe.spec.reconcile;
+        let asked = turn(&probe.spec.reconcile)?;
         let seen = steps::run(&asked.steps, probe)?;
         let mut update = answer(asked, seen, probe);
         if let Some(ms) = asked.reschedule {
             update = update.reschedule(millis(ms));
         }
         if let Some(version) = &asked.only_at {
-            update = update.only_at(version);
+            let given = probe.metadata.resource_version.as_ref().filter(|_| version == "given");
+            update = update.only_at(given.unwrap_or(version));
         }
         Ok(update)
     }
+}
+
+/// Returns what this run does, where runs take turns.
+fn turn(asked: &Reconcile) -> Result<&Reconcile> {
+    let Some(last) = asked.turns.last() else { return Ok(asked) };
+    let before: usize = memo::get(Lifetime::Primary, TURNS)?.unwrap_or_default();
+    memo::put(Lifetime::Primary, TURNS, &(before + 1))?;
+    Ok(asked.turns.get(before).unwrap_or(last))
 }
 
 /// Returns what is written to the primary.
@@ -42,7 +55,8 @@ fn answer(asked: &Reconcile, seen: Seen, probe: &Probe) -> Update {
         let document = json!({ "metadata": { "name": name }, "status": status.unwrap_or_default() });
         return Update::unchecked_status(Json::unchecked(document.to_string()));
     }
-    match (&asked.object, status) {
+    let object = asked.change.as_ref().map(|change| steps::changed(probe, change));
+    match (object.as_ref().or(asked.object.as_ref()), status) {
         (None, None) => Update::nothing(),
         (None, Some(status)) => Update::status(status),
         (Some(object), None) => Update::object(object),
@@ -79,10 +93,17 @@ impl ErrorHandler for Prober {
     type Primary = Probe;
 
     fn handle_error(probe: &Probe, failure: &Failure) -> Result<ErrorControl> {
-        let Some(OnError { steps, status, failure: show, next }) = &probe.spec.on_error else {
+        let Some(OnError { steps, status, failure: show, failures, next }) = &probe.spec.on_error else {
             return Ok(ErrorControl::unhandled());
         };
         let mut seen = steps::run(steps, probe)?;
+        if *failures {
+            let mut before = probe.whole.pointer("/status/failures").cloned().unwrap_or(json!([]));
+            if let Some(before) = before.as_array_mut() {
+                before.push(json!(format!("{}: {}", failure.retry.attempt, failure.message)));
+            }
+            seen.insert("failures".to_owned(), before);
+        }
         if *show {
             seen.insert("failure".to_owned(), steps::value(failure)?);
         }
@@ -106,6 +127,9 @@ impl Dependents for Prober {
         let mut object = object.clone();
         if let Some(steps) = object.remove("$do") {
             log(&steps::run(&spec::steps(steps)?, probe)?);
+        }
+        if let Some(fields) = object.remove("$copy") {
+            steps::copy(&mut object, &serde_json::from_value(fields)?)?;
         }
         match object.remove("$text") {
             Some(Value::String(text)) => Ok(Json::unchecked(text)),
@@ -144,13 +168,6 @@ impl Conditions for Prober {
 }
 
 capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Dependents, Matchers, Conditions);
-
-/// Logs what was seen where there is no status to put it into.
-fn log(seen: &Seen) {
-    for (name, sight) in seen {
-        info!("seen", name, sight);
-    }
-}
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

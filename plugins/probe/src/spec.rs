@@ -10,12 +10,29 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+/// The annotation that holds the spec of a primary of another kind, whose own spec says something else.
+const ANNOTATION: &str = "test.capstan.dev/spec";
+
 /// The primary.
-#[derive(Deserialize)]
 pub(crate) struct Probe {
     pub(crate) metadata: Metadata,
-    #[serde(default)]
     pub(crate) spec: Spec,
+    /// All of it, as it was received.
+    pub(crate) whole: Value,
+}
+
+impl<'de> Deserialize<'de> for Probe {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let whole = Value::deserialize(deserializer)?;
+        let metadata: Metadata =
+            serde_json::from_value(whole.get("metadata").cloned().unwrap_or_default()).map_err(D::Error::custom)?;
+        let spec = match (metadata.annotations.get(ANNOTATION), whole.get("spec")) {
+            (Some(text), _) => serde_json::from_str(text),
+            (None, Some(spec)) => serde_json::from_value(spec.clone()),
+            (None, None) => Ok(Spec::default()),
+        };
+        Ok(Self { metadata, spec: spec.map_err(D::Error::custom)?, whole })
+    }
 }
 
 /// What the exports do, one field each. Other fields are free, for conditions in CEL and the like.
@@ -25,7 +42,7 @@ pub(crate) struct Spec {
     pub(crate) reconcile: Reconcile,
     pub(crate) cleanup: Cleanup,
     pub(crate) on_error: Option<OnError>,
-    /// By the dependent's name: the object as it is, but for `$do` and `$text`.
+    /// By the dependent's name: the object as it is, but for `$do`, `$copy` and `$text`.
     pub(crate) dependents: BTreeMap<String, Map<String, Value>>,
     pub(crate) matchers: BTreeMap<String, Matcher>,
     pub(crate) conditions: BTreeMap<String, Value>,
@@ -41,10 +58,14 @@ pub(crate) struct Reconcile {
     pub(crate) status: Option<Map<String, Value>>,
     /// The object to write.
     pub(crate) object: Option<Value>,
+    /// What is merged into the primary, which is then the object to write.
+    pub(crate) change: Option<Value>,
     /// Milliseconds until the next run.
     pub(crate) reschedule: Option<u32>,
-    /// The `resourceVersion` at which alone is written.
+    /// The `resourceVersion` at which alone is written; `given` for that of the primary as it was received.
     pub(crate) only_at: Option<String>,
+    /// Instead of all that: what each run does in its turn, and all after the last one.
+    pub(crate) turns: Vec<Reconcile>,
     /// A status document that is no JSON.
     pub(crate) bad_json: bool,
     /// A status document of another primary.
@@ -72,6 +93,8 @@ pub(crate) struct OnError {
     /// The status to write; with `failure: true`, what failed is added as `failure`.
     pub(crate) status: Option<Map<String, Value>>,
     pub(crate) failure: bool,
+    /// Whether message and attempt are added to the list `failures` of the status.
+    pub(crate) failures: bool,
     pub(crate) next: Next,
 }
 
@@ -117,6 +140,8 @@ pub(crate) struct Keep {
     pub(crate) show: Vec<String>,
     /// `mayFail`: whether a refusal is kept, too; else it fails the call.
     pub(crate) may_fail: bool,
+    /// `tell`: whether it is logged instead, so that it changes no status.
+    pub(crate) tell: bool,
 }
 
 /// What there is to do.
@@ -151,6 +176,8 @@ pub(crate) enum Deed {
     Memo(Memo),
     Write(Write),
     Read(Read),
+    /// Reads again and again until there is something: a test holds a run by it.
+    Await(Read),
     Compare(Compare),
     Workflow(Workflow),
     Dependent(Dependent),
@@ -251,6 +278,8 @@ pub(crate) struct Write {
     pub(crate) verb: Verb,
     #[serde(default)]
     pub(crate) object: Value,
+    /// What is merged into the primary, which is then the object.
+    pub(crate) change: Option<Value>,
     pub(crate) target: Option<ObjectRef>,
     #[serde(default)]
     pub(crate) patch: Value,
@@ -372,6 +401,16 @@ pub(crate) enum DependentRun {
     Remove,
 }
 
+/// A field of an object that belongs to the primary.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Field {
+    /// The source that has the object.
+    pub(crate) source: String,
+    /// Its JSON pointer.
+    pub(crate) field: String,
+}
+
 /// Reads the steps from a list, or from one that stands alone.
 pub(crate) fn steps(value: Value) -> serde_json::Result<Vec<Step>> {
     if let Value::Array(steps) = value {
@@ -386,6 +425,7 @@ fn step(mut value: Value) -> serde_json::Result<Step> {
         name: aside("as").map(serde_json::from_value).transpose()?,
         show: aside("show").map(serde_json::from_value).transpose()?.unwrap_or_default(),
         may_fail: aside("mayFail") == Some(Value::Bool(true)),
+        tell: aside("tell") == Some(Value::Bool(true)),
     };
     Ok(Step { deed: serde_json::from_value(value)?, keep })
 }

@@ -7,13 +7,15 @@ use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 
 use capstan_guest::cache::{self, Query};
 use capstan_guest::operations::{self, Options, Removal};
-use capstan_guest::{Error, Json, Match, ObjectRef, Result, config, context, log, memo, recorder, system, workflow};
+use capstan_guest::{
+    Error, Json, Match, ObjectRef, Result, config, context, info, log, memo, recorder, system, workflow,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::spec::{
-    Compare, Deed, Dependent, DependentRun, Event, Keep, Log, Memo, Place, Probe, Read, Select, Sight, Step, Times,
-    Verb, Workflow, WorkflowRun, Write,
+    Compare, Deed, Dependent, DependentRun, Event, Field, Keep, Log, Memo, Place, Probe, Read, Select, Sight, Step,
+    Times, Verb, Workflow, WorkflowRun, Write,
 };
 
 /// What the steps saw, by name.
@@ -28,6 +30,7 @@ pub(crate) fn run(steps: &[Step], probe: &Probe) -> Result<Seen> {
                 let name = keep.name.clone().unwrap_or_else(|| "refused".to_owned());
                 seen.insert(name, refusal(&error));
             }
+            answer if keep.tell => log(&answer?),
             answer => seen.extend(answer?),
         }
     }
@@ -38,8 +41,9 @@ pub(crate) fn run(steps: &[Step], probe: &Probe) -> Result<Seen> {
 fn perform(deed: &Deed, keep: &Keep, probe: &Probe) -> Result<Seen> {
     let (name, sight) = match deed {
         Deed::Memo(memo) => ("memo", self::memo(memo)?),
-        Deed::Write(write) => ("write", self::write(write, keep)?),
+        Deed::Write(write) => ("write", self::write(write, keep, probe)?),
         Deed::Read(read) => ("read", self::read(read, keep)?),
+        Deed::Await(read) => ("await", wait(read, keep)?),
         Deed::Compare(compare) => ("compare", self::compare(compare)?),
         Deed::Workflow(workflow) => ("workflow", self::workflow(workflow)?),
         Deed::Dependent(dependent) => ("dependent", self::dependent(dependent)?),
@@ -49,7 +53,7 @@ fn perform(deed: &Deed, keep: &Keep, probe: &Probe) -> Result<Seen> {
         }
         Deed::Fail(text) => return Err(text.as_str().into()),
         Deed::FailTimes(times) => return fail_times(*times),
-        Deed::Log(line) => return Ok(log(line)),
+        Deed::Log(line) => return Ok(say(line)),
         Deed::Event(event) => return Ok(self::event(event)),
         Deed::BusyMs(ms) => return Ok(spin(*ms)),
         Deed::Print(bytes) => return print(&lines(*bytes)),
@@ -64,6 +68,13 @@ fn perform(deed: &Deed, keep: &Keep, probe: &Probe) -> Result<Seen> {
     };
     let name = keep.name.clone().unwrap_or_else(|| name.to_owned());
     Ok(Seen::from_iter([(name, sight)]))
+}
+
+/// Logs what was seen where there is no status to put it into.
+pub(crate) fn log(seen: &Seen) {
+    for (name, sight) in seen {
+        info!("seen", name, sight);
+    }
 }
 
 fn fail_times(times: u32) -> Result<Seen> {
@@ -174,18 +185,22 @@ fn memo(Memo { lifetime, put, value, get, count, remove }: &Memo) -> Result<Valu
     }
 }
 
-fn write(write: &Write, keep: &Keep) -> Result<Value> {
+fn write(write: &Write, keep: &Keep, probe: &Probe) -> Result<Value> {
     let options = options(write)?;
+    let object = match &write.change {
+        Some(change) => &changed(probe, change),
+        None => &write.object,
+    };
     let target = || match &write.target {
         Some(target) => Ok(target.clone()),
-        None => ObjectRef::of(&write.object).map_err(|error| error.context("a write step needs a target or an object")),
+        None => ObjectRef::of(object).map_err(|error| error.context("a write step needs a target or an object")),
     };
     let written = match write.verb {
-        Verb::Create => options.create(&write.object)?,
-        Verb::Apply => options.apply(&write.object)?,
-        Verb::ForceApply => options.force_apply(&write.object)?,
-        Verb::Update => options.update(&write.object)?,
-        Verb::Edit => options.edit(&write.object)?,
+        Verb::Create => options.create(object)?,
+        Verb::Apply => options.apply(object)?,
+        Verb::ForceApply => options.force_apply(object)?,
+        Verb::Update => options.update(object)?,
+        Verb::Edit => options.edit(object)?,
         Verb::JsonPatch => options.json_patch(&target()?, &write.patch)?,
         Verb::MergePatch => options.merge_patch(&target()?, &write.patch)?,
         Verb::AddFinalizer => operations::add_finalizer(write.finalizer.as_deref())?,
@@ -196,6 +211,30 @@ fn write(write: &Write, keep: &Keep) -> Result<Value> {
         }
     };
     Ok(shown(&written.parse()?, &keep.show))
+}
+
+/// Returns the primary as it was received, with a document merged into it: null removes a field.
+pub(crate) fn changed(probe: &Probe, change: &Value) -> Value {
+    let mut whole = probe.whole.clone();
+    merge(&mut whole, change);
+    whole
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    let Value::Object(fields) = change else {
+        into.clone_from(change);
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (name, change) in fields {
+        match (into.as_object_mut(), change) {
+            (Some(object), Value::Null) => drop(object.remove(name)),
+            (Some(object), change) => merge(object.entry(name).or_insert(Value::Null), change),
+            (None, _) => {}
+        }
+    }
 }
 
 fn options(write: &Write) -> Result<Options> {
@@ -256,6 +295,32 @@ fn read(read: &Read, Keep { show, .. }: &Keep) -> Result<Value> {
     Ok(objects.iter().map(|object| shown(object, show)).collect())
 }
 
+/// Returns what is read once it is something. The limit of the call's time ends it, too.
+fn wait(read: &Read, keep: &Keep) -> Result<Value> {
+    loop {
+        let found = self::read(read, keep)?;
+        if !found.is_null() && found != json!([]) {
+            return Ok(found);
+        }
+    }
+}
+
+/// Puts fields of objects that belong to the primary into a dependent's, as far as they are there; by the pointer to what they become.
+pub(crate) fn copy(into: &mut Map<String, Value>, fields: &BTreeMap<String, Field>) -> Result<()> {
+    for (to, Field { source, field }) in fields {
+        let found = cache::source(source).one::<Value>()?;
+        let Some(value) = found.as_ref().and_then(|object| object.pointer(field)) else { continue };
+        let nested =
+            to.rsplit('/').filter(|name| !name.is_empty()).fold(value.clone(), |value, name| json!({ name: value }));
+        let mut whole = Value::Object(std::mem::take(into));
+        merge(&mut whole, &nested);
+        if let Value::Object(merged) = whole {
+            *into = merged;
+        }
+    }
+    Ok(())
+}
+
 fn narrowed(mut query: Query, Read { labels, fields, newest_only, limit, .. }: &Read) -> Query {
     if let Some(selector) = labels {
         query = query.labels(selector);
@@ -294,7 +359,7 @@ fn dependent(Dependent { run, name }: &Dependent) -> Result<Value> {
     }
 }
 
-fn log(Log { level, message, fields }: &Log) -> Seen {
+fn say(Log { level, message, fields }: &Log) -> Seen {
     let fields: Vec<(&str, &dyn std::fmt::Display)> =
         fields.iter().map(|(name, value)| (name.as_str(), value as &dyn std::fmt::Display)).collect();
     log::write(*level, message, &fields);

@@ -64,6 +64,38 @@ fn the_answer_is_what_the_spec_says() {
 }
 
 #[test]
+fn the_primary_is_answered_with_a_change() {
+    let asked = json!({ "change": { "metadata": { "labels": { "a": "b" }, "generation": null } }, "onlyAt": "given" });
+    let mut expected = probe(json!({ "reconcile": asked })).whole;
+    expected["metadata"]["labels"] = json!({ "a": "b" });
+    expected["metadata"].as_object_mut().unwrap().remove("generation");
+    // It was received without a version.
+    assert_eq!(reconcile(Run::new(), asked).answer, Ok(Update::object(expected).only_at("given")));
+}
+
+#[test]
+fn a_primary_of_another_kind_has_its_spec_in_an_annotation() {
+    let spec = json!({ "reconcile": { "status": { "a": 1 } } }).to_string();
+    let metadata = json!({ "name": "s", "annotations": { "test.capstan.dev/spec": spec } });
+    let service = serde_json::from_value(json!({ "metadata": metadata, "spec": { "reconcile": 1 } })).unwrap();
+    let expected = Update::status(json!({ "a": 1, "observedGeneration": null }));
+    assert_eq!(test::with(Run::new(), || Prober::reconcile(&service)).answer, Ok(expected));
+}
+
+#[test]
+fn runs_take_turns_and_the_last_stays() {
+    let turns = json!({ "turns": [{ "reschedule": 1000 }, { "status": { "a": 1 } }] });
+    let first = Ok(Update::nothing().reschedule(Duration::from_secs(1)));
+    let second = status(json!({ "a": 1, "observedGeneration": 4 }));
+    let mut run = Run::new();
+    for expected in [first, second.clone(), second] {
+        let recorded = reconcile(run, turns.clone());
+        assert_eq!(recorded.answer, expected);
+        run = recorded.memos.into_iter().fold(Run::new(), |run, ((life, key), value)| run.memo(life, &key, value));
+    }
+}
+
+#[test]
 fn a_typo_is_an_error() {
     let table = [
         (json!({ "stats": {} }), "unknown field `stats`"),
@@ -137,6 +169,15 @@ fn reads_show_names_or_the_asked_fields() {
 }
 
 #[test]
+fn what_is_awaited_is_kept_once_it_is_there_and_what_is_told_is_logged() {
+    let run = Run::new().secondary("configs", config_map("x"));
+    let read = json!({ "in": { "source": "configs" }, "select": "one" });
+    let recorded = reconcile(run, json!({ "do": [{ "await": read }, { "read": read, "tell": true }] }));
+    assert_eq!(recorded.answer, status(json!({ "await": "cm", "observedGeneration": 4 })));
+    assert_eq!(recorded.logs[0].message, "seen");
+}
+
+#[test]
 fn memos_count_runs() {
     let count = json!({ "memo": { "lifetime": "primary", "count": "runs" }, "as": "runs" });
     let first = reconcile(Run::new(), json!({ "do": count }));
@@ -206,6 +247,10 @@ fn errors_are_handled_as_the_spec_says() {
         (json!({}), ErrorControl::unhandled()),
         (json!({ "onError": {} }), ErrorControl::handled()),
         (json!({ "onError": { "failure": true, "next": "stop" } }), ErrorControl::status(shown).stop()),
+        (
+            json!({ "onError": { "failures": true } }),
+            ErrorControl::status(json!({ "failures": ["1: no"], "observedGeneration": 4 })),
+        ),
         (json!({ "onError": { "next": { "reschedule": 20 } } }), ErrorControl::handled().reschedule(millis(20))),
     ];
     for (spec, expected) in table {
@@ -231,6 +276,16 @@ fn dependents_are_what_the_spec_has() {
     for (name, expected) in table {
         assert_eq!(Prober::desired(name, &probe(spec.clone())), expected, "{name}");
     }
+}
+
+#[test]
+fn a_dependent_has_fields_of_what_is_there() {
+    let field = |pointer: &str| json!({ "source": "configs", "field": pointer });
+    let copy = json!({ "/data/kept": field("/data/a"), "/data/none": field("/data/b") });
+    let probe = probe(json!({ "dependents": { "cm": { "data": { "own": "y" }, "$copy": copy } } }));
+    let run = Run::new().secondary("configs", config_map("x"));
+    let desired = test::with(run, || Prober::desired("cm", &probe)).answer;
+    assert_eq!(desired, Json::of(&json!({ "data": { "kept": "x", "own": "y" } })));
 }
 
 #[test]
