@@ -172,6 +172,40 @@ impl Place {
         self.manifest("probe", "{ apiVersion: test.capstan.dev/v1, kind: Probe }", "", fields)
     }
 
+    /// Returns a manifest of one controller over probes whose component may do everything with probes and config maps, and
+    /// which has those that name their primary in an annotation as its source `maps`. A run may wait for [`Place::gate`].
+    pub fn able_manifest(&self, fields: &str) -> String {
+        const ABLE: &str = "limits: { timeout: 30s, requests: 1000 }
+capabilities:
+  kubernetes:
+    - { apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [get, create, apply, update, patch, delete] }
+    - { apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply, update, patch, delete] }
+";
+        const MAPS: &str = "sources:
+  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }
+";
+        let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+        self.manifest("probe", primary, ABLE, &format!("{MAPS}{fields}"))
+    }
+
+    /// Returns a config map that names a probe as its primary.
+    pub fn map_of(&self, primary: &str, name: &str, data: Value) -> Value {
+        let annotations = json!({ "capstan.dev/primary-name": primary });
+        let metadata = json!({ "name": name, "namespace": self.namespace.name(), "annotations": annotations });
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data })
+    }
+
+    /// Returns a step that a run is held at until [`Place::open_gate`].
+    pub fn gate(&self) -> Value {
+        let named = json!({ "namespace": self.namespace.name(), "name": "gate" });
+        json!({ "await": { "in": { "source": "maps" }, "select": { "named": named } }, "tell": true })
+    }
+
+    /// Lets runs that are held go on, and all later ones pass.
+    pub fn open_gate(&self) {
+        self.create("v1", "ConfigMap", &self.config_maps(), "gate", json!({}));
+    }
+
     /// Returns a manifest whose operator and controller have other names than the others of this place.
     pub fn renamed(&self, manifest: &str, suffix: &str) -> String {
         let name = self.namespace.name();
@@ -419,6 +453,30 @@ impl Daemon {
     /// Returns how many runs have been started.
     pub fn runs(&self) -> u64 {
         self.count("capstan_reconciliations_started_total", "")
+    }
+
+    /// Returns how many runs of this primary have ended.
+    pub fn runs_of(&self, primary: &str) -> usize {
+        let key = format!("/{primary}");
+        let has_ended = |line: &&Value| {
+            let spans = line["spans"].as_array();
+            let is_its = |span: &Value| span["key"].as_str().is_some_and(|name| name.ends_with(&key));
+            ["reconciled", "the run failed"].iter().any(|text| line["message"] == *text)
+                && spans.is_some_and(|spans| spans.iter().any(is_its))
+        };
+        self.lines().iter().filter(has_ended).count()
+    }
+
+    /// Returns what steps of probes have told under this name, in its order.
+    pub fn told(&self, name: &str) -> Vec<Value> {
+        let begin = format!("name=\"{name}\" sight=");
+        let lines = self.lines().into_iter().filter(|line| line["message"] == "seen");
+        let sight = |line: Value| {
+            let quoted = line["fields"].as_str()?.strip_prefix(&begin)?;
+            let text: String = serde_json::from_str(quoted).ok()?;
+            serde_json::from_str(&text).ok()
+        };
+        lines.filter_map(sight).collect()
     }
 
     /// Returns how many runs are under way.

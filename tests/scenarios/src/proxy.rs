@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use cluster::{Cluster, User};
+use cluster::{Cluster, User, wait};
+
+use crate::SOON;
 
 /// The interval at which a connection that is held back checks if it may continue.
 const HELD: Duration = Duration::from_millis(20);
@@ -22,7 +24,12 @@ pub struct Line {
 #[derive(Default)]
 struct State {
     down: AtomicBool,
-    held: AtomicBool,
+    /// What comes from the API server.
+    held_answers: AtomicBool,
+    /// What goes to it.
+    held_requests: AtomicBool,
+    /// Something is held that goes to it.
+    waiting: AtomicBool,
     streams: parking_lot::Mutex<Vec<TcpStream>>,
 }
 
@@ -62,12 +69,25 @@ impl Line {
     /// Lets nothing through, in either direction, until [`Line::release`]; connections stay, and new ones are
     /// accepted.
     pub fn hold(&self) {
-        self.state.held.store(true, Ordering::SeqCst);
+        self.state.held_answers.store(true, Ordering::SeqCst);
+        self.hold_requests();
+    }
+
+    /// Lets the API server's answers and events through, and no new request, until [`Line::release`].
+    pub fn hold_requests(&self) {
+        self.state.waiting.store(false, Ordering::SeqCst);
+        self.state.held_requests.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until a request is held back.
+    pub fn await_held(&self) {
+        wait::until(SOON, "a request", || self.state.waiting.load(Ordering::SeqCst).then_some(())).unwrap();
     }
 
     /// Lets through the data that was held back, and all that follows.
     pub fn release(&self) {
-        self.state.held.store(false, Ordering::SeqCst);
+        self.state.held_answers.store(false, Ordering::SeqCst);
+        self.state.held_requests.store(false, Ordering::SeqCst);
     }
 
     /// Ends all connections; new ones are served.
@@ -83,30 +103,51 @@ impl Line {
     }
 }
 
+/// Where data goes.
+#[derive(Clone, Copy)]
+enum Direction {
+    /// To the API server.
+    Up,
+    /// From it.
+    Down,
+}
+
 impl State {
+    /// Says whether data that has come must wait.
+    fn holds(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Down => self.held_answers.load(Ordering::SeqCst),
+            Direction::Up => {
+                let held = self.held_requests.load(Ordering::SeqCst);
+                self.waiting.fetch_or(held, Ordering::SeqCst);
+                held
+            }
+        }
+    }
+
     fn join(self: &Arc<Self>, client: TcpStream, upstream: TcpStream) {
         let copies = [&client, &upstream].map(|stream| stream.try_clone().unwrap());
         self.streams.lock().extend(copies);
         let [from, to] = [&upstream, &client].map(|stream| stream.try_clone().unwrap());
         let (up, down) = (Arc::clone(self), Arc::clone(self));
-        thread::spawn(move || pump(client, upstream, &up));
-        thread::spawn(move || pump(from, to, &down));
+        thread::spawn(move || pump(client, upstream, &up, Direction::Up));
+        thread::spawn(move || pump(from, to, &down, Direction::Down));
     }
 }
 
 /// Copies from one connection to the other until one of them ends.
-fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
+fn pump(mut from: TcpStream, mut to: TcpStream, state: &State, direction: Direction) {
     // However it ends, the other direction ends with it.
-    drop(copy(&mut from, &mut to, state));
+    drop(copy(&mut from, &mut to, state, direction));
     drop(from.shutdown(Shutdown::Both));
     drop(to.shutdown(Shutdown::Both));
 }
 
-fn copy(from: &mut TcpStream, to: &mut TcpStream, state: &State) -> io::Result<()> {
+fn copy(from: &mut TcpStream, to: &mut TcpStream, state: &State, direction: Direction) -> io::Result<()> {
     let mut buffer = [0; 16 << 10];
     loop {
         let read = from.read(&mut buffer)?;
-        while state.held.load(Ordering::SeqCst) {
+        while state.holds(direction) {
             // Checks again after a while; only this connection waits.
             thread::park_timeout(HELD);
         }

@@ -30,6 +30,7 @@ mod operations;
 mod outage;
 mod pause;
 mod permissions;
+mod primary;
 mod swap;
 mod takeover;
 mod webpage;
