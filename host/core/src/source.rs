@@ -1252,6 +1252,35 @@ mod tests {
     }
 
     #[test]
+    fn an_own_write_is_found_although_the_source_is_not_told_yet_that_the_cache_has_it() {
+        // OV-4
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
+        let source = source(Role::Secondary(mapper), Filter::default(), &[("by-name", "/metadata/name")]);
+        let mut informer = Informer::new(&source, None);
+        informer.applied(owned("s", 1, "p"));
+        let found = || {
+            let related = ["p", "q"].map(|owner| names(&source.related(&key(owner))));
+            (related, ["s", "t"].map(|name| names(&source.by_index("by-name", name).unwrap())))
+        };
+        let moved = informer.writer.apply(Event::Applied(owned("s", 2, "q"))).unwrap();
+        let made = informer.writer.apply(Event::Applied(owned("t", 3, "q"))).unwrap();
+        source.put(owned("s", 2, "q"));
+        source.begin(key("t"), |_| ()).wrote(owned("t", 3, "q"));
+        let both = ["n/s@2".to_owned(), "n/t@3".to_owned()];
+        let expected = ([vec![], both.to_vec()], both.map(|name| vec![name]));
+        assert_eq!(found(), expected);
+        for change in [moved, made] {
+            source.on(change);
+        }
+        assert_eq!(found(), expected);
+        for (name, version) in [("s", 4), ("t", 5)] {
+            informer.event(Event::Deleted(owned(name, version, "q")));
+        }
+        let state = source.state.read();
+        assert!(state.related.is_empty() && state.indexes.values().all(Lookup::is_empty));
+    }
+
+    #[test]
     fn annotations_map_a_secondary_in_another_namespace() {
         // IM-2
         let mapper = Mapper::new(

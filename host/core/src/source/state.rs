@@ -69,8 +69,13 @@ impl State {
         }
     }
 
-    pub(super) fn put(&mut self, answer: Object) {
+    /// Takes in the answer of a write, with its keys. The cache may have it already, while its event is still on the way to this
+    /// source: the look-ups lead to it from now on.
+    pub(super) fn put(&mut self, answer: Object, facts: &Facts) {
         if let Some(cache) = self.cache(answer.key()).cloned() {
+            if cache.get(answer.key()).is_some_and(|seen| seen.version() == answer.version()) {
+                self.look_up(answer.key(), facts);
+            }
             self.keep(answer, &cache);
         }
     }

@@ -1,13 +1,12 @@
 //! Own writes under way: decides when the window of a write opens, when it closes, and whether the echo is swallowed
 //! (FW).
 
-use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Role, Source, Trigger};
+use super::{Source, Trigger};
 use crate::cache::Cache;
 use crate::dependent::managed_fields;
-use crate::object::{Object, ObjectRef};
+use crate::object::{Change, Object, ObjectRef};
 
 /// An own write under way, with its window (`FW-1`). If it is dropped without an answer, the write has failed
 /// (`FW-5`).
@@ -39,21 +38,19 @@ impl Source {
     /// After a deletion there is nothing to keep, unless the answer is an object that still exists and is marked for
     /// deletion.
     pub fn put(&self, answer: Object) {
-        self.state.write().put(answer);
+        let facts = self.facts(&Change::Added(answer.clone()));
+        self.state.write().put(answer, &facts);
     }
 
     fn answered(&self, key: &ObjectRef, answer: Object) -> Vec<Trigger> {
-        let mapped = match &self.spec.role {
-            Role::Primary => BTreeSet::new(),
-            Role::Secondary(mapper) => mapper.primaries(&answer),
-        };
+        let facts = self.facts(&Change::Added(answer.clone()));
         let released = {
             let mut state = self.state.write();
             // An answer about another object, or about one that is not watched, has no echo.
             if answer.key() == key && state.cache(key).is_some() {
-                state.windows.answered(key, answer.version(), mapped);
+                state.windows.answered(key, answer.version(), facts.primaries.after.clone());
             }
-            state.put(answer);
+            state.put(answer, &facts);
             state.windows.close(key)
         };
         released.map(|released| self.released(released)).unwrap_or_default()
