@@ -623,10 +623,12 @@ impl Daemon {
 
     /// Waits until the process has ended.
     pub fn await_end(&mut self) -> ExitStatus {
-        wait::until_ok(SOON, "the daemon's end", || {
-            self.child.try_wait().unwrap().ok_or_else(|| "it is running".to_owned())
-        })
-        .unwrap()
+        wait::until(SOON, "the daemon's end", || self.ended()).unwrap()
+    }
+
+    /// Returns how the process has ended; `None` if it has not.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Sends SIGKILL and waits until the process has ended.

@@ -171,6 +171,22 @@ fn a_refusing_api_server_is_quoted_with_verb_and_kind() {
 }
 
 #[test]
+fn s007_a_daemon_without_any_right_starts_and_says_what_it_lacks() {
+    // IE-1
+    let place = Place::new("s007");
+    let visitor = place.cluster.kubeconfig(place.cluster.user(cluster::VISITOR).unwrap()).unwrap();
+    let primary = "{ apiVersion: v1, kind: ConfigMap }";
+    let manifest = place.manifest("probe", primary, "", "cacheSyncTimeout: 2s\nonStartError: goOn\n");
+    let daemon = Start::new(&manifest).kubeconfig(visitor).run(&place);
+    assert_eq!(daemon.get("/livez").0, 200);
+    wait::until_ok(SOON, "what is lacking", || match daemon.get("/readyz?verbose") {
+        (503, body) if ["ConfigMap", "visitor", "403"].iter().all(|word| body.contains(word)) => Ok(()),
+        (code, body) => Err(format!("{code} {body}")),
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_token_that_is_not_accepted_is_told() {
     let place = Place::new("unauthorized");
     let folder = tempfile::tempdir().unwrap();
@@ -206,6 +222,28 @@ fn admit(of: &Place, place: &Place, more: &[Value]) {
     let api = place.cluster.api();
     api.create(&path("roles"), &role).unwrap();
     api.create(&path("rolebindings"), &binding).unwrap();
+}
+
+#[test]
+fn s033_few_rights_are_enough_and_what_lacks_is_refused_in_the_daemons_name() {
+    let place = Place::new("s033");
+    let account = account(&place);
+    let kubeconfig = place.cluster.kubeconfig(&account).unwrap();
+    let kind = "apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition";
+    let fields = format!(
+        "cacheSyncTimeout: 1s\nsources:\n  definitions: {{ informer: {{ {kind}, mapper: {{ labels: {{}} }} }} }}\n"
+    );
+    let daemon = Start::new(&place.probe_manifest(&fields)).kubeconfig(kubeconfig).run(&place);
+    place.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
+    await_seen(&place);
+    daemon.await_quiet();
+    // The first run adds the finalizer.
+    assert_eq!(daemon.runs_of("p"), 2);
+    let line = daemon.await_line("watching failed");
+    assert!(line.contains(&account.name) && line.contains("cannot watch resource"), "{line}");
+    assert!(line.contains("customresourcedefinitions"), "{line}");
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    place.cluster.api().get(definitions).unwrap();
 }
 
 const MAP: &str = "workflow:\n  dependents:\n    cm: { apiVersion: v1, kind: ConfigMap }\n";

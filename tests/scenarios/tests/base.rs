@@ -1,7 +1,9 @@
 //! Reconciling, cleaning up, retrying, rescheduling: what any controller does.
 
+use std::time::Duration;
+
 use cluster::wait;
-use scenarios::{Daemon, Place, SOON};
+use scenarios::{Daemon, Folder, LATER, Place, SOON, run};
 use serde_json::{Value, json};
 
 /// The probe has a cleaner, so the first run of each probe adds the finalizer and does no more (DI-4).
@@ -11,6 +13,25 @@ const CLEANER: &str = "finalizer: probes.test.capstan.dev/finalizer\n";
 
 fn finalizers(object: &Value) -> usize {
     object["metadata"]["finalizers"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn s001_a_controller_is_found_by_its_name_and_none_is_an_error() {
+    let place = Place::new("s001");
+    let folder = Folder::new();
+    let path = folder.path("");
+    let (code, _, error) = run(&["run", "--listen", "127.0.0.1:0", "-m", path.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(error.contains("has no *.yaml"), "{error}");
+    let (first, second) = (place.namespace.name().to_owned(), format!("{}-second", place.namespace.name()));
+    let manifest = place.probe_manifest("");
+    folder.put("first.yaml", &manifest);
+    let daemon = folder.daemon(&place);
+    let running = |name: &str| daemon.controller(name).map(|controller| controller["phase"].clone());
+    assert_eq!((running(&first), running(&second)), (Some(json!("running")), None));
+    folder.put("second.yaml", place.renamed(&manifest, "second"));
+    wait::until(LATER, "the second", || (running(&second) == Some(json!("running"))).then_some(())).unwrap();
+    assert_eq!(daemon.controllers()["controllers"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -49,11 +70,41 @@ fn s012_cleanup_comes_back_until_it_lets_the_resource_go() {
 }
 
 #[test]
+fn s016_settings_of_the_manifest_hold() {
+    let place = Place::new("s016");
+    let fields = "concurrency: 2\nretry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 5 }\n";
+    let daemon = place.daemon(&place.probe_manifest(fields));
+    let steps = json!([{ "failTimes": 2 }, { "see": ["settings"] }]);
+    place.probe("p", json!({ "reconcile": { "do": steps, "status": { "state": "SUCCESS" } } }));
+    let probe = place.await_object(&place.probes(), "p", "success", |p| p["status"]["state"] == "SUCCESS");
+    assert_eq!(probe["status"]["settings"]["controller"]["concurrency"], 2);
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), FINALIZER_RUN + 3);
+    let gaps = gaps_between(&daemon, &["the run failed", "reconciled"]);
+    assert!(gaps.iter().skip(1).all(|gap| *gap >= 0.099), "{gaps:?}");
+}
+
+#[test]
+fn s021_the_error_handler_writes_the_status_with_each_attempt() {
+    // EC-1, EC-2
+    let place = Place::new("s021");
+    let retry = "retry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 3 }\n";
+    let daemon = place.daemon(&place.probe_manifest(retry));
+    let fails = json!({ "do": { "fail": "Error Retries Exceeded" } });
+    place.probe("p", json!({ "reconcile": fails, "onError": { "failures": true } }));
+    let all = json!([0, 1, 2, 3].map(|attempt| format!("{attempt}: Error Retries Exceeded")));
+    place.await_object(&place.probes(), "p", "all attempts", |p| p["status"]["failures"] == all);
+    daemon.await_quiet();
+    assert_eq!(place.find(&place.probes(), "p").unwrap()["status"]["failures"], all);
+}
+
+#[test]
 fn s022_a_rescheduled_primary_comes_back_by_itself() {
     let place = Place::new("s022");
     let daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", json!({ "reconcile": { "reschedule": 500 } }));
-    daemon.await_runs(FINALIZER_RUN + 4);
+    let four = || (daemon.runs() >= FINALIZER_RUN + 4).then_some(());
+    wait::until(Duration::from_secs(5), "four runs", four).unwrap();
     // From the end of a run to that of the next.
     let gaps = gaps(&daemon);
     let after_reschedule = &gaps[usize::try_from(FINALIZER_RUN).unwrap()..];
@@ -92,10 +143,34 @@ fn s037_a_primary_runs_at_least_once_per_interval() {
     let place = Place::new("s037");
     let daemon = place.daemon(&place.probe_manifest("maxReconciliationInterval: 50ms\n"));
     place.probe("p", json!({}));
-    daemon.await_runs(FINALIZER_RUN + 4);
+    daemon.await_runs(FINALIZER_RUN + 20);
     let gaps = gaps(&daemon);
     let idle = &gaps[usize::try_from(FINALIZER_RUN).unwrap()..];
-    assert!(idle.iter().all(|gap| *gap >= 0.049), "{gaps:?}");
+    // A busy machine may hold up single lines of the log, and so lengthen one gap and shorten another.
+    let mean = idle.iter().sum::<f64>() / f64::from(u32::try_from(idle.len()).unwrap());
+    assert!(mean >= 0.045, "{gaps:?}");
+    let fastest = idle.windows(3).map(|gaps| gaps.iter().sum::<f64>()).fold(f64::MAX, f64::min);
+    assert!(fastest <= 0.5, "four runs within {fastest} s at best");
+}
+
+#[test]
+fn s064_events_between_retries_use_up_no_attempt() {
+    // EP-33
+    let place = Place::new("s064");
+    let retry = "retry: { initialInterval: 60s, multiplier: 1, maxAttempts: 3 }\n";
+    let daemon = place.daemon(&place.probe_manifest(retry));
+    let attempts = json!([{ "see": ["retry"], "tell": true }, { "fail": "always" }]);
+    place.probe("p", json!({ "reconcile": { "do": attempts } }));
+    for n in 0..6 {
+        daemon.await_runs(FINALIZER_RUN + 1 + n);
+        daemon.await_quiet();
+        if n < 5 {
+            place.merge(&place.probes(), "p", &json!({ "spec": { "anything": n } }));
+        }
+    }
+    let told = daemon.told("retry");
+    let attempts = told.iter().map(|retry| retry["attempt"].as_u64().unwrap_or_default());
+    assert_eq!((told.len(), attempts.max()), (6, Some(1)), "{told:?}");
 }
 
 #[test]
@@ -178,9 +253,14 @@ fn a_rate_limit_spaces_runs() {
     assert!(gap >= 1.9, "the third run waits for the window: {gap} s");
 }
 
-/// Returns the times between the ends of runs, in seconds.
+/// Returns the times between the ends of runs that succeeded, in seconds.
 fn gaps(daemon: &Daemon) -> Vec<f64> {
-    let ended = |line: &Value| line["message"] == "reconciled";
+    gaps_between(daemon, &["reconciled"])
+}
+
+/// Returns the times between lines of the log with these messages, in seconds.
+fn gaps_between(daemon: &Daemon, messages: &[&str]) -> Vec<f64> {
+    let ended = |line: &Value| messages.iter().any(|message| line["message"] == *message);
     let lines = daemon.lines().into_iter().filter(ended);
     let times: Vec<_> = lines.map(|line| seconds_of_day(&line["timestamp"].to_string())).collect();
     let gap = |pair: &[f64]| (pair[1] - pair[0]).rem_euclid(86_400.0);
@@ -214,30 +294,56 @@ fn memos_outlive_runs_as_long_as_they_were_asked_to() {
 }
 
 #[test]
-fn kubernetes_events_about_a_primary_are_counted_as_one() {
-    // ER-2, ER-4, ER-5
-    let place = Place::new("er");
+fn s138_no_series_names_a_primary() {
+    let place = Place::new("s138");
     let daemon = place.daemon(&place.probe_manifest(""));
-    let event = json!({ "event": { "warning": true, "reason": "DiskFull", "message": "no room left" } });
-    place.probe("p", json!({ "reconcile": { "do": [event] } }));
-    daemon.await_runs(FINALIZER_RUN + 1);
+    place.probe("named-nowhere", json!({ "reconcile": { "status": { "seen": true } } }));
+    place.await_object(&place.probes(), "named-nowhere", "its status", |p| p["status"]["seen"] == true);
     daemon.await_quiet();
-    place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
-    let events = place.namespace.path("v1", "events");
-    let event = wait::until_ok(SOON, "the event counted twice", || {
-        let list = place.cluster.api().get(&events).unwrap();
-        let items = list["items"].as_array().unwrap().clone();
-        items
-            .into_iter()
-            .find(|event| event["reason"] == "DiskFull" && event["count"] == 2)
-            .ok_or_else(|| list.to_string())
-    });
-    let event = event.unwrap();
-    assert_eq!(event["type"], "Warning");
-    assert_eq!(event["involvedObject"]["name"], "p");
-    assert_eq!(event["message"], "no room left");
+    let (_, metrics) = daemon.get("/metrics");
+    assert!(metrics.contains(place.namespace.name()), "the controller is named");
+    assert!(!metrics.contains("named-nowhere"), "{metrics}");
+}
+
+#[test]
+fn s160_events_about_a_primary_are_counted() {
+    // ER-2, ER-4, ER-5
+    let place = Place::new("s160");
+    let daemon = place.daemon(&place.probe_manifest("generationAware: false\n"));
+    let normal = json!({ "event": { "reason": "Mounted", "message": "there is a disk" } });
+    let warning = json!({ "event": { "warning": true, "reason": "DiskFull", "message": "no room left" } });
+    let uid = place.probe("p", json!({ "reconcile": { "do": [normal, warning] } }))["metadata"]["uid"].clone();
+    let path = place.namespace.path("v1", "events");
+    let counted = |reason: &str, count: u64| {
+        wait::until_ok(SOON, &format!("{reason} counted {count} times"), || {
+            let list = place.cluster.api().get(&path).unwrap();
+            let all = list["items"].as_array().unwrap().iter();
+            let events: Vec<_> = all.filter(|event| event["reason"] == reason).cloned().collect();
+            match &events[..] {
+                [event] if event["count"] == count => Ok(event.clone()),
+                _ => Err(list),
+            }
+        })
+        .unwrap()
+    };
     let reporter = format!("capstan/{}", place.namespace.name());
-    assert_eq!(event["reportingComponent"], reporter);
+    for round in 1..=2 {
+        for (reason, kind, message) in
+            [("Mounted", "Normal", "there is a disk"), ("DiskFull", "Warning", "no room left")]
+        {
+            let event = counted(reason, round);
+            let about = &event["involvedObject"];
+            assert_eq!((&event["type"], &event["message"]), (&json!(kind), &json!(message)));
+            assert_eq!((&about["kind"], &about["name"], &about["uid"]), (&json!("Probe"), &json!("p"), &uid));
+            assert_eq!(event["reportingComponent"], reporter);
+            for field in ["reportingInstance", "firstTimestamp", "lastTimestamp"] {
+                assert!(event[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {event}");
+            }
+        }
+        place.merge(&place.probes(), "p", &json!({ "metadata": { "labels": { "run": "again" } } }));
+    }
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), FINALIZER_RUN + 2);
 }
 
 #[test]

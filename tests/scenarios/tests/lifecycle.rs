@@ -17,6 +17,16 @@ fn count(place: &Place, path: &str, wanted: impl Fn(&Value) -> bool) -> usize {
 }
 
 #[test]
+fn s006_a_daemon_that_has_not_started_its_work_ends_at_once() {
+    // LC-20
+    let place = Place::new("s006");
+    let mut daemon = Start::new(&place.probe_manifest("")).run(&place);
+    daemon.terminate();
+    let status = wait::until(Duration::from_secs(5), "its end", || daemon.ended());
+    assert!(status.unwrap().success());
+}
+
+#[test]
 fn s030_a_run_under_way_ends_before_the_daemon_does() {
     let place = Place::new("s030");
     let daemon = place.daemon(&place.probe_manifest(""));

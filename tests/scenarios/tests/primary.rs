@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cluster::{ADMIN, Call, wait};
+use cluster::{ADMIN, Call, Query, wait};
 use scenarios::proxy::Line;
 use scenarios::{Daemon, Folder, Place, SOON, Start, component, replace};
 use serde_json::{Value, json};
@@ -152,14 +152,17 @@ impl<'a> Held<'a> {
     /// knows of it before the API server has that request.
     fn meanwhile(&self, steps: Value, happens: impl Fn()) {
         let Self { place, line, daemon, .. } = self;
+        let begun = daemon.log().matches(BEGIN).count();
         line.hold_requests();
         place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": steps } } }));
-        daemon.await_line(BEGIN);
+        let begins = || (daemon.log().matches(BEGIN).count() > begun).then_some(());
+        wait::until(SOON, "the run", begins).unwrap();
         line.await_held();
         happens();
         // Events come in their order.
-        place.probe("later", json!({}));
-        let primaries = || (daemon.count("capstan_custom_resources", "") == 2).then_some(());
+        let primaries = daemon.count("capstan_custom_resources", "") + 1;
+        place.probe(&format!("p{primaries}"), json!({}));
+        let primaries = || (daemon.count("capstan_custom_resources", "") == primaries).then_some(());
         wait::until(SOON, "the daemon to know of it", primaries).unwrap();
         line.release();
     }
@@ -421,4 +424,33 @@ fn s076_the_same_holds_without_a_finalizer() {
     let bytes = fs::read(component("probe")).unwrap();
     let without = replace(&bytes, b"capstan:operator/cleaner@", b"capstan:operator/tidying@");
     patches_the_status("s076b", 0, &without);
+}
+
+#[test]
+fn s150_finalizers_are_added_and_removed_upon_an_old_version_too() {
+    // FI-4
+    const OTHER: &str = "other.dev/finalizer";
+    let place = Place::new("s150");
+    let held = Held::new(&place, "");
+    place.probe("p", json!({}));
+    held.daemon.await_runs(2);
+    held.daemon.await_quiet();
+    // An addition is upon a version, a removal upon a place in the list.
+    let labelled = json!({ "labels": { "by": "others" } });
+    let shifted = json!({ "finalizers": ["first.dev/finalizer", FINALIZER, OTHER] });
+    for (verb, change, expected) in [
+        ("addFinalizer", labelled, json!([FINALIZER, OTHER])),
+        ("removeFinalizer", shifted, json!(["first.dev/finalizer", FINALIZER])),
+    ] {
+        let mark = place.cluster.audit().unwrap().mark().unwrap();
+        let write = quietly(json!({ "verb": verb, "finalizer": OTHER }));
+        let change = || drop(place.merge(&place.probes(), "p", &json!({ "metadata": change })));
+        held.meanwhile(json!([{ "log": { "message": format!("{BEGIN}: {verb}") } }, write]), change);
+        place.await_object(&place.probes(), "p", verb, |p| p["metadata"]["finalizers"] == expected);
+        let query = Query::since(mark).user_agent("capstan/").namespace(place.namespace.name()).verbs(["patch"]);
+        let patches = place.cluster.audit().unwrap().requests(&query).unwrap();
+        let codes = patches.iter().filter(|patch| patch.name == "p").map(|patch| patch.code);
+        assert_eq!(codes.collect::<Vec<_>>(), [422, 200], "{patches:?}");
+    }
+    place.merge(&place.probes(), "p", &json!({ "metadata": { "finalizers": [FINALIZER] } }));
 }

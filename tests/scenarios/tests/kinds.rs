@@ -1,0 +1,294 @@
+//! Kinds: built-in ones, those of the whole cluster, several versions of one, several controllers of one, and objects that no
+//! component can read.
+
+use cluster::{Call, wait};
+use scenarios::{LATER, Place};
+use serde_json::{Value, json};
+
+/// The annotation by which the probe reads what to do from an object of another kind.
+const SPEC: &str = "test.capstan.dev/spec";
+
+/// A kind `Thing` of a test's own, with these versions; the last one is stored. Dropping it removes it.
+struct Things<'a> {
+    place: &'a Place,
+    group: String,
+}
+
+impl<'a> Things<'a> {
+    const DEFINITIONS: &'static str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+    fn new(place: &'a Place, versions: &[&str]) -> Self {
+        let things = Self { place, group: format!("{}.test.capstan.dev", place.namespace.name()) };
+        place.cluster.api().create(Self::DEFINITIONS, &things.definition(versions)).unwrap();
+        things.await_served(versions);
+        things
+    }
+
+    fn definition(&self, versions: &[&str]) -> Value {
+        let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let schema = json!({ "type": "object", "properties": { "foo": { "type": "string" }, "spec": anything, "status": anything } });
+        let version = |name: &&str| {
+            let is_last = versions.last() == Some(name);
+            json!({
+                "name": name, "served": true, "storage": is_last, "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": schema },
+            })
+        };
+        let versions: Vec<_> = versions.iter().map(version).collect();
+        let names = json!({ "kind": "Thing", "plural": "things" });
+        json!({
+            "metadata": { "name": self.name() },
+            "spec": { "group": self.group, "names": names, "scope": "Namespaced", "versions": versions },
+        })
+    }
+
+    fn name(&self) -> String {
+        format!("things.{}", self.group)
+    }
+
+    fn change(&self, versions: &[&str]) {
+        self.place.merge(Self::DEFINITIONS, &self.name(), &json!({ "spec": self.definition(versions)["spec"] }));
+        self.await_served(versions);
+    }
+
+    fn await_served(&self, versions: &[&str]) {
+        for version in versions {
+            let path = self.path(version);
+            wait::until_ok(LATER, &path, || self.place.cluster.api().get(&path)).unwrap();
+        }
+    }
+
+    fn path(&self, version: &str) -> String {
+        self.place.namespace.path(&format!("{}/{version}", self.group), "things")
+    }
+
+    fn create(&self, version: &str, name: &str, fields: Value) {
+        self.place.create(&format!("{}/{version}", self.group), "Thing", &self.path(version), name, fields);
+    }
+
+    /// Returns a manifest of one controller over this version.
+    fn manifest(&self, version: &str, fields: &str) -> String {
+        let primary = format!("{{ apiVersion: {}/{version}, kind: Thing }}", self.group);
+        self.place.manifest("probe", &primary, "", fields)
+    }
+}
+
+impl Drop for Things<'_> {
+    fn drop(&mut self) {
+        drop(self.place.cluster.api().delete(&format!("{}/{}", Self::DEFINITIONS, self.name())));
+    }
+}
+
+#[test]
+fn s002_kinds_come_from_files_and_from_objects() {
+    let place = Place::new("s002");
+    let things = Things::new(&place, &["v1"]);
+    for (name, field) in [
+        ("webpages.sample.capstan.dev", "/spec/properties/html"),
+        ("clusterprobes.test.capstan.dev", "/status"),
+        (&things.name(), "/foo"),
+    ] {
+        let definition = place.find(Things::DEFINITIONS, name).unwrap();
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        assert!(schema.pointer(field).is_some(), "{name}: {schema}");
+    }
+}
+
+#[test]
+fn s010_a_built_in_kind_is_reconciled_and_cleaned_up() {
+    let place = Place::new("s010");
+    let primary = "{ apiVersion: v1, kind: Service }";
+    let daemon = place.daemon(&place.manifest("probe", primary, "", "labelSelector: builtintest=true\n"));
+    let log = |message: &str| json!({ "do": { "log": { "message": message } } });
+    let spec = json!({ "reconcile": log("reconciles"), "cleanup": log("cleans up") }).to_string();
+    let service = |label: &str| {
+        let metadata = json!({ "labels": { "builtintest": label }, "annotations": { SPEC: spec } });
+        json!({ "metadata": metadata, "spec": { "ports": [{ "port": 80 }] } })
+    };
+    let services = place.namespace.path("v1", "services");
+    for (name, label) in [("s", "true"), ("other", "false")] {
+        place.create("v1", "Service", &services, name, service(label));
+    }
+    daemon.await_line("\"reconciles\"");
+    place.await_object(&services, "s", "the finalizer", |service| {
+        service["metadata"]["finalizers"] == json!(["services.capstan.dev/finalizer"])
+    });
+    place.delete(&services, "s");
+    place.await_gone(&services, "s");
+    assert!(daemon.log().contains("\"cleans up\""), "{}", daemon.log());
+    assert_eq!(place.find(&services, "other").unwrap()["metadata"]["finalizers"], Value::Null);
+}
+
+#[test]
+fn s014_a_primary_of_the_whole_cluster_owns_an_object_in_a_namespace() {
+    // KD-2, IM-1
+    let place = Place::new("s014");
+    let own = place.namespace.name();
+    let fields = format!(
+        "labelSelector: place={own}\nworkflow:\n  dependents:\n    cm: {{ apiVersion: v1, kind: ConfigMap }}\n"
+    );
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: ClusterProbe }";
+    let _daemon = place.daemon(&place.manifest("probe", primary, "", &fields));
+    let spec = |value: &str| {
+        let map = json!({ "metadata": { "name": "s014", "namespace": own }, "data": { "v": value } });
+        json!({ "dependents": { "cm": map }, "reconcile": { "status": { "created": true } } })
+    };
+    let probes = "/apis/test.capstan.dev/v1/clusterprobes";
+    let probe = json!({ "metadata": { "labels": { "place": own } }, "spec": spec("initial") });
+    place.create("test.capstan.dev/v1", "ClusterProbe", probes, own, probe);
+    let has = |value: &str| place.await_object(&place.config_maps(), "s014", value, |map| map["data"]["v"] == value);
+    let map = has("initial");
+    assert_eq!(map["metadata"]["ownerReferences"][0]["kind"], "ClusterProbe");
+    place.await_object(probes, own, "its status", |p| p["status"]["created"] == true);
+    place.merge(probes, own, &json!({ "spec": spec("changed") }));
+    has("changed");
+    place.merge(&place.config_maps(), "s014", &json!({ "data": { "v": "by others" } }));
+    has("changed");
+    place.delete(probes, own);
+    place.await_gone(&place.config_maps(), "s014");
+}
+
+#[test]
+fn s015_two_controllers_let_go_of_one_primary_at_once() {
+    // FI-3, FI-4
+    let place = Place::new("s015");
+    let manifest = |n: u32| place.probe_manifest(&format!("finalizer: reconciler{n}.sample/finalizer\nretry: none\n"));
+    let daemon = place.daemon(&format!("{}---\n{}", manifest(1), place.renamed(&manifest(2), "second")));
+    for round in 0..10 {
+        let name = format!("p{round}");
+        place.probe(&name, json!({}));
+        place.await_object(&place.probes(), &name, "both finalizers", |p| {
+            let mut finalizers: Vec<_> = p["metadata"]["finalizers"].as_array().into_iter().flatten().collect();
+            finalizers.sort_by_key(ToString::to_string);
+            finalizers == ["reconciler1.sample/finalizer", "reconciler2.sample/finalizer"]
+        });
+        place.delete(&place.probes(), &name);
+        place.await_gone(&place.probes(), &name);
+    }
+    assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+}
+
+#[test]
+fn s019_a_condition_is_written_to_a_deployment() {
+    const MESSAGE: &str = "Reconciled by DeploymentReconciler";
+    let place = Place::new("s019");
+    let primary = "{ apiVersion: apps/v1, kind: Deployment }";
+    let able = "capabilities: { kubernetes: [{ apiVersion: apps/v1, kind: Deployment, verbs: [apply] }] }\n";
+    let daemon = place.daemon(&place.manifest("probe", primary, able, "labelSelector: test=s019\n"));
+    let condition = json!({ "type": "Reconciled", "status": "True", "reason": "Done", "message": MESSAGE });
+    let named = json!({ "name": "d", "namespace": place.namespace.name() });
+    let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": named, "status": { "conditions": [condition] } });
+    let write = json!({ "write": { "verb": "apply", "object": object, "subresource": "status" }, "tell": true });
+    let spec = json!({ "reconcile": { "do": write } }).to_string();
+    let pod = json!({ "metadata": { "labels": { "app": "s019" } }, "spec": { "containers": [{ "name": "c", "image": "nginx" }] } });
+    let deployment = json!({
+        "metadata": { "labels": { "test": "s019" }, "annotations": { SPEC: spec } },
+        "spec": { "replicas": 1, "selector": { "matchLabels": { "app": "s019" } }, "template": pod },
+    });
+    let deployments = place.namespace.path("apps/v1", "deployments");
+    place.create("apps/v1", "Deployment", &deployments, "d", deployment);
+    let is_done = |deployment: &Value| {
+        let conditions = deployment["status"]["conditions"].as_array().into_iter().flatten();
+        let ours = conditions.filter(|condition| condition["message"] == MESSAGE).count();
+        deployment["status"]["readyReplicas"].as_u64() >= Some(1) && ours == 1
+    };
+    let done = || place.find(&deployments, "d").filter(is_done);
+    wait::until(LATER, "a ready replica and the condition", done).unwrap();
+    daemon.await_quiet();
+    assert!(is_done(&place.find(&deployments, "d").unwrap()));
+}
+
+#[test]
+fn s039_two_controllers_divide_primaries_by_selectors() {
+    // IN-3
+    let place = Place::new("s039");
+    let manifest = |selector: &str| place.probe_manifest(&format!("labelSelector: {selector}\n"));
+    let second = place.renamed(&manifest("reconciler!=1"), "second");
+    let daemon = place.daemon(&format!("{}---\n{second}", manifest("reconciler=1")));
+    let own = place.namespace.name();
+    for (name, label, controller) in [("one", "1", own.to_owned()), ("other", "2", format!("{own}-second"))] {
+        let spec = json!({ "reconcile": { "do": { "see": ["settings"] }, "status": {} } });
+        let probe = json!({ "metadata": { "labels": { "reconciler": label } }, "spec": spec });
+        place.create("test.capstan.dev/v1", "Probe", &place.probes(), name, probe);
+        let probe = place.await_object(&place.probes(), name, "its status", |p| p["status"]["settings"].is_object());
+        assert_eq!(probe["status"]["settings"]["controller"]["name"], controller, "{name}");
+    }
+    daemon.await_quiet();
+    // The first run of each adds the finalizer.
+    assert_eq!((daemon.runs_of("one"), daemon.runs_of("other")), (2, 2));
+}
+
+#[test]
+fn s041_versions_of_a_kind_have_a_controller_each_and_what_can_not_be_read_stops_nobody_else() {
+    let place = Place::new("s041");
+    let things = Things::new(&place, &["v1", "v2"]);
+    let manifest =
+        |version: &str, selector: &str| things.manifest(version, &format!("labelSelector: {selector}\nretry: none\n"));
+    let second = place.renamed(&manifest("v2", "version in (v2)"), "second");
+    let daemon = place.daemon(&format!("{}---\n{second}", manifest("v1", "\"!version\"")));
+    let spec = json!({ "reconcile": { "do": { "see": ["settings"] }, "status": {} } });
+    let both = |round: u32| {
+        for (version, labels) in [("v1", json!({})), ("v2", json!({ "version": "v2" }))] {
+            let name = format!("{version}-{round}");
+            things.create(version, &name, json!({ "metadata": { "labels": labels }, "spec": spec }));
+            let path = things.path(version);
+            let thing = place.await_object(&path, &name, "its status", |t| t["status"]["settings"].is_object());
+            let primary = &thing["status"]["settings"]["controller"]["primary"]["apiVersion"];
+            assert_eq!(primary, &json!(format!("{}/{version}", things.group)), "{name}");
+        }
+    };
+    both(1);
+    things.create("v2", "bad", json!({ "spec": { "reconcile": "a text" } }));
+    let line = daemon.await_line("the run failed");
+    assert!(line.contains("/bad") && line.contains("invalid type: string"), "{line}");
+    both(2);
+    assert_eq!(place.find(&things.path("v1"), "bad").unwrap()["status"], Value::Null);
+    assert_eq!(daemon.get("/readyz").0, 200);
+}
+
+#[test]
+fn s043_an_owner_reference_of_an_old_version_leads_to_the_primary() {
+    // IM-1
+    let place = Place::new("s043");
+    let things = Things::new(&place, &["v1"]);
+    let fields = "workflow:\n  dependents:\n    cm: { apiVersion: v1, kind: ConfigMap }\n";
+    let daemon = place.daemon(&things.manifest("v1", fields));
+    let map = json!({ "metadata": { "name": "s043" }, "data": { "v": "made" } });
+    things.create("v1", "t", json!({ "spec": { "dependents": { "cm": map } } }));
+    let has = || place.await_object(&place.config_maps(), "s043", "what is desired", |map| map["data"]["v"] == "made");
+    let owners = has()["metadata"]["ownerReferences"].clone();
+    assert_eq!(owners.as_array().unwrap().len(), 1);
+    assert_eq!(owners[0]["apiVersion"], format!("{}/v1", things.group));
+    let is_repaired = || {
+        place.merge(&place.config_maps(), "s043", &json!({ "data": { "v": "by others" } }));
+        assert_eq!(has()["metadata"]["ownerReferences"], owners);
+    };
+    things.change(&["v1", "v2"]);
+    is_repaired();
+    assert!(daemon.stop().success());
+    let daemon = place.daemon(&things.manifest("v2", fields));
+    daemon.await_quiet();
+    is_repaired();
+}
+
+#[test]
+fn s162_a_primary_that_can_not_be_read_keeps_nobody_from_working() {
+    let place = Place::new("s162");
+    let bad = json!({ "reconcile": "a text" });
+    place.probe("p", bad);
+    let daemon = place.daemon(&place.probe_manifest(""));
+    let line = daemon.await_line("the run failed");
+    assert!(line.contains("/p\"") && line.contains("invalid type: string"), "{line}");
+    let good = json!({ "reconcile": { "status": { "seen": true } } });
+    place.probe("other", good.clone());
+    let seen = |name: &str| place.await_object(&place.probes(), name, "its status", |p| p["status"]["seen"] == true);
+    seen("other");
+    // Nor can it be cleaned up: its finalizer is taken away by hand.
+    place.delete(&place.probes(), "p");
+    let nothing = json!([{ "op": "remove", "path": "/metadata/finalizers" }]);
+    place.cluster.api().call(&format!("{}/p", place.probes()), Call::JsonPatch(&nothing)).unwrap();
+    place.await_gone(&place.probes(), "p");
+    place.probe("p", good);
+    seen("p");
+    assert_eq!(daemon.get("/readyz").0, 200);
+}
