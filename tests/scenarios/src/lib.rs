@@ -690,6 +690,21 @@ pub fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Returns a folder with this manifest of the probe, and a component beside it that does not have some exports: each has another
+/// name, of the same length, under which the daemon knows none.
+pub fn replaced_exports(manifest: &str, names: &[(&str, &str)]) -> Folder {
+    let folder = Folder::new();
+    let path = component("probe");
+    let mut bytes = fs::read(&path).unwrap();
+    for (from, to) in names {
+        let interface = |name: &str| format!("capstan:operator/{name}@").into_bytes();
+        bytes = replace(&bytes, &interface(from), &interface(to));
+    }
+    folder.put("probe.wasm", bytes);
+    folder.put("operator.yaml", manifest.replace(&path.display().to_string(), "probe.wasm"));
+    folder
+}
+
 /// Returns the folder of the sources.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()

@@ -21,6 +21,7 @@ mod base;
 mod chart;
 mod compiling;
 mod dependents;
+mod following;
 mod identity;
 mod image;
 mod kinds;

@@ -1,10 +1,8 @@
 //! What is written to the primary itself: by the answer of a run, and by the component meanwhile.
 
-use std::fs;
-
 use cluster::{ADMIN, Call, Query, wait};
 use scenarios::proxy::Line;
-use scenarios::{Daemon, Folder, Place, SOON, Start, component, replace};
+use scenarios::{Daemon, Place, SOON, Start, replaced_exports};
 use serde_json::{Value, json};
 
 const FINALIZER: &str = "probes.test.capstan.dev/finalizer";
@@ -384,14 +382,12 @@ fn s074_what_was_written_without_apply_stays_until_its_record_is_taken_away() {
     assert_eq!((message("kept"), message("cleared")), (json!("there"), Value::Null));
 }
 
-/// Has a run patch the status and wait, with a component in this folder.
-fn patches_the_status(prefix: &str, finalizer_run: usize, component: &[u8]) {
+/// Has a run patch the status and wait, with or without a cleaner, and so with or without a run for the finalizer.
+fn patches_the_status(prefix: &str, finalizer_run: usize) {
     // FW-8
     let place = Place::new(prefix);
-    let manifest = place.able_manifest(ANY_EVENT);
-    let folder = Folder::new();
-    folder.put("probe.wasm", component);
-    folder.put("operator.yaml", manifest.replace(&scenarios::component("probe").display().to_string(), "probe.wasm"));
+    let without: &[_] = if finalizer_run == 0 { &[("cleaner", "tidying")] } else { &[] };
+    let folder = replaced_exports(&place.able_manifest(ANY_EVENT), without);
     let daemon = folder.daemon(&place);
     let names = ["alone", "changed"];
     for name in names {
@@ -415,15 +411,12 @@ fn patches_the_status(prefix: &str, finalizer_run: usize, component: &[u8]) {
 
 #[test]
 fn s076_an_own_patch_of_the_status_causes_no_run_and_a_change_meanwhile_does() {
-    patches_the_status("s076", FINALIZER_RUN, &fs::read(component("probe")).unwrap());
+    patches_the_status("s076", FINALIZER_RUN);
 }
 
 #[test]
 fn s076_the_same_holds_without_a_finalizer() {
-    // What is exported under a name that the daemon does not know is not called.
-    let bytes = fs::read(component("probe")).unwrap();
-    let without = replace(&bytes, b"capstan:operator/cleaner@", b"capstan:operator/tidying@");
-    patches_the_status("s076b", 0, &without);
+    patches_the_status("s076b", 0);
 }
 
 #[test]
