@@ -1,7 +1,7 @@
 //! Dependents and workflows: what is made, in which order, and what becomes of it.
 
-use cluster::wait;
-use scenarios::{Place, SOON};
+use cluster::{Mark, Query, wait};
+use scenarios::{LATER, Place, SOON};
 use serde_json::{Value, json};
 
 fn config_map(name: &str, data: &Value) -> Value {
@@ -353,4 +353,202 @@ fn an_object_under_a_former_name_stays_by_default_and_goes_before_the_primary() 
     place.await_gone(&place.probes(), "p");
     gone(&place, "first");
     gone(&place, "second");
+}
+
+/// Waits until a config map has this value under `v`.
+fn await_value(place: &Place, name: &str, value: &str) -> Value {
+    place.await_object(&place.config_maps(), name, value, |map| map["data"]["v"] == value)
+}
+
+/// Returns how many writes of this kind the daemon has made in the place since a mark.
+fn writes(place: &Place, mark: Mark, resource: &str) -> usize {
+    let query = Query::since(mark).user_agent("capstan/").namespace(place.namespace.name()).resource(resource).writes();
+    place.cluster.audit().unwrap().count(&query).unwrap()
+}
+
+/// Returns a deployment with so many replicas, as a dependent.
+fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {
+    let container = json!({ "name": "c", "image": "nginx", "resources": { "requests": { "cpu": cpu } } });
+    let labels = json!({ "app": name });
+    let template = json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+    let spec = json!({ "replicas": replicas, "selector": { "matchLabels": labels }, "template": template });
+    json!({ "metadata": { "name": name }, "spec": spec })
+}
+
+#[test]
+fn s079_a_dependent_keeps_a_part_of_what_is_there() {
+    let place = Place::new("s079");
+    let _daemon = place.daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap }"));
+    let spec = |value: &str| {
+        let kept = json!({ "/data/initial": { "source": "cm", "field": "/data/initial" } });
+        let map = json!({ "metadata": { "name": "s079" }, "data": { "initial": value, "v": value }, "$copy": kept });
+        json!({ "dependents": { "cm": map } })
+    };
+    place.probe("p", spec("first"));
+    await_value(&place, "s079", "first");
+    place.merge(&place.probes(), "p", &json!({ "spec": spec("second") }));
+    let map = await_value(&place, "s079", "second");
+    assert_eq!(map["data"]["initial"], "first");
+}
+
+#[test]
+fn s094_two_operators_in_turn_start_and_stop_with_the_same_dependents() {
+    let place = Place::new("s094");
+    let first = manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap }");
+    let second = place.renamed(&first, "second");
+    let spec = |value: &str| json!({ "dependents": { "cm": config_map("s094", &json!({ "v": value })) } });
+    place.probe("p", spec("0"));
+    for (turn, manifest) in [&first, &second, &first, &second].into_iter().enumerate() {
+        let value = turn.to_string();
+        place.merge(&place.probes(), "p", &json!({ "spec": spec(&value) }));
+        let daemon = place.daemon(manifest);
+        await_value(&place, "s094", &value);
+        daemon.await_quiet();
+        assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+        assert!(daemon.stop().success());
+    }
+}
+
+#[test]
+fn s095_a_dependent_reads_another_one() {
+    const ALL: usize = 50;
+    let place = Place::new("s095");
+    let lines = "secret: { apiVersion: v1, kind: Secret, garbageCollected: false }\ncm: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, dependsOn: [secret] }";
+    let daemon = place.daemon(&manifest(&place, lines));
+    let secrets = place.namespace.path("v1", "secrets");
+    for n in 0..ALL {
+        let name = format!("p{n}");
+        // What a Secret has is in base64.
+        let secret = json!({ "metadata": { "name": name }, "data": { "v": "c2VjcmV0" } });
+        let copy = json!({ "/data/v": { "source": "secret", "field": "/data/v" } });
+        let map = json!({ "metadata": { "name": name }, "$copy": copy });
+        place.probe(&name, json!({ "dependents": { "secret": secret, "cm": map } }));
+    }
+    let count = |path: &str| {
+        let list = place.cluster.api().get(path).unwrap();
+        list["items"].as_array().unwrap().iter().filter(|object| object["data"]["v"] == "c2VjcmV0").count()
+    };
+    let await_both = |wanted: usize| {
+        let both = || [&secrets, &place.config_maps()].map(|path| count(path));
+        wait::until_ok(LATER, "all objects", || if both() == [wanted; 2] { Ok(()) } else { Err(json!(both())) })
+            .unwrap();
+    };
+    await_both(ALL);
+    daemon.await_quiet();
+    for n in 0..ALL {
+        place.delete(&place.probes(), &format!("p{n}"));
+    }
+    await_both(0);
+    assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+}
+
+#[test]
+fn s097_a_dependent_changes_between_replacing_and_applying() {
+    let place = Place::new("s097");
+    let spec = |value: &str| json!({ "dependents": { "cm": config_map("s097", &json!({ "v": value })) } });
+    place.probe("p", spec("initial"));
+    for (apply, value, operations) in [
+        (false, "initial", &["Update"][..]),
+        (true, "changed", &["Apply", "Update"][..]),
+        (false, "initial", &["Apply", "Update"][..]),
+    ] {
+        place.merge(&place.probes(), "p", &json!({ "spec": spec(value) }));
+        let line = format!("cm: {{ apiVersion: v1, kind: ConfigMap, serverSideApply: {apply} }}");
+        let daemon = place.daemon(&manifest(&place, &line));
+        let map = await_value(&place, "s097", value);
+        daemon.await_quiet();
+        let records = map["metadata"]["managedFields"].as_array().unwrap();
+        assert!(records.iter().all(|record| record["manager"] == place.namespace.name()), "{map}");
+        let mut found: Vec<_> = records.iter().map(|record| record["operation"].as_str().unwrap()).collect();
+        found.sort_unstable();
+        assert_eq!(found, operations, "{map}");
+        assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+        assert!(daemon.stop().success());
+    }
+}
+
+#[test]
+fn s111_what_the_api_server_writes_in_another_way_causes_no_endless_updates() {
+    // SN-1
+    let place = Place::new("s111");
+    let daemon = place.daemon(&manifest(&place, "d: { apiVersion: apps/v1, kind: Deployment }"));
+    let mark = place.cluster.audit().unwrap().mark().unwrap();
+    place.probe("p", json!({ "dependents": { "d": deployment("s111", 1, "2000m") } }));
+    let deployments = place.namespace.path("apps/v1", "deployments");
+    let is_ready = |deployment: &Value| deployment["status"]["readyReplicas"] == 1;
+    wait::until(LATER, "its replica", || place.find(&deployments, "s111").filter(is_ready)).unwrap();
+    daemon.await_quiet();
+    assert!((2..10).contains(&daemon.runs_of("p")), "{}", daemon.runs_of("p"));
+    assert_eq!(writes(&place, mark, "deployments"), 1);
+    let stored = place.find(&deployments, "s111").unwrap();
+    let container = &stored["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["resources"]["requests"]["cpu"], "2", "the API server has its own spelling");
+}
+
+#[test]
+fn s116_a_kind_whose_fields_are_not_in_a_spec_is_updated() {
+    let place = Place::new("s116");
+    let lines = "applied: { apiVersion: v1, kind: ServiceAccount }\nreplaced: { apiVersion: v1, kind: ServiceAccount, serverSideApply: false }";
+    let _daemon = place.daemon(&manifest(&place, lines));
+    let names = ["applied", "replaced"];
+    let accounts = place.namespace.path("v1", "serviceaccounts");
+    let spec = |mounted: bool| {
+        let account = |name: &str| json!({ "metadata": { "name": name }, "automountServiceAccountToken": mounted });
+        json!({ "dependents": { "applied": account("applied"), "replaced": account("replaced") } })
+    };
+    place.probe("p", spec(true));
+    for mounted in [true, false] {
+        place.merge(&place.probes(), "p", &json!({ "spec": spec(mounted) }));
+        for name in names {
+            place.await_object(&accounts, name, "the field", |account| {
+                account["automountServiceAccountToken"] == mounted
+            });
+        }
+    }
+}
+
+#[test]
+fn s117_what_is_applied_is_compared_in_another_way() {
+    // SSA-6
+    let place = Place::new("s117");
+    let line = "cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, match: { generic: {} } }";
+    let daemon = place.daemon(&manifest(&place, line));
+    let mark = place.cluster.audit().unwrap().mark().unwrap();
+    place.probe("p", json!({ "dependents": { "cm": config_map("s117", &json!({ "v": "made" })) } }));
+    await_value(&place, "s117", "made");
+    daemon.await_quiet();
+    let runs = daemon.runs_of("p");
+    // By its owned fields it differs from now on: nothing is recorded as ours.
+    let map = place.find(&place.config_maps(), "s117").unwrap();
+    let mut records = map["metadata"]["managedFields"].clone();
+    records[0]["manager"] = "somebody".into();
+    place.merge(&place.config_maps(), "s117", &json!({ "metadata": { "managedFields": records } }));
+    place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
+    daemon.await_quiet();
+    assert!(daemon.runs_of("p") > runs);
+    assert_eq!(writes(&place, mark, "configmaps"), 1);
+}
+
+#[test]
+fn s118_a_deployment_that_the_component_calls_gets_more_replicas() {
+    let place = Place::new("s118");
+    let fields = "standalone:\n  alone:\n    dependents:\n      d: { apiVersion: apps/v1, kind: Deployment }\n";
+    let daemon = place.daemon(&place.probe_manifest(fields));
+    let cached =
+        json!({ "read": { "in": { "source": "d" }, "select": "one" }, "show": ["/spec/replicas"], "as": "cached" });
+    let steps = json!([{ "dependent": { "run": "reconcile", "name": "d" }, "tell": true }, cached]);
+    let deployments = place.namespace.path("apps/v1", "deployments");
+    place.probe("p", json!({ "reconcile": { "do": steps, "status": {} } }));
+    for replicas in [1, 2] {
+        let dependents = json!({ "d": deployment("s118", replicas, "1m") });
+        place.merge(&place.probes(), "p", &json!({ "spec": { "dependents": dependents } }));
+        let is_ready = |deployment: &Value| deployment["status"]["readyReplicas"] == replicas;
+        wait::until(LATER, "its replicas", || place.find(&deployments, "s118").filter(is_ready)).unwrap();
+        // It is written by the first run that sees the generation.
+        let probe = place.await_object(&place.probes(), "p", "its status", |p| {
+            p["status"]["observedGeneration"] == p["metadata"]["generation"]
+        });
+        assert_eq!(probe["status"]["cached"]["/spec/replicas"], replicas, "{probe}");
+    }
+    daemon.await_quiet();
 }

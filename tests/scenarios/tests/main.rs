@@ -37,3 +37,4 @@ mod secondaries;
 mod swap;
 mod takeover;
 mod webpage;
+mod workflows;
