@@ -261,7 +261,7 @@ fn a_write_that_is_forbidden_is_quoted_with_verb_and_kind() {
 }
 
 #[test]
-fn rights_that_are_lost_later_are_told_and_watching_goes_on_once_they_are_back() {
+fn s103_rights_that_are_lost_later_are_told_and_watching_goes_on_once_they_are_back() {
     // IE-4, IE-5
     let place = Place::new("lost");
     let account = account(&place);
@@ -431,7 +431,7 @@ fn s103_a_forbidden_namespace_keeps_the_others_from_nothing() {
 }
 
 #[test]
-fn a_controller_that_is_to_wait_or_to_fail_runs_nothing_without_all_that_it_watches() {
+fn s103_a_controller_that_is_to_wait_or_to_fail_runs_nothing_without_all_that_it_watches() {
     for (policy, phase) in [("wait", "filling"), ("fail", "failed")] {
         let (one, two) = (Place::new("strict"), Place::new("strictb"));
         let kubeconfig = one.cluster.kubeconfig(&account(&one)).unwrap();
@@ -452,7 +452,7 @@ fn a_controller_that_is_to_wait_or_to_fail_runs_nothing_without_all_that_it_watc
 }
 
 #[test]
-fn a_dependent_of_what_can_not_be_listed_is_not_made_and_fails_by_name() {
+fn s103_a_dependent_of_what_can_not_be_listed_is_not_made_and_fails_by_name() {
     let (place, nowhere) = (Place::new("unlisted"), "nowhere.dev/v1");
     let fields = format!(
         "cacheSyncTimeout: 1s\nworkflow:\n  dependents:\n    cm: {{ apiVersion: v1, kind: ConfigMap }}\n    route: {{ apiVersion: {nowhere}, kind: Route }}\n"

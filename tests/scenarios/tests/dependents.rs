@@ -56,6 +56,8 @@ fn s087_dependents_alone_need_a_finalizer_where_no_cleaner_is_exported() {
     place.await_gone(&place.pages(), "page");
     place.await_gone(&place.config_maps(), "page-html");
     assert_eq!(daemon.log().matches("dependent deleted").count(), 1, "{made}");
+    // One adds the finalizer, one reconciles, one deletes.
+    assert_eq!(daemon.runs(), 3);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! component can read.
 
 use cluster::{Call, wait};
-use scenarios::{LATER, Place};
+use scenarios::{LATER, Place, SOON};
 use serde_json::{Value, json};
 
 /// The annotation by which the probe reads what to do from an object of another kind.
@@ -269,6 +269,31 @@ fn s043_an_owner_reference_of_an_old_version_leads_to_the_primary() {
     let daemon = place.daemon(&things.manifest("v2", fields));
     daemon.await_quiet();
     is_repaired();
+}
+
+#[test]
+fn s151_two_controllers_share_the_informer_of_a_kind() {
+    // PO-1
+    let place = Place::new("s151");
+    let source = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
+    let manifest = |kind: &str| place.manifest("probe", kind, "", source);
+    let pages = place.renamed(&manifest("{ apiVersion: sample.capstan.dev/v1, kind: WebPage }"), "pages");
+    let daemon = place.daemon(&format!("{}---\n{pages}", manifest("{ apiVersion: test.capstan.dev/v1, kind: Probe }")));
+    place.probe("p", json!({}));
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "page", json!({ "spec": { "html": "" } }));
+    daemon.await_runs(4);
+    daemon.await_quiet();
+    // The first run of each adds the finalizer.
+    assert_eq!((daemon.runs_of("p"), daemon.runs_of("page")), (2, 2));
+    let informers = daemon.informers(place.namespace.name());
+    let mut kinds: Vec<_> = informers.iter().map(|informer| informer["scope"].as_str().unwrap().to_owned()).collect();
+    kinds.sort_unstable();
+    let scopes = ["sample.capstan.dev/v1 WebPage", "test.capstan.dev/v1 Probe", "v1 ConfigMap"];
+    assert_eq!(kinds, scopes.map(|kind| format!("{kind} in {}", place.namespace.name())));
+    for name in ["p", "page"] {
+        place.cluster.api().create(&place.config_maps(), &place.map_of(name, name, json!({}))).unwrap();
+        wait::until(SOON, "a run", || (daemon.runs_of(name) == 3).then_some(())).unwrap();
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod image;
 mod kinds;
 mod languages;
 mod lifecycle;
+mod namespaces;
 mod neighbours;
 mod operations;
 mod outage;

@@ -1,0 +1,106 @@
+//! Which primaries run when the namespaces of a controller change while it runs.
+
+use std::fs;
+
+use cluster::wait;
+use scenarios::{Daemon, Folder, LATER, Place, replaced_exports};
+use serde_json::{Value, json};
+
+/// A place and a neighbour of it, and a daemon whose controller watches in changing namespaces.
+struct Two {
+    own: Place,
+    other: Place,
+    manifest: String,
+    folder: Folder,
+    daemon: Daemon,
+}
+
+impl Two {
+    fn new(prefix: &str) -> Self {
+        let (own, other) = (Place::new(prefix), Place::new(&format!("{prefix}-other")));
+        // Where all namespaces are watched, the primaries of other tests must not be ours.
+        let manifest = own.able_manifest(&format!("labelSelector: of={}\n", own.namespace.name()));
+        // Without a cleaner there are no runs for finalizers.
+        let folder = replaced_exports(&manifest, &[("cleaner", "tidying")]);
+        let manifest = fs::read_to_string(folder.path("operator.yaml")).unwrap();
+        let daemon = folder.daemon(&own);
+        Self { own, other, manifest, folder, daemon }
+    }
+
+    /// Creates a probe that makes a config map of its name.
+    fn probe(&self, place: &Place, name: &str) {
+        let object = place.map_of(name, name, json!({ "v": "made" }));
+        let steps = json!({ "write": { "verb": "apply", "object": object }, "tell": true });
+        let labels = json!({ "of": self.own.namespace.name() });
+        let probe = json!({ "metadata": { "labels": labels }, "spec": { "reconcile": { "do": steps } } });
+        place.create("test.capstan.dev/v1", "Probe", &place.probes(), name, probe);
+    }
+
+    /// Has the controller watch in these namespaces, or in all, and waits until it does.
+    fn watch(&self, namespaces: &[&str]) {
+        let text = if namespaces.is_empty() { "all".to_owned() } else { format!("[{}]", namespaces.join(", ")) };
+        let before = format!("namespaces: [{}]", self.own.namespace.name());
+        let manifest = self.manifest.replace(&before, &format!("namespaces: {text}"));
+        assert!(manifest.contains(&text), "{manifest}");
+        self.folder.put("operator.yaml", manifest);
+        let mut wanted: Vec<_> = namespaces.iter().map(|name| format!(" in {name}")).collect();
+        if namespaces.is_empty() {
+            wanted.push(String::new());
+        }
+        wanted.sort_unstable();
+        let watched = || {
+            let informers = self.daemon.controllers()["informers"].clone();
+            let watching = informers.as_array().unwrap().iter().filter(|informer| informer["state"] == "watching");
+            let scope = |informer: &Value| {
+                let scope = informer["scope"].as_str()?.strip_prefix("test.capstan.dev/v1 Probe")?;
+                Some(scope.split(" where ").next()?.to_owned())
+            };
+            let mut scopes: Vec<_> = watching.filter_map(scope).collect();
+            scopes.sort_unstable();
+            scopes
+        };
+        let changed = || if watched() == wanted { Ok(()) } else { Err(json!(watched())) };
+        wait::until_ok(LATER, &text, changed).unwrap();
+        self.daemon.await_quiet();
+    }
+
+    /// Asserts how often these primaries have run once all is quiet.
+    fn ran(&self, runs: &[(&str, usize)]) {
+        self.daemon.await_quiet();
+        let found: Vec<_> = runs.iter().map(|(name, _)| (*name, self.daemon.runs_of(name))).collect();
+        assert_eq!(found, runs);
+    }
+}
+
+#[test]
+fn s011_namespaces_that_come_run_what_is_in_them_and_those_that_go_run_nothing() {
+    // NS-2, NS-3
+    let two = Two::new("s011");
+    let (own, other) = (two.own.namespace.name(), two.other.namespace.name());
+    two.probe(&two.own, "first");
+    two.probe(&two.other, "foreign");
+    two.ran(&[("first", 1), ("foreign", 0)]);
+    two.watch(&[own, other]);
+    two.ran(&[("first", 1), ("foreign", 1)]);
+    two.watch(&[other]);
+    two.probe(&two.own, "late");
+    two.own.merge(&two.own.config_maps(), "first", &json!({ "data": { "v": "by others" } }));
+    two.ran(&[("first", 1), ("foreign", 1), ("late", 0)]);
+    two.other.merge(&two.other.config_maps(), "foreign", &json!({ "data": { "v": "by others" } }));
+    two.ran(&[("first", 1), ("foreign", 2)]);
+}
+
+#[test]
+fn s011_all_namespaces_run_what_was_not_watched_and_nothing_else() {
+    let two = Two::new("s011all");
+    let own = two.own.namespace.name();
+    two.probe(&two.own, "first");
+    two.probe(&two.other, "foreign");
+    two.ran(&[("first", 1), ("foreign", 0)]);
+    two.watch(&[]);
+    two.ran(&[("first", 1), ("foreign", 1)]);
+    two.watch(&[own]);
+    two.probe(&two.own, "second");
+    two.probe(&two.other, "late");
+    two.ran(&[("first", 1), ("foreign", 1), ("second", 1), ("late", 0)]);
+}
