@@ -445,5 +445,7 @@ fn s150_finalizers_are_added_and_removed_upon_an_old_version_too() {
         let codes = patches.iter().filter(|patch| patch.name == "p").map(|patch| patch.code);
         assert_eq!(codes.collect::<Vec<_>>(), [422, 200], "{patches:?}");
     }
+    held.daemon.await_quiet();
+    assert!(!held.daemon.log().contains("the run failed"), "{}", held.daemon.log());
     place.merge(&place.probes(), "p", &json!({ "metadata": { "finalizers": [FINALIZER] } }));
 }
