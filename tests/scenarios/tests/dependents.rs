@@ -553,4 +553,5 @@ fn s118_a_deployment_that_the_component_calls_gets_more_replicas() {
         assert_eq!(probe["status"]["cached"]["/spec/replicas"], replicas, "{probe}");
     }
     daemon.await_quiet();
+    assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
 }
