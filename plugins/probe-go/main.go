@@ -36,6 +36,7 @@ func init() {
 	capstan.Reconcile(reconcile)
 	capstan.Cleanup(cleanup)
 	capstan.HandleError(handleError)
+	capstan.Initialize(initialize)
 	capstan.Desired("first", first)
 	capstan.Desired("extra", extra)
 	capstan.Match("same-data", sameData)
@@ -85,6 +86,8 @@ func cleanup(run capstan.Run, p *probe) (capstan.Deletion, error) {
 func handleError(run capstan.Run, p *probe, failure capstan.Failure) (capstan.ErrorControl, error) {
 	return capstan.ErrorControl{NoRetry: p.Spec.Stop, Status: capstan.Object{"failure": failure}}, nil
 }
+
+func initialize(run capstan.Run, p *probe) error { return run.SetMemo(capstan.ForRun, "prepared", p.Generation) }
 
 func first(run capstan.Run, p *probe) (configMap, error) {
 	metadata := capstan.Object{"name": p.Name + "-first", "annotations": capstan.Object{"note": p.Spec.Note}}
@@ -176,6 +179,7 @@ func memories(run capstan.Run) capstan.Object {
 		"primary": must(run.Memo[int](capstan.ForPrimary, "done")),
 		"plugin":  must(run.Memo[capstan.Object](capstan.ForPlugin, "word")),
 		"gone":    must(run.Memo[string](capstan.ForPlugin, "gone")),
+		"prepared": must(run.Memo[int64](capstan.ForRun, "prepared")),
 		"full":    refusal(run.SetMemo(capstan.ForPrimary, "long", strings.Repeat("x", 5000))),
 	}
 }

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from capstan import CallError, Condition, Error, Handled, KeepFinalizer, ObjectRef, Update
 from capstan import cache, config, context, info, memo, operations, recorder, secondaries, secondary, system, workflow
-from capstan import cleanup, condition, desired, handle_error, match, reconcile
+from capstan import cleanup, condition, desired, handle_error, initialize, match, reconcile
 
 WORD = "Grüße 👋"
 
@@ -71,7 +71,7 @@ def memories():
     del memo.plugin["gone"]
     full = refusal(lambda: memo.primary.__setitem__("long", "x" * 5000))
     told = {"run": memo.run["word"], "primary": memo.primary["done"], "plugin": memo.plugin["word"]}
-    return told | {"gone": memo.plugin.get("gone"), "full": full}
+    return told | {"gone": memo.plugin.get("gone"), "full": full, "prepared": memo.run["prepared"]}
 
 
 def workflows():
@@ -109,6 +109,11 @@ def tidy(probe):
 @handle_error
 def tell(probe, failure):
     return Handled(status={"failure": asdict(failure)}, retry=not probe["spec"].get("stop"))
+
+
+@initialize
+def prepare(probe):
+    memo.run["prepared"] = probe["metadata"]["generation"]
 
 
 @desired

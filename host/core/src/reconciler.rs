@@ -134,9 +134,11 @@ async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> En
     }
 }
 
-/// Runs the managed workflow, calls the guest's `reconcile`, and carries out the writes that it asks for.
+/// Prepares the run, runs the managed workflow, calls the guest's `reconcile`, and carries out the writes that it asks
+/// for.
 async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl, Failed> {
     let controller = &run.controller;
+    initialize(run, session).await?;
     if controller.spec.workflow.is_managed() {
         managed::managed(run, session, Mode::Reconcile)
             .await
@@ -155,6 +157,14 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
         written = done.map_err(|error| Failed::of_write(&error))?;
     }
     Ok(control)
+}
+
+/// Calls the guest's initializer, if it has one (`CI-1`).
+async fn initialize(run: &Run, session: &dyn Session) -> Result<(), Failed> {
+    if !run.controller.guest.exports(Interface::Initializer) {
+        return Ok(());
+    }
+    session.initialize(run.primary.json()).await.map_err(|failure| Failed::of_guest(failure, run.sort()))
 }
 
 /// Calls the guest's error handler after a failure (EC rules). In an outage the handler may set the status, but can't
@@ -224,6 +234,9 @@ async fn write_error_status(run: &Run, status: String, retry: RetryInfo) {
 
 async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
     let controller = &run.controller;
+    if let Err(Failed { message, sort, .. }) = initialize(run, session).await {
+        return Ended::failed(message, sort);
+    }
     let cleaner = controller.guest.exports(Interface::Cleaner);
     let (mut complete, mut failed) = (true, None);
     // DC-5: with explicit invocation, the workflow is cleaned up here only if there is no `cleanup` that would call

@@ -203,6 +203,7 @@ impl Cluster for Server {
 #[derive(Clone)]
 struct Script {
     exports: &'static [Interface],
+    initialize: Result<(), Failure>,
     reconcile: Result<UpdateControl, Failure>,
     cleanup: Result<DeleteControl, Failure>,
     handle_error: ErrorControl,
@@ -223,6 +224,7 @@ impl Default for Script {
     fn default() -> Self {
         Self {
             exports: &[Interface::Reconciler, Interface::Dependent],
+            initialize: Ok(()),
             reconcile: Ok(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None }),
             cleanup: Ok(DeleteControl::RemoveFinalizer),
             handle_error: ErrorControl::Unhandled,
@@ -282,6 +284,9 @@ impl Session for Script {
     fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         match call {
             Call::Start => unreachable!("nothing is loaded"),
+            Call::Initialize { .. } => {
+                self.answer("initialize".to_owned(), self.initialize.clone().map(Answer::Initialize))
+            }
             Call::Reconcile { .. } => self.asking("reconcile", self.reconcile.clone().map(Answer::Reconcile)),
             Call::Cleanup { .. } => self.asking("cleanup", self.cleanup.clone().map(Answer::Cleanup)),
             Call::HandleError { failed, .. } => {
@@ -816,6 +821,39 @@ async fn a_failed_workflow_keeps_the_reconciler_from_running_and_is_told_to_the_
     let told = "handle-error Workflow \"the workflow failed: cm: no disk\" None [(\"cm\", \"no disk\", None)] attempt 0 last false";
     let failed = Finished::Failed(queue::Failure::Unhandled);
     assert_eq!(bench.run().await, (failed, strings(&["desired cm", told]), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_prepared_before_anything_else_is_called_and_ends_if_that_fails() {
+    // CI-1
+    let exports = &[
+        Interface::Reconciler,
+        Interface::Cleaner,
+        Interface::ErrorHandler,
+        Interface::Initializer,
+        Interface::Dependent,
+    ];
+    let failed = Finished::Failed(queue::Failure::Unhandled);
+    let removed = Finished::Done { finalizer_removed: true, again: None };
+    let told = "handle-error Reconciler \"not yet\" None [] attempt 0 last false";
+    let stays = json!({ "finalizers": ["sample.dev/finalizer"] });
+    let mut goes = stays.clone();
+    goes["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    for (metadata, initialize, finished, calls) in [
+        (&stays, Ok(()), DONE, &["initialize", "desired cm", "reconcile"][..]),
+        (&stays, returned("not yet"), failed, &["initialize", told]),
+        (&goes, Ok(()), removed, &["initialize", "cleanup"]),
+        (&goes, returned("not yet"), failed, &["initialize"]),
+    ] {
+        let mut bench = Bench::new(Script { exports, initialize, ..Script::default() }, EXPLICIT);
+        bench.page(metadata.clone());
+        let (ended, called, _) = bench.run().await;
+        assert_eq!((ended, called), (finished, strings(calls)), "{metadata}");
+    }
+    // What runs nothing prepares nothing.
+    let mut bench = Bench::new(Script { exports, ..Script::default() }, EXPLICIT);
+    bench.page(json!({}));
+    assert_eq!(bench.run().await.1, strings(&[]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,6 +104,7 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         same @ (Answer::Start
         | Answer::Cleanup(_)
         | Answer::HandleError(_)
+        | Answer::Initialize(())
         | Answer::Desired(_)
         | Answer::Match(_)
         | Answer::IsMet(_)) => same,

@@ -307,6 +307,9 @@ impl Instance {
                 let answer = self.ask::<Handle<'_>, error_handler::ErrorControl>(Interface::ErrorHandler, arguments);
                 answer.await?.map(|control| Answer::HandleError(control.into()))
             }
+            Call::Initialize { primary } => {
+                self.ask::<_, ()>(Interface::Initializer, (primary,)).await?.map(Answer::Initialize)
+            }
             Call::Desired { name, primary } => {
                 self.ask(Interface::Dependent, (name, primary)).await?.map(Answer::Desired)
             }
@@ -355,6 +358,7 @@ impl Instance {
                 Interface::ErrorHandler => {
                     self.function::<Handle<'_>, error_handler::ErrorControl>(interface).map(drop)
                 }
+                Interface::Initializer => self.function::<(&str,), ()>(interface).map(drop),
                 Interface::Dependent => self.function::<(&str, &str), String>(interface).map(drop),
                 Interface::Matcher => {
                     self.function::<(&str, &str, &str, &str), types::MatchResult>(interface).map(drop)

@@ -35,6 +35,10 @@ export default operator({
 
   handleError: (probe, failure) => ({ status: { failure }, retry: !probe.spec.stop }),
 
+  initialize(probe) {
+    memo.run.set("prepared", probe.metadata.generation);
+  },
+
   desired: {
     first(probe) {
       fail(probe, "first");
@@ -100,7 +104,7 @@ function memories() {
   memo.plugin.delete("gone");
   const full = refusal(() => memo.primary.set("long", "x".repeat(5000)));
   const told = { run: memo.run.get("word"), primary: memo.primary.get("done"), plugin: memo.plugin.get("word") };
-  return { ...told, gone: memo.plugin.get("gone"), full };
+  return { ...told, gone: memo.plugin.get("gone"), full, prepared: memo.run.get("prepared") };
 }
 
 const workflows = () => ({

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
-    Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Json, Match, Matchers,
-    Reconciler, Result, Update,
+    Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Initializer, Json, Match,
+    Matchers, Reconciler, Result, Update,
 };
 use serde_json::{Map, Value, json};
 use spec::{Cleanup, Next, OnError, Probe, Reconcile};
@@ -117,6 +117,15 @@ impl ErrorHandler for Prober {
     }
 }
 
+impl Initializer for Prober {
+    type Primary = Probe;
+
+    fn initialize(probe: &Probe) -> Result<()> {
+        log(&steps::run(&probe.spec.initialize.steps, probe)?);
+        Ok(())
+    }
+}
+
 impl Dependents for Prober {
     type Primary = Probe;
 
@@ -167,7 +176,7 @@ impl Conditions for Prober {
     }
 }
 
-capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Dependents, Matchers, Conditions);
+capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions);
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

@@ -42,6 +42,7 @@ pub(crate) struct Spec {
     pub(crate) reconcile: Reconcile,
     pub(crate) cleanup: Cleanup,
     pub(crate) on_error: Option<OnError>,
+    pub(crate) initialize: Initialize,
     /// By the dependent's name: the object as it is, but for `$do`, `$copy` and `$text`.
     pub(crate) dependents: BTreeMap<String, Map<String, Value>>,
     pub(crate) matchers: BTreeMap<String, Matcher>,
@@ -106,6 +107,14 @@ pub(crate) enum Next {
     Retry,
     Stop,
     Reschedule(u32),
+}
+
+/// What `initialize` does.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Initialize {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
 }
 
 /// What a matcher does before it compares `data`.

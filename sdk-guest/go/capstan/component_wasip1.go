@@ -16,6 +16,7 @@ import (
 	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
 	exportDependent "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
 	exportErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
+	exportInitializer "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_initializer"
 	exportMatcher "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_matcher"
 	exportReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_reconciler"
 
@@ -36,6 +37,9 @@ func init() {
 	}
 	exportErrorHandler.HandleError = func(primary string, failed witErrorHandler.FailureInfo) types.Result[witErrorHandler.ErrorControl, string] {
 		return serve(bindErrorControl, func(run Run) (errorControl, error) { return serveHandleError(run, primary, failureOf(failed)) })
+	}
+	exportInitializer.Initialize = func(primary string) types.Result[types.Unit, string] {
+		return serve(func(struct{}) types.Unit { return types.Unit{} }, func(run Run) (struct{}, error) { return struct{}{}, serveInitialize(run, primary) })
 	}
 	exportDependent.Desired = func(name, primary string) types.Result[string, string] {
 		return serve(func(object string) string { return object }, func(run Run) (string, error) { return serveDesired(run, name, primary) })

@@ -28,6 +28,13 @@ func HandleError[P any](function func(run Run, primary *P, failure Failure) (Err
 	Controller("").HandleError(function)
 }
 
+// Initialize registers what prepares a run. It is called first in each run, before the managed workflow, whether the run will
+// reconcile or clean up; it usually puts values into memos [ForRun] for the calls that follow. An error is one of the run, which
+// ends with it.
+func Initialize[P any](function func(run Run, primary *P) error) {
+	Controller("").Initialize(function)
+}
+
 // Desired registers what a dependent should look like. The function returns anything that encoding/json writes as the
 // object; its namespace defaults to the primary's. Under another name than before it is another object; what becomes of the former one
 // is said by onRename in the manifest.
@@ -71,6 +78,11 @@ func (c Controller) HandleError[P any](function func(run Run, primary *P, failur
 	c.register(errorHandler, "", function == nil, errorHandlerOf(function))
 }
 
+// Initialize is like the function [Initialize], for one controller.
+func (c Controller) Initialize[P any](function func(run Run, primary *P) error) {
+	c.register(initializer, "", function == nil, initializerOf(function))
+}
+
 // Desired is like the function [Desired], for one controller.
 func (c Controller) Desired[P, T any](dependent string, function func(run Run, primary *P) (T, error)) {
 	c.register(desired, dependent, function == nil, desiredOf(function))
@@ -100,6 +112,7 @@ var (
 	reconciler   = &kind{"reconciler", "reconciler", "Reconcile"}
 	cleaner      = &kind{"cleaner", "cleaner", "Cleanup"}
 	errorHandler = &kind{"error-handler", "error handler", "HandleError"}
+	initializer  = &kind{"initializer", "initializer", "Initialize"}
 	desired      = &kind{"dependent", "desired state for", "Desired"}
 	matcher      = &kind{"matcher", "matcher", "Match"}
 	condition    = &kind{"condition", "condition", "Condition"}

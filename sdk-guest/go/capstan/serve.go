@@ -18,6 +18,7 @@ type (
 	reconcilerFunc   func(run Run, primary string) (updateControl, error)
 	cleanerFunc      func(run Run, primary string) (Deletion, error)
 	errorHandlerFunc func(run Run, primary string, failure Failure) (errorControl, error)
+	initializerFunc  func(run Run, primary string) error
 	desiredFunc      func(run Run, primary string) (string, error)
 	matcherFunc      func(run Run, actual, desired, primary string) (string, error)
 	conditionFunc    func(run Run, primary, dependent string) (conditionResult, error)
@@ -78,6 +79,16 @@ func errorHandlerOf[P any](function func(Run, *P, Failure) (ErrorControl, error)
 			return errorControl{}, err
 		}
 		return control.control()
+	}
+}
+
+func initializerOf[P any](function func(Run, *P) error) initializerFunc {
+	return func(run Run, text string) error {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return err
+		}
+		return function(run, primary)
 	}
 }
 
@@ -228,6 +239,16 @@ func serveHandleError(run Run, primary string, failure Failure) (errorControl, e
 		return errorControl{}, nil
 	}
 	return guarded(run, func() (errorControl, error) { return function(run, primary, failure) })
+}
+
+func serveInitialize(run Run, primary string) error {
+	function := lookUp[initializerFunc](initializer, run.Info().Controller, "")
+	if function == nil {
+		// This controller has nothing to prepare; another one of the component has.
+		return nil
+	}
+	_, err := guarded(run, func() (struct{}, error) { return struct{}{}, function(run, primary) })
+	return err
 }
 
 func serveDesired(run Run, name, primary string) (string, error) {

@@ -139,6 +139,13 @@ func TestAnUnknownNameIsToldWhichThereAre(t *testing.T) {
 	equal(t, text(err), "this component has no reconciler for the controller `webpage`; it has: theme")
 }
 
+func TestAControllerWithoutInitializerHasNothingToPrepare(t *testing.T) {
+	fresh(t)
+	Controller("theme").Initialize(func(_ Run, page *page) error { return errors.New(page.Name + " is not ready") })
+	equal(t, serveInitialize(On(&stub{controller: "webpage"}), hello), nil)
+	equal(t, text(serveInitialize(On(&stub{controller: "theme"}), hello)), "hello is not ready")
+}
+
 func TestAControllerWithoutCleanerOrErrorHandlerLeavesBothToTheDaemon(t *testing.T) {
 	fresh(t)
 	run := On(&stub{controller: "webpage"})

@@ -103,6 +103,15 @@ function nextStep(retry, reschedule, what) {
   return { tag: retry === false ? "stop" : "retry" };
 }
 
+// === initialize ===
+
+/** Returns what `initialize` has answered, which is nothing. */
+export function nothing(answer, what) {
+  settled(answer, what);
+  if (answer === undefined || answer === null) return undefined;
+  throw wrong(what, short(answer), "it answers nothing; `memo.run` hands values to the calls that follow");
+}
+
 // === desired, match, conditions ===
 
 /** Returns what a function of `desired` has answered as a document. */

@@ -10,6 +10,7 @@ const INTERFACES = {
   reconcile: "reconciler",
   cleanup: "cleaner",
   handleError: "error-handler",
+  initialize: "initializer",
   desired: "dependent",
   match: "matcher",
   conditions: "condition",
@@ -75,6 +76,10 @@ export function component(author) {
       // A controller that does without leaves failures to the daemon.
       handleError: (primary, failed) =>
         guarded("handleError", () => handlers().handleError?.(JSON.parse(primary), failed) ?? { tag: "unhandled" }),
+    },
+    initializer: {
+      // A controller that does without has nothing to prepare.
+      initialize: (primary) => guarded("initialize", () => handlers().initialize?.(JSON.parse(primary))),
     },
     dependent: {
       desired: (name, primary) =>

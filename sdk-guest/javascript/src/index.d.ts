@@ -69,6 +69,11 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
   /** Decides what a failed run leaves behind. To answer nothing means that it was not dealt with: it is logged and retried. */
   handleError?(primary: P, failure: Failure): Handled<P> | void;
   /**
+   * Prepares a run: called first in each, before the managed workflow, whether it will reconcile or clean up. It usually puts values
+   * into `memo.run` for the calls that follow. What it throws is a failure of the run, which ends with it.
+   */
+  initialize?(primary: P): void;
+  /**
    * What dependents should look like, by the dependent's name. The namespace defaults to the primary's. Under another name than before
    * it is another object; what becomes of the former one is said by `onRename` in the manifest.
    */
@@ -149,6 +154,7 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
   reconcile(primary: P): Update<P> | void;
   cleanup(primary: P): Cleanup | void;
   handleError(primary: P, failure: Failure): Handled<P> | void;
+  initialize(primary: P): void;
   desired: Record<D, (primary: P) => any>;
   match: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
   conditions: Record<C, (primary: P, dependent: string) => boolean | Condition>;

@@ -1,9 +1,9 @@
 // Decides what an author can register, and under which name it is found.
 
-import { conditionResult, deleteControl, desiredObject, errorControl, matchResult, updateControl } from "./answers.js";
+import { conditionResult, deleteControl, desiredObject, errorControl, matchResult, nothing, updateControl } from "./answers.js";
 
 /** What handles a primary, and how its answer is read. */
-const SINGLE = { reconcile: updateControl, cleanup: deleteControl, handleError: errorControl };
+const SINGLE = { reconcile: updateControl, cleanup: deleteControl, handleError: errorControl, initialize: nothing };
 /** What is registered by name. */
 const NAMED = { desired: desiredObject, match: matchResult, conditions: conditionResult };
 const KNOWN = [...Object.keys(SINGLE), ...Object.keys(NAMED)];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { CallError, context, operations, operator, operators, secondary } from "@capstan/guest";
+import { CallError, context, memo, operations, operator, operators, secondary } from "@capstan/guest";
 import { Daemon } from "@capstan/guest/test";
 
 import { component, describe } from "../src/component.js";
@@ -101,11 +101,18 @@ test("dependents, comparisons and conditions are found by their names", () => {
   }
 });
 
+test("a run is prepared, and nothing is answered", () => {
+  const of = (initialize) => component(operator({ initialize })).initializer;
+  const failures = () => "initialize answered {\"ready\":true}; it answers nothing; `memo.run` hands values to the calls that follow";
+  assert.equal(called(() => of(() => {}).initialize("{}"), {}).answer, undefined);
+  assert.equal(called(() => of(() => ({ ready: true })).initialize("{}"), {}).failure, `TypeError: ${failures()}`);
+});
+
 test("of several controllers, that of the run is called", () => {
-  const { reconciler, cleaner, errorHandler, dependent } = component(
+  const { reconciler, cleaner, errorHandler, initializer, dependent } = component(
     operators({
       webpage: { reconcile: () => ({ status: { of: context.run().controller } }), desired: { service: () => ({}) } },
-      theme: { cleanup: () => ({ keepFinalizer: true }), handleError: () => ({}) },
+      theme: { cleanup: () => ({ keepFinalizer: true }), handleError: () => ({}), initialize: () => memo.run.set("a", 1) },
     }),
   );
   const of = (controller, call) => called(call, { controller });
@@ -116,17 +123,19 @@ test("of several controllers, that of the run is called", () => {
   assert.deepEqual(cleanups, ["remove-finalizer", "keep-finalizer"]);
   const handled = ["webpage", "theme"].map((name) => of(name, () => errorHandler.handleError("{}", {})).answer.tag);
   assert.deepEqual(handled, ["unhandled", "handled"]);
+  assert.equal(of("webpage", () => initializer.initialize("{}")).answer, undefined);
+  assert.equal(of("theme", () => initializer.initialize("{}")).answer, undefined);
 });
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "dependent", "matcher", "condition"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "initializer", "dependent", "matcher", "condition"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "desired a", "match b", "conditions c"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "initialize", "desired a", "match b", "conditions c"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);

@@ -23,6 +23,7 @@ from capstan import (
     condition,
     desired,
     handle_error,
+    initialize,
     match,
     reconcile,
     secondary,
@@ -150,6 +151,13 @@ class Exports(Bound):
         self.assertEqual(is_met("there", "service", PRIMARY), wit.ConditionResult(False, '["service"]'))
         self.assertEqual(is_met("exposed", "service", PRIMARY), wit.ConditionResult(True, None))
 
+    def test_a_run_is_prepared_and_answers_nothing(self) -> None:
+        answers = iter([None, {"ready": True}])
+        initialize(lambda page: next(answers))
+        prepare = self.exported("initializer", "Initializer").initialize
+        self.assertIsNone(prepare(PRIMARY))
+        self.assertIn("not None; `memo.run` hands values to the calls that follow", self.failure(lambda: prepare(PRIMARY)))
+
     def test_a_controller_without_cleanup_and_error_handler_has_nothing_to_say(self) -> None:
         wit = self.wit("exports.error_handler")
         cleanup(controller="other")(lambda page: KeepFinalizer())
@@ -158,6 +166,8 @@ class Exports(Bound):
         failed = wit.FailureInfo(wit.FailureOrigin.OTHER, "", None, [], self.wit("imports.types").RetryInfo(0, False))
         handled = self.exported("error_handler", "ErrorHandler").handle_error(PRIMARY, failed)
         self.assertEqual(handled, wit.ErrorControl_Unhandled())
+        initialize(controller="other")(lambda page: None)
+        self.assertIsNone(self.exported("initializer", "Initializer").initialize(PRIMARY))
 
     def test_whatever_is_raised_becomes_a_text(self) -> None:
         class Unspeakable(Exception):

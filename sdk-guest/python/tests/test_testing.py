@@ -26,6 +26,7 @@ from capstan import (
     context,
     desired,
     handle_error,
+    initialize,
     info,
     match,
     memo,
@@ -281,6 +282,10 @@ class Calls(Registering):
         def handle(page, failure):
             return Handled(status={"error": failure.message})
 
+        @initialize
+        def prepare(page):
+            memo.run["of"] = page["metadata"]["name"]
+
         @desired
         def service(page):
             return {"ports": (80,)}
@@ -297,6 +302,7 @@ class Calls(Registering):
         self.assertEqual(run.reconcile(), Update(status={"of": "pages"}))
         self.assertEqual(run.cleanup(), KeepFinalizer())
         self.assertEqual(run.handle_error(Failure("workflow", "no", Retry())), Handled(status={"error": "no"}))
+        self.assertEqual((run.initialize(), run.memos["run"]), (None, {"of": "hello"}))
         self.assertEqual(run.desired("service"), {"ports": [80]})
         self.assertEqual((run.match("same", {"a": 1}, {"a": 1}), run.match("same", {}, {"a": 1})), (None, "/a: found None, wanted 1"))
         self.assertEqual(run.is_met("ready", "service"), Condition(True, "service"))

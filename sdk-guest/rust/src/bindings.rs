@@ -60,6 +60,10 @@ export_world!(
     "package capstan:guest; world guest-error-handler { export capstan:operator/error-handler@0.1.0; }",
     { "capstan:operator/error-handler@0.1.0/failure-origin": [#[serde(rename_all = "kebab-case")]] }
 );
+export_world!(
+    initializer,
+    "package capstan:guest; world guest-initializer { export capstan:operator/initializer@0.1.0; }"
+);
 export_world!(dependent, "package capstan:guest; world guest-dependent { export capstan:operator/dependent@0.1.0; }");
 export_world!(matcher, "package capstan:guest; world guest-matcher { export capstan:operator/matcher@0.1.0; }");
 export_world!(condition, "package capstan:guest; world guest-condition { export capstan:operator/condition@0.1.0; }");

@@ -51,6 +51,20 @@ pub trait ErrorHandler {
     fn handle_error(primary: &Self::Primary, failure: &Failure) -> Result<ErrorControl>;
 }
 
+/// Prepares a run.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported as an Initializer but does not implement `Initializer`",
+    label = "write `impl Initializer for {Self} {{ … }}`"
+)]
+pub trait Initializer {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Called first in each run, before the managed workflow, whether the run will reconcile or clean up. It usually puts values
+    /// into [`memo`](crate::memo), with `Lifetime::Run`, for the calls that follow. An error is one of the run, which ends with it.
+    fn initialize(primary: &Self::Primary) -> Result<()>;
+}
+
 /// What dependents should look like. Usually written with [`#[dependents]`](crate::dependents); by hand if names are only known
 /// at run time.
 #[diagnostic::on_unimplemented(

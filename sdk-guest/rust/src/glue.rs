@@ -15,11 +15,12 @@ use crate::bindings::dependent::exports::capstan::operator::dependent;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, FailureInfo, NextStep,
 };
+use crate::bindings::initializer::exports::capstan::operator::initializer;
 use crate::bindings::matcher::exports::capstan::operator::matcher;
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{self, PrimaryUpdate, UpdateControl};
 use crate::{
-    Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Json, Match, Matchers,
-    Reconciler, Result, Update, context, json,
+    Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Initializer, Json, Match,
+    Matchers, Reconciler, Result, Update, context, json,
 };
 
 /// The primary of functions that do not look at it.
@@ -46,6 +47,13 @@ impl<T: ErrorHandler> error_handler::Guest for Adapter<T> {
     fn handle_error(primary: String, failed: FailureInfo) -> Result<error_handler::ErrorControl, String> {
         let control = self::primary(&primary).and_then(|primary| T::handle_error(&primary, &failed));
         control.and_then(error_control).map_err(Error::into_message)
+    }
+}
+
+impl<T: Initializer> initializer::Guest for Adapter<T> {
+    fn initialize(primary: String) -> Result<(), String> {
+        let ready = self::primary(&primary).and_then(|primary| T::initialize(&primary));
+        ready.map_err(Error::into_message)
     }
 }
 

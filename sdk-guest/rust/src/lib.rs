@@ -65,7 +65,7 @@
 //! # What a component can do
 //!
 //! It implements what it needs, and names that in [`export!`]: a [`Reconciler`], a [`Cleaner`], an [`ErrorHandler`],
-//! [`Dependents`], [`Matchers`], [`Conditions`]. While it is called it may ask the daemon:
+//! an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`]. While it is called it may ask the daemon:
 //!
 //! | for | with |
 //! | --- | --- |
@@ -120,7 +120,7 @@ pub use answers::{Condition, Delete, ErrorControl, Match, Update};
 pub use cache::{secondaries, secondary};
 pub use error::{Error, Reason, Result};
 pub use exports::{
-    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Matchers, Origin, Reconciler,
+    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Initializer, Matchers, Origin, Reconciler,
 };
 pub use json::{Json, Metadata};
 pub use operations::ObjectRef;

@@ -219,6 +219,47 @@ fn an_error_handler_writes_the_status_and_stops_the_retries() {
 }
 
 #[test]
+fn a_run_is_prepared_before_its_workflow_whether_it_reconciles_or_cleans_up() {
+    // CI-1
+    let place = Place::new("ci");
+    let manifest = format!(
+        "{CLEANER}workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, reconcilePrecondition: {{ export: prepared }} }} }} }}\n"
+    );
+    let daemon = place.daemon(&place.probe_manifest(&manifest));
+    let seen = json!([{ "memo": { "lifetime": "run", "get": "prepared" }, "as": "prepared" }]);
+    let too_late = json!({ "workflow": { "run": "reconcile" }, "mayFail": true, "as": "workflow" });
+    place.probe(
+        "p",
+        json!({
+            "initialize": { "do": [{ "memo": { "lifetime": "run", "put": "prepared", "value": "yes" } }, too_late] },
+            "conditions": { "prepared": { "do": seen, "met": true } },
+            "dependents": { "cm": { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "cm" } } },
+            "reconcile": { "do": seen, "status": {} },
+            "cleanup": { "do": seen },
+        }),
+    );
+    place.await_object(&place.probes(), "p", "the value in reconcile", |p| p["status"]["prepared"] == "yes");
+    place.delete(&place.probes(), "p");
+    place.await_gone(&place.probes(), "p");
+    daemon.await_quiet();
+    let seen = |call: &str| {
+        let told = |line: &Value| line["call"] == call && line["message"] == "seen";
+        daemon.lines().into_iter().filter(told).map(|mut line| line["fields"].take()).collect::<Vec<_>>()
+    };
+    let yes = "name=\"prepared\" sight=\"\\\"yes\\\"\"";
+    assert_eq!(seen("is-met"), [yes]);
+    assert_eq!(seen("cleanup"), [yes]);
+    let refused = seen("initialize").into_iter().filter(|line| line.to_string().contains("misplaced"));
+    assert_eq!(refused.count(), 2, "no workflow runs there");
+
+    // A failure is one of the run.
+    place.probe("q", json!({ "initialize": { "do": [{ "fail": "not yet" }] }, "onError": { "failure": true } }));
+    let probe = place.await_object(&place.probes(), "q", "the failure", |p| p["status"]["failure"].is_object());
+    let failure = &probe["status"]["failure"];
+    assert_eq!((&failure["origin"], &failure["message"]), (&json!("reconciler"), &json!("not yet")));
+}
+
+#[test]
 fn runs_of_one_primary_never_overlap_and_events_meanwhile_collapse() {
     // EP-11, EP-15
     let place = Place::new("ep11");

@@ -130,6 +130,7 @@ impl Asked<'_> {
                 "run": { "word": WORD },
                 "primary": generation,
                 "plugin": { "word": WORD },
+                "prepared": generation,
                 "full": refused("exhausted", 0, "memo \"long\" would make 5011 bytes, 4096 are allowed (limits.memo.primary)"),
             },
             "workflow": {

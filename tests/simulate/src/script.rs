@@ -59,7 +59,7 @@ impl Guest for Script {
         match interface {
             Interface::Reconciler | Interface::Dependent => true,
             Interface::Cleaner => self.cleaner,
-            Interface::ErrorHandler | Interface::Matcher | Interface::Condition => false,
+            Interface::ErrorHandler | Interface::Initializer | Interface::Matcher | Interface::Condition => false,
         }
     }
 }
@@ -83,9 +83,11 @@ impl Session for Scene {
                 Call::Reconcile { primary } => self.reconcile(primary).await.map(Answer::Reconcile),
                 Call::Cleanup { primary } => self.cleanup(primary).await.map(Answer::Cleanup),
                 Call::Desired { name, primary } => self.desired(name, primary).map(Answer::Desired),
-                Call::Start | Call::HandleError { .. } | Call::Match { .. } | Call::IsMet { .. } => {
-                    Err(Failure::other("nobody asks"))
-                }
+                Call::Start
+                | Call::HandleError { .. }
+                | Call::Initialize { .. }
+                | Call::Match { .. }
+                | Call::IsMet { .. } => Err(Failure::other("nobody asks")),
             }
         }
         .boxed()

@@ -99,6 +99,10 @@ exports! {
     ErrorHandler "error-handler", HandleError "handle-error":
     handle_error(primary: &'a str, failed: Cow<'a, FailureInfo>) -> ErrorControl;
 
+    /// Prepares a run.
+    Initializer "initializer", Initialize "initialize":
+    initialize(primary: &'a str) -> ();
+
     /// Returns the object that a dependent should be.
     Dependent "dependent", Desired "desired":
     desired(name: &'a str, primary: &'a str) -> String;
@@ -147,6 +151,7 @@ mod tests {
                 ("reconciler", "reconcile"),
                 ("cleaner", "cleanup"),
                 ("error-handler", "handle-error"),
+                ("initializer", "initialize"),
                 ("dependent", "desired"),
                 ("matcher", "match"),
                 ("condition", "is-met")

@@ -16,6 +16,7 @@ const webpage = operator<WebPage>({
     return { status: { areWeGood: true }, reschedule: "30s" };
   },
   cleanup: () => ({ keepFinalizer: true, reschedule: 500 }),
+  initialize: (page) => memo.run.set("name", page.metadata.name),
   handleError(page, failure) {
     if (failure.origin === "timeout" && !failure.retry.last) return { status: { areWeGood: false }, retry: false };
     // @ts-expect-error: failures come from elsewhere.

@@ -10,7 +10,7 @@
     def webpage(page):
         return Update(status={"ready": secondary("configmap") is not None})
 
-What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `desired`, `match`, `condition`. What a function may
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `initialize`, `desired`, `match`, `condition`. What a function may
 ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `log`, `memo`, `operations`, `recorder`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
@@ -24,7 +24,7 @@ from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, DependentFailure, Error, Failure
 from capstan.log import debug, error, info, trace, warn
 from capstan.operations import ObjectRef
-from capstan.registry import cleanup, condition, desired, handle_error, match, reconcile
+from capstan.registry import cleanup, condition, desired, handle_error, initialize, match, reconcile
 
 __all__ = [
     "CallError",
@@ -50,6 +50,7 @@ __all__ = [
     "error",
     "handle_error",
     "info",
+    "initialize",
     "log",
     "match",
     "memo",

@@ -36,6 +36,16 @@ def handle_error(primary: str, failure: Failure) -> Handled | None:
     return _answer(function, function(_json.read(primary), failure), Handled, "Handled(…) or None")
 
 
+def initialize(primary: str) -> None:
+    """Prepares a run. A controller without such a function has nothing to prepare."""
+    function = find(Interface.INITIALIZER, _controller())
+    if function is None:
+        return
+    answer = function(_json.read(primary))
+    if answer is not None:
+        raise TypeError(f"{function.place} returns {answer!r}, not None; `memo.run` hands values to the calls that follow")
+
+
 def desired(name: str, primary: str) -> str:
     """Returns what a dependent should be."""
     function = get(Interface.DEPENDENT, _controller(), name)

@@ -14,6 +14,7 @@ from capstan.errors import Error
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
 Cleanup = TypeVar("Cleanup", bound=Callable[..., Union[KeepFinalizer, None]])
 HandleError = TypeVar("HandleError", bound=Callable[..., Union[Handled, None]])
+Initialize = TypeVar("Initialize", bound=Callable[..., None])
 Desired = TypeVar("Desired", bound=Callable[..., Any])
 Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
 Met = TypeVar("Met", bound=Callable[..., Union[bool, Condition]])
@@ -25,6 +26,7 @@ class Interface(Enum):
     RECONCILER = ("reconciler", "reconciler", ("primary",))
     CLEANER = ("cleaner", "cleanup", ("primary",))
     ERROR_HANDLER = ("error-handler", "error handler", ("primary", "failure"))
+    INITIALIZER = ("initializer", "initializer", ("primary",))
     DEPENDENT = ("dependent", "desired state for", ("primary",))
     MATCHER = ("matcher", "matcher", ("actual", "desired", "primary"))
     CONDITION = ("condition", "condition", ("primary", "dependent"))
@@ -137,6 +139,19 @@ def handle_error(function: Any = None, /, *, controller: str | None = None) -> A
     `Handled(…)`, or `None` as if it were not there.
     """
     return _single(Interface.ERROR_HANDLER, function, controller)
+
+
+@overload
+def initialize(function: Initialize, /) -> Initialize: ...
+@overload
+def initialize(*, controller: str | None = None) -> Callable[[Initialize], Initialize]: ...
+def initialize(function: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that prepares a run.
+
+    It is given the primary, first in each run, before the managed workflow, whether the run will reconcile or clean up. It usually puts
+    values into `memo.run` for the calls that follow, and returns `None`. What it raises is a failure of the run, which ends with it.
+    """
+    return _single(Interface.INITIALIZER, function, controller)
 
 
 @overload

@@ -11,6 +11,7 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("Reconciler", "reconciler"),
     ("Cleaner", "cleaner"),
     ("ErrorHandler", "error_handler"),
+    ("Initializer", "initializer"),
     ("Dependents", "dependent"),
     ("Matchers", "matcher"),
     ("Conditions", "condition"),
@@ -123,9 +124,10 @@ fn route(name: &str, entries: &[Entry]) -> TokenStream {
     let known: Vec<&LitStr> = having.iter().filter_map(|entry| entry.controller.as_ref()).collect();
     let operators: Vec<&Type> = having.iter().map(|entry| &entry.operator).collect();
     let otherwise = match name {
-        // A controller that does without these has nothing to tidy up, and leaves failures to the daemon.
+        // A controller that does without these has nothing to tidy up or to prepare, and leaves failures to the daemon.
         "Cleaner" => quote!(::core::result::Result::Ok(::capstan_guest::Delete::remove_finalizer())),
         "ErrorHandler" => quote!(::core::result::Result::Ok(::capstan_guest::ErrorControl::unhandled())),
+        "Initializer" => quote!(::core::result::Result::Ok(())),
         _ => {
             let what = format!("{name} for the controller");
             quote!(::core::result::Result::Err(::capstan_guest::glue::unknown(#what, other, &[#(#known),*])))
@@ -143,7 +145,7 @@ fn route(name: &str, entries: &[Entry]) -> TokenStream {
                 #parameters_before
                 primary: &Self::Primary,
                 #parameters_after
-            ) -> ::capstan_guest::Result<::capstan_guest::#answer> {
+            ) -> ::capstan_guest::Result<#answer> {
                 match ::capstan_guest::glue::controller().as_str() {
                     #(#known => {
                         let primary = ::capstan_guest::glue::primary::<<#operators as ::capstan_guest::#of>::Primary>(
@@ -166,7 +168,7 @@ struct Shape {
     method: Ident,
     before: Vec<Parameter>,
     after: Vec<Parameter>,
-    answer: Ident,
+    answer: TokenStream,
 }
 
 /// A parameter's name and type.
@@ -182,10 +184,17 @@ impl Shape {
             "Reconciler" => ("reconcile", vec![], vec![], "Update"),
             "Cleaner" => ("cleanup", vec![], vec![], "Delete"),
             "ErrorHandler" => ("handle_error", vec![], vec![failure()], "ErrorControl"),
+            "Initializer" => ("initialize", vec![], vec![], "()"),
             "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
             "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),
             _ => ("is_met", vec![text("name"), text("dependent")], vec![], "Condition"),
         };
-        Self { method: format_ident!("{method}"), before, after, answer: format_ident!("{answer}") }
+        let answer = if answer == "()" {
+            quote!(())
+        } else {
+            let answer = format_ident!("{answer}");
+            quote!(::capstan_guest::#answer)
+        };
+        Self { method: format_ident!("{method}"), before, after, answer }
     }
 }

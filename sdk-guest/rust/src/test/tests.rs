@@ -11,6 +11,7 @@ use crate::bindings::dependent::exports::capstan::operator::dependent::Guest as 
 use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, Guest as _, NextStep,
 };
+use crate::bindings::initializer::exports::capstan::operator::initializer::Guest as _;
 use crate::bindings::matcher::exports::capstan::operator::matcher::Guest as _;
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{Guest as _, PrimaryUpdate, UpdateControl};
 use crate::glue::{Adapter, primary};
@@ -18,8 +19,9 @@ use crate::operations::{self, By, Options, Removal};
 use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
-    Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, Failure, Json, Match, Origin, Reconciler, Result,
-    Update, cache, conditions, config, context, dependents, matchers, memo, secondaries, secondary, system,
+    Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, Failure, Initializer, Json, Match, Origin,
+    Reconciler, Result, Update, cache, conditions, config, context, dependents, matchers, memo, secondaries, secondary,
+    system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -73,6 +75,14 @@ impl ErrorHandler for Operator {
     }
 }
 
+impl Initializer for Operator {
+    type Primary = Page;
+
+    fn initialize(page: &Page) -> Result<()> {
+        if page.html == "unready" { Err("not yet".into()) } else { memo::put(Lifetime::Run, "html", &page.html) }
+    }
+}
+
 #[dependents]
 impl Operator {
     fn service() -> Value {
@@ -112,7 +122,7 @@ impl Operator {
     }
 }
 
-crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, Dependents, Matchers, Conditions);
+crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions);
 
 fn page(html: &str) -> String {
     json!({ "html": html }).to_string()
@@ -143,6 +153,15 @@ fn an_update_becomes_what_the_contract_wants() {
     for (html, expected) in table {
         assert_eq!(Adapter::<Operator>::reconcile(page(html)), expected, "{html}");
     }
+}
+
+#[test]
+fn what_prepares_a_run_hands_values_to_the_calls_that_follow() {
+    with(Run::new(), || {
+        assert_eq!(Adapter::<Operator>::initialize(page("unready")), Err("not yet".to_owned()));
+        assert_eq!(Adapter::<Operator>::initialize(page("<b>")), Ok(()));
+        assert_eq!(memo::get(Lifetime::Run, "html"), Ok(Some("<b>".to_owned())));
+    });
 }
 
 #[test]

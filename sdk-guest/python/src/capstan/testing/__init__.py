@@ -137,6 +137,11 @@ class Run:
         with self:
             return _calls.handle_error(self._primary(primary), failure)
 
+    def initialize(self, primary: Object | None = None) -> None:
+        """Calls the function with `@initialize`."""
+        with self:
+            _calls.initialize(self._primary(primary))
+
     def desired(self, name: str, primary: Object | None = None) -> Object:
         """Calls the function with `@desired(name)`."""
         with self:
