@@ -255,7 +255,12 @@ impl Task<'_> {
         self.joined.become_as(&sources, &plan, &environment.pool, &handle.listener());
         plan.say_what_lacks(&sources.primaries, &sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);
-        let stays = |key: &ObjectRef| primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err();
+        let verdicts = &handle.verdicts;
+        // AE-3: what is gone stays until a run about that has succeeded.
+        let departed = |key: &ObjectRef| declared.spec.all_events && verdicts.departed.has(key);
+        let stays = |key: &ObjectRef| {
+            primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err() || departed(key)
+        };
         handle.queue.retain(stays);
         handle.verdicts.retain(stays);
         handle.metrics.count_paused(handle.verdicts.paused());

@@ -203,6 +203,8 @@ pub struct Controller {
     pub label_selector: Option<Arc<str>>,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`); default true.
     pub generation_aware: bool,
+    /// Whether it runs for deletions, too, and finalizers are the component's own (AE rules); default false.
+    pub all_events: bool,
     /// Whether nothing is done for its primaries until the manifest says otherwise (`PA-2`); default false.
     pub paused: bool,
     /// The finalizer that is used if something needs cleanup; `None`: one made of group and plural (`LC-3`).

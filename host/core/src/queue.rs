@@ -79,6 +79,8 @@ pub enum Event {
         /// True if a list no longer contained it, so its final state was not seen.
         unknown: bool,
     },
+    /// The primary is gone, and nothing is known of it any more that a run could be about.
+    PrimaryForgotten,
     /// Anything else that concerns the primary: a secondary, a poll, an event from outside.
     Related,
 }
@@ -115,6 +117,8 @@ pub enum Finished {
     Failed(Failure),
     /// The primary was no longer in the cache, so nothing was done (`EP-14`).
     Gone,
+    /// The controller is paused, so nothing was done about the end of the primary, which is still to do (`PA-2`).
+    Postponed,
 }
 
 /// The kind of a failure, which decides the log level (`EP-36`) and, for an outage, the next run.
@@ -273,6 +277,16 @@ impl Queue {
     /// Takes in an event of a key, and returns what it led to: a later run, the end of the key, or nothing.
     pub fn event(&self, key: &ObjectRef, event: Event, now: Instant) -> Receipt {
         self.change(|state| state.event(key, event, now))
+    }
+
+    /// Returns true if a deletion is run for like any other event (`AE-1`).
+    pub fn runs_deletions(&self) -> bool {
+        self.0.state.lock().runs_deletions()
+    }
+
+    /// Returns true if a key is gone, and a run about that has to follow (`AE-3`).
+    pub fn awaits_deletion_run(&self, key: &ObjectRef) -> bool {
+        self.0.state.lock().is_gone(key)
     }
 
     /// Begins to hand out keys: first those with an event that came while the queue was stopped, and those whose last
@@ -470,7 +484,7 @@ impl Finished {
         match self {
             Self::Done { finalizer_removed, again } => Self::Done { finalizer_removed, again: later(again) },
             Self::NoRetry { again } => Self::NoRetry { again: later(again) },
-            Self::Failed(_) | Self::Gone => self,
+            Self::Failed(_) | Self::Gone | Self::Postponed => self,
         }
     }
 
@@ -479,7 +493,9 @@ impl Finished {
     fn was_answered(self) -> bool {
         match self {
             Self::Done { .. } | Self::NoRetry { .. } | Self::Failed(Failure::Conflict) => true,
-            Self::Failed(Failure::Unhandled | Failure::Handled | Failure::Outage) | Self::Gone => false,
+            Self::Failed(Failure::Unhandled | Failure::Handled | Failure::Outage) | Self::Gone | Self::Postponed => {
+                false
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::writes;
 mod answers;
 mod controller;
 pub mod decision;
+pub mod departed;
 pub mod finalizer;
 mod managed;
 pub mod mask;
@@ -66,13 +67,18 @@ struct Failed {
 /// Executes one run: reads the primary again, adds or removes finalizers, or reconciles or cleans up. Returns the
 /// result of the run; the caller finishes the ticket with it. `now` is the time of day, by which pauses end.
 pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestamp) -> Ended {
+    if ticket.deletion().is_some() {
+        return depart(controller, ticket).await;
+    }
     // EP-14: the object may be newer than the event; if it is gone, the run is done.
     let Some(primary) = controller.primaries.get(ticket.key()) else {
         // A primary that the cache does not show yet may exist.
         if let Err(doubt) = controller.primaries.known(Within::Object(ticket.key())) {
             return Ended::failed(doubt.to_string(), queue::Failure::Unhandled);
         }
-        controller.verdicts.forget(ticket.key());
+        if !controller.spec.all_events {
+            controller.verdicts.forget(ticket.key());
+        }
         return Ended::well(Finished::Gone);
     };
     let header = primary.header();
@@ -84,6 +90,10 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
             tracing::warn!(%found, "paused: the annotation {PAUSED} should be true, false or a time such as 2027-01-31T12:00:00Z");
         }
         return Ended::again(pause.left());
+    }
+    if controller.spec.all_events {
+        // AE-1: finalizers are the component's own.
+        return run(controller, primary, ticket, Decision::Reconcile).await;
     }
     let finalizers = controller.finalizers();
     let decision = finalizers.decide(primary.header());
@@ -113,6 +123,19 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
     }
 }
 
+/// Executes a run about a primary that is gone, in all-events mode (`AE-2`). What is gone can't be paused any more; its
+/// controller can.
+async fn depart(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
+    controller.verdicts.note_pause(ticket.key(), controller.spec.paused);
+    if controller.spec.paused {
+        return Ended::well(Finished::Postponed);
+    }
+    let Some(last) = controller.verdicts.departed.get(ticket.key()) else {
+        return Ended::DONE;
+    };
+    run(controller, last, ticket, Decision::Reconcile).await
+}
+
 /// Calls the guest, in a session for this run.
 async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, decision: Decision) -> Ended {
     let info = run_info(&controller, ticket);
@@ -129,6 +152,13 @@ async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, deci
 
 async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> Ended {
     match attempt(run, session).await {
+        Ok(control) if run.info.primary_deleted => {
+            // AE-4
+            if control.reschedule.is_some() {
+                tracing::warn!("the component asks to run again for a primary that is gone, which is ignored");
+            }
+            Ended::DONE
+        }
         Ok(control) => Ended::again(outcome::reschedule(control.reschedule)),
         Err(failed) => handle(run, session, failed, ticket).await,
     }
@@ -146,7 +176,13 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
     }
     let control =
         session.reconcile(run.primary.json()).await.map_err(|failure| Failed::of_guest(failure, run.sort()))?;
-    let planned = outcome::writes(&control.update, &run.primary, &controller.manner(), &mut run.budget.lock())
+    if run.info.primary_deleted {
+        if control.update != PrimaryUpdate::Nothing {
+            tracing::warn!("the component answers what to write to a primary that is gone, which is ignored");
+        }
+        return Ok(control);
+    }
+    let planned = outcome::writes(&control.update, &run.primary, &run.manner(), &mut run.budget.lock())
         .map_err(|failure| Failed::of_guest(failure, queue::Failure::Unhandled))?;
     let mut written = None;
     for mut write in planned {
@@ -194,7 +230,7 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
     let ErrorControl::Handled { status, next } = control else {
         return Ended::failed(failed.message, failed.sort);
     };
-    if let Some(status) = status {
+    if let Some(status) = status.filter(|_| !run.info.primary_deleted) {
         write_error_status(run, status, info.retry).await;
     }
     if outage {
@@ -213,7 +249,7 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
 async fn write_error_status(run: &Run, status: String, retry: RetryInfo) {
     let controller = &run.controller;
     let update = PrimaryUpdate::Status(status);
-    let planned = match outcome::writes(&update, &run.primary, &controller.manner(), &mut run.budget.lock()) {
+    let planned = match outcome::writes(&update, &run.primary, &run.manner(), &mut run.budget.lock()) {
         Ok(planned) => planned,
         Err(failure) => {
             tracing::error!(error = %failure.message, "the error handler's status can't be written");
@@ -290,8 +326,8 @@ fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
         controller: Arc::clone(&controller.spec.name),
         primary: ticket.key().clone(),
         retry: ticket.retry(),
-        primary_deleted: false,
-        final_state_unknown: false,
+        primary_deleted: ticket.deletion().is_some(),
+        final_state_unknown: ticket.deletion().is_some_and(|deletion| deletion.unknown),
     }
 }
 

@@ -53,6 +53,7 @@ struct Watched<'a> {
     namespaces: &'a Namespaces,
     label_selector: Option<&'a str>,
     generation_aware: bool,
+    all_events: bool,
     /// Whether it uses a finalizer, and its name if the manifest has one.
     finalizer: (bool, Option<&'a str>),
     indexes: &'a BTreeMap<Arc<str>, Pointer>,
@@ -214,6 +215,7 @@ impl Shape<'_> {
             namespaces: &spec.namespaces,
             label_selector: spec.label_selector.as_deref(),
             generation_aware: spec.generation_aware,
+            all_events: spec.all_events,
             finalizer: (*finalizer, spec.finalizer.as_deref().filter(|_| *finalizer)),
             indexes: &spec.indexes,
             sources: &spec.sources,
@@ -339,6 +341,7 @@ mod tests {
             ("", "namespaces: [a], labelSelector: a=b".to_owned()),
             ("", "labelSelector: a=b".to_owned()),
             ("", "generationAware: false".to_owned()),
+            ("", "triggerOnAllEvents: true".to_owned()),
             ("", "finalizer: a.b/c".to_owned()),
             ("", "indexes: { by: { pointer: /a } }".to_owned()),
             ("", format!("sources: {{ s: {{ informer: {{ {CM} }} }} }}")),

@@ -368,7 +368,8 @@ impl Bench {
         let mapper = Mapper::new(spec.primary.clone(), Scope::Namespaced, mapping);
         let maps_source = source(Gvk::parse("v1", "ConfigMap").unwrap(), Role::Secondary(mapper), &maps);
         let server = Arc::new(Server::default());
-        let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, ..Policy::default() });
+        let mode = if spec.all_events { queue::Mode::AllEvents } else { queue::Mode::Normal };
+        let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, mode, ..Policy::default() });
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
         let told = Arc::<Mutex<Vec<Trigger>>>::default();
@@ -854,6 +855,84 @@ async fn a_run_is_prepared_before_anything_else_is_called_and_ends_if_that_fails
     let mut bench = Bench::new(Script { exports, ..Script::default() }, EXPLICIT);
     bench.page(json!({}));
     assert_eq!(bench.run().await.1, strings(&[]));
+}
+
+const ALL_EVENTS: &str = "triggerOnAllEvents: true";
+
+#[tokio::test(start_paused = true)]
+async fn in_all_events_mode_a_primary_is_reconciled_however_it_is_and_its_finalizers_are_left_alone() {
+    // AE-1
+    for metadata in [
+        json!({}),
+        json!({ "finalizers": ["sample.dev/finalizer"] }),
+        json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }),
+        json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }),
+    ] {
+        let mut bench = Bench::new(Script::default(), ALL_EVENTS);
+        bench.page(metadata.clone());
+        assert_eq!(bench.run().await, (DONE, strings(&["reconcile"]), vec![]), "{metadata}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_in_all_events_mode_repeats_the_finalizer_if_it_is_there() {
+    // FI-5, AE-1
+    for carried in [&[][..], &["sample.dev/finalizer"]] {
+        let object =
+            UpdateControl { update: PrimaryUpdate::Object(r#"{"spec":{"a":1}}"#.to_owned()), reschedule: None };
+        let mut bench = Bench::new(Script { reconcile: Ok(object), ..Script::default() }, ALL_EVENTS);
+        bench.page(json!({ "finalizers": carried }));
+        bench.run().await;
+        let key = (bench.controller.spec.primary.clone(), ObjectRef::namespaced("n", "a"));
+        let finalizers = bench.server.objects.lock()[&key]["metadata"]["finalizers"].clone();
+        assert_eq!(finalizers, json!(carried));
+    }
+}
+
+/// Runs what follows once a page is gone, and returns how that ended, what was called, and what was written.
+async fn depart(bench: &Bench, unknown: bool) -> (Finished, Vec<String>, Vec<String>) {
+    let key = ObjectRef::namespaced("n", "a");
+    bench.queue.event(&key, queue::Event::PrimaryDeleted { unknown }, Instant::now());
+    let ticket = bench.queue.next().await.unwrap();
+    let ended = execute(Arc::clone(&bench.controller), &ticket, NOW).await;
+    let what = ticket.finish(ended.finished, Instant::now());
+    *bench.next.lock() = Some(what.next);
+    (ended.finished, std::mem::take(&mut bench.calls.lock()), std::mem::take(&mut bench.server.writes.lock()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_about_a_deletion_gets_the_last_known_object_and_neither_writes_nor_comes_back() {
+    // AE-2, AE-4, UC-6
+    let exports = &[Interface::Reconciler, Interface::ErrorHandler];
+    let ask: Ask = Arc::new(|run: Arc<dyn Context>| {
+        let info = run.info();
+        async move { vec![format!("deleted {} unknown {}", info.primary_deleted, info.final_state_unknown)] }.boxed()
+    });
+    let reconcile = UpdateControl {
+        update: PrimaryUpdate::Status(r#"{"status":{"ok":true}}"#.to_owned()),
+        reschedule: Some(Duration::from_secs(1)),
+    };
+    let script = Script { exports, reconcile: Ok(reconcile), ask: Some(ask), ..Script::default() };
+    let handled = ErrorControl::Handled { status: Some(r#"{"status":{}}"#.to_owned()), next: NextStep::Retry };
+    let fails = Script { reconcile: returned("no"), handle_error: handled, ..script.clone() };
+    let said = "handle-error Reconciler \"no\" None [] attempt 0 last false";
+    for (script, unknown, finished, calls) in [
+        (script.clone(), false, DONE, vec!["reconcile", "deleted true unknown false"]),
+        (script, true, DONE, vec!["reconcile", "deleted true unknown true"]),
+        (fails, true, Finished::Failed(queue::Failure::Handled), vec!["reconcile", "deleted true unknown true", said]),
+    ] {
+        let mut bench = Bench::new(script, ALL_EVENTS);
+        bench.page(json!({ "annotations": { "capstan.dev/paused": "true" } }));
+        let last = bench.controller.primaries.get(&ObjectRef::namespaced("n", "a")).unwrap();
+        bench.pages.apply(Watch::Deleted(last.clone()));
+        assert!(bench.controller.verdicts.departed.keep(&last, || None));
+        assert_eq!(depart(&bench, unknown).await, (finished, strings(&calls), vec![]));
+    }
+    // Not while the controller is paused.
+    let mut bench = Bench::new(Script::default(), "triggerOnAllEvents: true\npaused: true");
+    bench.page(json!({}));
+    assert_eq!(depart(&bench, false).await, (Finished::Postponed, vec![], vec![]));
+    assert_eq!(bench.controller.verdicts.paused(), 1);
 }
 
 #[tokio::test(start_paused = true)]

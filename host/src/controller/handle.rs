@@ -1,6 +1,6 @@
 //! Holds the wanted version, the running version and the phase of a controller, for code that watches or changes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -155,10 +155,14 @@ impl Handle {
             return BTreeMap::new();
         }
         let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
-        let used = spec.deletes_dependents() || guest.exports(Interface::Cleaner);
+        // In all-events mode the component sees to it.
+        let used = spec.all_events || spec.deletes_dependents() || guest.exports(Interface::Cleaner);
         let after = Finalizers { own: used.then_some(&*name), former: &spec.former_finalizers };
         let carrying = |finalizer: &str| controller.primaries.carrying(finalizer);
-        controller.finalizers().left_behind(after, carrying)
+        let given = BTreeSet::from([Arc::clone(&controller.finalizer)]);
+        let before =
+            if controller.spec.all_events { Finalizers { own: None, former: &given } } else { controller.finalizers() };
+        before.left_behind(after, carrying)
     }
 
     /// Warns of primaries that carry its finalizer, which nothing removes once the controller is gone.
@@ -183,8 +187,9 @@ impl Handle {
     /// Returns the listener that passes on triggers of its sources: to the queue, the verdicts and the metrics.
     pub(super) fn listener(&self) -> Listener {
         let (queue, verdicts, metrics) = (self.queue.clone(), Arc::clone(&self.verdicts), self.metrics.clone());
+        let wanted = self.wanted.subscribe();
         Arc::new(move |triggers| {
-            metrics.count(enqueue(&queue, &verdicts, triggers));
+            metrics.count(enqueue(&queue, &verdicts, triggers, || wanted.borrow().guest.holding()));
             metrics.count_primaries(queue.len());
             metrics.count_paused(verdicts.paused());
         })

@@ -39,8 +39,13 @@ async fn executed(handle: &Handle, ticket: Ticket) {
         tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
     }
     let now = Instant::now();
-    let key = ticket.key().clone();
+    let (key, departed) = (ticket.key().clone(), ticket.deletion().is_some());
+    let last = departed.then(|| controller.verdicts.departed.get(&key)).flatten();
     let what = ticket.finish(finished, now);
+    // AE-3: what is still to be run for, or has gone since, is kept.
+    if let Some(last) = last.filter(|_| !controller.queue.awaits_deletion_run(&key)) {
+        controller.verdicts.departed.forget(&last);
+    }
     if what.next == Next::Dropped {
         // The primary was deleted during the run, which may have stored verdicts on it since.
         controller.verdicts.forget(&key);

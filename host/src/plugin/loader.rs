@@ -34,6 +34,7 @@ mod offer;
 mod whole;
 
 pub use error::Error;
+use needs::unwanted;
 pub use needs::{Need, needs};
 use offer::{chain, check_imports, find_exports, writes};
 use whole::verify;
@@ -131,10 +132,12 @@ fn linked(ready: &Ready, operator: &Operator, name: &str, path: &Path) -> Result
     let (pre, exports) = found(engine.wasm(), component, path)?;
     let missing: Vec<_> =
         needs(operator, name).into_iter().filter(|need| !exports.contains_key(&need.interface)).collect();
-    if missing.is_empty() {
-        return Ok((pre, exports));
+    if !missing.is_empty() {
+        return Err(Error::Exports { path: path.to_owned(), missing, found: exports.into_keys().collect() });
     }
-    Err(Error::Exports { path: path.to_owned(), missing, found: exports.into_keys().collect() })
+    let unwanted: Vec<_> =
+        unwanted(operator, name).into_iter().filter(|need| exports.contains_key(&need.interface)).collect();
+    if unwanted.is_empty() { Ok((pre, exports)) } else { Err(Error::Unwanted { path: path.to_owned(), unwanted }) }
 }
 
 impl Facts {

@@ -213,6 +213,20 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
 }
 
 #[tokio::test]
+async fn a_cleaner_that_would_never_be_called_is_refused_with_the_field_that_says_so() {
+    // LC-5
+    let dir = tempfile::tempdir().unwrap();
+    let mut operator = operator(&write(&dir, "guest", &cleaner()), Limits::default());
+    assert!(Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.is_ok());
+    operator.controllers.get_mut("web").unwrap().all_events = true;
+    let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap();
+    assert_eq!(error.step(), "check");
+    let error = error.to_string();
+    let said = "check guest.wasm: it exports what the manifest leaves no place for: `cleaner` (spec.controllers.web.triggerOnAllEvents)";
+    assert!(error.replace(&format!("{}/", dir.path().display()), "").starts_with(said), "{error}");
+}
+
+#[tokio::test]
 async fn a_component_that_does_not_start_is_refused() {
     let text = format!("(func $init unreachable) (start $init)\n{}", Guest::default().text);
     let text = refusal(&Guest { text: &text, ..Guest::default() }.build()).await;

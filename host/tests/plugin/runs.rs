@@ -180,6 +180,7 @@ fn controller(workflow: Workflow) -> Controller {
         namespaces: Namespaces::All,
         label_selector: None,
         generation_aware: true,
+        all_events: false,
         paused: false,
         finalizer: Some("sample.capstan.dev/finalizer".into()),
         former_finalizers: BTreeSet::default(),

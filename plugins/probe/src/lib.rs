@@ -8,7 +8,7 @@ use std::time::Duration;
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
     Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Initializer, Json, Match,
-    Matchers, Reconciler, Result, Update,
+    Matchers, Reconciler, Result, Update, context,
 };
 use serde_json::{Map, Value, json};
 use spec::{Cleanup, Next, OnError, Probe, Reconcile};
@@ -25,6 +25,9 @@ impl Reconciler for Prober {
     fn reconcile(probe: &Probe) -> Result<Update> {
         let asked = turn(&probe.spec.reconcile)?;
         let seen = steps::run(&asked.steps, probe)?;
+        if context::run().is_some_and(|run| run.primary_deleted) {
+            log(&seen);
+        }
         let mut update = answer(asked, seen, probe);
         if let Some(ms) = asked.reschedule {
             update = update.reschedule(millis(ms));
@@ -176,7 +179,10 @@ impl Conditions for Prober {
     }
 }
 
+#[cfg(not(feature = "all-events"))]
 capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions);
+#[cfg(feature = "all-events")]
+capstan_guest::export!(Prober: Reconciler, ErrorHandler, Initializer, Dependents, Matchers, Conditions);
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

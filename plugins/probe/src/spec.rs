@@ -139,6 +139,20 @@ pub(crate) struct Condition {
 pub(crate) struct Step {
     pub(crate) deed: Deed,
     pub(crate) keep: Keep,
+    /// `when`: it is done for such a primary only; none = for any.
+    pub(crate) when: Option<When>,
+}
+
+/// Whether a primary is to stay.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum When {
+    /// It is there.
+    Present,
+    /// It is there, and marked for deletion.
+    Going,
+    /// It is gone, in all-events mode.
+    Gone,
 }
 
 /// How what a step sees is kept.
@@ -436,7 +450,8 @@ fn step(mut value: Value) -> serde_json::Result<Step> {
         may_fail: aside("mayFail") == Some(Value::Bool(true)),
         tell: aside("tell") == Some(Value::Bool(true)),
     };
-    Ok(Step { deed: serde_json::from_value(value)?, keep })
+    let when = aside("when").map(serde_json::from_value).transpose()?;
+    Ok(Step { deed: serde_json::from_value(value)?, keep, when })
 }
 
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step>, D::Error> {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::spec::{
     Compare, Deed, Dependent, DependentRun, Event, Field, Keep, Log, Memo, Place, Probe, Read, Select, Sight, Step,
-    Times, Verb, Workflow, WorkflowRun, Write,
+    Times, Verb, When, Workflow, WorkflowRun, Write,
 };
 
 /// What the steps saw, by name.
@@ -24,7 +24,8 @@ pub(crate) type Seen = Map<String, Value>;
 /// Does the steps one after another; the first that fails ends it.
 pub(crate) fn run(steps: &[Step], probe: &Probe) -> Result<Seen> {
     let mut seen = Seen::new();
-    for Step { deed, keep } in steps {
+    let state = state(probe);
+    for Step { deed, keep, .. } in steps.iter().filter(|step| step.when.is_none_or(|when| when == state)) {
         match perform(deed, keep, probe) {
             Err(error) if keep.may_fail => {
                 let name = keep.name.clone().unwrap_or_else(|| "refused".to_owned());
@@ -35,6 +36,17 @@ pub(crate) fn run(steps: &[Step], probe: &Probe) -> Result<Seen> {
         }
     }
     Ok(seen)
+}
+
+/// Returns whether the primary is to stay.
+fn state(probe: &Probe) -> When {
+    if context::run().is_some_and(|run| run.primary_deleted) {
+        When::Gone
+    } else if probe.metadata.deletion_timestamp.is_some() {
+        When::Going
+    } else {
+        When::Present
+    }
 }
 
 /// Does one step, and returns what it saw.

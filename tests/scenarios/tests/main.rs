@@ -14,6 +14,7 @@
     reason = "calls read like sentences: values are given as they are written"
 )]
 
+mod all_events;
 mod apart;
 mod attacks;
 mod bad_input;

@@ -299,6 +299,7 @@ impl<'a> Check<'a> {
             namespaces,
             label_selector,
             generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true),
+            all_events: self.all_events(raw),
             paused: flag(&raw.paused, false),
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
@@ -317,6 +318,20 @@ impl<'a> Check<'a> {
             standalone,
             service_account: None,
         })
+    }
+
+    /// Returns whether the controller runs for all events, and finds what does not go with that (`LC-5`).
+    fn all_events(&mut self, raw: &raw::Controller) -> bool {
+        let all = flag(&raw.trigger_on_all_events, false);
+        let dependents = get(&raw.workflow).and_then(|workflow| workflow.dependents.read());
+        if let Some(Located { place, .. }) = dependents.filter(|dependents| all && !dependents.value.0.is_empty()) {
+            self.fault(*place, "found a managed workflow, which does not go with `triggerOnAllEvents`: its clean-up needs the finalizer that this mode leaves to the component; leave one of them out, or run the dependents by name, from `standalone`");
+        }
+        let former = get(&raw.finalizers).and_then(|finalizers| located(&finalizers.formerly));
+        if let Some(Located { place, .. }) = former.filter(|former| all && !former.value.is_empty()) {
+            self.fault(*place, "found finalizers for the daemon to remove, which does not go with `triggerOnAllEvents`: in this mode the component sees to finalizers itself; leave one of them out");
+        }
+        all
     }
 
     fn former_finalizers(&mut self, field: &Maybe<raw::Finalizers>) -> BTreeSet<Arc<str>> {

@@ -282,6 +282,10 @@ pub(super) struct Controller {
     /// Ignore updates that change neither generation nor deletion (`CF-2`).
     #[schemars(extend("default" = true))]
     pub(super) generation_aware: Maybe<bool>,
+    /// Run for each event of a primary, its deletion too, and leave finalizers to the component, which has no `cleaner`; the controller has
+    /// no `workflow` then (`AE-1`).
+    #[schemars(extend("default" = false))]
+    pub(super) trigger_on_all_events: Maybe<bool>,
     /// Do nothing for its primaries, clean-up included, until this is taken back; then each runs once (`PA-2`).
     #[schemars(extend("default" = false))]
     pub(super) paused: Maybe<bool>,

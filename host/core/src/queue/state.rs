@@ -128,12 +128,12 @@ impl State {
     /// Takes in an event (EP-1 … EP-4).
     pub(super) fn event(&mut self, key: &ObjectRef, event: Event, now: Instant) -> Receipt {
         // EP-3: while stopped, a deletion is the end of a key in either mode.
-        let deletions_run = self.policy.mode == Mode::AllEvents && self.phase == Phase::Running;
+        let deletions_run = self.runs_deletions();
         if !self.keys.contains_key(key) {
             let begins = match event {
                 Event::PrimaryChanged { .. } => true,
                 Event::PrimaryDeleted { .. } => deletions_run,
-                Event::Related => false, // EP-1
+                Event::PrimaryForgotten | Event::Related => false, // EP-1
             };
             if !begins {
                 return Receipt::Unknown;
@@ -155,6 +155,16 @@ impl State {
             | (Receipt::Unknown | Receipt::Ignored, _) => {}
         }
         receipt
+    }
+
+    /// Returns true if a deletion is run for like any other event. While stopped, it is the end of a key (`EP-3`).
+    pub(super) fn runs_deletions(&self) -> bool {
+        self.policy.mode == Mode::AllEvents && self.phase == Phase::Running
+    }
+
+    /// Returns true if a key is gone, and a run about that has to follow.
+    pub(super) fn is_gone(&self, key: &ObjectRef) -> bool {
+        self.keys.get(key).is_some_and(|entry| matches!(entry.life, entry::Life::Gone(_)))
     }
 
     /// Begins to hand out keys. Marked keys are due at once (`EP-3`).

@@ -85,13 +85,16 @@ impl Controller {
         self.verdicts.hash(self.edition, document)
     }
 
-    /// Returns the manner in which this controller writes to its primaries.
-    pub(crate) fn manner(&self) -> Manner {
+    /// Returns the manner in which this controller writes to a primary.
+    pub(crate) fn manner(&self, primary: &Object) -> Manner {
+        // In all-events mode the component has put the finalizer there, or has not.
+        let own = self.spec.all_events && primary.header().has_finalizer(&self.finalizer);
+        let finalizer = own.then_some(&*self.finalizer).or(self.used_finalizer());
         Manner {
             gvk: self.spec.primary.clone(),
             manager: Arc::clone(&self.spec.field_manager),
             apply: self.spec.server_side_apply,
-            finalizer: self.used_finalizer().map(Into::into),
+            finalizer: finalizer.map(Into::into),
         }
     }
 

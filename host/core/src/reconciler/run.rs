@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::controller::Controller;
 use super::memos::Memos;
+use super::outcome::Manner;
 use crate::budget::Budget;
 use crate::cluster::{self, Cluster, Write};
 use crate::guest::{Context, RunInfo, WorkflowResult};
@@ -96,6 +97,11 @@ impl Run {
     /// Returns the context for writes of the guest.
     pub(super) fn write_context(&self) -> writes::WriteContext<'_> {
         self.controller.write_context(self, &self.budget)
+    }
+
+    /// Returns the manner in which the controller writes to the primary.
+    pub(super) fn manner(&self) -> Manner {
+        self.controller.manner(&self.primary)
     }
 
     /// Returns the kind of failure if the guest fails: an outage if the API server was away, as the guest is then not

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::object::{Object, ObjectRef, Version};
+use crate::reconciler::departed::Departed;
 use crate::reconciler::memos::Memos;
 
 /// The memory of a controller between its runs.
@@ -18,6 +19,8 @@ pub struct Verdicts {
     primaries: Mutex<HashMap<ObjectRef, Remembered>>,
     /// The primaries whose last run did nothing because they are paused (`PA-5`).
     paused: Mutex<BTreeSet<ObjectRef>>,
+    /// The last known objects of primaries that are gone, in all-events mode (`AE-2`).
+    pub departed: Departed,
     /// The edition of the running controller; changed under the lock of `primaries`.
     edition: AtomicU64,
 }
@@ -165,6 +168,7 @@ impl Verdicts {
     /// Forgets all primaries for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
         self.primaries.lock().retain(|key, _| keep(key));
+        self.departed.retain(&keep);
         self.paused.lock().retain(keep);
     }
 

@@ -133,6 +133,17 @@ pub enum Error {
         /// The interfaces of the contract that it has instead.
         found: Vec<Interface>,
     },
+    /// It exports what the manifest leaves no place for (`LC-5`).
+    #[error(
+        "check {}: it exports what the manifest leaves no place for: {}; build it without, or take that out of the manifest: with `triggerOnAllEvents` nothing is cleaned up but by `reconcile`",
+        path.display(), listed(unwanted)
+    )]
+    Unwanted {
+        /// The file.
+        path: PathBuf,
+        /// All of them, with the fields that leave no place.
+        unwanted: Vec<Need>,
+    },
     /// An export is not as the contract says.
     #[error(
         "check {}: it exports `{interface}` otherwise than {PACKAGE} {CONTRACT} says: {reason}",
@@ -173,7 +184,11 @@ impl Error {
             | Self::Truncated { .. }
             | Self::TooLarge { .. } => "verify",
             Self::Compile { .. } | Self::Costly { .. } => "compile",
-            Self::Contract { .. } | Self::Imports { .. } | Self::Exports { .. } | Self::Signature { .. } => "check",
+            Self::Contract { .. }
+            | Self::Imports { .. }
+            | Self::Exports { .. }
+            | Self::Unwanted { .. }
+            | Self::Signature { .. } => "check",
             Self::Link { .. } => "link",
             Self::Start { .. } => "start",
             Self::Prepare(_) => "prepare",

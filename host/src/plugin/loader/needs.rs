@@ -30,6 +30,13 @@ pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
     needs
 }
 
+/// Returns what the plugin `name` may not export for this manifest, with the fields that say so (`LC-5`).
+pub(super) fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
+    let all_events = users(operator, name).filter(|controller| controller.all_events);
+    let field = |controller: &Controller| format!("spec.controllers.{}.triggerOnAllEvents", controller.name);
+    all_events.map(|controller| Need { interface: Interface::Cleaner, field: field(controller) }).collect()
+}
+
 fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
     let mut need = |interface, field: String| needs.push(Need { interface, field });
     let manage = dependent.manage;

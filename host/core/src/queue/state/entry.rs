@@ -80,7 +80,7 @@ impl Entry {
                 self.expire(Deletion { unknown });
                 Receipt::Marked
             }
-            Event::PrimaryDeleted { .. } => {
+            Event::PrimaryDeleted { .. } | Event::PrimaryForgotten => {
                 self.forget();
                 Receipt::Removed
             }
@@ -186,7 +186,7 @@ impl Entry {
         let (outcome, next) = match finished {
             Finished::Failed(Failure::Outage) => self.wait(outage),
             Finished::Failed(failure) => self.fail(policy, flight, failure, now),
-            Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone => {
+            Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone | Finished::Postponed => {
                 (Outcome::Succeeded, self.succeed(flight, finished, policy.max_interval))
             }
         };
@@ -198,9 +198,11 @@ impl Entry {
         self.forget_failures();
         let again = match finished {
             Finished::Done { again, .. } | Finished::NoRetry { again } => again,
-            Finished::Failed(_) | Finished::Gone => None,
+            Finished::Failed(_) | Finished::Gone | Finished::Postponed => None,
         };
         match self.life {
+            // The end of the pause is an event of all keys.
+            Life::Gone(_) if finished == Finished::Postponed => Next::Idle(max_interval),
             Life::Gone(_) if flight != Flight::DeletionRun => Next::AtOnce,
             Life::Gone(_) if self.renewed => {
                 self.life = Life::Exists;

@@ -797,6 +797,28 @@ fn a_deletion_that_is_told_twice_during_its_run_is_an_event_like_others() {
 }
 
 #[test]
+fn a_deletion_that_a_pause_puts_off_is_run_once_that_ends() {
+    // PA-2, AE-3
+    let mut script = Script::new(all_events());
+    script.event(DELETED);
+    assert!(script.taken().deletion.is_some());
+    assert_eq!(script.next(Finished::Postponed), Next::Idle(Some(TEN_HOURS)));
+    assert_eq!((script.take(), script.mark()), (None, Some(Mark::DeletePresent)));
+    script.state.event_for_all(script.now);
+    assert!(script.taken().deletion.is_some());
+    assert_eq!((script.next(Finished::DONE), script.state.len()), (Next::Dropped, 0));
+}
+
+#[test]
+fn what_is_forgotten_in_all_events_mode_is_gone_without_a_run() {
+    let mut script = Script::in_flight(all_events());
+    script.finish(Finished::DONE);
+    assert_eq!(script.event(Event::PrimaryForgotten), Receipt::Removed);
+    assert_eq!((script.take(), script.state.len()), (None, 0));
+    assert_eq!((script.event(Event::PrimaryForgotten), script.state.len()), (Receipt::Unknown, 0));
+}
+
+#[test]
 fn a_deletion_during_a_failing_run_is_run_at_once() {
     let mut script = Script::in_flight(all_events());
     script.event(DELETED);
