@@ -70,7 +70,7 @@ func reconcile(run capstan.Run, p *probe) (capstan.Update, error) {
 	run.Warning("Odd", "nobody knows why")
 	made := fmt.Sprintf("%s-%d", p.Name, p.Generation)
 	status := capstan.Object{
-		"operations": writes(run, p, made), "cache": reads(run, p, made), "memo": memories(run), "workflow": workflows(run),
+		"operations": writes(run, p, made), "cache": reads(run, p, made), "memo": memories(run), "workflow": workflows(run), "expected": expected(run),
 		"run": surroundings(run), "chance": chance(run),
 	}
 	two := capstan.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.Namespace, Name: made + "-two"}
@@ -182,6 +182,15 @@ func memories(run capstan.Run) capstan.Object {
 		"prepared": must(run.Memo[int64](capstan.ForRun, "prepared")),
 		"full":    refusal(run.SetMemo(capstan.ForPrimary, "long", strings.Repeat("x", 5000))),
 	}
+}
+
+func expected(run capstan.Run) capstan.Object {
+	yes, no := func() (bool, error) { return true, nil }, func() (bool, error) { return false, nil }
+	told := capstan.Object{"set": must(run.CheckAndSet("word", time.Hour, no)), "pending": run.Expected()}
+	told["check"], told["done"] = must(run.Check("word", no)), must(run.Check("word", yes))
+	told["gone"], told["cleared"] = run.Expected(), run.ClearExpectation("word")
+	told["refused"] = refusal(run.Expect("", time.Second))
+	return told
 }
 
 func workflows(run capstan.Run) capstan.Object {

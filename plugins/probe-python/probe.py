@@ -5,7 +5,7 @@ import time
 from dataclasses import asdict
 
 from capstan import CallError, Condition, Error, Handled, KeepFinalizer, ObjectRef, Update
-from capstan import cache, config, context, info, memo, operations, recorder, secondaries, secondary, system, workflow
+from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, system, workflow
 from capstan import cleanup, condition, desired, handle_error, initialize, match, reconcile
 
 WORD = "Grüße 👋"
@@ -26,7 +26,7 @@ def ask(probe):
     recorder.normal("Asked", WORD, key="k", action="ask", component="prober", labels={"a": "b"}, annotations={"c": WORD})
     recorder.warning("Odd", "nobody knows why")
     name = f"{metadata['name']}-{metadata['generation']}"
-    status = {"operations": writes(probe, name), "cache": reads(probe, name), "memo": memories(), "workflow": workflows()}
+    status = {"operations": writes(probe, name), "cache": reads(probe, name), "memo": memories(), "workflow": workflows(), "expected": expected()}
     operations.remove(ObjectRef("v1", "ConfigMap", f"{name}-two", metadata["namespace"]), propagation="background", grace_seconds=0)
     return Update(status=status | {"run": surroundings(), "chance": chance()})
 
@@ -72,6 +72,14 @@ def memories():
     full = refusal(lambda: memo.primary.__setitem__("long", "x" * 5000))
     told = {"run": memo.run["word"], "primary": memo.primary["done"], "plugin": memo.plugin["word"]}
     return told | {"gone": memo.plugin.get("gone"), "full": full, "prepared": memo.run["prepared"]}
+
+
+def expected():
+    told = {"set": expectations.check_and_set("word", 3600, lambda: False), "check": expectations.check("word", lambda: False)}
+    pending = expectations.pending()
+    told |= {"pending": {"name": pending.name, "timedOut": pending.timed_out}}
+    told |= {"done": expectations.check("word", lambda: True), "gone": expectations.pending(), "cleared": expectations.clear("word")}
+    return told | {"refused": refusal(lambda: expectations.expect("", 1))}
 
 
 def workflows():

@@ -18,9 +18,9 @@ mod context;
 
 pub use call::{Answer, Call, Interface, Session};
 pub use context::{
-    CallError, CallReason, CompareQuestion, Comparison, ConditionRole, Context, Event, Lifetime, NodeFailure,
-    NodeResult, ObjectTarget, Operation, Page, Place, Query, RunInfo, Selection, WorkflowCall, WorkflowResult,
-    WriteMode, WriteOptions, WriteRequest, WriteVerb,
+    CallError, CallReason, CompareQuestion, Comparison, ConditionRole, Context, Event, Expectation, Lifetime,
+    NodeFailure, NodeResult, ObjectTarget, Operation, Page, Place, Query, RunInfo, Selection, WorkflowCall,
+    WorkflowResult, WriteMode, WriteOptions, WriteRequest, WriteVerb,
 };
 
 /// A loaded component.

@@ -24,6 +24,7 @@ mod answers;
 mod controller;
 pub mod decision;
 pub mod departed;
+pub mod expectations;
 pub mod finalizer;
 mod managed;
 pub mod mask;

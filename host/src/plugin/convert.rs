@@ -7,7 +7,9 @@ use capstan_core::guest::{self, Answer};
 use capstan_core::object;
 use capstan_core::text::kept;
 
-use super::bindings::capstan::operator::{cache, context, log, memo, operations, recorder, types, workflow};
+use super::bindings::capstan::operator::{
+    cache, context, expectations, log, memo, operations, recorder, types, workflow,
+};
 use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
 use super::output;
 
@@ -299,6 +301,13 @@ impl From<guest::RunInfo> for context::RunInfo {
 impl From<guest::RetryInfo> for types::RetryInfo {
     fn from(retry: guest::RetryInfo) -> Self {
         Self { attempt: retry.attempt, last: retry.last }
+    }
+}
+
+impl From<guest::Expectation> for expectations::Expectation {
+    fn from(expectation: guest::Expectation) -> Self {
+        let guest::Expectation { name, timed_out } = expectation;
+        Self { name, timed_out }
     }
 }
 

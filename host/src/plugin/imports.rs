@@ -2,6 +2,7 @@
 //! the manifest; and the functions of WASI that it has.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::guest::{
     CallError, CompareQuestion, ObjectTarget, Place, Query, WorkflowCall, WriteRequest, WriteVerb,
@@ -21,7 +22,7 @@ use wasmtime_wasi::{HostWallClock as _, WasiView as _, p2};
 use super::asking::Asking;
 use super::bindings::Daemon;
 use super::bindings::capstan::operator::{
-    cache, config, context, log, memo, operations, recorder, system, types, workflow,
+    cache, config, context, expectations, log, memo, operations, recorder, system, types, workflow,
 };
 use super::instance::State;
 
@@ -252,6 +253,20 @@ impl memo::Host for State {
 
     fn put(&mut self, lifetime: memo::Lifetime, key: String, value: Option<String>) -> Reply<()> {
         Ok(self.asking().set_memo(lifetime.into(), &key, value)?)
+    }
+}
+
+impl expectations::Host for State {
+    fn expect(&mut self, name: String, timeout_ms: u32) -> Reply<()> {
+        Ok(self.asking().run()?.expect(&name, Duration::from_millis(timeout_ms.into()))?)
+    }
+
+    fn pending(&mut self) -> Option<expectations::Expectation> {
+        self.run.as_ref()?.pending_expectation().map(Into::into)
+    }
+
+    fn clear(&mut self, name: String) -> bool {
+        self.run.as_ref().is_some_and(|run| run.clear_expectation(&name))
     }
 }
 

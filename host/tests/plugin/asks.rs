@@ -243,6 +243,27 @@ async fn a_plugins_memos_outlive_its_runs_and_are_bounded() {
 }
 
 #[tokio::test]
+async fn what_is_expected_is_kept_by_the_run() {
+    let (plugin, run) = (probe(Limits::default()).await, script());
+    let expect = |name: &str, is: bool| json!({ "expect": { "name": name, "timeoutMs": 1500, "is": is } });
+    for (name, is, outcome, pending) in [
+        ("ready", true, "Fulfilled", None),
+        ("ready", false, "Pending", Some("ready")),
+        ("ready", false, "Pending", Some("ready")),
+        ("gone", false, "Pending", Some("gone")),
+        ("gone", true, "Fulfilled", None),
+    ] {
+        let expected = json!({ "expect": { "outcome": outcome, "pending": pending } });
+        assert_eq!(seen(&plugin, &run, expect(name, is)).await, expected, "{name} {is}");
+    }
+    assert_eq!(*run.asked.lock(), ["expect ready within 1.5s", "expect gone within 1.5s"]);
+    seen(&plugin, &run, expect("ready", false)).await;
+    run.expected.lock().as_mut().unwrap().timed_out = true;
+    let late = json!({ "expect": { "outcome": "TimedOut", "pending": "ready" } });
+    assert_eq!(seen(&plugin, &run, expect("ready", false)).await, late);
+}
+
+#[tokio::test]
 async fn what_ends_a_real_component_is_told_in_one_line() {
     let plugin = probe(Limits { timeout: Duration::from_millis(500), ..Limits::default() }).await;
     let trap = failure(&plugin, json!("trap")).await;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Context, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query,
-    RetryInfo, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, CompareQuestion, Context, Event, Expectation, Lifetime, MatchResult, ObjectTarget, Page,
+    Place, Query, RetryInfo, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
     Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, MappingKeys,
@@ -31,6 +31,8 @@ pub struct Script {
     pub asked: Mutex<Vec<String>>,
     /// Values kept, whatever their lifetime.
     pub memos: Mutex<BTreeMap<String, String>>,
+    /// What is expected.
+    pub expected: Mutex<Option<Expectation>>,
     /// What `find_named` answers, by name.
     pub objects: BTreeMap<String, String>,
     /// What `workflow` answers; none: an empty result.
@@ -138,6 +140,20 @@ impl Context for Script {
             None => self.memos.lock().remove(key),
         };
         Ok(())
+    }
+
+    fn expect(&self, name: &str, timeout: Duration) -> Result<(), CallError> {
+        self.ask(format!("expect {name} within {timeout:?}"));
+        *self.expected.lock() = Some(Expectation { name: name.to_owned(), timed_out: false });
+        Ok(())
+    }
+
+    fn pending_expectation(&self) -> Option<Expectation> {
+        self.expected.lock().clone()
+    }
+
+    fn clear_expectation(&self, name: &str) -> bool {
+        self.expected.lock().take_if(|expected| expected.name == name).is_some()
     }
 
     fn publish(&self, event: Event) {

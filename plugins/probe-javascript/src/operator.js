@@ -1,7 +1,7 @@
 // Asks the daemon for all that a component may ask for, and puts the answers into the status: for tests of the SDK alone.
 
 import { CallError, config, equal, operator, secondaries, secondary } from "@capstan/guest";
-import { cache, context, log, memo, operations, recorder, system, workflow } from "@capstan/guest";
+import { cache, context, expectations, log, memo, operations, recorder, system, workflow } from "@capstan/guest";
 
 const WORD = "Grüße 👋";
 
@@ -21,7 +21,7 @@ export default operator({
     recorder.normal("Asked", WORD, { key: "k", action: "ask", component: "prober", labels: { a: "b" }, annotations: { c: WORD } });
     recorder.warning("Odd", "nobody knows why");
     const made = `${name}-${generation}`;
-    const status = { operations: writes(probe, made), cache: reads(probe, made), memo: memories(), workflow: workflows() };
+    const status = { operations: writes(probe, made), cache: reads(probe, made), memo: memories(), workflow: workflows(), expected: expected() };
     operations.remove({ apiVersion: "v1", kind: "ConfigMap", namespace, name: `${made}-two` }, { propagation: "background", graceSeconds: 0 });
     return { status: { ...status, run: surroundings(), chance: chance() } };
   },
@@ -106,6 +106,16 @@ function memories() {
   const told = { run: memo.run.get("word"), primary: memo.primary.get("done"), plugin: memo.plugin.get("word") };
   return { ...told, gone: memo.plugin.get("gone"), full, prepared: memo.run.get("prepared") };
 }
+
+const expected = () => ({
+  set: expectations.checkAndSet("word", "1h", () => false),
+  pending: expectations.pending(),
+  check: expectations.check("word", () => false),
+  done: expectations.check("word", () => true),
+  gone: expectations.pending(),
+  cleared: expectations.clear("word"),
+  refused: refusal(() => expectations.expect("", 1)),
+});
 
 const workflows = () => ({
   managed: workflow.lastResult(),

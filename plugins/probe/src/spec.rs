@@ -197,6 +197,7 @@ pub(crate) enum Deed {
     Log(Log),
     Event(Event),
     Memo(Memo),
+    Expect(Expect),
     Write(Write),
     Read(Read),
     /// Reads again and again until there is something: a test holds a run by it.
@@ -292,6 +293,21 @@ pub(crate) struct Memo {
     pub(crate) get: Option<String>,
     pub(crate) count: Option<String>,
     pub(crate) remove: Option<String>,
+}
+
+/// Something that is expected to come true in time, and checked from then on.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Expect {
+    pub(crate) name: String,
+    pub(crate) timeout_ms: u32,
+    /// The one object of this source that belongs to the primary …
+    pub(crate) source: Option<String>,
+    /// … and which of its fields is to be …
+    #[serde(default)]
+    pub(crate) pointer: String,
+    /// … this; without a source, whether it is so.
+    pub(crate) is: Value,
 }
 
 /// A write: an object for `create`, `apply`, `forceApply`, `update`, `edit`; a target for the others; a patch for the patches.

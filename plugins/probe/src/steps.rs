@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
 
 use capstan_guest::cache::{self, Query};
+use capstan_guest::expectations::{self, Outcome};
 use capstan_guest::operations::{self, Options, Removal};
 use capstan_guest::{
     Error, Json, Match, ObjectRef, Result, config, context, info, log, memo, recorder, system, workflow,
@@ -14,8 +16,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::spec::{
-    Compare, Deed, Dependent, DependentRun, Event, Field, Keep, Log, Memo, Place, Probe, Read, Select, Sight, Step,
-    Times, Verb, When, Workflow, WorkflowRun, Write,
+    Compare, Deed, Dependent, DependentRun, Event, Expect, Field, Keep, Log, Memo, Place, Probe, Read, Select, Sight,
+    Step, Times, Verb, When, Workflow, WorkflowRun, Write,
 };
 
 /// What the steps saw, by name.
@@ -53,6 +55,7 @@ fn state(probe: &Probe) -> When {
 fn perform(deed: &Deed, keep: &Keep, probe: &Probe) -> Result<Seen> {
     let (name, sight) = match deed {
         Deed::Memo(memo) => ("memo", self::memo(memo)?),
+        Deed::Expect(expect) => ("expect", self::expect(expect)?),
         Deed::Write(write) => ("write", self::write(write, keep, probe)?),
         Deed::Read(read) => ("read", self::read(read, keep)?),
         Deed::Await(read) => ("await", wait(read, keep)?),
@@ -87,6 +90,25 @@ pub(crate) fn log(seen: &Seen) {
     for (name, sight) in seen {
         info!("seen", name, sight);
     }
+}
+
+/// Checks what is expected, or expects it if nothing is, and returns what has become of it.
+fn expect(Expect { name, timeout_ms, source, pointer, is }: &Expect) -> Result<Value> {
+    let is_so = || {
+        let Some(source) = source else {
+            return Ok(*is == Value::Bool(true));
+        };
+        let object = cache::source(source).one::<Value>()?;
+        Ok(object.as_ref().and_then(|object| object.pointer(pointer)) == Some(is))
+    };
+    let outcome = match expectations::check(name, is_so)? {
+        Some(outcome) => outcome,
+        None if expectations::check_and_set(name, Duration::from_millis((*timeout_ms).into()), is_so)? => {
+            Outcome::Pending
+        }
+        None => Outcome::Fulfilled,
+    };
+    Ok(json!({ "outcome": format!("{outcome:?}"), "pending": expectations::pending().map(|pending| pending.name) }))
 }
 
 fn fail_times(times: u32) -> Result<Seen> {

@@ -46,6 +46,13 @@ type Daemon interface {
 	// LastResult returns what became of a workflow in this run; nil if it has not run.
 	LastResult(name string) *WorkflowResult
 
+	// Expect expects something of the primary, in place of anything else.
+	Expect(name string, timeout time.Duration) error
+	// Expected returns what is expected of the primary; nil if nothing is.
+	Expected() *Expectation
+	// ClearExpectation expects this no more, and returns whether it was expected.
+	ClearExpectation(name string) bool
+
 	// Memo returns a value that is kept; nil if there is none.
 	Memo(lifetime Lifetime, key string) *string
 	// SetMemo keeps a value; nil removes it.

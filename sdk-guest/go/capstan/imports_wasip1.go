@@ -11,6 +11,7 @@ import (
 	witCache "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_cache"
 	witConfig "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_config"
 	witContext "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_context"
+	witExpectations "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_expectations"
 	witLog "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_log"
 	witMemo "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_memo"
 	witOperations "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_operations"
@@ -282,6 +283,24 @@ func nodeResultOf(node witWorkflow.NodeResult) NodeResult {
 		result.Conditions = append(result.Conditions, outcome)
 	}
 	return result
+}
+
+func (imports) Expect(name string, timeout time.Duration) error {
+	ms := uint32(max(0, min(timeout.Milliseconds(), math.MaxUint32)))
+	_, err := try(func() types.Result[types.Unit, witTypes.CallError] { return witExpectations.Expect(name, ms) })
+	return err
+}
+
+func (imports) Expected() *Expectation {
+	expected := pointer(ask(witExpectations.Pending))
+	if expected == nil {
+		return nil
+	}
+	return &Expectation{Name: expected.Name, TimedOut: expected.TimedOut}
+}
+
+func (imports) ClearExpectation(name string) bool {
+	return ask(func() bool { return witExpectations.Clear(name) })
 }
 
 func (imports) Memo(lifetime Lifetime, key string) *string {

@@ -65,6 +65,8 @@ type Daemon struct {
 	// Refusals refuses all writes with a verb.
 	Refusals map[capstan.Verb]capstan.CallError
 
+	// Expectation is what is expected of the primary; nil if nothing is.
+	Expectation *capstan.Expectation
 	// Memos are the values that are kept.
 	Memos map[MemoKey]any
 	// Writes is what was written, in order.

@@ -263,3 +263,26 @@ func TestGoroutinesMayShareARun(t *testing.T) {
 	group.Wait()
 	equal(t, len(daemon.Logs), 8)
 }
+
+func TestWhatIsExpectedIsCheckedAndSet(t *testing.T) {
+	// XP-1, XP-2, XP-3
+	yes, no := func() (bool, error) { return true, nil }, func() (bool, error) { return false, nil }
+	daemon := &capstantest.Daemon{}
+	run := daemon.Run()
+	equal(t, must[capstan.Outcome](t)(run.Check("ready", yes)), capstan.NotExpected)
+	equal(t, must[bool](t)(run.CheckAndSet("ready", time.Second, yes)), false)
+	equal(t, run.Expected() == nil, true)
+	equal(t, must[bool](t)(run.CheckAndSet("ready", time.Second, no)), true)
+	equal(t, must[capstan.Outcome](t)(run.Check("gone", yes)), capstan.NotExpected)
+	equal(t, must[capstan.Outcome](t)(run.Check("ready", no)), capstan.Pending)
+	unknown := errors.New("unknown")
+	_, err := run.Check("ready", func() (bool, error) { return false, unknown })
+	equal(t, err, unknown)
+	equal(t, must[capstan.Outcome](t)(run.Check("ready", yes)), capstan.Fulfilled)
+	equal(t, run.ClearExpectation("ready"), false)
+	equal(t, errors.Is(run.Expect("", time.Second), capstan.ErrInvalid), true)
+	daemon.Expectation = &capstan.Expectation{Name: "ready", TimedOut: true}
+	equal(t, must[capstan.Outcome](t)(run.Check("ready", no)), capstan.TimedOut)
+	equal(t, run.ClearExpectation("ready"), true)
+	equal(t, daemon.Expectation == nil, true)
+}

@@ -220,6 +220,36 @@ func (i imports) LastResult(name string) *capstan.WorkflowResult {
 	return nil
 }
 
+func (i imports) Expect(name string, _ time.Duration) error {
+	d, unlock := i.locked()
+	defer unlock()
+	if len(name) < 1 || len(name) > 253 {
+		return refuse(capstan.ErrInvalid, 0, "the name of an expectation has %d bytes; it may have 1 to 253", len(name))
+	}
+	d.Expectation = &capstan.Expectation{Name: name}
+	return nil
+}
+
+func (i imports) Expected() *capstan.Expectation {
+	d, unlock := i.locked()
+	defer unlock()
+	if d.Expectation == nil {
+		return nil
+	}
+	expected := *d.Expectation
+	return &expected
+}
+
+func (i imports) ClearExpectation(name string) bool {
+	d, unlock := i.locked()
+	defer unlock()
+	was := d.Expectation != nil && d.Expectation.Name == name
+	if was {
+		d.Expectation = nil
+	}
+	return was
+}
+
 func (i imports) Memo(lifetime capstan.Lifetime, key string) *string {
 	d, unlock := i.locked()
 	defer unlock()

@@ -405,6 +405,42 @@ export namespace memo {
   const plugin: Memo;
 }
 
+/**
+ * One thing per primary that is expected to come true in time. The daemon keeps it until it stops; the component itself finds out whether
+ * it has. Nothing calls the component when the time is over: reschedule.
+ *
+ * ```js
+ * const isReady = () => secondary("deployment")?.status?.readyReplicas === 3;
+ * const outcome = expectations.check("ready", isReady);
+ * if (!outcome && expectations.checkAndSet("ready", "30s", isReady)) return { reschedule: "30s" };
+ * ```
+ */
+export namespace expectations {
+  /** What is expected. */
+  interface Expectation {
+    name: string;
+    /** True once its time is over. */
+    timedOut: boolean;
+  }
+
+  /**
+   * What has become of an expectation. `fulfilled`: it has come true, and is expected no more. `timed-out`: its time is over; it is
+   * expected until it is cleared or replaced. `pending`: it has not come true yet.
+   */
+  type Outcome = "fulfilled" | "timed-out" | "pending";
+
+  /** Expects something of the primary, in place of anything else. */
+  function expect(name: string, timeout: Duration): void;
+  /** Returns what is expected of the primary; `undefined` if nothing is. */
+  function pending(): Expectation | undefined;
+  /** Expects this no more. Returns whether it was expected. */
+  function clear(name: string): boolean;
+  /** Expects something, unless it is so already. Returns whether it is expected now. */
+  function checkAndSet(name: string, timeout: Duration, isSo: () => boolean): boolean;
+  /** Returns what has become of an expectation; `undefined` if nothing of this name is expected. */
+  function check(name: string, isSo: () => boolean): Outcome | undefined;
+}
+
 /** Kubernetes Events about the primary, which `kubectl describe` shows. Best effort. */
 export namespace recorder {
   interface Options {

@@ -6,6 +6,7 @@ export { config } from "./config.js";
 export * as context from "./context.js";
 export { equal } from "./equal.js";
 export { CallError } from "./error.js";
+export * as expectations from "./expectations.js";
 export * as log from "./log.js";
 export * as memo from "./memo.js";
 export * as operations from "./operations.js";

@@ -1,6 +1,6 @@
 // The types of what stands in for the daemon in native unit tests.
 
-import type { log, operations, recorder, Reason, Retry, workflow } from "./index.js";
+import type { expectations, log, operations, recorder, Reason, Retry, workflow } from "./index.js";
 
 /** What a daemon of a test knows; all of it may be left out. */
 export interface Facts {
@@ -32,6 +32,8 @@ export interface Facts {
   indexes?: Record<string, Record<string, string[]>>;
   /** Values of earlier calls. */
   memos?: Partial<Memos>;
+  /** What is expected of the primary. */
+  expectation?: { name: string; timedOut?: boolean };
   /** What becomes of workflows that are run by hand; `""` is the managed one. */
   workflows?: Record<string, Partial<workflow.Result>>;
   /** What has become of the managed workflow, which has run before `reconcile`. */
@@ -98,6 +100,8 @@ export class Daemon {
   readonly logs: Line[];
   /** The Kubernetes Events that were recorded. */
   readonly events: Event[];
+  /** What is expected of the primary now. */
+  readonly expectation?: expectations.Expectation;
   /** The values that are kept now. */
   readonly memos: Memos;
 }

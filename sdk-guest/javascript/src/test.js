@@ -5,7 +5,7 @@ import { within } from "./imports/native.js";
 
 const KNOWN = [
   "controller", "retry", "nextImminent", "primaryDeleted", "finalStateUnknown", "timeLeft", "settings", "config", "now",
-  "primary", "primaries", "secondaries", "unrelated", "indexes", "memos", "workflows", "workflowHasRun", "dependents", "refuse",
+  "primary", "primaries", "secondaries", "unrelated", "indexes", "memos", "expectation", "workflows", "workflowHasRun", "dependents", "refuse",
 ];
 
 /** A daemon of values: it answers what the test says, and remembers what it was asked. */
@@ -42,6 +42,11 @@ export class Daemon {
   /** The Kubernetes Events that were recorded. */
   get events() {
     return this.#world.events;
+  }
+
+  /** What is expected of the primary now. */
+  get expectation() {
+    return this.#world.expectation;
   }
 
   /** The values that are kept now, by lifetime and key. */

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cache, config, context, equal, log, memo, operations, recorder, secondaries, secondary, system, workflow } from "@capstan/guest";
+import { cache, config, context, equal, expectations, log, memo, operations, recorder, secondaries, secondary, system, workflow } from "@capstan/guest";
 import { Daemon } from "@capstan/guest/test";
 
 const configMap = (name, app) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name, namespace: "web", labels: { app } }, data: { a: "b" } });
@@ -236,4 +236,26 @@ test("documents are equal whatever the order of their fields", () => {
     [null, {}, false],
   ];
   for (const [a, b, expected] of table) assert.equal(equal(a, b), expected, JSON.stringify([a, b]));
+});
+
+test("what is expected is checked and set", () => {
+  // XP-1, XP-2, XP-3
+  const [yes, no] = [() => true, () => false];
+  const daemon = new Daemon();
+  daemon.run(() => {
+    assert.equal(expectations.check("ready", yes), undefined);
+    assert.equal(expectations.checkAndSet("ready", "1s", yes), false);
+    assert.equal(expectations.pending(), undefined);
+    assert.equal(expectations.checkAndSet("ready", "1s", no), true);
+    assert.equal(expectations.check("gone", yes), undefined);
+    assert.equal(expectations.check("ready", no), "pending");
+    assert.equal(expectations.check("ready", yes), "fulfilled");
+    assert.equal(expectations.clear("ready"), false);
+    assert.throws(() => expectations.expect("", 1), { reason: "invalid" });
+    expectations.expect("gone", 1);
+  });
+  assert.deepEqual(daemon.expectation, { name: "gone", timedOut: false });
+  const late = new Daemon({ expectation: { name: "ready", timedOut: true } });
+  assert.deepEqual(late.run(() => [expectations.check("ready", no), expectations.clear("ready")]), ["timed-out", true]);
+  assert.equal(late.expectation, undefined);
 });

@@ -25,6 +25,7 @@ from capstan import (
     config,
     context,
     desired,
+    expectations,
     handle_error,
     initialize,
     info,
@@ -265,6 +266,28 @@ class TheRest(unittest.TestCase):
         [failed] = run.logs[2:]
         self.assertTrue(failed.fields["stack"].endswith("ValueError: no"), failed)
         self.assertEqual([(event.reason, event.key) for event in run.events], [("Published", None), ("NoTheme", "theme")])
+
+
+class Expectations(unittest.TestCase):
+    def test_what_is_expected_is_checked_and_set(self) -> None:
+        # XP-1, XP-2, XP-3
+        with Run(PAGE) as run:
+            self.assertIsNone(expectations.check("ready", lambda: True))
+            self.assertFalse(expectations.check_and_set("ready", 1, lambda: True))
+            self.assertIsNone(expectations.pending())
+            self.assertTrue(expectations.check_and_set("ready", 1, lambda: False))
+            self.assertIsNone(expectations.check("gone", lambda: True))
+            self.assertEqual(expectations.check("ready", lambda: False), "pending")
+            self.assertEqual(expectations.check("ready", lambda: True), "fulfilled")
+            self.assertFalse(expectations.clear("ready"))
+            with self.assertRaisesRegex(CallError, "has 0 bytes; it may have 1 to 253"):
+                expectations.expect("", 1)
+            expectations.expect("gone", 1)
+        self.assertEqual(run.expectation, expectations.Expectation("gone"))
+        with Run(PAGE, expectation=expectations.Expectation("ready", timed_out=True)) as run:
+            self.assertEqual(expectations.check("ready", lambda: False), "timed-out")
+            self.assertTrue(expectations.clear("ready"))
+        self.assertIsNone(run.expectation)
 
 
 class Calls(Registering):

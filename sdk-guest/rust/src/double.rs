@@ -125,6 +125,24 @@ pub(crate) mod workflow {
     }
 }
 
+pub(crate) mod expectations {
+    use super::contract::expectations::Expectation;
+    use super::contract::types::CallError;
+    use super::state;
+
+    pub(crate) fn expect(name: &str, _timeout_ms: u32) -> Result<(), CallError> {
+        state(|state| state.expect(name))
+    }
+
+    pub(crate) fn pending() -> Option<Expectation> {
+        state(|state| state.expectation.clone())
+    }
+
+    pub(crate) fn clear(name: &str) -> bool {
+        state(|state| state.expectation.take_if(|expected| expected.name == name).is_some())
+    }
+}
+
 pub(crate) mod memo {
     use super::contract::memo::Lifetime;
     use super::contract::types::CallError;

@@ -73,6 +73,7 @@
 //! | the run: retry, time left, settings | [`context`] |
 //! | writes | [`operations`] |
 //! | workflows run by hand, and results | [`workflow`] |
+//! | what is expected of the primary in time | [`expectations`] |
 //! | values that outlive the call | [`memo`] |
 //! | Kubernetes Events | [`recorder`] |
 //! | its configuration | [`config`] |
@@ -103,6 +104,7 @@ pub mod context;
 #[cfg(not(target_arch = "wasm32"))]
 mod double;
 mod error;
+pub mod expectations;
 mod exports;
 #[doc(hidden)]
 pub mod glue;

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use crate::bindings::imports::capstan::operator as contract;
 use crate::context::{Retry, RunInfo};
+use crate::expectations::Expectation;
 use crate::log::Level;
 use crate::memo::Lifetime;
 use crate::operations::Mode;
@@ -52,6 +53,8 @@ pub struct Recorded<T> {
     pub events: Vec<Event>,
     /// The values that are kept now, by lifetime and key.
     pub memos: BTreeMap<(Lifetime, String), Value>,
+    /// What is expected of the primary now.
+    pub expectation: Option<Expectation>,
 }
 
 /// A write that an author's function asked for.
@@ -107,8 +110,8 @@ thread_local! {
 pub fn with<T>(run: Run, function: impl FnOnce() -> T) -> Recorded<T> {
     let before = STATE.replace(run.0);
     let answer = function();
-    let State { writes, logs, events, memos, .. } = STATE.replace(before);
-    Recorded { answer, writes, logs, events, memos }
+    let State { writes, logs, events, memos, expectation, .. } = STATE.replace(before);
+    Recorded { answer, writes, logs, events, memos, expectation }
 }
 
 /// Gives the state of the current run to one import.
@@ -188,6 +191,12 @@ impl Run {
         self
     }
 
+    /// Says what is expected of the primary, and whether its time is over.
+    pub fn expectation(mut self, name: &str, timed_out: bool) -> Self {
+        self.0.expectation = Some(Expectation { name: name.to_owned(), timed_out });
+        self
+    }
+
     /// Sets the clock, which stands still: the text, and the same in milliseconds since 1970.
     pub fn now(mut self, text: &str, ms: f64) -> Self {
         (self.0.now, self.0.now_ms) = (text.to_owned(), ms);
@@ -236,6 +245,7 @@ pub(crate) struct State {
     pub(crate) objects: objects::Objects,
     pub(crate) workflows: Workflows,
     pub(crate) memos: BTreeMap<(Lifetime, String), Value>,
+    pub(crate) expectation: Option<Expectation>,
     pub(crate) now: String,
     pub(crate) now_ms: f64,
     pub(crate) logs: Vec<Line>,
@@ -261,6 +271,7 @@ impl State {
             objects: objects::Objects::default(),
             workflows: Workflows::default(),
             memos: BTreeMap::new(),
+            expectation: None,
             now: "2026-01-31T12:00:00Z".to_owned(),
             now_ms: 1_769_860_800_000.0,
             logs: Vec::new(),
@@ -275,6 +286,16 @@ impl State {
     pub(crate) fn next_random(&mut self) -> u8 {
         self.random = self.random.wrapping_mul(5).wrapping_add(113);
         self.random
+    }
+
+    /// Expects something in place of anything else, as long as the run.
+    pub(crate) fn expect(&mut self, name: &str) -> Result<(), CallError> {
+        if name.is_empty() || name.len() > 253 {
+            let message = format!("the name of an expectation has {} bytes; it may have 1 to 253", name.len());
+            return Err(CallError { reason: Reason::Invalid, code: 0, message });
+        }
+        self.expectation = Some(Expectation { name: name.to_owned(), timed_out: false });
+        Ok(())
     }
 
     /// Records a write of a whole object, and keeps the object.

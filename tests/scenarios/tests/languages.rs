@@ -141,6 +141,14 @@ impl Asked<'_> {
                 "removed": node("extra", "deleted"),
                 "unknown": refused("missing", 0, "no standalone workflow is called \"unknown\"; there are: flow"),
             },
+            "expected": {
+                "set": true,
+                "pending": { "name": "word", "timedOut": false },
+                "check": "pending",
+                "done": "fulfilled",
+                "cleared": false,
+                "refused": refused("invalid", 0, "the name of an expectation has 0 bytes; it may have 1 to 253"),
+            },
             "run": {
                 "info": { "controller": namespace, "retry": retry, "primaryDeleted": false, "finalStateUnknown": false },
                 "config": { "word": WORD, "numbers": [1, 2.5] },

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,12 @@ pub trait Context: Send + Sync + 'static {
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String>;
     /// Sets or removes (`None`) a value kept for the run or the primary.
     fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError>;
+    /// Expects something of the primary, in place of anything else (`XP-1`).
+    fn expect(&self, name: &str, timeout: Duration) -> Result<(), CallError>;
+    /// Returns what is expected of the primary.
+    fn pending_expectation(&self) -> Option<Expectation>;
+    /// Expects nothing more of the primary, if this was expected. Returns whether it was.
+    fn clear_expectation(&self, name: &str) -> bool;
     /// Records a Kubernetes Event about the primary. Never waits, never fails (`ER-6`).
     fn publish(&self, event: Event);
 }
@@ -304,6 +311,15 @@ pub enum Lifetime {
     Primary,
     /// As long as the plugin's version is loaded.
     Plugin,
+}
+
+/// What is expected of a primary (XP rules).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// Its name.
+    pub name: String,
+    /// True once its time is over.
+    pub timed_out: bool,
 }
 
 /// A Kubernetes Event (ER rules).

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::controller::Controller;
 use super::managed;
@@ -15,8 +17,8 @@ use super::run::Run;
 use crate::budget::Exceeded;
 use crate::cluster::Deletion;
 use crate::guest::{
-    CallError, CallReason, CompareQuestion, Context, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query,
-    RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, CompareQuestion, Context, Event, Expectation, Lifetime, MatchResult, ObjectTarget, Page,
+    Place, Query, RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use crate::manifest::{Limits, Permission};
 use crate::object::labels::Selector;
@@ -165,6 +167,19 @@ impl Context for Run {
             }
             Lifetime::Plugin => Err(CallError::new(CallReason::Misplaced, "the plugin keeps its own memos")),
         }
+    }
+
+    fn expect(&self, name: &str, timeout: Duration) -> Result<(), CallError> {
+        let now = Instant::now();
+        self.controller.verdicts.change_expected(&self.primary, |expected| expected.expect(name, timeout, now))
+    }
+
+    fn pending_expectation(&self) -> Option<Expectation> {
+        self.controller.verdicts.expected(&self.primary, Instant::now())
+    }
+
+    fn clear_expectation(&self, name: &str) -> bool {
+        self.controller.verdicts.change_expected(&self.primary, |expected| expected.clear(name))
     }
 
     fn publish(&self, event: Event) {

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
+use crate::guest::Expectation;
 use crate::object::{Object, ObjectRef, Version};
 use crate::reconciler::departed::Departed;
+use crate::reconciler::expectations::Expected;
 use crate::reconciler::memos::Memos;
 
 /// The memory of a controller between its runs.
@@ -26,13 +29,14 @@ pub struct Verdicts {
 }
 
 /// The memory of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit, one
-/// entry per inactive dependent and one per dependent whose creation was not answered.
+/// expectation with a short name, one entry per inactive dependent and one per dependent whose creation was not answered.
 #[derive(Default)]
 struct Remembered {
     /// The uid of the primary: nothing is remembered of another primary with the same name.
     uid: Box<str>,
     verdicts: Vec<(Arc<str>, Verdict)>,
     memos: Memos,
+    expected: Expected,
     asleep: Vec<(Arc<str>, Asleep)>,
     unanswered: Vec<(Arc<str>, ObjectRef)>,
 }
@@ -153,6 +157,17 @@ impl Verdicts {
     /// Calls `act` to change the memos of a primary.
     pub fn change_memos<T>(&self, primary: &Object, act: impl FnOnce(&mut Memos) -> T) -> T {
         self.change(primary, |remembered| act(&mut remembered.memos))
+    }
+
+    /// Returns what is expected of a primary.
+    pub fn expected(&self, primary: &Object, now: Instant) -> Option<Expectation> {
+        let primaries = self.primaries.lock();
+        primaries.get(primary.key())?.of(primary)?.expected.pending(now)
+    }
+
+    /// Calls `act` to change what is expected of a primary.
+    pub fn change_expected<T>(&self, primary: &Object, act: impl FnOnce(&mut Expected) -> T) -> T {
+        self.change(primary, |remembered| act(&mut remembered.expected))
     }
 
     /// Calls `act` to change the memory of a primary, which is empty if the primary has been made again since.

@@ -110,6 +110,9 @@ pub(super) enum Ask {
     Memo(Lifetime, String),
     SetMemo(Lifetime, String, Option<String>),
     Publish(Event),
+    Expect(String, Duration),
+    PendingExpectation,
+    ClearExpectation(String),
     /// Memory: so many bytes in all. Answered with why not.
     Grow(u64),
     /// To go on computing, or to be heard.

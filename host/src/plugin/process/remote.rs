@@ -254,6 +254,9 @@ impl Remote {
                 asking.publish(event);
                 framed(&())
             }
+            Ask::Expect(name, timeout) => framed(&run().and_then(|run| run.expect(&name, timeout))),
+            Ask::PendingExpectation => framed(&run().ok().and_then(|run| run.pending_expectation())),
+            Ask::ClearExpectation(name) => framed(&run().is_ok_and(|run| run.clear_expectation(&name))),
             Ask::Grow(bytes) => framed(&self.grow(bytes).await),
             Ask::Rest => framed(&()),
         }

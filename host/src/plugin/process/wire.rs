@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, CompareQuestion, Context, Event, Lifetime, MatchResult, ObjectTarget, Page, Place, Query,
-    RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
+    CallError, CallReason, CompareQuestion, Context, Event, Expectation, Lifetime, MatchResult, ObjectTarget, Page,
+    Place, Query, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::object::ObjectRef;
 use futures::future::{BoxFuture, ready};
@@ -309,6 +309,18 @@ impl Context for Elsewhere {
 
     fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
         self.ask(Ask::SetMemo(lifetime, key.to_owned(), value))
+    }
+
+    fn expect(&self, name: &str, timeout: Duration) -> Result<(), CallError> {
+        self.ask(Ask::Expect(name.to_owned(), timeout))
+    }
+
+    fn pending_expectation(&self) -> Option<Expectation> {
+        self.wire.ask(Ask::PendingExpectation).unwrap_or_default()
+    }
+
+    fn clear_expectation(&self, name: &str) -> bool {
+        self.wire.ask(Ask::ClearExpectation(name.to_owned())).unwrap_or_default()
     }
 
     fn publish(&self, event: Event) {

@@ -18,6 +18,7 @@ export class World {
     this.objects = new Objects(facts);
     this.writes = new Writes(this.objects, facts.refuse ?? {});
     this.memos = structuredClone({ run: {}, primary: {}, plugin: {}, ...memos });
+    this.expectation = facts.expectation && { timedOut: false, ...facts.expectation };
     this.workflows = workflows;
     this.dependents = dependents;
     this.ran = new Map(facts.workflowHasRun ? [[null, facts.workflowHasRun]] : []);
@@ -65,6 +66,20 @@ export class World {
     reconcileDependent: (name) => this.#dependent(name),
     removeDependent: (name) => this.#dependent(name),
     lastResult: (name) => (this.ran.has(name) ? workflowResult(this.ran.get(name)) : null),
+  };
+
+  expectations = {
+    expect: (name) => {
+      const length = new TextEncoder().encode(name).length;
+      if (length < 1 || length > 253) throw refusal("invalid", `the name of an expectation has ${length} bytes; it may have 1 to 253`);
+      this.expectation = { name, timedOut: false };
+    },
+    pending: () => this.expectation,
+    clear: (name) => {
+      const was = this.expectation?.name === name;
+      if (was) this.expectation = undefined;
+      return was;
+    },
   };
 
   memo = {

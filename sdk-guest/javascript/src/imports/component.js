@@ -3,6 +3,7 @@
 export * as cache from "capstan:operator/cache";
 export * as config from "capstan:operator/config";
 export * as context from "capstan:operator/context";
+export * as expectations from "capstan:operator/expectations";
 export * as log from "capstan:operator/log";
 export * as memo from "capstan:operator/memo";
 export * as operations from "capstan:operator/operations";

@@ -12,11 +12,11 @@
 
 What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `initialize`, `desired`, `match`, `condition`. What a function may
 ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
-`config`, `context`, `log`, `memo`, `operations`, `recorder`, `system`, `workflow`. `python -m capstan build` makes the component;
+`config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
 """
 
-from capstan import cache, config, context, log, memo, operations, recorder, system, workflow
+from capstan import cache, config, context, expectations, log, memo, operations, recorder, system, workflow
 from capstan._json import Object
 from capstan.answers import Condition, Duration, Handled, KeepFinalizer, Update
 from capstan.cache import secondaries, secondary
@@ -48,6 +48,7 @@ __all__ = [
     "debug",
     "desired",
     "error",
+    "expectations",
     "handle_error",
     "info",
     "initialize",

@@ -14,6 +14,7 @@ use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
 use crate::bindings::initializer::exports::capstan::operator::initializer::Guest as _;
 use crate::bindings::matcher::exports::capstan::operator::matcher::Guest as _;
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{Guest as _, PrimaryUpdate, UpdateControl};
+use crate::expectations::{self, Outcome};
 use crate::glue::{Adapter, primary};
 use crate::operations::{self, By, Options, Removal};
 use crate::recorder;
@@ -503,6 +504,33 @@ fn the_run_is_as_the_test_says() {
         assert_eq!(system::random_bytes(3).len(), 3);
     });
     assert_eq!(context::retry(), None, "the run is over");
+}
+
+#[test]
+fn what_is_expected_is_checked_and_set() {
+    // XP-1, XP-2, XP-3
+    let timeout = Duration::from_secs(1);
+    let (yes, no) = (|| Ok(true), || Ok(false));
+    let recorded = with(Run::new(), || {
+        assert_eq!(expectations::check("ready", yes), Ok(None));
+        assert_eq!(expectations::check_and_set("ready", timeout, yes), Ok(false));
+        assert_eq!(expectations::pending(), None);
+        assert_eq!(expectations::check_and_set("ready", timeout, no), Ok(true));
+        assert_eq!(expectations::check("gone", yes), Ok(None));
+        assert_eq!(expectations::check("ready", no), Ok(Some(Outcome::Pending)));
+        assert_eq!(expectations::check("ready", || Err("unknown".into())), Err("unknown".into()));
+        assert_eq!(expectations::check("ready", yes), Ok(Some(Outcome::Fulfilled)));
+        assert!(!expectations::clear("ready"));
+        let refused = expectations::expect("", timeout).unwrap_err();
+        assert_eq!(refused.reason(), Some(Reason::Invalid));
+        expectations::expect("gone", timeout)
+    });
+    assert_eq!(recorded.expectation, Some(Expectation { name: "gone".to_owned(), timed_out: false }));
+    let recorded = with(Run::new().expectation("ready", true), || {
+        assert_eq!(expectations::check("ready", no), Ok(Some(Outcome::TimedOut)));
+        expectations::clear("ready")
+    });
+    assert_eq!((recorded.answer, recorded.expectation), (true, None));
 }
 
 #[test]

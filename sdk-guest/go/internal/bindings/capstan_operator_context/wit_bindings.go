@@ -24,10 +24,9 @@ type RunInfo struct {
 	Controller string
 	// The retry state; none on a fresh run.
 	Retry witTypes.Option[capstan_operator_types.RetryInfo]
-	// In all-events mode: the primary is gone, and the object is the last one known (AE-2). Always false as yet: no
-	// manifest can ask for that mode.
+	// In all-events mode: the primary is gone, and the object is the last one known (AE-2).
 	PrimaryDeleted bool
-	// In all-events mode: the deletion was missed, so there may have been later versions (AE-2). Always false as yet.
+	// In all-events mode: the deletion was missed, so there may have been later versions (AE-2).
 	FinalStateUnknown bool
 }
 

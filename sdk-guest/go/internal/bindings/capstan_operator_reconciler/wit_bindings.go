@@ -76,6 +76,7 @@ func MakePrimaryUpdateObjectAndStatus(value string) PrimaryUpdate {
 type UpdateControl struct {
 	// What to write.
 	Update PrimaryUpdate
-	// Run again after so many milliseconds (0 = at once; 49 days at most). None = at the next event.
+	// Run again after so many milliseconds (0 = at once; 49 days at most). None = at the next event. Ignored,
+	// with a warning, when the primary is gone (AE-4).
 	RescheduleMs witTypes.Option[uint32]
 }

@@ -8,12 +8,13 @@ from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from componentize_py_types import Err
-from wit_world.imports import cache, config, context, log, memo, operations, recorder, system, types, workflow
+from wit_world.imports import cache, config, context, expectations, log, memo, operations, recorder, system, types, workflow
 
 from capstan import _json
 from capstan.cache import Everywhere, Indexed, Kind, Namespaced, Place, Primaries, Query, Related, Source
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, Reason
+from capstan.expectations import Expectation
 from capstan.log import Level
 from capstan.memo import Lifetime
 from capstan.operations import Comparison, ObjectRef, RemoveOptions, Verb, WriteOptions
@@ -106,6 +107,18 @@ class Imports:
     def last_result(self, name: str | None) -> WorkflowResult | None:
         result = workflow.last_result(name)
         return None if result is None else _workflow_result(result)
+
+    # === expectations ===
+
+    def expect(self, name: str, timeout_ms: int) -> None:
+        _ask(expectations.expect, name, timeout_ms)
+
+    def pending_expectation(self) -> Expectation | None:
+        expected = expectations.pending()
+        return None if expected is None else Expectation(expected.name, expected.timed_out)
+
+    def clear_expectation(self, name: str) -> bool:
+        return expectations.clear(name)
 
     # === memo, recorder, log ===
 

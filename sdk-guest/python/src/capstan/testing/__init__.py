@@ -23,6 +23,7 @@ from capstan._json import Object
 from capstan.answers import Condition, Handled, KeepFinalizer, Update
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, Failure
+from capstan.expectations import Expectation
 from capstan.log import Handler
 from capstan.memo import Lifetime
 from capstan.operations import Verb
@@ -42,7 +43,7 @@ class Run:
     primary: the primary of the run. controller: the controller's name. secondaries: for each source the objects that belong to the
     primary, one or several. unrelated: for each source those that do not. primaries: the other primaries. indexes: for each index and
     key the names of objects. config: the plugin's `config`. settings: the settings in force. retry, primary_deleted,
-    final_state_unknown, next_imminent, time_left (in seconds): see `capstan.context`. memos: for each lifetime the values that are kept.
+    final_state_unknown, next_imminent, time_left (in seconds): see `capstan.context`. expectation: what is expected of the primary. memos: for each lifetime the values that are kept.
     now: the time, which stands still. workflows: what becomes of each workflow when it is run; `None` is the managed one. last_results:
     the same, for those that have run before. dependents: what becomes of standalone dependents. refuse: for each verb the error that
     its calls meet.
@@ -73,6 +74,7 @@ class Run:
         final_state_unknown: bool = False,
         next_imminent: bool = False,
         time_left: float = 5.0,
+        expectation: Expectation | None = None,
         memos: Mapping[Lifetime, Object] | None = None,
         now: datetime = _NOON,
         workflows: Mapping[str | None, WorkflowResult] | None = None,
@@ -103,8 +105,14 @@ class Run:
             logs=self.logs,
             events=self.events,
             memos=self.memos,
+            expectation=expectation,
         )
         self._entered: list[ExitStack] = []
+
+    @property
+    def expectation(self) -> Expectation | None:
+        """What is expected of the primary now."""
+        return self._answers.expectation
 
     def __enter__(self) -> Run:
         undo = ExitStack()

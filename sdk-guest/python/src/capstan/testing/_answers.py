@@ -13,6 +13,7 @@ from capstan._json import Object
 from capstan.cache import Place, Query
 from capstan.context import RunInfo
 from capstan.errors import CallError
+from capstan.expectations import Expectation
 from capstan.log import Level
 from capstan.memo import Lifetime
 from capstan.operations import Comparison, Mode, ObjectRef, RemoveOptions, Verb, WriteOptions
@@ -72,6 +73,7 @@ class Answers:
     logs: list[Line]
     events: list[Event]
     memos: dict[Lifetime, Object]
+    expectation: Expectation | None = None
     # Not by chance: tests are to be repeatable.
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
@@ -164,6 +166,22 @@ class Answers:
 
     def last_result(self, name: str | None) -> WorkflowResult | None:
         return self.last_results.get(name)
+
+    # === expectations ===
+
+    def expect(self, name: str, timeout_ms: int) -> None:
+        if not 1 <= len(name.encode()) <= 253:
+            raise CallError("invalid", f"the name of an expectation has {len(name.encode())} bytes; it may have 1 to 253")
+        self.expectation = Expectation(name)
+
+    def pending_expectation(self) -> Expectation | None:
+        return self.expectation
+
+    def clear_expectation(self, name: str) -> bool:
+        was = self.expectation is not None and self.expectation.name == name
+        if was:
+            self.expectation = None
+        return was
 
     # === memo, recorder, log ===
 
