@@ -223,6 +223,8 @@ pub struct Controller {
     pub min_reschedule: Duration,
     /// A primary is reconciled at least this often (`IV-1`); `None`: never without an event; default 10 h.
     pub max_interval: Option<Duration>,
+    /// How long a run may take in all (`RT-6`); `None`: as long as its calls may; default none.
+    pub run_timeout: Option<Duration>,
     /// Runs at once; default 8.
     pub concurrency: usize,
     /// How long it waits at its start until all that it watches is known; default 2 min.
@@ -272,6 +274,8 @@ pub struct Retry {
     pub max_attempts: Option<u32>,
     /// The longest delay; `None`: no bound; default initial × multiplier⁵.
     pub max_interval: Option<Duration>,
+    /// By which share of it a delay may be shorter; default 0.
+    pub jitter: f64,
 }
 
 /// The rate limit (RL rules).
@@ -381,6 +385,7 @@ impl Default for Retry {
             multiplier: 1.5,
             max_attempts: Some(5),
             max_interval: Some(Duration::from_secs(2).mul_f64(1.5_f64.powi(5))),
+            jitter: 0.0,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::timeout;
 
 use crate::budget::Exceeded;
 use crate::cluster;
@@ -13,6 +14,7 @@ use crate::guest::{
     CallReason, Cause, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, Interface, NextStep,
     NodeFailure, PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
+use crate::manifest;
 use crate::object::{Object, PAUSED};
 use crate::queue::{self, Finished, Ticket};
 use crate::source::Within;
@@ -143,7 +145,8 @@ async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, deci
     let run = Run::new(Arc::clone(&controller), primary, info);
     let session = controller.guest.open(run.shared());
     let ended = if decision == Decision::Cleanup {
-        cleanup(&run, &*session).await
+        let cleaned = in_time(&run, async { Ok(cleanup(&run, &*session).await) }).await;
+        cleaned.unwrap_or_else(|failed| Ended::failed(failed.message, failed.sort))
     } else {
         reconcile(&run, &*session, ticket).await
     };
@@ -152,7 +155,7 @@ async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, deci
 }
 
 async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> Ended {
-    match attempt(run, session).await {
+    match in_time(run, attempt(run, session)).await {
         Ok(control) if run.info.primary_deleted => {
             // AE-4
             if control.reschedule.is_some() {
@@ -163,6 +166,18 @@ async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> En
         Ok(control) => Ended::again(outcome::reschedule(control.reschedule)),
         Err(failed) => handle(run, session, failed, ticket).await,
     }
+}
+
+/// Waits for what a run does, as long as the manifest lets it take (`RT-6`). What it waits for then is given up.
+async fn in_time<T>(run: &Run, doing: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let Some(limit) = run.controller.spec.run_timeout else {
+        return doing.await;
+    };
+    timeout(limit, doing).await.unwrap_or_else(|_elapsed| {
+        let message = format!("the run took longer than {} (reconciliationTimeout)", manifest::Time(limit));
+        let (origin, refused, dependents, sort) = (FailureOrigin::Timeout, None, Vec::new(), run.sort());
+        Err(Failed { origin, message, refused, dependents, sort })
+    })
 }
 
 /// Prepares the run, runs the managed workflow, calls the guest's `reconcile`, and carries out the writes that it asks
@@ -190,7 +205,7 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
         if let Some(version) = written {
             write.now_upon(version);
         }
-        let done = controller.write_primary(write, &run.budget).await;
+        let done = run.asked(controller.write_primary(write, &run.budget)).await;
         written = done.map_err(|error| Failed::of_write(&error))?;
     }
     Ok(control)

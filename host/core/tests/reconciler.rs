@@ -857,6 +857,40 @@ async fn a_run_is_prepared_before_anything_else_is_called_and_ends_if_that_fails
     assert_eq!(bench.run().await.1, strings(&[]));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_run_that_takes_too_long_in_all_is_given_up_and_told_to_the_error_handler() {
+    // RT-6
+    const LIMITED: &str = "reconciliationTimeout: 500ms";
+    let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::ErrorHandler];
+    let slow: Ask = Arc::new(|_| {
+        async {
+            sleep(Duration::from_mins(1)).await;
+            vec![]
+        }
+        .boxed()
+    });
+    let script = Script { exports, ask: Some(slow), ..Script::default() };
+    let told =
+        "handle-error Timeout \"the run took longer than 500ms (reconciliationTimeout)\" None [] attempt 0 last false";
+    let stays = json!({ "finalizers": ["sample.dev/finalizer"] });
+    let mut goes = stays.clone();
+    goes["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    for (metadata, calls) in [(stays, &["reconcile", told][..]), (goes, &["cleanup"])] {
+        let mut bench = Bench::new(script.clone(), LIMITED);
+        bench.page(metadata);
+        let begun = Instant::now();
+        assert_eq!(bench.run().await, (UNHANDLED, strings(calls), vec![]));
+        assert_eq!(begun.elapsed(), Duration::from_millis(500));
+    }
+    // What the API server keeps waiting is an outage, whatever it was asked for.
+    let exports = &[Interface::Reconciler];
+    let reconcile = status(r#"{"status":{"ok":true}}"#);
+    let mut bench = Bench::new(Script { exports, reconcile, ..Script::default() }, LIMITED);
+    bench.page(json!({}));
+    bench.server.hangs.store(true, Ordering::Relaxed);
+    assert_eq!(bench.run().await.0, Finished::Failed(queue::Failure::Outage));
+}
+
 const ALL_EVENTS: &str = "triggerOnAllEvents: true";
 
 #[tokio::test(start_paused = true)]

@@ -197,6 +197,7 @@ fn controller(workflow: Workflow) -> Controller {
         label_selector: None,
         generation_aware: true,
         all_events: false,
+        run_timeout: None,
         paused: false,
         finalizer: Some("sample.capstan.dev/finalizer".into()),
         former_finalizers: BTreeSet::default(),

@@ -16,7 +16,7 @@ use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slo
 
 use super::names::{ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved};
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
-use super::units::{Factor, LONGEST, Time, Times, Workers};
+use super::units::{Factor, LONGEST, Share, Time, Times, Workers};
 use super::{
     Controller, Mapper, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, Source,
     Workflow,
@@ -71,6 +71,13 @@ fn max_interval(field: &Interval) -> Option<Duration> {
         None => Some(Duration::from_hours(10)),
         Some(OrWord::Word(_)) => None,
         Some(OrWord::Value(Scalar(Time(interval)))) => Some(*interval),
+    }
+}
+
+fn run_timeout(raw: &raw::Controller) -> Option<Duration> {
+    match get(&raw.reconciliation_timeout) {
+        None | Some(OrWord::Word(_)) => None,
+        Some(OrWord::Value(Scalar(Time(timeout)))) => Some(*timeout),
     }
 }
 
@@ -309,6 +316,7 @@ impl<'a> Check<'a> {
             rate_limit,
             max_interval: max_interval(or(&raw.max_reconciliation_interval, &defaults.max_reconciliation_interval)),
             min_reschedule: min_reschedule(or(&raw.min_reschedule_interval, &defaults.min_reschedule_interval)),
+            run_timeout: run_timeout(raw),
             concurrency: workers(or(&raw.concurrency, &defaults.concurrency), 8),
             cache_sync_timeout: time(or(&raw.cache_sync_timeout, &defaults.cache_sync_timeout), Duration::from_mins(2)),
             on_start_error: get(or(&raw.on_start_error, &defaults.on_start_error)).copied().unwrap_or_default(),
@@ -393,7 +401,8 @@ impl<'a> Check<'a> {
                 Some(*longest)
             }
         };
-        Some(Retry { initial_interval, multiplier, max_attempts, max_interval })
+        let jitter = get(&raw.jitter).map_or(defaults.jitter, |Scalar(Share(share))| *share);
+        Some(Retry { initial_interval, multiplier, max_attempts, max_interval, jitter })
     }
 
     fn rate_limit(&mut self, field: &Maybe<OrWord<raw::Nothing, raw::RateLimit>>) -> Option<RateLimit> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::names::{ApiVersion, FieldManager, FilePath, Finalizer, Key, KindName, Name};
-use super::units::{Bytes, Factor, Objects, Requests, Time, Times, Workers};
+use super::units::{Bytes, Factor, Objects, Requests, Share, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
@@ -317,6 +317,10 @@ pub(super) struct Controller {
     /// A primary is reconciled at least this often; `none` is never without an event (`IV-1`).
     #[schemars(extend("default" = "10h"))]
     pub(super) max_reconciliation_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
+    /// The time one run may take in all, with its workflow and what it waits for; one that takes longer fails. `none` is as long as its
+    /// calls may (`RT-6`).
+    #[schemars(extend("default" = "none"))]
+    pub(super) reconciliation_timeout: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// Runs at once.
     #[schemars(extend("default" = 8))]
     pub(super) concurrency: MaybeLeaf<Workers>,
@@ -370,6 +374,9 @@ pub(super) struct Retry {
     pub(super) max_attempts: Maybe<OrWord<Unlimited, Scalar<Times>>>,
     /// The longest delay, at least `initialInterval`; `none` is no bound; without it, `initialInterval` × `multiplier`⁵ (`RT-1`).
     pub(super) max_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
+    /// By which share of it, from 0 to 1, a delay may be shorter, so that primaries that fail together are not retried together (`RT-2`).
+    #[schemars(extend("default" = 0))]
+    pub(super) jitter: MaybeLeaf<Share>,
 }
 
 /// The rate limit.

@@ -19,6 +19,7 @@ impl Controller {
                 "multiplier": retry.multiplier,
                 "maxAttempts": retry.max_attempts.map_or(json!("unlimited"), Value::from),
                 "maxInterval": retry.max_interval.map(written),
+                "jitter": retry.jitter,
             })
         });
         let limit = self.rate_limit.as_ref().map_or(
@@ -43,6 +44,7 @@ impl Controller {
             "rateLimit": limit,
             "minRescheduleInterval": min_reschedule.map_or("none".to_owned(), written),
             "maxReconciliationInterval": self.max_interval.map_or("none".to_owned(), written),
+            "reconciliationTimeout": self.run_timeout.map_or("none".to_owned(), written),
             "concurrency": self.concurrency,
             "cacheSyncTimeout": written(self.cache_sync_timeout),
             "onStartError": self.on_start_error,

@@ -31,6 +31,9 @@ pub(super) struct Times(pub(super) u32);
 /// A factor from 1.
 pub(super) struct Factor(pub(super) f64);
 
+/// A share, from 0 to 1.
+pub(super) struct Share(pub(super) f64);
+
 /// The longest duration: what a component is told as milliseconds is a `u32`.
 pub(super) const LONGEST: Duration = Duration::from_millis(u32::MAX as u64);
 
@@ -199,6 +202,19 @@ impl Form for Factor {
 
     fn schema() -> Schema {
         json_schema!({ "title": "number from 1 to 100", "type": "number", "minimum": 1, "maximum": 100 })
+    }
+}
+
+impl Form for Share {
+    const WHAT: &'static str = "a number from 0 to 1";
+
+    fn number(number: &Number) -> Result<Self, String> {
+        let within = number.as_f64().filter(|share| (0.0..=1.0).contains(share));
+        within.map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "number from 0 to 1", "type": "number", "minimum": 0, "maximum": 1 })
     }
 }
 

@@ -63,7 +63,7 @@ impl Outage {
 }
 
 /// Returns a number from 0 to 1 that looks random, but is the same for the same input, so that tests are repeatable.
-fn share(key: &ObjectRef, salt: u32) -> f64 {
+pub(super) fn share(key: &ObjectRef, salt: u32) -> f64 {
     let mut hasher = DefaultHasher::new();
     (key, salt).hash(&mut hasher);
     let [a, b, ..] = hasher.finish().to_le_bytes();

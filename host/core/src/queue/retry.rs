@@ -26,12 +26,16 @@ impl Attempts {
     }
 
     /// Consumes an attempt and returns the delay before it; `None` if all attempts are used up.
-    pub(super) fn consume(&mut self, retry: &Retry, now: Instant) -> Option<Duration> {
+    /// `chance` returns a number from 0 to 1 for the number of the attempt.
+    pub(super) fn consume(&mut self, retry: &Retry, now: Instant, chance: impl FnOnce(u32) -> f64) -> Option<Duration> {
         if self.info(Some(retry)).last {
             return None;
         }
         self.consumed = self.consumed.saturating_add(1);
-        let delay = delay(retry, self.consumed);
+        let mut delay = delay(retry, self.consumed);
+        if retry.jitter > 0.0 {
+            delay = delay.mul_f64(1.0 - retry.jitter * chance(self.consumed));
+        }
         self.until = Some(now + delay);
         Some(delay)
     }
@@ -57,7 +61,7 @@ mod tests {
 
     fn sequence(retry: &Retry, length: usize) -> Vec<u128> {
         let mut attempts = Attempts::default();
-        let delays = std::iter::from_fn(|| attempts.consume(retry, Instant::now()));
+        let delays = std::iter::from_fn(|| attempts.consume(retry, Instant::now(), |_| 1.0));
         delays.take(length).map(|delay| delay.as_millis()).collect()
     }
 
@@ -66,7 +70,7 @@ mod tests {
         let ms = Duration::from_millis;
         let usual = Retry::default();
         let every_10_s =
-            Retry { initial_interval: ms(10_000), multiplier: 1.0, max_attempts: Some(10), max_interval: None };
+            Retry { initial_interval: ms(10_000), multiplier: 1.0, max_attempts: Some(10), ..usual.clone() };
         let table = [
             // RT-2
             (usual.clone(), vec![2000, 2000, 3000, 4500, 6750]),
@@ -82,7 +86,10 @@ mod tests {
             (Retry { max_attempts: Some(0), ..usual.clone() }, vec![]),
             // RT-4
             (every_10_s, vec![10_000; 10]),
-            (Retry { initial_interval: ms(150), multiplier: 1.0, ..usual }, vec![150; 5]),
+            (Retry { initial_interval: ms(150), multiplier: 1.0, ..usual.clone() }, vec![150; 5]),
+            // A share of each delay, at most
+            (Retry { jitter: 0.5, ..usual.clone() }, vec![1000, 1000, 1500, 2250, 3375]),
+            (Retry { jitter: 1.0, max_attempts: Some(2), ..usual }, vec![0, 0]),
         ];
         for (retry, delays) in table {
             assert_eq!(sequence(&retry, 12), delays, "{retry:?}");
@@ -95,8 +102,8 @@ mod tests {
         for retry in [wild(1e300), wild(f64::INFINITY), wild(f64::NAN), wild(-2.0)] {
             let mut attempts = Attempts { consumed: u32::MAX - 1, until: None };
             let now = Instant::now();
-            assert!(attempts.consume(&retry, now).is_some_and(|delay| delay <= super::super::FOREVER));
-            assert!(attempts.consume(&retry, now).is_some());
+            assert!(attempts.consume(&retry, now, |_| 0.0).is_some_and(|delay| delay <= super::super::FOREVER));
+            assert!(attempts.consume(&retry, now, |_| 0.0).is_some());
         }
     }
 
@@ -106,7 +113,7 @@ mod tests {
         let retry = Retry { max_attempts: Some(2), ..Retry::default() };
         let mut attempts = Attempts::default();
         let mut seen = vec![attempts.info(Some(&retry))];
-        while attempts.consume(&retry, Instant::now()).is_some() {
+        while attempts.consume(&retry, Instant::now(), |_| 0.0).is_some() {
             seen.push(attempts.info(Some(&retry)));
         }
         let info = |attempt, last| RetryInfo { attempt, last };
@@ -121,7 +128,7 @@ mod tests {
     fn nothing_is_left_before_the_first_delay_and_after_its_end() {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         assert_eq!(attempts.left(now), Duration::ZERO);
-        attempts.consume(&Retry::default(), now);
+        attempts.consume(&Retry::default(), now, |_| 0.0);
         assert_eq!(attempts.left(now + Duration::from_millis(500)), Duration::from_millis(1500));
         assert_eq!(attempts.left(now + Duration::from_secs(3)), Duration::ZERO);
     }

@@ -275,10 +275,7 @@ impl State {
         *in_flight = in_flight.saturating_sub(1);
         let waited = entry.waits_for_server();
         let what = match phase {
-            Phase::Running => {
-                let pause = |failures| outage.pause(key, failures);
-                entry.settle(policy, finished, now, pause)
-            }
+            Phase::Running => entry.settle(policy, finished, now, (key, outage)),
             Phase::Stopped | Phase::Closed => entry.break_off(policy, finished),
         };
         let waits = entry.waits_for_server() && what.next != Next::Dropped;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::limiter::{self, Window};
+use super::super::outage::{self, Outage};
 use super::super::retry::Attempts;
 use super::super::{Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled};
 use super::{Due, RESUME, Taken};
@@ -171,21 +172,21 @@ impl Entry {
         Settled { outcome: Outcome::Ignored, next, retry: self.retry(policy) }
     }
 
-    /// Ends a run. `outage` returns the pause after a number of runs in a row that failed for an outage.
+    /// Ends a run of `key`.
     pub(super) fn settle(
         &mut self,
         policy: &Policy,
         finished: Finished,
         now: Instant,
-        outage: impl FnOnce(u32) -> Duration,
+        (key, outage): (&ObjectRef, &Outage),
     ) -> Settled {
         let flight = mem::replace(&mut self.flight, Flight::Idle);
         // EP-21: the primary is gone, so nothing is left to do, whatever the result is.
         let finished =
             if flight == Flight::Superseded { Finished::DONE } else { finished.no_sooner_than(policy.min_reschedule) };
         let (outcome, next) = match finished {
-            Finished::Failed(Failure::Outage) => self.wait(outage),
-            Finished::Failed(failure) => self.fail(policy, flight, failure, now),
+            Finished::Failed(Failure::Outage) => self.wait(|failures| outage.pause(key, failures)),
+            Finished::Failed(failure) => self.fail(policy, flight, failure, (key, now)),
             Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone | Finished::Postponed => {
                 (Outcome::Succeeded, self.succeed(flight, finished, policy.max_interval))
             }
@@ -241,7 +242,13 @@ impl Entry {
     }
 
     /// Decides what follows a failure, and at which level it is logged (EP-30 … EP-36).
-    fn fail(&mut self, policy: &Policy, flight: Flight, failure: Failure, now: Instant) -> (Outcome, Next) {
+    fn fail(
+        &mut self,
+        policy: &Policy,
+        flight: Flight,
+        failure: Failure,
+        (key, now): (&ObjectRef, Instant),
+    ) -> (Outcome, Next) {
         let Some(retry) = &policy.retry else {
             // EP-22: what follows is the same as after a success, but the outcome is a failure.
             let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
@@ -257,7 +264,7 @@ impl Entry {
             Next::AtOnce
         } else if left > RESUME {
             Next::Resume(left)
-        } else if let Some(delay) = attempts.consume(retry, now) {
+        } else if let Some(delay) = attempts.consume(retry, now, |number| outage::share(key, number)) {
             Next::Retry(delay)
         } else {
             Next::Exhausted(policy.max_interval)
