@@ -257,7 +257,7 @@ impl Task<'_> {
         let primaries = Arc::clone(&sources.primaries);
         let verdicts = &handle.verdicts;
         // AE-3: what is gone stays until a run about that has succeeded.
-        let departed = |key: &ObjectRef| declared.spec.all_events && verdicts.departed.has(key);
+        let departed = |key: &ObjectRef| declared.spec.all_events() && verdicts.departed.has(key);
         let stays = |key: &ObjectRef| {
             primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err() || departed(key)
         };

@@ -203,8 +203,8 @@ pub struct Controller {
     pub label_selector: Option<Arc<str>>,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`); default true.
     pub generation_aware: bool,
-    /// Whether it runs for deletions, too, and finalizers are the component's own (AE rules); default false.
-    pub all_events: bool,
+    /// What of its primaries makes it run.
+    pub triggered_by: TriggeredBy,
     /// Whether nothing is done for its primaries until the manifest says otherwise (`PA-2`); default false.
     pub paused: bool,
     /// The finalizer that is used if something needs cleanup; `None`: one made of group and plural (`LC-3`).
@@ -241,6 +241,16 @@ pub struct Controller {
     pub standalone: BTreeMap<Arc<str>, Workflow>,
     /// The service account of its operator; `None`: the daemon's.
     pub service_account: Option<ServiceAccount>,
+}
+
+/// What of its primaries makes a controller run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TriggeredBy {
+    /// Their changes; their end is cleaned up for, with finalizers.
+    #[default]
+    Changes,
+    /// Their deletion, too; finalizers are the component's own (AE rules).
+    AllEvents,
 }
 
 /// A service account, in whose name an operator acts.
@@ -427,6 +437,11 @@ impl Controller {
     pub fn dependents(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
         let standalone = self.standalone.values().flat_map(|workflow| &workflow.dependents);
         self.workflow.dependents.iter().chain(standalone)
+    }
+
+    /// Whether it runs for deletions, too, and finalizers are the component's own (AE rules).
+    pub fn all_events(&self) -> bool {
+        self.triggered_by == TriggeredBy::AllEvents
     }
 
     /// Whether the managed workflow has something that the daemon deletes itself (`DR-5`).

@@ -79,7 +79,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
         if let Err(doubt) = controller.primaries.known(Within::Object(ticket.key())) {
             return Ended::failed(doubt.to_string(), queue::Failure::Unhandled);
         }
-        if !controller.spec.all_events {
+        if !controller.spec.all_events() {
             controller.verdicts.forget(ticket.key());
         }
         return Ended::well(Finished::Gone);
@@ -94,7 +94,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
         }
         return Ended::again(pause.left());
     }
-    if controller.spec.all_events {
+    if controller.spec.all_events() {
         // AE-1: finalizers are the component's own.
         return run(controller, primary, ticket, Decision::Reconcile).await;
     }

@@ -215,7 +215,7 @@ impl Shape<'_> {
             namespaces: &spec.namespaces,
             label_selector: spec.label_selector.as_deref(),
             generation_aware: spec.generation_aware,
-            all_events: spec.all_events,
+            all_events: spec.all_events(),
             finalizer: (*finalizer, spec.finalizer.as_deref().filter(|_| *finalizer)),
             indexes: &spec.indexes,
             sources: &spec.sources,

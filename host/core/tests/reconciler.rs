@@ -368,7 +368,7 @@ impl Bench {
         let mapper = Mapper::new(spec.primary.clone(), Scope::Namespaced, mapping);
         let maps_source = source(Gvk::parse("v1", "ConfigMap").unwrap(), Role::Secondary(mapper), &maps);
         let server = Arc::new(Server::default());
-        let mode = if spec.all_events { queue::Mode::AllEvents } else { queue::Mode::Normal };
+        let mode = if spec.all_events() { queue::Mode::AllEvents } else { queue::Mode::Normal };
         let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, mode, ..Policy::default() });
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);

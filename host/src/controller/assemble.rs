@@ -27,7 +27,7 @@ pub(super) struct Kept {
 /// Warns of primaries that carry a finalizer which versions before the daemon's start used.
 pub(super) fn warn_of_unused(controller: &Controller) {
     let (finalizer, heeded) = (&controller.finalizer, controller.finalizers());
-    if controller.spec.all_events || heeded.own.is_some() || heeded.former.contains(finalizer) {
+    if controller.spec.all_events() || heeded.own.is_some() || heeded.former.contains(finalizer) {
         return;
     }
     let primaries = controller.primaries.carrying(finalizer);

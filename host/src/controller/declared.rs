@@ -88,7 +88,7 @@ impl Declared {
             rate_limit: spec.rate_limit.clone(),
             max_interval: spec.max_interval,
             min_reschedule: spec.min_reschedule,
-            mode: if spec.all_events { Mode::AllEvents } else { Mode::Normal },
+            mode: if spec.all_events() { Mode::AllEvents } else { Mode::Normal },
         }
     }
 

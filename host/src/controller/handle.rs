@@ -156,12 +156,15 @@ impl Handle {
         }
         let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
         // In all-events mode the component sees to it.
-        let used = spec.all_events || spec.deletes_dependents() || guest.exports(Interface::Cleaner);
+        let used = spec.all_events() || spec.deletes_dependents() || guest.exports(Interface::Cleaner);
         let after = Finalizers { own: used.then_some(&*name), former: &spec.former_finalizers };
         let carrying = |finalizer: &str| controller.primaries.carrying(finalizer);
         let given = BTreeSet::from([Arc::clone(&controller.finalizer)]);
-        let before =
-            if controller.spec.all_events { Finalizers { own: None, former: &given } } else { controller.finalizers() };
+        let before = if controller.spec.all_events() {
+            Finalizers { own: None, former: &given }
+        } else {
+            controller.finalizers()
+        };
         before.left_behind(after, carrying)
     }
 

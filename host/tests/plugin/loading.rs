@@ -6,7 +6,7 @@ use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::{CodeCache, Error, Need, needs};
 use capstan::plugin::{Component as _, Plugin};
 use capstan_core::guest::{Guest as _, Interface};
-use capstan_core::manifest::{Condition, Limits, Manage, Matching};
+use capstan_core::manifest::{Condition, Limits, Manage, Matching, TriggeredBy};
 
 use crate::asks::Lines;
 use crate::guests::{Guest, RECONCILER};
@@ -218,7 +218,7 @@ async fn a_cleaner_that_would_never_be_called_is_refused_with_the_field_that_say
     let dir = tempfile::tempdir().unwrap();
     let mut operator = operator(&write(&dir, "guest", &cleaner()), Limits::default());
     assert!(Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.is_ok());
-    operator.controllers.get_mut("web").unwrap().all_events = true;
+    operator.controllers.get_mut("web").unwrap().triggered_by = TriggeredBy::AllEvents;
     let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap();
     assert_eq!(error.step(), "check");
     let error = error.to_string();

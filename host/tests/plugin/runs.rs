@@ -13,7 +13,7 @@ use capstan_core::guest::{
 };
 use capstan_core::manifest::{
     Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, MappingKeys,
-    Matching, Namespaces, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, Workflow,
+    Matching, Namespaces, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, TriggeredBy, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
@@ -196,7 +196,7 @@ fn controller(workflow: Workflow) -> Controller {
         namespaces: Namespaces::All,
         label_selector: None,
         generation_aware: true,
-        all_events: false,
+        triggered_by: TriggeredBy::Changes,
         run_timeout: None,
         paused: false,
         finalizer: Some("sample.capstan.dev/finalizer".into()),

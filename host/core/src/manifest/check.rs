@@ -19,7 +19,7 @@ use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
 use super::units::{Factor, LONGEST, Share, Time, Times, Workers};
 use super::{
     Controller, Mapper, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, Source,
-    Workflow,
+    TriggeredBy, Workflow,
 };
 
 mod dependent;
@@ -306,7 +306,7 @@ impl<'a> Check<'a> {
             namespaces,
             label_selector,
             generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true),
-            all_events: self.all_events(raw),
+            triggered_by: self.triggered_by(raw),
             paused: flag(&raw.paused, false),
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
@@ -328,8 +328,8 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// Returns whether the controller runs for all events, and finds what does not go with that (`LC-5`).
-    fn all_events(&mut self, raw: &raw::Controller) -> bool {
+    /// Returns what makes the controller run, and finds what does not go with that (`LC-5`).
+    fn triggered_by(&mut self, raw: &raw::Controller) -> TriggeredBy {
         let all = flag(&raw.trigger_on_all_events, false);
         let dependents = get(&raw.workflow).and_then(|workflow| workflow.dependents.read());
         if let Some(Located { place, .. }) = dependents.filter(|dependents| all && !dependents.value.0.is_empty()) {
@@ -339,7 +339,7 @@ impl<'a> Check<'a> {
         if let Some(Located { place, .. }) = former.filter(|former| all && !former.value.is_empty()) {
             self.fault(*place, "found finalizers for the daemon to remove, which does not go with `triggerOnAllEvents`: in this mode the component sees to finalizers itself; leave one of them out");
         }
-        all
+        if all { TriggeredBy::AllEvents } else { TriggeredBy::Changes }
     }
 
     fn former_finalizers(&mut self, field: &Maybe<raw::Finalizers>) -> BTreeSet<Arc<str>> {

@@ -34,7 +34,7 @@ impl Controller {
             "namespaces": namespaces(&self.namespaces),
             "labelSelector": self.label_selector.as_deref(),
             "generationAware": self.generation_aware,
-            "triggerOnAllEvents": self.all_events,
+            "triggerOnAllEvents": self.all_events(),
             "paused": self.paused,
             "finalizer": self.finalizer.as_deref(),
             "finalizers": { "formerly": self.former_finalizers.iter().map(|name| &**name).collect::<Vec<_>>() },

@@ -88,7 +88,7 @@ impl Controller {
     /// Returns the manner in which this controller writes to a primary.
     pub(crate) fn manner(&self, primary: &Object) -> Manner {
         // In all-events mode the component has put the finalizer there, or has not.
-        let own = self.spec.all_events && primary.header().has_finalizer(&self.finalizer);
+        let own = self.spec.all_events() && primary.header().has_finalizer(&self.finalizer);
         let finalizer = own.then_some(&*self.finalizer).or(self.used_finalizer());
         Manner {
             gvk: self.spec.primary.clone(),

@@ -32,7 +32,7 @@ pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
 
 /// Returns what the plugin `name` may not export for this manifest, with the fields that say so (`LC-5`).
 pub(super) fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
-    let all_events = users(operator, name).filter(|controller| controller.all_events);
+    let all_events = users(operator, name).filter(|controller| controller.all_events());
     let field = |controller: &Controller| format!("spec.controllers.{}.triggerOnAllEvents", controller.name);
     all_events.map(|controller| Need { interface: Interface::Cleaner, field: field(controller) }).collect()
 }
